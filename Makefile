@@ -1,0 +1,75 @@
+# The everyday commands. Meson and ninja do the work in build/; `make help` lists what there is.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+BUILD  ?= build
+prefix ?= /usr/local
+PYTHON ?= /usr/bin/python3
+# Words for the suites: make test TESTS="unit system"
+TESTS  ?=
+
+C_FILES = $(shell find src tests bench -name '*.[ch]')
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+run: deps-run compile ## run an example program in a box and show its receipt
+	@printf '\n$$ glovebox run examples/hello.py\n\n'
+	@$(BUILD)/glovebox run examples/hello.py
+	@printf '\n$$ glovebox run --json examples/hello.py\n\n'
+	@$(BUILD)/glovebox run --json examples/hello.py | $(PYTHON) -m json.tool
+
+test: deps-test $(BUILD)/.tests compile ## run all suites (as root: as root and as an ordinary user)
+	@$(PYTHON) tests/run.py --build $(BUILD) $(if $(COUNTS),--counts $(COUNTS)) $(TESTS)
+
+build: deps-build compile ## build the binary, build/glovebox
+
+bench: deps-bench $(BUILD)/build.ninja ## measure the engine against bubblewrap
+	@ninja -C $(BUILD) glovebox bench_engine
+	@cd $(BUILD) && ./bench_engine
+
+fmt: deps-lint ## format the C sources in place
+	@clang-format -i $(C_FILES)
+
+lint: deps-lint compile ## format, clang-tidy, shellcheck, codespell, includes
+	@BUILD=$(BUILD) tools/lint.sh
+
+deps: ## install every package of packages.txt that is missing
+	@tools/deps.sh
+
+clean: ## remove what was built
+	@rm -rf build build-*
+
+install: deps-build $(BUILD)/build.ninja ## install to DESTDIR and prefix (default /usr/local)
+	@meson configure $(BUILD) --prefix $(prefix)
+	@ninja -C $(BUILD)
+	@meson install -C $(BUILD) --no-rebuild $(if $(DESTDIR),--destdir "$(abspath $(DESTDIR))")
+
+# ---- parts of the above ----
+
+deps-build:
+	@tools/deps.sh build
+deps-run:
+	@tools/deps.sh build sandbox
+deps-test:
+	@tools/deps.sh build sandbox test
+deps-lint:
+	@tools/deps.sh build lint
+deps-bench:
+	@tools/deps.sh build sandbox bench
+
+$(BUILD)/build.ninja:
+	@meson setup $(BUILD) --prefix $(prefix)
+
+# A build that was set up before cmocka was there has no tests; this asks for them.
+$(BUILD)/.tests: | $(BUILD)/build.ninja
+	@meson configure $(BUILD) -Dtests=enabled
+	@touch $@
+
+compile: $(BUILD)/build.ninja
+	@ninja -C $(BUILD)
+
+.PHONY: help run test build bench fmt lint deps clean install compile \
+	deps-build deps-run deps-test deps-lint deps-bench

@@ -1,0 +1,60 @@
+"""Gives a clone its own randomness.
+
+All clones of a template start from the same memory, so whatever generator a preloaded module had
+seeded would give every tenant the same numbers. CPython's after-fork hooks mend the random module
+alone. Modules that guard themselves by comparing process ids are not safe either: in a PID
+namespace the clone may well have the number that the template has.
+
+Only what is already loaded is touched; a module that the program imports later seeds itself. An
+error here is not caught: a tenant that could not be reseeded must not run.
+"""
+
+import os
+import sys
+
+
+def _random(module):
+    module.seed()
+
+
+def _numpy(module):
+    # The legacy global state; generators of default_rng() seed themselves when they are made.
+    module.seed()
+
+
+def _ssl(module):
+    # OpenSSL notices a fork by its process id.
+    module.RAND_add(os.urandom(32), 32.0)
+
+
+def _tempfile(module):
+    # The generator of names is made anew at its first use.
+    module._name_sequence = None
+
+
+def _uuid(module):
+    # The node id of uuid1() may be random, and is kept.
+    module._node = None
+    module._last_timestamp = None
+
+
+def _multiprocessing(module):
+    # The key by which processes of one program know each other.
+    module.current_process().authkey = os.urandom(32)
+
+
+_STEPS = (
+    ("random", _random),
+    ("numpy.random", _numpy),
+    ("ssl", _ssl),
+    ("tempfile", _tempfile),
+    ("uuid", _uuid),
+    ("multiprocessing.process", _multiprocessing),
+)
+
+
+def reseed() -> None:
+    for name, step in _STEPS:
+        module = sys.modules.get(name)
+        if module is not None:
+            step(module)

@@ -1,0 +1,144 @@
+"""The first Python code of a tenant: from a sealed clone to the user's program.
+
+main() is called once, in a process that was just cloned from a template and sealed. Descriptors 0,
+1 and 2 are pipes, the control socket is a seqpacket socket, the working directory is the workspace.
+It makes the interpreter look freshly started (signals, streams, randomness), waits for one RUN
+message, and hands it to the mode that the message names. It never returns.
+
+Everything that can be done before the message is done before it: a pooled tenant waits in
+receive(), and what comes after that is the time a user waits. Modules are imported at the top, in
+the template, where they cost nothing.
+
+SIGINT is blocked until the program runs. One that comes while the tenant waits stays pending and
+interrupts the program at its first instruction, without a traceback of ours.
+"""
+
+import io
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from os import _exit, fstat, getpid
+
+from . import frames, reseed, script
+
+EXIT_OURS = 125  # our failure, never the program's
+
+MODES = {"script": script.run}
+
+# What the interpreter chose at its start for this locale; python3 in the box would choose the same.
+_STDIN_ERRORS = getattr(sys.__stdin__, "errors", None) or "strict"
+_STDOUT_ERRORS = getattr(sys.__stdout__, "errors", None) or "strict"
+
+_IGNORED_AT_START = (signal.SIGPIPE, signal.SIGXFSZ)
+_DEFAULT_AT_START = tuple(
+    signal.valid_signals()
+    - {signal.SIGKILL, signal.SIGSTOP, signal.SIGINT}
+    - set(_IGNORED_AT_START)
+)
+
+_SEND_FLAGS = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+
+# Holds the template's streams: to destroy one is to flush it, into a descriptor that is now ours.
+_template_streams = []
+
+
+class Control:
+    """The control socket. Sending is best effort: it never waits and never raises."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_inheritable(fd, False)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fileno=fd)
+        self._identity = self._identify(fd)
+        self._pid = getpid()
+        self._fd = fd
+        try:
+            # Room for the largest DONE while the other side is busy.
+            room = 4 * frames.FRAME_PACKET_MAX
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, room)
+        except OSError:
+            pass
+
+    @staticmethod
+    def _identify(fd: int):
+        status = fstat(fd)
+        return status.st_dev, status.st_ino
+
+    def receive(self) -> frames.Message:
+        return frames.recv(self._fd, frames.Reader())
+
+    def send(self, type: int, fields) -> None:
+        """Says something to the supervisor, unless this is a child that the program forked, or the
+        descriptor is gone, or it is another file by now."""
+        try:
+            if getpid() != self._pid or self._identify(self._fd) != self._identity:
+                return
+            for packet in frames.encode(type, fields):
+                self._socket.send(packet, _SEND_FLAGS)
+        except Exception:
+            pass
+
+
+def _reset_signals() -> None:
+    """As python3 finds and sets them at its start; SIGINT stays blocked until the program runs."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGINT})
+    signal.set_wakeup_fd(-1)
+    for number in _DEFAULT_AT_START:
+        signal.signal(number, signal.SIG_DFL)
+    for number in _IGNORED_AT_START:
+        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _open_stream(fd: int, name: str, errors: str):
+    """A standard stream as python3 makes it, but line-buffered so that output streams. None for a
+    descriptor that is not open, as there."""
+    mode = "w" if fd else "r"
+    try:
+        raw = io.FileIO(fd, mode, closefd=False)
+    except OSError:
+        return None
+    raw.name = name
+    buffered = io.BufferedWriter(raw) if fd else io.BufferedReader(raw)
+    stream = io.TextIOWrapper(buffered, "utf-8", errors, newline="\n", line_buffering=bool(fd))
+    stream.mode = mode
+    return stream
+
+
+def _open_streams() -> None:
+    _template_streams.append((sys.stdin, sys.stdout, sys.stderr))
+    _template_streams.append((sys.__stdin__, sys.__stdout__, sys.__stderr__))
+    sys.stdin = sys.__stdin__ = _open_stream(0, "<stdin>", _STDIN_ERRORS)
+    sys.stdout = sys.__stdout__ = _open_stream(1, "<stdout>", _STDOUT_ERRORS)
+    sys.stderr = sys.__stderr__ = _open_stream(2, "<stderr>", "backslashreplace")
+
+
+def _apply_environment(message: frames.Message) -> None:
+    for item in message.get_all(frames.KEY_ENV):
+        name, equals, value = item.partition(b"=")
+        if not name or not equals or b"\0" in item:
+            continue
+        os.environb[name] = value
+        if name == b"TZ":
+            time.tzset()
+
+
+def main(control_fd: int):
+    """Runs the one program of this tenant and ends the process."""
+    try:
+        _reset_signals()
+        control = Control(control_fd)
+        _open_streams()
+        reseed.reseed()
+        message = control.receive()
+        if message.type == frames.FRAME_RUN:
+            _apply_environment(message)
+            MODES[message.get_text(frames.KEY_MODE, "script")](message, control)
+    except EOFError:
+        pass  # nobody wants this tenant
+    except BaseException:
+        os.write(2, b"glovebox: the runner failed\n" + traceback.format_exc().encode())
+    finally:
+        _exit(EXIT_OURS)

@@ -1,0 +1,78 @@
+#include "base/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/autoclean.h"
+#include "base/banned.h"
+
+int io_write_all(int fd, const void *data, size_t len)
+{
+    const char *p = data;
+
+    while (len > 0) {
+        ssize_t n = write(fd, p, len);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        p += n;
+        len -= (size_t) n;
+    }
+    return 0;
+}
+
+ssize_t io_read_all(int fd, void *buf, size_t len)
+{
+    size_t got = 0;
+
+    while (got < len) {
+        ssize_t n = read(fd, (char *) buf + got, len - got);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            break;
+        got += (size_t) n;
+    }
+    return (ssize_t) got;
+}
+
+ssize_t io_read_text_at(int dir_fd, const char *name, char *buf, size_t size)
+{
+    autoclose
+    int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
+    ssize_t n;
+
+    if (fd < 0)
+        return -errno;
+    n = io_read_all(fd, buf, size);
+    if (n < 0)
+        return n;
+    if ((size_t) n == size)
+        return -E2BIG;
+    if (n > 0 && buf[n - 1] == '\n')
+        n--;
+    buf[n] = '\0';
+    return n;
+}
+
+int io_write_text_at(int dir_fd, const char *name, const char *text)
+{
+    autoclose
+    int fd = openat(dir_fd, name, O_WRONLY | O_CLOEXEC);
+    size_t len = strlen(text);
+    ssize_t n;
+
+    if (fd < 0)
+        return -errno;
+    n = write(fd, text, len);
+    if (n < 0)
+        return -errno;
+    return (size_t) n == len ? 0 : -EIO;
+}

@@ -1,0 +1,18 @@
+/* Small, complete reads and writes; each returns -errno on failure. */
+#pragma once
+
+#include <stddef.h>
+#include <sys/types.h>
+
+/* Writes all of @data; a short write is continued, EINTR is retried. */
+int io_write_all(int fd, const void *data, size_t len);
+
+/* Reads until @len bytes or the end of file; returns the number of bytes. */
+ssize_t io_read_all(int fd, void *buf, size_t len);
+
+/* Reads the small text file @name beneath @dir_fd into @buf, NUL-terminated and without the last
+ * newline; returns its length, or -E2BIG if it does not fit. */
+ssize_t io_read_text_at(int dir_fd, const char *name, char *buf, size_t size);
+
+/* Writes @text to the existing file @name beneath @dir_fd in one call, as cgroupfs wants it. */
+int io_write_text_at(int dir_fd, const char *name, const char *text);

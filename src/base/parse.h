@@ -1,0 +1,48 @@
+/*
+ * Values as people write them, read strictly.
+ *
+ * No sign, no blank, no exponent, no hexadecimal, no locale: a value is understood whole or refused
+ * whole. Each returns 0, -EINVAL for text that is not such a value, or -ERANGE for one that does
+ * not fit. A value above zero never becomes zero by rounding (-ERANGE), since zero often means "no
+ * limit". Fractions are rounded down.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* "17" */
+int parse_int(const char *text, int64_t *ret_value);
+
+/* "512m", "64MiB", "1.5g": k, m, g, t are powers of 1024, with an optional b or ib, in any case. A
+ * plain number is bytes, and then has no fraction. */
+int parse_size(const char *text, int64_t *ret_bytes);
+
+/* "30", "0.5", "90s", "2m", "1h" */
+int parse_seconds(const char *text, int64_t *ret_us);
+
+/* "1.5" is 1500 */
+int parse_cpus(const char *text, int64_t *ret_milli);
+
+/* "yes", "true", "on", "1" and their opposites, in any case */
+int parse_bool(const char *text, bool *ret_value);
+
+/* The way back, for messages. */
+#define FORMAT_NUMBER_MAX 24
+#define FORMAT_QUOTED_MAX 48
+
+/* 67108864 as "64m" */
+void format_size(int64_t bytes, char buf[FORMAT_NUMBER_MAX]);
+
+/* 1500 of which 1000 are @one as "1.5" */
+void format_fixed(int64_t value, int64_t one, char buf[FORMAT_NUMBER_MAX]);
+
+/* @text in quotes, on one line, in printable ASCII, cut where it is long: safe to print whoever
+ * wrote it. */
+void format_quoted(const char *text, char buf[FORMAT_QUOTED_MAX]);
+
+/* How far @given is from @name: 0 is the same word, up to 2 is likely a slip or a short form,
+ * SIZE_MAX is another word. Words are shorter than WORD_MAX. */
+#define WORD_MAX 32
+size_t word_miss(const char *given, const char *name);

@@ -1,0 +1,367 @@
+/*
+ * `glovebox run`: one program in a fresh box, without a server.
+ *
+ * Everything that can be wrong with the command line is found before anything is started. Then an
+ * engine is opened; while its template imports what the program is going to need, the box is made
+ * and filled. The engine lives as long as this process: nothing is left behind for the next one.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/autoclean.h"
+#include "cli/cmd.h"
+#include "cli/out_stream.h"
+#include "cli/program.h"
+#include "engine/engine.h"
+#include "service/receipt.h"
+
+#include "base/banned.h"
+
+struct job {
+    const struct config *cfg;
+    struct program program;
+    struct limits limits;
+    char preload[1024];
+    struct engine *engine;
+    struct box *box;
+    struct snapshot before;
+    struct out_streams *streams;
+    struct outcome outcome;
+    bool progress_shown;
+};
+
+/* ---- what can be wrong ---- */
+
+static int limits_fill(const struct config *cfg, struct limits *limits, struct gb_err *err)
+{
+    *limits = (struct limits){
+        .wall_us = cfg->timeout_us,
+        .cpu_us = cfg->cpu_time_us,
+        .memory_bytes = cfg->memory_bytes,
+        .cpu_milli = cfg->cpus_milli,
+        .pids = cfg->pids,
+        .disk_bytes = cfg->disk_bytes,
+        .disk_inodes = cfg->inodes,
+        .file_bytes = cfg->file_size_bytes ? cfg->file_size_bytes : cfg->disk_bytes,
+        .open_files = cfg->open_files,
+        .output_bytes = cfg->output_bytes,
+    };
+    return limits_check(limits, err);
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+static int check_file(char *const *files, size_t at, int64_t *left, struct gb_err *err)
+{
+    const char *path = files[at], *name = base_name(path);
+    autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    struct stat st;
+
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return gb_fail(err, errno, "--file: cannot read '%s'", path);
+    if (!S_ISREG(st.st_mode))
+        return gb_fail_plain(err, EINVAL, "--file: '%s' is not a regular file", path);
+    *left -= st.st_size;
+    if (*left < 0)
+        return gb_fail_plain(err, EFBIG, "--file: '%s' does not fit into the workspace: raise --disk",
+                             path);
+    for (size_t i = 0; i < at; i++)
+        if (strcmp(base_name(files[i]), name) == 0)
+            return gb_fail_plain(err, EEXIST, "--file: two files are named '%s'", name);
+    return 0;
+}
+
+static int check_files(const struct config *cfg, struct gb_err *err)
+{
+    int64_t left = cfg->disk_bytes;
+    int r = 0;
+
+    for (size_t i = 0; cfg->files && cfg->files[i] && r == 0; i++)
+        r = check_file(cfg->files, i, &left, err);
+    return r;
+}
+
+static int check_out(const char *dir, struct gb_err *err)
+{
+    autofree char *parent = NULL;
+    struct stat st;
+    char *slash;
+
+    if (!dir)
+        return 0;
+    if (stat(dir, &st) == 0) {
+        if (!S_ISDIR(st.st_mode))
+            return gb_fail_plain(err, ENOTDIR, "--out: '%s' is not a directory", dir);
+        if (access(dir, W_OK | X_OK) < 0)
+            return gb_fail(err, errno, "--out: cannot write to '%s'", dir);
+        return 0;
+    }
+    if (errno != ENOENT)
+        return gb_fail(err, errno, "--out: '%s'", dir);
+    parent = strdup(dir);
+    if (!parent)
+        return gb_fail(err, ENOMEM, "--out");
+    while ((slash = strrchr(parent, '/')) && slash[1] == '\0' && slash > parent)
+        *slash = '\0';
+    if (slash)
+        slash[slash == parent] = '\0';
+    if (access(slash ? parent : ".", W_OK | X_OK) < 0)
+        return gb_fail(err, errno, "--out: cannot make '%s'", dir);
+    return 0;
+}
+
+static int check_job(struct job *job, struct gb_err *err)
+{
+    const struct config *cfg = job->cfg;
+    int r;
+
+    if (cfg->allow_hosts)
+        return gb_fail_plain(err, EOPNOTSUPP,
+                             "--allow-host: boxes have no way to the network yet; leave it out");
+    if ((r = limits_fill(cfg, &job->limits, err)) < 0 || (r = check_files(cfg, err)) < 0 ||
+        (r = check_out(cfg->out_dir, err)) < 0 ||
+        (r = program_load(cfg, &job->program, err)) < 0)
+        return r;
+    return program_preload(&job->program, cfg->preload, job->preload, sizeof job->preload, err);
+}
+
+/* ---- progress ---- */
+
+static void show_progress(void *arg, unsigned done, unsigned total, const char *name)
+{
+    struct job *job = arg;
+
+    /* The last of the total is the standard library, which has no name of its own. */
+    fprintf(stderr, "\r\033[Kglovebox: preloading %s (%u of %u)", name, done + 1, total);
+    (void) fflush(stderr);
+    job->progress_shown = true;
+}
+
+static void hide_progress(struct job *job)
+{
+    if (job->progress_shown)
+        fprintf(stderr, "\r\033[K");
+    job->progress_shown = false;
+}
+
+/* ---- signals ---- */
+
+static int cancel_pipe[2] = { -1, -1 };
+
+static void on_signal(int sig)
+{
+    int saved = errno;
+
+    (void) sig;
+    (void) !write(cancel_pipe[1], "c", 1);
+    errno = saved;
+}
+
+/* Until now a signal simply ends us, and the builder cleans up. From here on it ends the program. */
+static int catch_signals(struct gb_err *err)
+{
+    static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+    struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+
+    if (pipe2(cancel_pipe, O_CLOEXEC | O_NONBLOCK) < 0)
+        return gb_fail(err, errno, "pipe");
+    for (size_t i = 0; i < ARRAY_LEN(signals); i++) {
+        struct sigaction before;
+
+        /* What nohup ignores stays ignored. */
+        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            (void) sigaction(signals[i], &action, NULL);
+    }
+    return 0;
+}
+
+/* ---- the run ---- */
+
+/* For the tests: who is who, once the tenant is there. */
+static void write_pids(void *arg, struct tenant *tenant)
+{
+    const char *path = getenv("GLOVEBOX_DEBUG_PIDS");
+    struct job *job = arg;
+    struct engine_info info;
+    FILE *file;
+
+    if (!path || !(file = fopen(path, "we")))
+        return;
+    engine_get_info(job->engine, &info);
+    fprintf(file, "builder %d\ntemplate %d\ninit %d\ntenant %d\n", info.builder_pid,
+            info.template_pid, box_init_pid(job->box), tenant_pid(tenant));
+    (void) fclose(file);
+}
+
+/* A value of our environment that may go into the box; anything odd is left out. */
+static const char *plain_env(const char *name)
+{
+    const char *value = getenv(name);
+    static const char good[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+                               "_+-./@,:<>";
+
+    if (!value || !*value || strlen(value) > 64 || value[0] == '/' || value[0] == ':' ||
+        strstr(value, "..") || strspn(value, good) != strlen(value))
+        return NULL;
+    return value;
+}
+
+static int open_engine(struct job *job, struct gb_err *err)
+{
+    const struct config *cfg = job->cfg;
+    const char *lang = plain_env("LC_ALL");
+    struct engine_config config = {
+        .preload = job->preload,
+        .lang = lang ? lang : plain_env("LANG"),
+        .tz = plain_env("TZ"),
+        .cgroups = (enum cgroup_mode) cfg->cgroups,
+        .landlock = cfg->landlock == LANDLOCK_ON,
+        .progress_arg = job,
+    };
+
+    if (!cfg->quiet && isatty(STDERR_FILENO))
+        config.progress = show_progress;
+    return engine_open(&config, &job->engine, err);
+}
+
+static int fill_box(struct job *job, struct gb_err *err)
+{
+    char *const *files = job->cfg->files;
+    int r = box_acquire(job->engine, &job->limits, &job->box, err);
+
+    for (; r == 0 && files && *files; files++)
+        r = workspace_put(job->box, *files, base_name(*files), err);
+    if (r == 0 && job->cfg->files)
+        r = snapshot_take(job->box, &job->before, err);
+    return r;
+}
+
+static int run(struct job *job, struct gb_err *err)
+{
+    const struct config *cfg = job->cfg;
+    bool from_stdin = !cfg->code && strcmp(cfg->args[0], "-") == 0;
+    struct run_spec spec = {
+        .code = job->program.code,
+        .code_len = job->program.len,
+        .filename = job->program.filename,
+        .argv = job->program.argv,
+        .limits = job->limits,
+        .reply_bytes = cfg->json ? (size_t) cfg->reply_bytes : 0,
+        .stdin_fd = from_stdin ? -1 : STDIN_FILENO,
+        .before = &job->before,
+        .on_started = write_pids,
+        .on_started_arg = job,
+    };
+    int r;
+
+    if ((r = open_engine(job, err)) < 0 || (r = fill_box(job, err)) < 0)
+        return r;
+    r = engine_wait_ready(job->engine, err);
+    hide_progress(job);
+    if (r < 0 || (r = catch_signals(err)) < 0)
+        return r;
+    spec.cancel_fd = cancel_pipe[0];
+    if (!cfg->json) {
+        if (out_streams_new(&job->streams) < 0)
+            return gb_fail(err, ENOMEM, "run");
+        spec.sink = out_streams_sink(job->streams);
+    }
+    r = execution_run(job->box, &spec, &job->outcome, err);
+    out_streams_free(job->streams);
+    job->streams = NULL;
+    if (r == 0 && cfg->out_dir)
+        r = workspace_fetch(job->box, job->outcome.files, job->outcome.files_len, cfg->out_dir, err);
+    return r;
+}
+
+/* ---- afterwards ---- */
+
+static int print_receipt(const struct outcome *outcome, struct gb_err *err)
+{
+    struct receipt_ids ids = { .execution_count = 1 };
+    size_t flags = JSON_REAL_PRECISION(15) | (isatty(STDOUT_FILENO) ? JSON_INDENT(2) : 0);
+    char id[40];
+    json_t *json;
+    int r = receipt_new_id(id, sizeof id);
+
+    if (r < 0)
+        return gb_fail(err, -r, "make an id");
+    ids.execution_id = id;
+    r = receipt_to_json(outcome, &ids, &json, err);
+    if (r < 0)
+        return r;
+    if (json_dumpf(json, stdout, flags) < 0 || putchar('\n') == EOF || fflush(stdout) != 0)
+        r = gb_fail(err, EIO, "print the receipt");
+    json_decref(json);
+    return r;
+}
+
+/* Which limit ended the run and which option moves it: a signal number would tell nobody. */
+static void explain(const struct job *job)
+{
+    static const char *const texts[] = {
+        [LIMIT_WALL_TIME] = "timeout: the program ran longer than --timeout allows",
+        [LIMIT_CPU_TIME] = "timeout: the program used more CPU time than --cpu-time allows",
+        [LIMIT_MEMORY] = "out of memory: the program needed more than --memory allows",
+        [LIMIT_PIDS] = "too many processes: the program needed more than --pids allows",
+        [LIMIT_DISK_BYTES] = "disk full: the program wrote more than --disk allows",
+        [LIMIT_DISK_INODES] = "disk full: the program made more files than --inodes allows",
+        [LIMIT_FILE_SIZE] = "file too large: the program wrote a file larger than --file-size allows",
+        [LIMIT_OUTPUT] = "too much output: the program printed more than --output allows",
+    };
+    const struct outcome *outcome = &job->outcome;
+
+    if (job->cfg->quiet || job->cfg->json)
+        return;
+    if (outcome->limit != LIMIT_NONE)
+        say("%s", texts[outcome->limit]);
+    else if (outcome->status == RUN_KILLED)
+        say("killed: the program ended by signal %d (%s)", outcome->exit_code - 128,
+            sigabbrev_np(outcome->exit_code - 128) ? sigabbrev_np(outcome->exit_code - 128) : "?");
+    else if (outcome->status == RUN_CANCELLED)
+        say("cancelled");
+}
+
+static void job_release(struct job *job)
+{
+    outcome_release(&job->outcome);
+    snapshot_release(&job->before);
+    box_release(job->box);
+    engine_close(job->engine);
+    program_release(&job->program);
+}
+
+int cmd_run(const struct config *cfg)
+{
+    struct job job = { .cfg = cfg };
+    struct gb_err err = { 0 };
+    int code, r = check_job(&job, &err);
+
+    if (r < 0) {
+        say("%s", err.msg);
+        job_release(&job);
+        return r == -ENOMEM ? EXIT_OURS : EXIT_USAGE;
+    }
+    r = run(&job, &err);
+    hide_progress(&job);
+    if (r == 0 && cfg->json)
+        r = print_receipt(&job.outcome, &err);
+    code = r < 0 ? EXIT_OURS : job.outcome.exit_code;
+    if (r < 0)
+        say("%s", err.msg);
+    else
+        explain(&job);
+    job_release(&job);
+    return code;
+}

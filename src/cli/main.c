@@ -1,0 +1,68 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cmd.h"
+#include "cli/help.h"
+#include "cli/options.h"
+#include "engine/builder.h"
+
+#include "base/banned.h"
+
+/* A descriptor that we open must never become 0, 1 or 2 by accident. */
+static int standard_streams(void)
+{
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd)
+            return -errno;
+    return 0;
+}
+
+/* `glovebox help COMMAND` and `glovebox COMMAND --help` are the same. */
+static int print_help(const struct config *cfg)
+{
+    const struct config_command *command = &options_global;
+    const char *name = cfg->command == COMMAND_RUN ? "run" : NULL;
+    struct gb_err err;
+
+    if (cfg->command == COMMAND_HELP && cfg->args_len > 0)
+        name = cfg->args[0];
+    if (name && config_find_command(&options_schema, name, &command, &err) < 0) {
+        say("%s", err.msg);
+        return EXIT_USAGE;
+    }
+    return help_write(stdout, &options_schema, command) < 0 ? EXIT_OURS : 0;
+}
+
+static int dispatch(const struct config *cfg)
+{
+    if (cfg->version || cfg->command == COMMAND_VERSION)
+        return printf("glovebox %s\n", GLOVEBOX_VERSION) < 0 ? EXIT_OURS : 0;
+    if (cfg->help || cfg->command == COMMAND_HELP)
+        return print_help(cfg);
+    return cmd_run(cfg);
+}
+
+int main(int argc, char **argv)
+{
+    struct config cfg = { 0 };
+    struct gb_err err = { 0 };
+    int code;
+
+    if (argc > 1 && strcmp(argv[1], BUILDER_COMMAND) == 0)
+        return builder_main(argc, argv);
+    if (standard_streams() < 0)
+        return EXIT_OURS;
+    (void) signal(SIGPIPE, SIG_IGN);
+    if (options_load(argc, argv, &cfg, &err) < 0) {
+        say("%s", err.msg);
+        code = err.code == ENOMEM ? EXIT_OURS : EXIT_USAGE;
+    } else {
+        code = dispatch(&cfg);
+    }
+    options_release(&cfg);
+    return code;
+}

@@ -1,0 +1,291 @@
+#include "cli/options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/autoclean.h"
+#include "base/parse.h"
+#include "engine/cgroup.h"
+
+#include "base/banned.h"
+
+#define KIB INT64_C(1024)
+#define MIB (1024 * KIB)
+#define GIB (1024 * MIB)
+#define TIB (1024 * GIB)
+#define PIB (1024 * TIB)
+#define SEC INT64_C(1000000)
+
+#define PATH_BYTES_MAX 4095
+
+enum { FOR_GLOBAL = 1 << 0, FOR_RUN = 1 << 1, FOR_HELP = 1 << 2, FOR_VERSION = 1 << 3 };
+#define FOR_ALL (FOR_GLOBAL | FOR_RUN | FOR_HELP | FOR_VERSION)
+
+static const char *const cgroup_choices[] = { "auto", "v2", "v1", "none", NULL };
+static const char *const landlock_choices[] = { "off", "on", NULL };
+static const char *const preload_choices[] = { "auto", "all", "none", NULL };
+
+_Static_assert(CGROUP_AUTO == 0 && CGROUP_V2 == 1 && CGROUP_V1 == 2 && CGROUP_OFF == 3,
+               "cgroup_choices follow enum cgroup_mode");
+
+/* Module names with commas between: letters, digits, underscores, and single dots inside. */
+static bool preload_valid(const char *text)
+{
+    bool start = true;
+
+    for (const char *p = text; *p; p++) {
+        bool letter = (*p | 32) >= 'a' && (*p | 32) <= 'z';
+        bool digit = *p >= '0' && *p <= '9';
+
+        if (start ? !letter && *p != '_' : !letter && !digit && !strchr("_.,", *p))
+            return false;
+        start = *p == '.' || *p == ',';
+    }
+    return !start;
+}
+
+#define MEMBER(m) .offset = offsetof(struct config, m)
+
+static const struct config_option options[] = {
+    { "code", 'c', OPT_STRING, MEMBER(code), .max = 8 * MIB, .metavar = "CODE",
+      .expected = "at most 8 MiB of code; put more into a FILE", .commands = FOR_RUN,
+      .flags = CONFIG_ARGS_ONLY | CONFIG_LETTER_ONLY | CONFIG_ENDS_OPTIONS, .group = "Program",
+      .help = "run CODE; everything after it belongs to the program" },
+    { "preload", 0, OPT_STRING, MEMBER(preload), "auto", 1, 1024, .metavar = "WHICH",
+      .choices = preload_choices, .valid = preload_valid,
+      .expected = "auto, all, none or module names such as numpy,pandas", .commands = FOR_RUN,
+      .group = "Program",
+      .help = "modules that are imported before the program starts: auto (those that its text "
+              "names), all, none, or a list such as numpy,pandas" },
+    { "file", 0, OPT_LIST, MEMBER(files), .max = 256, .metavar = "PATH", .commands = FOR_RUN,
+      .group = "Files",
+      .help = "copy PATH into /workspace, where the program starts; may be repeated" },
+    { "out", 0, OPT_STRING, MEMBER(out_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
+      .commands = FOR_RUN, .group = "Files",
+      .help = "copy what the program created or changed in /workspace to DIR" },
+    { "json", 0, OPT_BOOL, MEMBER(json), "no", .commands = FOR_RUN, .group = "Output",
+      .help = "print the receipt as JSON instead of the program's output" },
+    { "quiet", 'q', OPT_BOOL, MEMBER(quiet), "no", .commands = FOR_RUN, .group = "Output",
+      .help = "say nothing of our own on stderr but errors" },
+    { "output", 0, OPT_SIZE, MEMBER(output_bytes), "64m", 1, PIB, .metavar = "SIZE",
+      .commands = FOR_RUN, .group = "Output",
+      .help = "end the run when stdout or stderr grows beyond SIZE" },
+    { "reply", 0, OPT_SIZE, MEMBER(reply_bytes), "1m", 1, GIB, .metavar = "SIZE",
+      .aliases = { { "MAX_OUTPUT_SIZE", 0 } }, .commands = FOR_RUN, .group = "Output",
+      .help = "with --json, show at most SIZE of each stream, its beginning and its end" },
+    { "timeout", 0, OPT_SECONDS, MEMBER(timeout_us), "30", SEC / 1000, 7 * 86400 * SEC,
+      .metavar = "S", .aliases = { { "MAX_EXECUTION_TIME", 0 } }, .commands = FOR_RUN,
+      .group = "Limits", .help = "wall time in seconds; 2m and 1h work too" },
+    { "cpu-time", 0, OPT_SECONDS, MEMBER(cpu_time_us), "0", 0, 7 * 1024 * 86400 * SEC,
+      .metavar = "S", .commands = FOR_RUN, .group = "Limits",
+      .help = "CPU time in seconds of all its processes together; 0 sets none" },
+    { "memory", 0, OPT_SIZE, MEMBER(memory_bytes), "512m", 16 * MIB, PIB, .metavar = "SIZE",
+      .aliases = { { "MAX_MEMORY_MB", MIB } }, .commands = FOR_RUN, .group = "Limits",
+      .help = "memory of everything in the box, files in it included" },
+    { "cpus", 0, OPT_CPUS, MEMBER(cpus_milli), "1.0", 10, 1024 * 1000, .metavar = "N",
+      .commands = FOR_RUN, .group = "Limits", .help = "CPUs it may keep busy, such as 0.5 or 2" },
+    { "pids", 0, OPT_INT, MEMBER(pids), "64", 1, 1000000, .metavar = "N", .commands = FOR_RUN,
+      .group = "Limits", .help = "processes and threads at one time" },
+    { "disk", 0, OPT_SIZE, MEMBER(disk_bytes), "64m", 64 * KIB, PIB, .metavar = "SIZE",
+      .commands = FOR_RUN, .group = "Limits",
+      .help = "bytes in /workspace; /tmp and /dev/shm may hold as much each" },
+    { "inodes", 0, OPT_INT, MEMBER(inodes), "16384", 16, 2 * GIB, .metavar = "N",
+      .commands = FOR_RUN, .group = "Limits", .help = "files and directories in /workspace" },
+    { "file-size", 0, OPT_SIZE, MEMBER(file_size_bytes), "0", 0, PIB, .metavar = "SIZE",
+      .commands = FOR_RUN, .group = "Limits",
+      .help = "the largest single file; 0 means as much as --disk" },
+    { "open-files", 0, OPT_INT, MEMBER(open_files), "1024", 16, 1000000, .metavar = "N",
+      .commands = FOR_RUN, .group = "Limits", .help = "open files of each process" },
+    { "allow-host", 0, OPT_LIST, MEMBER(allow_hosts), .max = 256, .metavar = "H",
+      .commands = FOR_RUN, .group = "Isolation",
+      .help = "refused for now: a box has no network but its own loopback" },
+    { "cgroups", 0, OPT_CHOICE, MEMBER(cgroups), "auto", .choices = cgroup_choices,
+      .commands = FOR_RUN, .group = "Isolation",
+      .help = "how limits are enforced; auto takes the best that this host has" },
+    { "landlock", 0, OPT_CHOICE, MEMBER(landlock), "on", .choices = landlock_choices,
+      .commands = FOR_RUN, .group = "Isolation",
+      .help = "the second wall around files and signals; off is for tests" },
+    { "help", 'h', OPT_BOOL, MEMBER(help), "no", .commands = FOR_ALL,
+      .flags = CONFIG_ARGS_ONLY | CONFIG_ENDS_OPTIONS, .group = "General",
+      .help = "show this help" },
+    { "version", 'V', OPT_BOOL, MEMBER(version), "no", .commands = FOR_ALL,
+      .flags = CONFIG_ARGS_ONLY | CONFIG_ENDS_OPTIONS, .group = "General",
+      .help = "show the version" },
+};
+
+_Static_assert(ARRAY_LEN(options) <= CONFIG_ROWS_MAX, "the loader keeps a bit for each row");
+
+static const struct config_command commands[] = {
+    [COMMAND_RUN - 1] = {
+        .name = "run",
+        .mask = FOR_RUN,
+        .synopsis = "[OPTIONS] FILE|-|-c CODE [ARG...]",
+        .summary = "run one Python program in a fresh box",
+        .description = "Runs one Python program as python3 would, but in a fresh box: it sees its "
+                       "own files, processes and loopback network, and nothing of this machine. "
+                       "FILE is the program, and - reads it from standard input.",
+        .examples = "  glovebox run hello.py\n"
+                    "  echo 'print(6 * 7)' | glovebox run -\n"
+                    "  glovebox run -c 'import sys; print(sys.argv)' one two\n"
+                    "  glovebox run --timeout 5 --memory 1g --file data.csv report.py data.csv\n"
+                    "  glovebox run --out results plot.py\n"
+                    "  glovebox run --json hello.py\n",
+        .args = CONFIG_ARGS_FILES,
+        .stops = true,
+    },
+    [COMMAND_HELP - 1] = {
+        .name = "help",
+        .mask = FOR_HELP,
+        .synopsis = "[COMMAND]",
+        .summary = "show the help of glovebox or of one command",
+        .description = "Shows what --help shows.",
+        .examples = "  glovebox help run\n",
+        .args = CONFIG_ARGS_COMMANDS,
+    },
+    [COMMAND_VERSION - 1] = {
+        .name = "version",
+        .mask = FOR_VERSION,
+        .synopsis = "",
+        .summary = "show the version",
+        .description = "Shows what --version shows.",
+        .examples = "  glovebox version\n",
+        .args = CONFIG_ARGS_NONE,
+    },
+};
+
+const struct config_schema options_schema = {
+    .program = "glovebox",
+    .env_prefix = "GLOVEBOX_",
+    .options = options,
+    .options_len = ARRAY_LEN(options),
+    .commands = commands,
+    .commands_len = ARRAY_LEN(commands),
+};
+
+const struct config_command options_global = {
+    .name = "",
+    .mask = FOR_GLOBAL,
+    .synopsis = "COMMAND [OPTIONS] [ARG...]",
+    .summary = "runs Python that nobody has read, in a sealed box",
+    .description = "Runs Python that nobody has read, in a sealed box, and says what came of it.",
+    .examples = "  glovebox run hello.py\n"
+                "  echo 'print(6 * 7)' | glovebox run -\n"
+                "  glovebox run --help\n",
+    .args = CONFIG_ARGS_COMMANDS,
+    .stops = true,
+};
+
+static int find_command(const char *name, const struct config_command **ret_command,
+                        struct gb_err *err)
+{
+    char quoted[FORMAT_QUOTED_MAX];
+    int r = config_find_command(&options_schema, name, ret_command, err);
+
+    /* The word is a program: say how to run it. */
+    if (r < 0 && (strchr(name, '.') || strchr(name, '/') || strcmp(name, "-") == 0)) {
+        format_quoted(name, quoted);
+        return gb_fail_plain(err, EINVAL, "%s is not a command; write glovebox run %s", quoted,
+                             quoted);
+    }
+    return r;
+}
+
+static int check_args(const struct config *cfg, struct gb_err *err)
+{
+    char quoted[FORMAT_QUOTED_MAX];
+    int most = cfg->command == COMMAND_HELP ? 1 : 0;
+
+    if (cfg->command == COMMAND_RUN) {
+        if (!cfg->code && cfg->args_len == 0)
+            return gb_fail_plain(err, EINVAL,
+                                 "no program; give a FILE, - for standard input, or -c CODE");
+        return 0;
+    }
+    if (cfg->args_len > most) {
+        format_quoted(cfg->args[most], quoted);
+        return gb_fail_plain(err, EINVAL, "too many arguments; leave out %s", quoted);
+    }
+    return 0;
+}
+
+static int load_file(struct config_load *load, const char *dir, const char *name,
+                     struct gb_err *err)
+{
+    autofree
+    char *path = NULL;
+    int r;
+
+    if (asprintf(&path, "%s/%s", dir, name) < 0) {
+        path = NULL;
+        return gb_fail(err, ENOMEM, "reading the configuration");
+    }
+    r = config_load_file(load, path, err);
+    return r == -ENOENT ? 0 : r;
+}
+
+/* The user's file, then the machine's. A path that is not absolute is none, as XDG has it. */
+static int load_files(struct config_load *load, struct gb_err *err)
+{
+    const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    int r = 0;
+
+    if (xdg && xdg[0] == '/')
+        r = load_file(load, xdg, "glovebox/glovebox.conf", err);
+    else if (home && home[0] == '/')
+        r = load_file(load, home, ".config/glovebox/glovebox.conf", err);
+    return r < 0 ? r : load_file(load, "/etc", "glovebox/glovebox.conf", err);
+}
+
+static int load_command(const struct config_command *command, int argc, char **argv,
+                        struct config *cfg, struct gb_err *err)
+{
+    struct config_load load = { &options_schema, command, cfg, 0, 0 };
+    int next, r;
+
+    r = config_load_args(&load, argc, argv, &next, err);
+    if (r < 0 || cfg->help || cfg->version)
+        return r;
+    cfg->args = argv + next;
+    cfg->args_len = argc - next;
+    r = check_args(cfg, err);
+    if (r < 0)
+        return r;
+    r = config_load_env(&load, err);
+    if (r < 0)
+        return r;
+    r = load_files(&load, err);
+    if (r < 0)
+        return r;
+    return config_load_defaults(&load, err);
+}
+
+int options_load(int argc, char **argv, struct config *cfg, struct gb_err *err)
+{
+    struct config_load load = { &options_schema, &options_global, cfg, 0, 0 };
+    const struct config_command *command;
+    int next = 0, r;
+
+    /* exec() may start us with no name at all */
+    if (argc > 0) {
+        argc--;
+        argv++;
+    }
+    r = config_load_args(&load, argc, argv, &next, err);
+    if (r < 0 || cfg->help || cfg->version)
+        return r;
+    if (next == argc)
+        return gb_fail_plain(err, EINVAL, "no command; try glovebox run FILE, or glovebox --help");
+    r = find_command(argv[next], &command, err);
+    if (r < 0)
+        return r;
+    cfg->command = (enum command_id)(command - commands + 1);
+    next++;
+    return load_command(command, argc - next, argv + next, cfg, err);
+}
+
+void options_release(struct config *cfg)
+{
+    config_release(&options_schema, cfg);
+}

@@ -1,0 +1,57 @@
+/*
+ * The options and commands of glovebox: the one table behind the command line, the environment,
+ * the files, --help, the manual and the completions, and the struct that it fills.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/config.h"
+#include "base/err.h"
+
+enum command_id { COMMAND_NONE, COMMAND_RUN, COMMAND_HELP, COMMAND_VERSION };
+
+enum landlock_choice { LANDLOCK_OFF, LANDLOCK_ON };
+
+struct config {
+    enum command_id command; /* COMMAND_NONE: only --help or --version was given */
+    char **args;             /* the positionals, in the caller's argv */
+    int args_len;
+    bool help;    /* of the command, or of all; nothing else below is filled then */
+    bool version; /* likewise */
+
+    /* run */
+    char *code; /* -c CODE; NULL: args[0] is the FILE, or "-" */
+    bool json;
+    bool quiet;
+    int64_t timeout_us;
+    int64_t cpu_time_us; /* 0: none of its own */
+    int64_t memory_bytes;
+    int64_t cpus_milli;
+    int64_t pids;
+    int64_t disk_bytes;
+    int64_t inodes;
+    int64_t file_size_bytes; /* 0: as disk_bytes */
+    int64_t open_files;
+    int64_t output_bytes; /* of each stream, before the run is ended for it */
+    int64_t reply_bytes;  /* of each stream in the receipt; more is left out, and counted */
+    char **files;         /* NULL: none */
+    char *out_dir;        /* NULL: none */
+    char **allow_hosts;   /* NULL: none */
+    char *preload;        /* "auto", "all", "none" or module names with commas between */
+    int cgroups;          /* enum cgroup_mode */
+    int landlock;         /* enum landlock_choice */
+};
+
+extern const struct config_schema options_schema;
+
+/* `glovebox` itself, for what is said before a command. Its mask marks global rows. */
+extern const struct config_command options_global;
+
+/* Reads command line, environment, files and defaults into @cfg, which the caller has zeroed and
+ * releases after success and failure alike. @argv is main's own, program name included. Every
+ * error is the user's to mend (exit 2) but for ENOMEM. */
+int options_load(int argc, char **argv, struct config *cfg, struct gb_err *err);
+
+void options_release(struct config *cfg);

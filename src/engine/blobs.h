@@ -1,0 +1,12 @@
+/* Files built into the binary: the template's extension module and the runner's Python modules. */
+#pragma once
+
+#include <stddef.h>
+
+struct blob {
+    const unsigned char *data;
+    size_t len;
+};
+
+struct blob blob_template_ext(void);
+struct blob blob_runner_zip(void);

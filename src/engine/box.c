@@ -1,0 +1,327 @@
+#include "engine/box.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <linux/sched.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "base/autoclean.h"
+#include "base/clock.h"
+#include "engine/box_init.h"
+#include "engine/wire.h"
+
+#include "base/banned.h"
+
+#define END_WAIT_US    (5 * USEC_PER_SEC)
+#define ANSWER_WAIT_MS 2000
+
+/* Clones PID 1. The supervisor is to be its parent, as it is ours: whoever replaces this builder
+ * then need not care who waits. */
+static pid_t clone_init(int cgroup_fd, int *ret_pidfd)
+{
+    struct clone_args args = {
+        .flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
+                 CLONE_PARENT | CLONE_PIDFD,
+        .pidfd = (uint64_t) (uintptr_t) ret_pidfd,
+    };
+
+    if (cgroup_fd >= 0) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = (uint64_t) cgroup_fd;
+    }
+    return (pid_t) syscall(SYS_clone3, &args, sizeof args);
+}
+
+/* Waits for the report of PID 1 and takes the root directory from it. */
+static int report_wait(int lifeline, int *ret_root, struct gb_err *err)
+{
+    struct box_report report;
+    int fds[WIRE_FDS_MAX];
+    size_t fds_len;
+    int r = wire_recv(lifeline, &report, sizeof report, fds, &fds_len);
+
+    if (r < 0)
+        return gb_fail(err, -r, "PID 1 of the box said nothing");
+    if (report.step == BOX_READY && fds_len == 1) {
+        *ret_root = fds[0];
+        return 0;
+    }
+    wire_close_fds(fds, fds_len);
+    if (report.error == EPERM && strcmp(box_step_name(report.step), "mounts") == 0)
+        return gb_fail_plain(err, EPERM,
+                             "the box may not mount its own /proc: in a container run glovebox "
+                             "with an unmasked /proc (docker run --security-opt systempaths=unconfined)");
+    return gb_fail(err, report.error ? report.error : EPROTO, "making a box failed at '%s'",
+                   box_step_name(report.step));
+}
+
+static int workspace_open(struct box_entry *box)
+{
+    box->workspace = openat(box->root, "workspace", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return box->workspace < 0 ? -errno : 0;
+}
+
+static void entry_init(struct box_entry *box, uint32_t id, const struct limits *limits)
+{
+    *box = (struct box_entry){ .id = id,
+                               .pidfd = -EBADF,
+                               .lifeline = -EBADF,
+                               .root = -EBADF,
+                               .workspace = -EBADF,
+                               .limits = *limits };
+    for (size_t i = 0; i < CGROUP_FDS_MAX; i++)
+        box->cgroup.dir_fds[i] = -EBADF;
+}
+
+static void entry_close(struct box_entry *box)
+{
+    gb_closep(&box->pidfd);
+    gb_closep(&box->lifeline);
+    gb_closep(&box->workspace);
+    gb_closep(&box->root);
+    box->pidfd = box->lifeline = box->workspace = box->root = -EBADF;
+}
+
+static void cgroup_name_of(uint32_t id, char name[CGROUP_NAME_MAX])
+{
+    snprintf(name, CGROUP_NAME_MAX, "box-%u", id);
+}
+
+static int start_init(struct cgroup_root *cgroups, struct box_entry *box, struct gb_err *err)
+{
+    struct box_spec spec = { .limits = box->limits, .host_id = box->host_id, .proc_self = -EBADF };
+    autoclose int inner = -EBADF;
+    int pair[2];
+    pid_t pid;
+
+    spec.cgroup_fds_len = cgroup_open_procs(cgroups, &box->cgroup, spec.cgroup_fds, err);
+    if (spec.cgroup_fds_len < 0)
+        return spec.cgroup_fds_len;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
+        wire_close_fds(spec.cgroup_fds, (size_t) spec.cgroup_fds_len);
+        return gb_fail(err, errno, "socketpair");
+    }
+    box->lifeline = pair[0];
+    spec.lifeline = inner = pair[1];
+    pid = clone_init(cgroup_clone_fd(cgroups, &box->cgroup), &box->pidfd);
+    if (pid == 0)
+        box_init_main(&spec);
+    wire_close_fds(spec.cgroup_fds, (size_t) spec.cgroup_fds_len);
+    if (pid < 0) {
+        box->pidfd = -EBADF;
+        return gb_fail(err, errno, "clone the box's PID 1");
+    }
+    gb_closep(&inner); /* so that a dead PID 1 is the end of the stream */
+    inner = -EBADF;
+    return report_wait(box->lifeline, &box->root, err);
+}
+
+int box_make(struct cgroup_root *cgroups, struct id_pool *ids, uint32_t id,
+             const struct limits *limits, struct box_entry *ret_box, struct gb_err *err)
+{
+    struct box_entry box;
+    char name[CGROUP_NAME_MAX];
+    int r;
+
+    entry_init(&box, id, limits);
+    r = id_take(ids, &box.host_id);
+    if (r < 0)
+        return gb_fail_plain(err, -r, "no free host id for another box");
+    cgroup_name_of(id, name);
+    r = cgroup_make(cgroups, name, limits, &box.cgroup, err);
+    if (r < 0) {
+        id_give_back(ids, box.host_id);
+        return r;
+    }
+    r = start_init(cgroups, &box, err);
+    if (r == 0)
+        r = workspace_open(&box);
+    if (r < 0) {
+        struct gb_err ignored;
+
+        (void) box_end(cgroups, ids, &box, &ignored);
+        return r;
+    }
+    *ret_box = box;
+    return 0;
+}
+
+int box_adopt(struct cgroup_root *cgroups, uint32_t id, uint32_t host_id,
+              const struct limits *limits, const int fds[3], struct box_entry *ret_box,
+              struct gb_err *err)
+{
+    struct box_entry box;
+    char name[CGROUP_NAME_MAX];
+    int r;
+
+    entry_init(&box, id, limits);
+    cgroup_name_of(id, name);
+    r = cgroup_adopt(cgroups, name, &box.cgroup, err);
+    if (r < 0)
+        return r;
+    box.host_id = host_id;
+    box.pidfd = fds[0];
+    box.lifeline = fds[1];
+    box.root = fds[2];
+    r = workspace_open(&box);
+    if (r < 0)
+        return gb_fail(err, -r, "open the workspace of a box");
+    *ret_box = box;
+    return 0;
+}
+
+int box_end(struct cgroup_root *cgroups, struct id_pool *ids, struct box_entry *box,
+            struct gb_err *err)
+{
+    struct pollfd gone = { .fd = box->pidfd, .events = POLLIN };
+    int r;
+
+    if (box->pidfd >= 0) {
+        (void) syscall(SYS_pidfd_send_signal, box->pidfd, SIGKILL, NULL, 0);
+        (void) poll(&gone, 1, (int) (END_WAIT_US / USEC_PER_MSEC));
+    }
+    entry_close(box);
+    r = cgroup_remove(cgroups, &box->cgroup, END_WAIT_US);
+    /* An id under which something may still live is not given out again. */
+    if (r == 0)
+        id_give_back(ids, box->host_id);
+    return r < 0 ? gb_fail(err, -r, "remove the cgroup of box %u", box->id) : 0;
+}
+
+int box_kill(const struct box_entry *box, struct gb_err *err)
+{
+    struct box_command command = { .op = BOX_OP_KILL };
+    struct pollfd answered = { .fd = box->lifeline, .events = POLLIN };
+    int32_t answer;
+
+    if (send(box->lifeline, &command, sizeof command, MSG_NOSIGNAL) < 0)
+        return gb_fail(err, errno, "tell PID 1 of box %u to kill", box->id);
+    if (poll(&answered, 1, ANSWER_WAIT_MS) <= 0)
+        return gb_fail_plain(err, ETIMEDOUT, "PID 1 of box %u does not answer", box->id);
+    if (recv(box->lifeline, &answer, sizeof answer, MSG_DONTWAIT) != sizeof answer)
+        return gb_fail_plain(err, EPIPE, "PID 1 of box %u is gone", box->id);
+    return answer ? gb_fail(err, answer, "kill in box %u", box->id) : 0;
+}
+
+int box_signal(const struct box_entry *box, pid_t pgid, int sig)
+{
+    struct box_command command = { .op = BOX_OP_SIGNAL, .pgid = pgid, .signal = sig };
+
+    return send(box->lifeline, &command, sizeof command, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static void peak_raise(int64_t *peak, int64_t now)
+{
+    if (now > *peak)
+        *peak = now;
+}
+
+void box_usage(const struct cgroup_root *cgroups, struct box_entry *box, int64_t template_anon,
+               struct cgroup_usage *ret_usage)
+{
+    struct cgroup_usage usage;
+
+    if (cgroup_root_mode(cgroups) == CGROUP_OFF) {
+        box_watch(box, template_anon, &usage);
+    } else if (cgroup_usage(cgroups, &box->cgroup, &usage) < 0) {
+        usage = (struct cgroup_usage){ -1, -1, -1, -1, -1, -1, -1 };
+    }
+    /* Some kernels keep no peak: then it is the highest that we happened to see. */
+    peak_raise(&box->peak.cpu_us, usage.cpu_us);
+    peak_raise(&box->peak.memory_peak_bytes, usage.memory_bytes);
+    peak_raise(&box->peak.pids_peak, usage.pids);
+    peak_raise(&usage.cpu_us, box->peak.cpu_us);
+    peak_raise(&usage.memory_peak_bytes, box->peak.memory_peak_bytes);
+    peak_raise(&usage.pids_peak, box->peak.pids_peak);
+    *ret_usage = usage;
+}
+
+enum limit_kind box_disk_full(const struct box_entry *box)
+{
+    static const char *const places[] = { "workspace", "tmp", "dev/shm" };
+
+    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+        autoclose int fd = openat(box->root, places[i], O_PATH | O_DIRECTORY | O_CLOEXEC);
+        struct statfs fs;
+
+        if (fd < 0 || fstatfs(fd, &fs) < 0)
+            continue;
+        if (fs.f_bavail == 0)
+            return LIMIT_DISK_BYTES;
+        if (fs.f_ffree == 0)
+            return LIMIT_DISK_INODES;
+    }
+    return LIMIT_NONE;
+}
+
+static int open_beneath(int dir_fd, const char *path, int flags, mode_t mode)
+{
+    /* A FIFO must not hang us, a link must not lead us, another file system is none of ours. */
+    struct open_how how = {
+        .flags = (uint64_t) (flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY),
+        .mode = mode,
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV,
+    };
+
+    return (int) syscall(SYS_openat2, dir_fd, path, &how, sizeof how);
+}
+
+/* Files that we make are the tenant's; by descriptor, never by name. */
+static int give_away(const struct box_entry *box, int fd)
+{
+    return fchown(fd, box->host_id, box->host_id) < 0 ? -errno : 0;
+}
+
+int box_open(const struct box_entry *box, const char *path, int flags, mode_t mode, int *ret_fd,
+             struct gb_err *err)
+{
+    autoclose int fd = -EBADF;
+    struct stat st;
+    int r;
+
+    if (flags != O_RDONLY && flags != (O_RDONLY | O_DIRECTORY) &&
+        flags != (O_WRONLY | O_CREAT | O_EXCL))
+        return gb_fail_plain(err, EINVAL, "files of a box are read or newly made, nothing else");
+    fd = open_beneath(box->workspace, path, flags, flags & O_CREAT ? mode & 0777 : 0);
+    if (fd < 0)
+        return gb_fail(err, errno, "open in the workspace");
+    if (fstat(fd, &st) < 0)
+        return gb_fail(err, errno, "stat in the workspace");
+    if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+        return gb_fail_plain(err, EINVAL, "not a regular file");
+    if (flags & O_CREAT && (r = give_away(box, fd)) < 0)
+        return gb_fail(err, -r, "chown in the workspace");
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
+int box_mkdir(const struct box_entry *box, const char *path, struct gb_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    autoclose int parent = -EBADF, made = -EBADF;
+    char head[WIRE_PATH_MAX];
+    int r;
+
+    snprintf(head, sizeof head, "%.*s", slash ? (int) (slash - path) : 1, slash ? path : ".");
+    parent = open_beneath(box->workspace, head, O_RDONLY | O_DIRECTORY, 0);
+    if (parent < 0)
+        return gb_fail(err, errno, "open in the workspace");
+    if (mkdirat(parent, slash ? slash + 1 : path, 0755) < 0)
+        return gb_fail(err, errno, "mkdir in the workspace");
+    made = open_beneath(parent, slash ? slash + 1 : path, O_RDONLY | O_DIRECTORY, 0);
+    if (made < 0)
+        return gb_fail(err, errno, "open in the workspace");
+    r = give_away(box, made);
+    return r < 0 ? gb_fail(err, -r, "chown in the workspace") : 0;
+}

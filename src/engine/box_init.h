@@ -1,0 +1,41 @@
+/* PID 1 of a box. */
+#pragma once
+
+#include <stdint.h>
+
+#include "engine/cgroup.h"
+#include "engine/limits.h"
+
+/* Everything that PID 1 needs; plain data, complete before the clone. */
+struct box_spec {
+    struct limits limits;
+    uint32_t host_id; /* uid and gid, as the builder's user namespace sees them */
+    int lifeline;
+    int cgroup_fds[CGROUP_FDS_MAX]; /* files to write "0" to; none with CLONE_INTO_CGROUP */
+    int cgroup_fds_len;
+    int proc_self; /* filled by PID 1 itself */
+};
+
+/* The first packet on the lifeline; on success the root directory's descriptor is attached. */
+struct box_report {
+    uint32_t step; /* index into the table of steps, or BOX_READY */
+    int32_t error;
+};
+
+#define BOX_READY 0xffu
+
+/* What the builder may ask of PID 1. */
+enum box_op { BOX_OP_KILL = 1, BOX_OP_SIGNAL };
+
+struct box_command {
+    uint32_t op;
+    int32_t pgid, signal;
+};
+
+/* Runs in the child of clone3; never returns. */
+_Noreturn void box_init_main(const struct box_spec *spec);
+
+const char *box_step_name(uint32_t step);
+
+/* Mounts of one box on top of the skeleton (box_mount.c); async-signal-safe. 0 or -errno. */
+int box_mount_all(const struct box_spec *spec);

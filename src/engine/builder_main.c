@@ -1,0 +1,377 @@
+/*
+ * The builder.
+ *
+ * Theory of operation. The supervisor has threads and secrets and must never clone; so it executes
+ * this binary again, with an empty environment and one socket, as a small single-threaded process
+ * that does nothing but make boxes, start templates and open files in boxes, one request after the
+ * other. As an ordinary user it first enters the outer user namespace and executes itself once more
+ * inside it. Then it leaves the host's file system for the skeleton and drops the capabilities it
+ * does not need.
+ *
+ * All processes that it starts are children of the supervisor (CLONE_PARENT): the supervisor waits
+ * for them, and they go on when a builder dies. The next builder adopts the boxes. When it is the
+ * supervisor that dies, the socket ends; the builder then kills what is left, removes the cgroups
+ * and leaves.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <grp.h>
+
+#include "base/autoclean.h"
+#include "base/io.h"
+#include "engine/box.h"
+#include "engine/builder.h"
+#include "engine/cgroup.h"
+#include "engine/ids.h"
+#include "engine/outer.h"
+#include "engine/seal.h"
+#include "engine/skeleton.h"
+#include "engine/template_start.h"
+#include "engine/wire.h"
+
+#include "base/banned.h"
+
+struct builder {
+    struct cgroup_root *cgroups;
+    struct id_pool ids;
+    struct box_entry *boxes;
+    size_t boxes_len, boxes_cap;
+    int64_t template_anon; /* of the newest template; 0 until asked for */
+    pid_t template_pid;
+};
+
+/* A request while it is served: what came with it and what goes back. */
+struct exchange {
+    const struct builder_request *request;
+    const int *fds;
+    size_t fds_len;
+    struct builder_reply reply;
+    int reply_fds[WIRE_FDS_MAX];
+    size_t reply_fds_len;
+    bool reply_fds_owned; /* to be closed once sent */
+    bool fds_kept;        /* the handler took what came with the request */
+};
+
+static const uint64_t builder_caps =
+    UINT64_C(1) << CAP_SYS_ADMIN | UINT64_C(1) << CAP_SYS_PTRACE | UINT64_C(1) << CAP_SYS_CHROOT |
+    UINT64_C(1) << CAP_SETUID | UINT64_C(1) << CAP_SETGID | UINT64_C(1) << CAP_SETPCAP |
+    UINT64_C(1) << CAP_KILL | UINT64_C(1) << CAP_NET_ADMIN | UINT64_C(1) << CAP_CHOWN |
+    UINT64_C(1) << CAP_DAC_OVERRIDE | UINT64_C(1) << CAP_SETFCAP;
+
+static struct box_entry *box_find(struct builder *builder, uint32_t id)
+{
+    for (size_t i = 0; i < builder->boxes_len; i++)
+        if (builder->boxes[i].id == id)
+            return &builder->boxes[i];
+    return NULL;
+}
+
+static int box_slot(struct builder *builder, struct gb_err *err)
+{
+    size_t cap = builder->boxes_cap ? builder->boxes_cap * 2 : 16;
+    struct box_entry *more;
+
+    if (builder->boxes_len < builder->boxes_cap)
+        return 0;
+    more = realloc(builder->boxes, cap * sizeof *more);
+    if (!more)
+        return gb_fail(err, ENOMEM, "make room for a box");
+    builder->boxes = more;
+    builder->boxes_cap = cap;
+    return 0;
+}
+
+static int serve_setup(struct builder *builder, struct exchange *x, struct gb_err *err)
+{
+    const char *name = x->request->setup.cgroup_name;
+    enum cgroup_mode mode = (enum cgroup_mode) x->request->setup.cgroup_mode;
+    int r;
+
+    if (builder->cgroups)
+        return gb_fail_plain(err, EALREADY, "the builder is set up already");
+    r = name[0] ? cgroup_root_reopen(mode, name, &builder->cgroups, err)
+                : cgroup_root_open(mode, &builder->cgroups, err);
+    if (r < 0 || (r = id_pool_open(&builder->ids, err)) < 0 || (r = skeleton_enter(err)) < 0)
+        return r;
+    /* Where the kernel lets us: with a single id the host's groups stay (documented). */
+    if (builder->ids.mode != ID_SINGLE && setgroups(0, NULL) < 0)
+        return gb_fail(err, errno, "drop supplementary groups");
+    r = seal_caps(builder_caps);
+    if (r < 0)
+        return gb_fail(err, -r, "drop capabilities");
+    builder->template_pid = x->request->setup.template_pid;
+    x->reply.setup.id_mode = (int32_t) builder->ids.mode;
+    x->reply.setup.cgroup_mode = (int32_t) cgroup_root_mode(builder->cgroups);
+    snprintf(x->reply.setup.cgroup_name, sizeof x->reply.setup.cgroup_name, "%s",
+             cgroup_root_name(builder->cgroups));
+    snprintf(x->reply.setup.note, sizeof x->reply.setup.note, "%s",
+             cgroup_root_note(builder->cgroups));
+    if (builder->ids.lock_fd >= 0)
+        x->reply_fds[x->reply_fds_len++] = builder->ids.lock_fd;
+    return 0;
+}
+
+static int serve_template(struct builder *builder, struct exchange *x, struct gb_err *err)
+{
+    pid_t pid;
+    int r;
+
+    if (x->fds_len != 1)
+        return gb_fail_plain(err, EPROTO, "a template needs one socket");
+    r = template_start(x->request->template.python, x->request->template.env, x->fds[0],
+                       &x->reply_fds[0], &pid, err);
+    if (r < 0)
+        return r;
+    builder->template_pid = pid;
+    builder->template_anon = 0;
+    x->reply.pid = pid;
+    x->reply_fds_len = 1;
+    x->reply_fds_owned = true;
+    return 0;
+}
+
+static int serve_make(struct builder *builder, struct exchange *x, struct gb_err *err)
+{
+    int cgroup_fd, cgroup_fds[CGROUP_FDS_MAX], count = 0;
+    struct box_entry *box;
+    int r = box_slot(builder, err);
+
+    if (r < 0)
+        return r;
+    box = &builder->boxes[builder->boxes_len];
+    r = box_make(builder->cgroups, &builder->ids, x->request->box, &x->request->make.limits, box,
+                 err);
+    if (r < 0)
+        return r;
+    builder->boxes_len++;
+    x->reply_fds[0] = fcntl(box->pidfd, F_DUPFD_CLOEXEC, 0);
+    x->reply_fds[1] = fcntl(box->lifeline, F_DUPFD_CLOEXEC, 0);
+    x->reply_fds[2] = fcntl(box->root, F_DUPFD_CLOEXEC, 0);
+    x->reply_fds_len = 3;
+    x->reply_fds_owned = true;
+    cgroup_fd = cgroup_clone_fd(builder->cgroups, &box->cgroup);
+    if (cgroup_fd >= 0) {
+        x->reply.box.cgroup_into = 1;
+        x->reply_fds[x->reply_fds_len++] = fcntl(cgroup_fd, F_DUPFD_CLOEXEC, 0);
+    } else {
+        count = cgroup_open_procs(builder->cgroups, &box->cgroup, cgroup_fds, err);
+        if (count < 0)
+            return count;
+        memcpy(x->reply_fds + 3, cgroup_fds, sizeof(int) * (size_t) count);
+        x->reply_fds_len += (size_t) count;
+    }
+    x->reply.box.host_id = box->host_id;
+    for (size_t i = 0; i < x->reply_fds_len; i++)
+        if (x->reply_fds[i] < 0)
+            return gb_fail_plain(err, EMFILE, "too many open files for another box");
+    return 0;
+}
+
+static int serve_adopt(struct builder *builder, struct exchange *x, struct gb_err *err)
+{
+    int r = box_slot(builder, err);
+
+    if (r < 0)
+        return r;
+    if (x->fds_len != 3)
+        return gb_fail_plain(err, EPROTO, "adopting a box needs three descriptors");
+    r = box_adopt(builder->cgroups, x->request->box, x->request->make.host_id,
+                  &x->request->make.limits, x->fds, &builder->boxes[builder->boxes_len], err);
+    if (r < 0)
+        return r;
+    builder->boxes_len++;
+    x->fds_kept = true;
+    return 0;
+}
+
+/* Anonymous memory of the template, which its clones share until they write. */
+static int64_t template_anon_bytes(struct builder *builder)
+{
+    char path[48], text[4096];
+    const char *at;
+
+    if (builder->template_anon || !builder->template_pid)
+        return builder->template_anon;
+    snprintf(path, sizeof path, "/proc/%d/status", builder->template_pid);
+    if (io_read_text_at(AT_FDCWD, path, text, sizeof text) > 0 && (at = strstr(text, "RssAnon:")))
+        builder->template_anon = strtoll(at + strlen("RssAnon:"), NULL, 10) * 1024;
+    return builder->template_anon;
+}
+
+static int serve_scan(struct box_entry *box, struct exchange *x, struct gb_err *err)
+{
+    bool incomplete;
+    int r = box_scan(box, &x->reply_fds[0], &x->reply.scan.count, &incomplete, err);
+
+    if (r < 0)
+        return r;
+    x->reply.scan.incomplete = incomplete;
+    x->reply_fds_len = 1;
+    x->reply_fds_owned = true;
+    return 0;
+}
+
+static int serve_box(struct builder *builder, struct box_entry *box, struct exchange *x,
+                     struct gb_err *err)
+{
+    const struct builder_request *request = x->request;
+    int r;
+
+    switch ((enum builder_op) request->op) {
+    case BOX_USAGE:
+        box_usage(builder->cgroups, box, template_anon_bytes(builder), &x->reply.usage.counters);
+        x->reply.usage.disk = (int32_t) box_disk_full(box);
+        return 0;
+    case BOX_SIGNAL:
+        r = box_signal(box, request->signal.pgid, request->signal.signal);
+        return r < 0 ? gb_fail(err, -r, "signal box %u", box->id) : 0;
+    case BOX_KILL:
+        return box_kill(box, err);
+    case BOX_END:
+        r = box_end(builder->cgroups, &builder->ids, box, err);
+        *box = builder->boxes[--builder->boxes_len];
+        return r;
+    case BOX_OPEN:
+        r = box_open(box, request->file.path, request->file.flags, request->file.mode,
+                     &x->reply_fds[0], err);
+        x->reply_fds_len = r == 0;
+        x->reply_fds_owned = true;
+        return r;
+    case BOX_MKDIR:
+        return box_mkdir(box, request->file.path, err);
+    case BOX_SCAN:
+        return serve_scan(box, x, err);
+    case BUILDER_SETUP:
+    case BUILDER_TEMPLATE:
+    case BOX_MAKE:
+    case BOX_ADOPT:
+        break;
+    }
+    return gb_fail_plain(err, EPROTO, "unknown request %u", request->op);
+}
+
+static int serve_request(struct builder *builder, struct exchange *x, struct gb_err *err)
+{
+    struct box_entry *box;
+
+    if (x->request->op == BUILDER_SETUP)
+        return serve_setup(builder, x, err);
+    if (!builder->cgroups)
+        return gb_fail_plain(err, EPROTO, "the builder is not set up");
+    if (x->request->op == BUILDER_TEMPLATE)
+        return serve_template(builder, x, err);
+    box = box_find(builder, x->request->box);
+    if (x->request->op == BOX_MAKE || x->request->op == BOX_ADOPT) {
+        if (box)
+            return gb_fail_plain(err, EEXIST, "box %u exists", x->request->box);
+        return x->request->op == BOX_MAKE ? serve_make(builder, x, err)
+                                          : serve_adopt(builder, x, err);
+    }
+    if (!box)
+        return gb_fail_plain(err, ENOENT, "there is no box %u", x->request->box);
+    return serve_box(builder, box, x, err);
+}
+
+/* Serves one request; returns 0, or -EPIPE when the supervisor is gone. */
+static int serve_one(struct builder *builder)
+{
+    struct builder_request request;
+    struct exchange x = { .request = &request };
+    struct gb_err err = { 0 };
+    int fds[WIRE_FDS_MAX];
+    int r = wire_recv(BUILDER_CONTROL_FD, &request, sizeof request, fds, &x.fds_len);
+
+    if (r < 0)
+        return r;
+    x.fds = fds;
+    if (request.op == BOX_OPEN || request.op == BOX_MKDIR)
+        request.file.path[sizeof request.file.path - 1] = '\0';
+    r = serve_request(builder, &x, &err);
+    x.reply.error = -r;
+    snprintf(x.reply.msg, sizeof x.reply.msg, "%s", r < 0 ? err.msg : "");
+    r = wire_send(BUILDER_CONTROL_FD, &x.reply, sizeof x.reply, x.reply_fds,
+                  x.reply.error ? 0 : x.reply_fds_len);
+    if (x.reply_fds_owned)
+        wire_close_fds(x.reply_fds, x.reply_fds_len);
+    if (!x.fds_kept)
+        wire_close_fds(fds, x.fds_len);
+    return r;
+}
+
+/* The supervisor is gone: nothing may stay. */
+static void sweep(struct builder *builder)
+{
+    struct gb_err ignored;
+
+    while (builder->boxes_len > 0)
+        (void) box_end(builder->cgroups, &builder->ids, &builder->boxes[--builder->boxes_len],
+                       &ignored);
+    cgroup_root_close(builder->cgroups);
+    id_pool_release(&builder->ids);
+    free(builder->boxes);
+}
+
+/* What goes wrong before the first request is the answer to it. */
+static int refuse(const struct gb_err *err)
+{
+    struct builder_request request;
+    struct builder_reply reply = { .error = err->code };
+    int fds[WIRE_FDS_MAX];
+    size_t fds_len;
+
+    if (wire_recv(BUILDER_CONTROL_FD, &request, sizeof request, fds, &fds_len) == 0) {
+        wire_close_fds(fds, fds_len);
+        snprintf(reply.msg, sizeof reply.msg, "%s", err->msg);
+        (void) wire_send(BUILDER_CONTROL_FD, &reply, sizeof reply, NULL, 0);
+    }
+    return EXIT_FAILURE;
+}
+
+/* Into the outer namespace, and through exec: the kernel lets templates join boxes only if their
+ * memory belongs to that namespace. */
+static int enter_outer(char **argv, struct gb_err *err)
+{
+    char *const again[] = { argv[0], argv[1], (char *) "inside", NULL };
+    int r = outer_enter(err);
+
+    if (r < 0)
+        return r;
+    execv("/proc/self/exe", again);
+    return gb_fail(err, errno, "execute the builder again");
+}
+
+int builder_main(int argc, char **argv)
+{
+    struct builder builder = { .ids.lock_fd = -EBADF };
+    struct gb_err err = { 0 };
+
+    (void) signal(SIGPIPE, SIG_IGN);
+    (void) syscall(SYS_close_range, BUILDER_CONTROL_FD + 1, ~0U, 0);
+    if (fcntl(BUILDER_CONTROL_FD, F_GETFD) < 0) {
+        fprintf(stderr, "glovebox: '%s' is for glovebox itself\n", BUILDER_COMMAND);
+        return 2;
+    }
+    if (!outer_is_privileged()) {
+        if (argc > 2)
+            (void) gb_fail_plain(&err, EPERM, "no privileges inside the user namespace");
+        else
+            (void) enter_outer(argv, &err);
+        return refuse(&err);
+    }
+    (void) fcntl(BUILDER_CONTROL_FD, F_SETFD, FD_CLOEXEC);
+    (void) prctl(PR_SET_NAME, "glovebox-build", 0, 0, 0);
+    umask(022);
+    while (serve_one(&builder) == 0)
+        ;
+    sweep(&builder);
+    return EXIT_SUCCESS;
+}

@@ -1,0 +1,704 @@
+/*
+ * The supervisor's side of the engine: a builder, a template, the boxes, the pool.
+ *
+ * Theory of operation. Two sockets lead out of here, one to the builder and one to the template;
+ * each has a lock, and each request waits for its answer. Whatever those processes start is a child
+ * of ours, so we alone wait, always by pidfd and never for "any child". We hold copies of every
+ * descriptor that makes a box a box; when the builder's socket breaks we execute a new one and hand
+ * them over. A template that broke is simply started again: its clones do not need it.
+ *
+ * The pool is a thread that keeps some boxes ready. It competes for the builder like any request.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/autoclean.h"
+#include "engine/builder.h"
+#include "engine/engine_internal.h"
+
+#include "base/banned.h"
+
+#define TEMPLATE_WAIT_MS 120000
+
+const char engine_preload_all[] =
+    "numpy pandas matplotlib matplotlib.pyplot plotly plotly.graph_objects plotly.express";
+
+struct peer {
+    pthread_mutex_t lock;
+    int socket; /* -EBADF: not running */
+    int pidfd;
+    pid_t pid;
+};
+
+struct engine {
+    struct engine_config config;
+    char *python, *preload, *lang, *tz; /* own copies */
+    struct peer builder, template;
+    bool template_ready;
+    int32_t id_mode, cgroup_mode;
+    char cgroup_name[CGROUP_NAME_MAX], note[200];
+    int lock_fds[8]; /* blocks of host ids, of this and earlier builders */
+    size_t lock_fds_len;
+
+    pthread_mutex_t boxes_lock;
+    struct box *boxes;
+    uint32_t next_box;
+
+    pthread_t pool_thread;
+    pthread_cond_t pool_wanted;
+    bool pool_running, pool_stop;
+};
+
+const struct engine_config *engine_get_config(const struct engine *engine)
+{
+    return &engine->config;
+}
+
+enum cgroup_mode engine_get_cgroup_mode(const struct engine *engine)
+{
+    return (enum cgroup_mode) engine->cgroup_mode;
+}
+
+static void pid_reap(int pidfd)
+{
+    siginfo_t info;
+
+    while (waitid(P_PIDFD, (id_t) pidfd, &info, WEXITED) < 0 && errno == EINTR)
+        ;
+}
+
+/* Closes the connection, which ends the peer, and collects it. */
+static void peer_end(struct peer *peer, bool kill_it)
+{
+    gb_closep(&peer->socket);
+    peer->socket = -EBADF;
+    if (peer->pidfd < 0)
+        return;
+    if (kill_it)
+        (void) syscall(SYS_pidfd_send_signal, peer->pidfd, SIGKILL, NULL, 0);
+    pid_reap(peer->pidfd);
+    gb_closep(&peer->pidfd);
+    peer->pidfd = -EBADF;
+}
+
+static int socket_pair(int *ret_ours, int *ret_theirs)
+{
+    int pair[2];
+
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return -errno;
+    *ret_ours = pair[0];
+    *ret_theirs = pair[1];
+    return 0;
+}
+
+/* ---- the builder ---- */
+
+static int builder_spawn_at(int socket, pid_t *ret_pid)
+{
+    static char *const argv[] = { (char *) "glovebox", (char *) BUILDER_COMMAND, NULL };
+    /* Nothing of ours: neither builder nor template may hold a secret. PATH is for newuidmap. */
+    static char *const envp[] = {
+        (char *) "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", NULL
+    };
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attr;
+    sigset_t none, all;
+    int r;
+
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attr);
+    for (int fd = 0; fd < 3; fd++)
+        posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0);
+    posix_spawn_file_actions_adddup2(&actions, socket, BUILDER_CONTROL_FD);
+    posix_spawnattr_setsigmask(&attr, &none);
+    posix_spawnattr_setsigdefault(&attr, &all);
+    /* A session of its own: the terminal's Ctrl-C is for us, the builder has to clean up. */
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK |
+                                        POSIX_SPAWN_SETSIGDEF);
+    r = posix_spawn(ret_pid, "/proc/self/exe", &actions, &attr, argv, envp);
+    posix_spawnattr_destroy(&attr);
+    posix_spawn_file_actions_destroy(&actions);
+    return -r;
+}
+
+static int builder_spawn(struct engine *engine, struct gb_err *err)
+{
+    autoclose int ours = -EBADF, theirs = -EBADF, high = -EBADF;
+    int r = socket_pair(&ours, &theirs);
+
+    if (r < 0)
+        return gb_fail(err, -r, "socketpair");
+    high = fcntl(theirs, F_DUPFD_CLOEXEC, BUILDER_CONTROL_FD + 1);
+    if (high < 0)
+        return gb_fail(err, errno, "copy a descriptor");
+    r = builder_spawn_at(high, &engine->builder.pid);
+    if (r < 0)
+        return gb_fail(err, -r, "start the builder");
+    engine->builder.pidfd = (int) syscall(SYS_pidfd_open, engine->builder.pid, 0);
+    if (engine->builder.pidfd < 0)
+        return gb_fail(err, errno, "pidfd_open of the builder");
+    engine->builder.socket = TAKE_FD(ours);
+    return 0;
+}
+
+/* One request and its answer on a connection that works; the lock is held. */
+static int builder_exchange(struct engine *engine, const struct builder_request *request,
+                            const int *fds, size_t fds_len, struct builder_reply *reply,
+                            int *ret_fds, size_t *ret_fds_len)
+{
+    int got[WIRE_FDS_MAX];
+    size_t got_len = 0;
+    int r = wire_send(engine->builder.socket, request, sizeof *request, fds, fds_len);
+
+    if (r == 0)
+        r = wire_recv(engine->builder.socket, reply, sizeof *reply, got, &got_len);
+    if (r < 0)
+        return r;
+    if (ret_fds && !reply->error) {
+        memcpy(ret_fds, got, sizeof(int) * got_len);
+        *ret_fds_len = got_len;
+    } else {
+        wire_close_fds(got, got_len);
+        if (ret_fds_len)
+            *ret_fds_len = 0;
+    }
+    return 0;
+}
+
+static int builder_setup(struct engine *engine, struct gb_err *err)
+{
+    struct builder_request request = { .op = BUILDER_SETUP };
+    struct builder_reply reply;
+    int fds[WIRE_FDS_MAX];
+    size_t fds_len = 0;
+    int r;
+
+    request.setup.cgroup_mode =
+        engine->cgroup_name[0] ? engine->cgroup_mode : (int32_t) engine->config.cgroups;
+    request.setup.template_pid = engine->template_ready ? engine->template.pid : 0;
+    snprintf(request.setup.cgroup_name, sizeof request.setup.cgroup_name, "%s",
+             engine->cgroup_name);
+    r = builder_exchange(engine, &request, NULL, 0, &reply, fds, &fds_len);
+    if (r < 0)
+        return gb_fail(err, -r, "the builder ended while it started");
+    if (reply.error)
+        return gb_fail_plain(err, reply.error, "%s", reply.msg);
+    engine->id_mode = reply.setup.id_mode;
+    engine->cgroup_mode = reply.setup.cgroup_mode;
+    memcpy(engine->cgroup_name, reply.setup.cgroup_name, sizeof engine->cgroup_name);
+    memcpy(engine->note, reply.setup.note, sizeof engine->note);
+    engine->cgroup_name[sizeof engine->cgroup_name - 1] = '\0';
+    engine->note[sizeof engine->note - 1] = '\0';
+    for (size_t i = 0; i < fds_len; i++) {
+        if (engine->lock_fds_len < ARRAY_LEN(engine->lock_fds))
+            engine->lock_fds[engine->lock_fds_len++] = fds[i];
+        else
+            (void) close(fds[i]);
+    }
+    return 0;
+}
+
+static int builder_adopt_all(struct engine *engine, struct gb_err *err)
+{
+    int r = 0;
+
+    pthread_mutex_lock(&engine->boxes_lock);
+    for (struct box *box = engine->boxes; box && r == 0; box = box->next) {
+        struct builder_request request = { .op = BOX_ADOPT, .box = box->id };
+        int fds[3] = { box->pidfd, box->lifeline, box->root };
+        struct builder_reply reply;
+
+        request.make.limits = box->limits;
+        request.make.host_id = box->host_id;
+        r = builder_exchange(engine, &request, fds, 3, &reply, NULL, NULL);
+        if (r == 0 && reply.error)
+            r = gb_fail_plain(err, reply.error, "%s", reply.msg);
+    }
+    pthread_mutex_unlock(&engine->boxes_lock);
+    return r;
+}
+
+static int builder_replace(struct engine *engine, struct gb_err *err)
+{
+    int r;
+
+    peer_end(&engine->builder, true);
+    if ((r = builder_spawn(engine, err)) < 0 || (r = builder_setup(engine, err)) < 0)
+        return r;
+    return builder_adopt_all(engine, err);
+}
+
+int engine_call(struct engine *engine, const struct builder_request *request, const int *fds,
+                size_t fds_len, struct builder_reply *ret_reply, int *ret_fds, size_t *ret_fds_len,
+                struct gb_err *err)
+{
+    int r = -EPIPE;
+
+    pthread_mutex_lock(&engine->builder.lock);
+    if (engine->builder.socket >= 0)
+        r = builder_exchange(engine, request, fds, fds_len, ret_reply, ret_fds, ret_fds_len);
+    if (r < 0) {
+        r = builder_replace(engine, err);
+        if (r == 0) {
+            r = builder_exchange(engine, request, fds, fds_len, ret_reply, ret_fds, ret_fds_len);
+            if (r < 0)
+                (void) gb_fail(err, -r, "the builder ended twice");
+        }
+    }
+    pthread_mutex_unlock(&engine->builder.lock);
+    if (r < 0)
+        return r;
+    return ret_reply->error ? gb_fail_plain(err, ret_reply->error, "%s", ret_reply->msg) : 0;
+}
+
+/* ---- the template ---- */
+
+static void env_add(char *block, size_t size, size_t *used, const char *name, const char *value)
+{
+    size_t need = strlen(name) + strlen(value) + 2;
+
+    if (*used + need + 1 > size)
+        return;
+    snprintf(block + *used, size - *used, "%s=%s", name, value);
+    *used += need;
+}
+
+/* The whole environment of a tenant; the template must not have another one. */
+static void template_env(const struct engine *engine, char *block, size_t size)
+{
+    static const char *const fixed[][2] = {
+        { "PATH", "/usr/local/bin:/usr/bin:/bin" },
+        { "HOME", "/workspace" },
+        { "USER", "user" },
+        { "LOGNAME", "user" },
+        { "SHELL", "/bin/sh" },
+        { "TERM", "dumb" },
+        { "TMPDIR", "/tmp" },
+        { "XDG_CACHE_HOME", "/tmp/.cache" },
+        { "XDG_CONFIG_HOME", "/tmp/.config" },
+        { "MPLBACKEND", "Agg" },
+        { "MPLCONFIGDIR", "/tmp/.config/matplotlib" },
+        /* One thread each: threads cannot be cloned, and a box has one core by default. */
+        { "OPENBLAS_NUM_THREADS", "1" },
+        { "OMP_NUM_THREADS", "1" },
+        { "MKL_NUM_THREADS", "1" },
+        { "NUMEXPR_NUM_THREADS", "1" },
+    };
+    size_t used = 0;
+
+    memset(block, 0, size);
+    for (size_t i = 0; i < ARRAY_LEN(fixed); i++)
+        env_add(block, size, &used, fixed[i][0], fixed[i][1]);
+    env_add(block, size, &used, "LANG", engine->lang);
+    if (engine->tz)
+        env_add(block, size, &used, "TZ", engine->tz);
+}
+
+/* Starts a template; it imports while we go on. The template's lock is held. */
+static int template_begin(struct engine *engine, struct gb_err *err)
+{
+    struct builder_request request = { .op = BUILDER_TEMPLATE };
+    struct template_setup setup = { 0 };
+    struct builder_reply reply;
+    autoclose int ours = -EBADF, theirs = -EBADF;
+    int fds[WIRE_FDS_MAX], r = socket_pair(&ours, &theirs);
+    size_t fds_len = 0;
+
+    if (r < 0)
+        return gb_fail(err, -r, "socketpair");
+    snprintf(request.template.python, sizeof request.template.python, "%s", engine->python);
+    template_env(engine, request.template.env, sizeof request.template.env);
+    snprintf(setup.preload, sizeof setup.preload, "%s", engine->preload);
+    r = engine_call(engine, &request, &theirs, 1, &reply, fds, &fds_len, err);
+    if (r < 0)
+        return r;
+    if (fds_len != 1) {
+        wire_close_fds(fds, fds_len);
+        return gb_fail_plain(err, EPROTO, "the builder sent no template");
+    }
+    engine->template.pidfd = fds[0];
+    engine->template.pid = reply.pid;
+    engine->template_ready = false;
+    r = wire_send(ours, &setup, sizeof setup, NULL, 0);
+    if (r < 0)
+        return gb_fail(err, -r, "the template ended at once");
+    engine->template.socket = TAKE_FD(ours);
+    return 0;
+}
+
+static int template_finish(struct engine *engine, struct gb_err *err)
+{
+    struct pollfd news = { .fd = engine->template.socket, .events = POLLIN };
+    struct template_event event;
+    int fds[WIRE_FDS_MAX], r;
+    size_t fds_len;
+
+    while (!engine->template_ready) {
+        r = poll(&news, 1, TEMPLATE_WAIT_MS);
+        if (r < 0 && errno == EINTR)
+            continue;
+        if (r <= 0)
+            return gb_fail_plain(err, ETIMEDOUT, "the template does not get ready");
+        r = wire_recv(engine->template.socket, &event, sizeof event, fds, &fds_len);
+        if (r < 0)
+            return gb_fail_plain(err, -r, "%s ended while it was preloading", engine->python);
+        wire_close_fds(fds, fds_len);
+        event.text[sizeof event.text - 1] = '\0';
+        if (event.error)
+            return gb_fail_plain(err, EIO, "template: %s", event.text);
+        if (event.done == event.total)
+            engine->template_ready = true;
+        else if (engine->config.progress)
+            engine->config.progress(engine->config.progress_arg, event.done, event.total,
+                                    event.text);
+    }
+    return 0;
+}
+
+/* A template that works, started anew if need be. Its lock is held. */
+static int template_ensure(struct engine *engine, struct gb_err *err)
+{
+    int r = 0;
+
+    if (engine->template.socket < 0) {
+        peer_end(&engine->template, true);
+        r = template_begin(engine, err);
+    }
+    if (r == 0)
+        r = template_finish(engine, err);
+    if (r < 0)
+        peer_end(&engine->template, true);
+    return r;
+}
+
+int engine_wait_ready(struct engine *engine, struct gb_err *err)
+{
+    int r;
+
+    pthread_mutex_lock(&engine->template.lock);
+    r = template_ensure(engine, err);
+    pthread_mutex_unlock(&engine->template.lock);
+    return r;
+}
+
+static int template_exchange(struct engine *engine, const struct clone_request *request,
+                             const int *fds, size_t fds_len, struct clone_reply *reply,
+                             int *ret_pidfd)
+{
+    int got[WIRE_FDS_MAX];
+    size_t got_len = 0;
+    int r = wire_send(engine->template.socket, request, sizeof *request, fds, fds_len);
+
+    if (r == 0)
+        r = wire_recv(engine->template.socket, reply, sizeof *reply, got, &got_len);
+    if (r < 0)
+        return r;
+    *ret_pidfd = -EBADF;
+    if (got_len == 1)
+        *ret_pidfd = got[0];
+    else
+        wire_close_fds(got, got_len);
+    return 0;
+}
+
+int engine_clone(struct engine *engine, const struct clone_request *request, const int *fds,
+                 size_t fds_len, struct clone_reply *ret_reply, int *ret_pidfd, struct gb_err *err)
+{
+    int r = 0;
+
+    pthread_mutex_lock(&engine->template.lock);
+    for (int attempt = 0; attempt < 2; attempt++) {
+        r = template_ensure(engine, err);
+        if (r < 0)
+            break;
+        r = template_exchange(engine, request, fds, fds_len, ret_reply, ret_pidfd);
+        if (r == 0)
+            break;
+        (void) gb_fail(err, -r, "the template ended");
+        peer_end(&engine->template, true);
+    }
+    pthread_mutex_unlock(&engine->template.lock);
+    if (r < 0)
+        return r;
+    if (ret_reply->error)
+        return gb_fail(err, ret_reply->error, "clone a tenant (%.31s)", ret_reply->what);
+    return *ret_pidfd >= 0 ? 0 : gb_fail_plain(err, EPROTO, "the template sent no tenant");
+}
+
+/* ---- boxes ---- */
+
+static void box_close(struct box *box)
+{
+    gb_closep(&box->pidfd);
+    gb_closep(&box->lifeline);
+    gb_closep(&box->root);
+    wire_close_fds(box->cgroup_fds, box->cgroup_fds_len);
+    free(box);
+}
+
+static int box_new(struct engine *engine, const struct limits *limits, struct box **ret_box,
+                   struct gb_err *err)
+{
+    struct builder_request request = { .op = BOX_MAKE };
+    struct box *box = calloc(1, sizeof *box);
+    struct builder_reply reply;
+    int fds[WIRE_FDS_MAX], r;
+    size_t fds_len = 0;
+
+    if (!box)
+        return gb_fail(err, ENOMEM, "make a box");
+    request.box = __atomic_add_fetch(&engine->next_box, 1, __ATOMIC_RELAXED);
+    request.make.limits = *limits;
+    r = engine_call(engine, &request, NULL, 0, &reply, fds, &fds_len, err);
+    if (r < 0 || fds_len < 3 || fds_len > 3 + CGROUP_FDS_MAX) {
+        if (r == 0) {
+            wire_close_fds(fds, fds_len);
+            r = gb_fail_plain(err, EPROTO, "the builder sent no box");
+        }
+        free(box);
+        return r;
+    }
+    *box = (struct box){ .engine = engine,
+                         .id = request.box,
+                         .host_id = reply.box.host_id,
+                         .limits = *limits,
+                         .pidfd = fds[0],
+                         .lifeline = fds[1],
+                         .root = fds[2],
+                         .cgroup_fds_len = fds_len - 3,
+                         .cgroup_into = reply.box.cgroup_into };
+    memcpy(box->cgroup_fds, fds + 3, sizeof(int) * (fds_len - 3));
+    *ret_box = box;
+    return 0;
+}
+
+static void box_link(struct box *box)
+{
+    struct engine *engine = box->engine;
+
+    pthread_mutex_lock(&engine->boxes_lock);
+    box->next = engine->boxes;
+    engine->boxes = box;
+    pthread_mutex_unlock(&engine->boxes_lock);
+}
+
+static void box_unlink(struct box *box)
+{
+    struct engine *engine = box->engine;
+
+    pthread_mutex_lock(&engine->boxes_lock);
+    for (struct box **at = &engine->boxes; *at; at = &(*at)->next) {
+        if (*at == box) {
+            *at = box->next;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&engine->boxes_lock);
+}
+
+static struct box *pool_take(struct engine *engine, const struct limits *limits)
+{
+    struct box *found = NULL;
+
+    pthread_mutex_lock(&engine->boxes_lock);
+    for (struct box *box = engine->boxes; box && !found; box = box->next)
+        if (box->ready && memcmp(&box->limits, limits, sizeof *limits) == 0)
+            found = box;
+    if (found)
+        found->ready = false;
+    pthread_cond_signal(&engine->pool_wanted);
+    pthread_mutex_unlock(&engine->boxes_lock);
+    return found;
+}
+
+int box_acquire(struct engine *engine, const struct limits *limits, struct box **ret_box,
+                struct gb_err *err)
+{
+    struct box *box = pool_take(engine, limits);
+    int r;
+
+    if (box) {
+        *ret_box = box;
+        return 0;
+    }
+    r = box_new(engine, limits, &box, err);
+    if (r < 0)
+        return r;
+    box_link(box);
+    *ret_box = box;
+    return 0;
+}
+
+void box_release(struct box *box)
+{
+    struct builder_request request = { .op = BOX_END };
+    struct builder_reply reply;
+    struct gb_err ignored;
+
+    if (!box)
+        return;
+    request.box = box->id;
+    /* We may signal it ourselves: root may anything, and a user owns the outer namespace. */
+    (void) syscall(SYS_pidfd_send_signal, box->pidfd, SIGKILL, NULL, 0);
+    pid_reap(box->pidfd);
+    (void) engine_call(box->engine, &request, NULL, 0, &reply, NULL, NULL, &ignored);
+    box_unlink(box);
+    box_close(box);
+}
+
+/* ---- the pool ---- */
+
+static unsigned pool_ready(const struct engine *engine)
+{
+    unsigned ready = 0;
+
+    for (const struct box *box = engine->boxes; box; box = box->next)
+        ready += box->ready;
+    return ready;
+}
+
+static void *pool_main(void *arg)
+{
+    struct engine *engine = arg;
+
+    pthread_mutex_lock(&engine->boxes_lock);
+    while (!engine->pool_stop) {
+        struct gb_err ignored;
+        struct box *box;
+        int r;
+
+        if (pool_ready(engine) >= engine->config.pool_boxes) {
+            pthread_cond_wait(&engine->pool_wanted, &engine->boxes_lock);
+            continue;
+        }
+        pthread_mutex_unlock(&engine->boxes_lock);
+        r = box_new(engine, &engine->config.pool_limits, &box, &ignored);
+        pthread_mutex_lock(&engine->boxes_lock);
+        if (r < 0) {
+            /* Whoever asks next makes one itself and sees the error; we try again after that. */
+            pthread_cond_wait(&engine->pool_wanted, &engine->boxes_lock);
+            continue;
+        }
+        box->ready = true;
+        box->next = engine->boxes;
+        engine->boxes = box;
+    }
+    pthread_mutex_unlock(&engine->boxes_lock);
+    return NULL;
+}
+
+static int pool_start(struct engine *engine, struct gb_err *err)
+{
+    sigset_t all, before;
+    int r;
+
+    if (engine->config.pool_boxes == 0)
+        return 0;
+    sigfillset(&all); /* signals are for the thread that runs the program */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    r = pthread_create(&engine->pool_thread, NULL, pool_main, engine);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (r != 0)
+        return gb_fail(err, r, "start the pool");
+    engine->pool_running = true;
+    return 0;
+}
+
+static void pool_end(struct engine *engine)
+{
+    if (!engine->pool_running)
+        return;
+    pthread_mutex_lock(&engine->boxes_lock);
+    engine->pool_stop = true;
+    pthread_cond_signal(&engine->pool_wanted);
+    pthread_mutex_unlock(&engine->boxes_lock);
+    pthread_join(engine->pool_thread, NULL);
+}
+
+/* ---- the engine ---- */
+
+static void engine_init(struct engine *engine)
+{
+    engine->builder.socket = engine->builder.pidfd = -EBADF;
+    engine->template.socket = engine->template.pidfd = -EBADF;
+    pthread_mutex_init(&engine->builder.lock, NULL);
+    pthread_mutex_init(&engine->template.lock, NULL);
+    pthread_mutex_init(&engine->boxes_lock, NULL);
+    pthread_cond_init(&engine->pool_wanted, NULL);
+}
+
+static bool engine_copy_config(struct engine *engine, const struct engine_config *config)
+{
+    engine->config = *config;
+    engine->python = strdup(config->python ? config->python : "/usr/bin/python3");
+    engine->preload = strdup(config->preload ? config->preload : "");
+    engine->lang = strdup(config->lang ? config->lang : "C.UTF-8");
+    engine->tz = config->tz ? strdup(config->tz) : NULL;
+    return engine->python && engine->preload && engine->lang && (engine->tz || !config->tz);
+}
+
+int engine_open(const struct engine_config *config, struct engine **ret_engine, struct gb_err *err)
+{
+    struct engine *engine = calloc(1, sizeof *engine);
+    int r;
+
+    if (!engine)
+        return gb_fail(err, ENOMEM, "start the engine");
+    engine_init(engine);
+    if (!engine_copy_config(engine, config))
+        r = gb_fail(err, ENOMEM, "start the engine");
+    else if ((r = builder_spawn(engine, err)) == 0 && (r = builder_setup(engine, err)) == 0 &&
+             (r = template_begin(engine, err)) == 0)
+        r = pool_start(engine, err);
+    if (r < 0) {
+        engine_close(engine);
+        return r;
+    }
+    *ret_engine = engine;
+    return 0;
+}
+
+void engine_close(struct engine *engine)
+{
+    if (!engine)
+        return;
+    pool_end(engine);
+    while (engine->boxes)
+        box_release(engine->boxes);
+    peer_end(&engine->template, true);
+    peer_end(&engine->builder, false);
+    wire_close_fds(engine->lock_fds, engine->lock_fds_len);
+    pthread_cond_destroy(&engine->pool_wanted);
+    pthread_mutex_destroy(&engine->boxes_lock);
+    pthread_mutex_destroy(&engine->template.lock);
+    pthread_mutex_destroy(&engine->builder.lock);
+    free(engine->python);
+    free(engine->preload);
+    free(engine->lang);
+    free(engine->tz);
+    free(engine);
+}
+
+void engine_get_info(struct engine *engine, struct engine_info *ret_info)
+{
+    *ret_info = (struct engine_info){
+        .id_mode = (enum id_mode) engine->id_mode,
+        .cgroup_mode = (enum cgroup_mode) engine->cgroup_mode,
+        .builder_pid = engine->builder.pid,
+        .template_pid = engine->template.pid,
+    };
+    memcpy(ret_info->note, engine->note, sizeof ret_info->note);
+}

@@ -1,0 +1,33 @@
+/* What the supervisor's side of the engine shares among its files. */
+#pragma once
+
+#include <pthread.h>
+
+#include "engine/engine.h"
+
+struct box {
+    struct engine *engine;
+    struct box *next; /* in the engine's list of all boxes */
+    uint32_t id;
+    uint32_t host_id;
+    struct limits limits;
+    int pidfd, lifeline, root; /* held so that a new builder can be given them */
+    int cgroup_fds[CGROUP_FDS_MAX];
+    size_t cgroup_fds_len;
+    uint32_t cgroup_into;
+    bool ready; /* in the pool */
+};
+
+/* One request to the builder; replaces a dead builder and tries once more. Descriptors of the reply
+ * are the caller's. @ret_fds may be NULL when none are expected. */
+int engine_call(struct engine *engine, const struct builder_request *request, const int *fds,
+                size_t fds_len, struct builder_reply *ret_reply, int *ret_fds, size_t *ret_fds_len,
+                struct gb_err *err);
+
+/* One clone request to the template; replaces a dead template and tries once more. */
+int engine_clone(struct engine *engine, const struct clone_request *request, const int *fds,
+                 size_t fds_len, struct clone_reply *ret_reply, int *ret_pidfd,
+                 struct gb_err *err);
+
+const struct engine_config *engine_get_config(const struct engine *engine);
+enum cgroup_mode engine_get_cgroup_mode(const struct engine *engine);

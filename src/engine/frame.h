@@ -1,0 +1,129 @@
+/*
+ * The frame protocol between supervisor and tenant; docs/PROTOCOL.md is its document.
+ *
+ * A message is a type and a payload of fields. It travels over a seqpacket socket in one packet or,
+ * when it is large, in several that follow each other. Every packet starts with a header; what
+ * comes from a tenant is hostile, so the reader checks version, type, order and size of every
+ * packet before it believes anything, and a reader that has failed once stays failed.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FRAME_VERSION     1
+#define FRAME_PACKET_MAX  65536u              /* header included */
+#define FRAME_MESSAGE_MAX (32u * 1024 * 1024) /* payload of a whole message */
+#define FRAME_FIELDS_MAX  1024u               /* fields in a message */
+
+/* Little-endian on the wire, 12 bytes. */
+struct frame_header {
+    uint8_t version;
+    uint8_t type;    /* enum frame_type */
+    uint16_t flags;  /* FRAME_MORE, nothing else */
+    uint32_t length; /* of the payload in this packet */
+    uint32_t total;  /* of the payload of the message; the same in each of its packets */
+};
+
+#define FRAME_HEADER_SIZE 12u
+#define FRAME_MORE        0x0001u /* another packet of the same message follows */
+
+enum frame_type {
+    FRAME_RUN = 1,     /* to the tenant: run this code */
+    FRAME_DONE = 2,    /* from the tenant: the code has ended; how */
+    FRAME_DISPLAY = 3, /* from the tenant: a MIME bundle that was displayed */
+    FRAME_RESULT = 4,  /* from the tenant: the value of the last expression, a MIME bundle */
+    FRAME_TYPE_LAST = FRAME_RESULT,
+};
+
+/* Fields: key (u16), length (u32), bytes; one after the other until the payload ends. */
+enum frame_key {
+    KEY_CODE = 1,        /* RUN: program text, bytes */
+    KEY_FILENAME = 2,    /* RUN: what tracebacks call it */
+    KEY_MODE = 3,        /* RUN: "script" (as python3 would) or "cell" */
+    KEY_ARG = 4,         /* RUN: one of sys.argv, repeated */
+    KEY_ENV = 5,         /* RUN: NAME=value, repeated */
+    KEY_EXIT_CODE = 6,   /* DONE: decimal text */
+    KEY_ERROR_NAME = 7,  /* DONE: class of the uncaught exception */
+    KEY_ERROR_VALUE = 8, /* DONE: its str() */
+    KEY_TRACEBACK = 9,   /* DONE: the text that stderr got */
+    KEY_JSON = 10,       /* DISPLAY, RESULT: the bundle as JSON text */
+    KEY_SEQUENCE = 11,   /* DISPLAY, RESULT: decimal text, order among displays and prints */
+};
+
+/* ---- writing ---- */
+
+/* A message under construction, a growing buffer; the first failure (-ENOMEM, -EMSGSIZE when a cap
+ * is broken) is remembered and reported by frame_send(). */
+struct frame_out {
+    uint8_t type;
+    uint8_t *data;
+    size_t len, cap;
+    uint32_t fields;
+    int error; /* 0 or -errno */
+};
+
+void frame_out_init(struct frame_out *out, enum frame_type type);
+void frame_out_release(struct frame_out *out);
+void frame_put(struct frame_out *out, enum frame_key key, const void *data, size_t len);
+void frame_put_text(struct frame_out *out, enum frame_key key, const char *text);
+
+/* Sends the message in as many packets as it takes. @fd is blocking or not; waits for room until
+ * @deadline_us of the monotonic clock (-ETIMEDOUT). Returns 0 or -errno, -EPIPE when the peer is
+ * gone. Never raises SIGPIPE. After a failure part of the message may be on its way: close @fd. */
+int frame_send(int fd, const struct frame_out *out, int64_t deadline_us);
+
+/* ---- reading ---- */
+
+/* Puts packets together. Zero-initialise with frame_reader_init(). */
+struct frame_reader {
+    uint8_t *data; /* payload so far */
+    size_t len, cap;
+    uint32_t total;
+    uint8_t type;
+    bool open; /* between the first packet of a message and its last */
+    int error; /* sticky: 0 or -errno */
+};
+
+/* One whole message; points into the reader and is valid until the next call on it. */
+struct frame_msg {
+    enum frame_type type;
+    const uint8_t *payload;
+    size_t len;
+};
+
+void frame_reader_init(struct frame_reader *reader);
+void frame_reader_release(struct frame_reader *reader);
+
+/* Takes one packet as it was received. Returns 1 when a message is complete and its fields are well
+ * formed (@ret_msg is filled), 0 when more packets are needed, -EPROTO for a packet that breaks the
+ * protocol, -EMSGSIZE when it breaks a cap, -ENOMEM. Memory grows with what was received, never
+ * with what was announced, and is given back after a large message. Which side may send a type is
+ * the caller's to check. */
+int frame_feed(struct frame_reader *reader, const void *packet, size_t len,
+               struct frame_msg *ret_msg);
+
+/* Receives one packet without waiting and feeds it. Returns as frame_feed(), -EAGAIN when there is
+ * none (the only error that does not stick), -EPIPE at the end of the stream. Descriptors that a
+ * tenant attached are never installed, and a packet that carries any is -EPROTO; for that reason
+ * @fd must not have SO_PASSCRED or another option that attaches control data. */
+int frame_recv(int fd, struct frame_reader *reader, struct frame_msg *ret_msg);
+
+/* A field of a message. */
+struct frame_field {
+    uint16_t key;
+    const uint8_t *data;
+    uint32_t len;
+};
+
+/* Walks the fields: set *@pos to 0 first. Returns 1 and a field, 0 at the end, -EPROTO. */
+int frame_next(const struct frame_msg *msg, size_t *pos, struct frame_field *ret_field);
+
+/* The first field with @key; false when there is none or the payload is broken. */
+bool frame_find(const struct frame_msg *msg, enum frame_key key, struct frame_field *ret_field);
+
+/* The field as a decimal number within [min, max]; false otherwise. A number has one spelling: no
+ * plus sign, spaces or leading zeros. */
+bool frame_find_int(const struct frame_msg *msg, enum frame_key key, int64_t min, int64_t max,
+                    int64_t *ret_value);

@@ -1,0 +1,65 @@
+/*
+ * What came of one execution, as plain data; src/service/receipt.c turns it into the JSON that
+ * users see. Every verdict in it is ours: from wait(), from the cgroup's counters, from our clock.
+ * Only the members under "told by the tenant" hold its own words.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/limits.h"
+
+enum run_status {
+    RUN_OK,
+    RUN_ERROR,
+    RUN_TIMEOUT,
+    RUN_OOM,
+    RUN_KILLED,
+    RUN_PIDS,
+    RUN_DISK,
+    RUN_OUTPUT,
+    RUN_CANCELLED,
+    RUN_SYSTEM,
+};
+
+/* "ok", "error", ... as in the receipt. */
+const char *run_status_name(enum run_status status);
+
+enum file_change { FILE_CREATED, FILE_MODIFIED, FILE_DELETED };
+
+struct file_entry {
+    char *path; /* beneath the workspace; any bytes but NUL */
+    int64_t size;
+    enum file_change change;
+};
+
+/* One stream of output, cut to the reply's budget: @head, then @left_out bytes that are missing,
+ * then @tail. Raw bytes. */
+struct stream_cut {
+    char *head, *tail;
+    size_t head_len, tail_len;
+    int64_t left_out;
+};
+
+struct outcome {
+    enum run_status status;
+    enum limit_kind limit; /* the limit that ended the run */
+    int exit_code;
+    int64_t wall_us; /* -1 below: this host cannot tell */
+    int64_t cpu_us;
+    int64_t memory_peak_bytes;
+    int64_t processes; /* most at one time, or 1 where the host cannot tell */
+    struct stream_cut out, err;
+    struct file_entry *files;
+    size_t files_len;
+    bool files_incomplete; /* the scan stopped at its bound */
+
+    /* told by the tenant; NULL when it said nothing */
+    char *error_name, *error_value, *error_traceback;
+    size_t error_name_len, error_value_len, error_traceback_len;
+};
+
+/* Frees what the members own; accepts a half-filled outcome. */
+void outcome_release(struct outcome *outcome);

@@ -1,0 +1,19 @@
+/* The outer user namespace of a rootless engine. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+
+/* Whether the caller already has what a builder needs: root of its user namespace, with the
+ * capabilities to make namespaces. */
+bool outer_is_privileged(void);
+
+/* Moves the caller (single-threaded, unprivileged) into a new user namespace in which it is root:
+ * with a range of subordinate ids where newuidmap gives one, else with its single id. The caller
+ * must exec itself afterwards, so that its memory belongs to the new namespace. */
+int outer_enter(struct gb_err *err);
+
+/* One sentence on why user namespaces may be forbidden here and what to change. */
+void outer_explain(char *buf, size_t size);

@@ -1,0 +1,169 @@
+/*
+ * A template is the operator's own python3, executed inside the skeleton with the large seccomp
+ * filter already loaded and no capabilities but those for joining boxes. Our code reaches it
+ * through two sealed memory files: the extension module and a zip of the runner.
+ */
+#include "engine/template_start.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/autoclean.h"
+#include "base/io.h"
+#include "engine/blobs.h"
+#include "engine/seal.h"
+#include "engine/seal_seccomp.h"
+
+#include "base/banned.h"
+
+enum { CONTROL_FD = 3, EXT_FD, ZIP_FD, REPORT_FD, FIRST_FREE_FD };
+
+#define ENV_MAX 64
+
+/* -I: no PYTHON* variables, no user site, no current directory; -B: /usr is read-only anyway. */
+static const char bootstrap[] = "import sys\n"
+                                "sys.path.insert(0, '/proc/self/fd/5')\n"
+                                "from glovebox_runner import template\n"
+                                "sys.path.pop(0)\n"
+                                "template.main(3, 4, 5)\n";
+
+/* What joining a box takes; see seal.c and template_ext.c. */
+static const uint64_t template_caps = UINT64_C(1) << CAP_SYS_ADMIN | UINT64_C(1) << CAP_SYS_PTRACE |
+                                      UINT64_C(1) << CAP_SYS_CHROOT | UINT64_C(1) << CAP_SETUID |
+                                      UINT64_C(1) << CAP_SETGID | UINT64_C(1) << CAP_SETPCAP;
+
+static int blob_file(const char *name, struct blob blob, int *ret_fd)
+{
+    autoclose int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int r;
+
+    if (fd < 0)
+        return -errno;
+    r = io_write_all(fd, blob.data, blob.len);
+    if (r < 0)
+        return r;
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) < 0)
+        return -errno;
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
+/* In the child: puts each descriptor at its place (all sources are above FIRST_FREE_FD). */
+static int place(const int from[3], int report)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    if (null < 0)
+        return -errno;
+    for (int i = 0; i < 3; i++)
+        if (dup2(null, i) < 0 || dup2(from[i], CONTROL_FD + i) < 0)
+            return -errno;
+    if (dup3(report, REPORT_FD, O_CLOEXEC) < 0)
+        return -errno;
+    return syscall(SYS_close_range, FIRST_FREE_FD, ~0U, 0) < 0 ? -errno : 0;
+}
+
+static _Noreturn void template_exec(const char *python, char *const envp[], const int from[3],
+                                    int report)
+{
+    char *const argv[] = { (char *) python,    (char *) "-I", (char *) "-B", (char *) "-c",
+                           (char *) bootstrap, NULL };
+    sigset_t none;
+    int r = place(from, report);
+
+    if (r == 0) {
+        report = REPORT_FD;
+        sigemptyset(&none);
+        (void) sigprocmask(SIG_SETMASK, &none, NULL);
+        (void) signal(SIGPIPE, SIG_DFL);
+        (void) setsid();
+        r = seal_caps(template_caps);
+    }
+    if (r == 0)
+        r = seal_no_new_privs();
+    if (r == 0)
+        r = seal_seccomp_load(SECCOMP_POLICY_BASE);
+    if (r == 0) {
+        execve(python, argv, envp);
+        r = -errno;
+    }
+    (void) !write(report, &r, sizeof r);
+    _exit(127);
+}
+
+static pid_t clone_sibling(int *ret_pidfd)
+{
+    struct clone_args args = {
+        .flags = CLONE_PARENT | CLONE_PIDFD,
+        .pidfd = (uint64_t) (uintptr_t) ret_pidfd,
+    };
+
+    return (pid_t) syscall(SYS_clone3, &args, sizeof args);
+}
+
+/* A copy of @fd above the numbers that the child fills. */
+static int above(int fd)
+{
+    return fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
+}
+
+static void split_env(const char *block, char *envp[ENV_MAX + 1])
+{
+    size_t n = 0;
+
+    while (*block && n < ENV_MAX) {
+        envp[n++] = (char *) block;
+        block += strlen(block) + 1;
+    }
+    envp[n] = NULL;
+}
+
+int template_start(const char *python, const char *env, int control, int *ret_pidfd, pid_t *ret_pid,
+                   struct gb_err *err)
+{
+    autoclose int ext = -EBADF, zip = -EBADF, pidfd = -EBADF;
+    autoclose int ext_high = -EBADF, zip_high = -EBADF, control_high = -EBADF;
+    autoclose int report_in = -EBADF, report_out = -EBADF;
+    char *envp[ENV_MAX + 1];
+    int from[3], report[2], failure, r;
+    pid_t pid;
+
+    if ((r = blob_file("glovebox-ext", blob_template_ext(), &ext)) < 0 ||
+        (r = blob_file("glovebox-runner", blob_runner_zip(), &zip)) < 0)
+        return gb_fail(err, -r, "make a memory file");
+    if (pipe2(report, O_CLOEXEC) < 0)
+        return gb_fail(err, errno, "pipe");
+    report_in = report[0];
+    report_out = above(report[1]);
+    (void) close(report[1]);
+    from[0] = control_high = above(control);
+    from[1] = ext_high = above(ext);
+    from[2] = zip_high = above(zip);
+    if (report_out < 0 || from[0] < 0 || from[1] < 0 || from[2] < 0)
+        return gb_fail(err, errno, "copy descriptors");
+    split_env(env, envp);
+    pid = clone_sibling(&pidfd);
+    if (pid == 0)
+        template_exec(python, envp, from, report_out);
+    if (pid < 0) {
+        pidfd = -EBADF;
+        return gb_fail(err, errno, "clone a template");
+    }
+    gb_closep(&report_out);
+    report_out = -EBADF;
+    /* The other end closes with the exec; anything read is the reason why there was none. */
+    if (io_read_all(report_in, &failure, sizeof failure) == sizeof failure)
+        return gb_fail(err, -failure, "start %s as a template", python);
+    *ret_pidfd = TAKE_FD(pidfd);
+    *ret_pid = pid;
+    return 0;
+}

@@ -1,0 +1,13 @@
+/* Starting an interpreter as a template; the builder's side. */
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "engine/wire.h"
+
+/* Executes @python in a clone of the caller whose parent is the caller's parent. @env is a block of
+ * NAME=value strings, each ended by NUL, with an empty one at the end. @control becomes its
+ * descriptor 3. */
+int template_start(const char *python, const char *env, int control, int *ret_pidfd, pid_t *ret_pid,
+                   struct gb_err *err);

@@ -1,0 +1,146 @@
+/*
+ * Messages between our own processes: supervisor, builder, template.
+ *
+ * Unlike frames (frame.h) these never meet a tenant: each is one fixed-size struct in one seqpacket
+ * packet, with descriptors attached. A packet of another size is a broken peer and an error.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "engine/cgroup.h"
+#include "engine/limits.h"
+
+#define WIRE_FDS_MAX  16
+#define WIRE_PATH_MAX 4096
+#define WIRE_TEXT_MAX 4096
+
+/* Sends one packet; returns 0 or -errno. */
+int wire_send(int fd, const void *data, size_t len, const int *fds, size_t fds_len);
+
+/* Receives one packet of exactly @len bytes, waiting for it; descriptors arrive CLOEXEC. Returns 0,
+ * -EPIPE when the peer is gone, -EPROTO for a packet of another size (its descriptors closed). */
+int wire_recv(int fd, void *data, size_t len, int fds[WIRE_FDS_MAX], size_t *ret_fds_len);
+
+void wire_close_fds(const int *fds, size_t fds_len);
+
+/* ---- supervisor to builder ---- */
+
+enum builder_op {
+    BUILDER_SETUP,    /* first: root file system, cgroups, ids; reply fd: the lock on the ids, if any */
+    BUILDER_TEMPLATE, /* start an interpreter; fd: its control socket; reply fd: its pidfd */
+    BOX_MAKE,       /* reply fds: pidfd of PID 1, lifeline, root directory, cgroup descriptors */
+    BOX_ADOPT,      /* after a builder died; fds: pidfd, lifeline, root directory */
+    BOX_USAGE,
+    BOX_SIGNAL, /* a signal to a process group in the box */
+    BOX_KILL,   /* SIGKILL to all but PID 1; the files stay */
+    BOX_END,    /* PID 1 is killed and the cgroup removed; tenants must be reaped by then */
+    BOX_OPEN,   /* a file beneath /workspace; reply fd */
+    BOX_MKDIR,  /* a directory beneath /workspace */
+    BOX_SCAN,   /* what is in /workspace; reply fd: a memory file of struct scan_record */
+};
+
+struct builder_request {
+    uint32_t op;
+    uint32_t box; /* numbers are the supervisor's choice, never used twice */
+    union {
+        struct {
+            int32_t cgroup_mode;                /* enum cgroup_mode */
+            char cgroup_name[CGROUP_NAME_MAX]; /* "" or the group of a builder that died */
+            int32_t template_pid;              /* a template that outlived its builder, or 0 */
+        } setup;
+        struct {
+            char python[WIRE_PATH_MAX];
+            char env[WIRE_TEXT_MAX]; /* NAME=value, each ended by NUL, an empty one ends all */
+        } template;
+        struct {
+            struct limits limits;
+            uint32_t host_id; /* BOX_ADOPT: as BOX_MAKE answered */
+        } make;
+        struct {
+            int32_t pgid, signal;
+        } signal;
+        struct {
+            int32_t flags; /* open(2) flags: O_RDONLY, or O_WRONLY | O_CREAT | O_EXCL */
+            uint32_t mode;
+            char path[WIRE_PATH_MAX];
+        } file;
+    };
+};
+
+/* How the engine's processes are placed among the host's ids. */
+enum id_mode {
+    ID_ROOT,   /* real root: every box has a host id of its own */
+    ID_RANGE,  /* a range of subordinate ids: the same, within the user's range */
+    ID_SINGLE, /* one id: boxes share the user's own */
+};
+
+struct builder_reply {
+    int32_t error;           /* 0 or an errno value */
+    char msg[sizeof((struct gb_err *) 0)->msg];
+    union {
+        struct {
+            int32_t id_mode;
+            int32_t cgroup_mode;
+            char cgroup_name[CGROUP_NAME_MAX];
+            char note[200];
+        } setup;
+        struct {
+            uint32_t cgroup_into; /* 1: the cgroup descriptor is for CLONE_INTO_CGROUP */
+            uint32_t host_id;
+        } box;
+        struct {
+            struct cgroup_usage counters;
+            int32_t disk; /* enum limit_kind of a full file system, or LIMIT_NONE */
+            int32_t pad;
+        } usage;
+        int32_t pid; /* BUILDER_TEMPLATE, for diagnostics */
+        struct {
+            uint32_t count;
+            uint32_t incomplete; /* 1: there is more than a scan may list */
+        } scan;
+    };
+};
+
+/* One regular file; @path_len bytes of its path follow, without a NUL. Host byte order. */
+struct scan_record {
+    int64_t size;
+    int64_t mtime_ns;
+    uint64_t inode;
+    uint32_t mode;
+    uint32_t path_len;
+};
+
+/* ---- supervisor to template ---- */
+
+/* Once, before anything else: what to import. */
+struct template_setup {
+    char preload[WIRE_TEXT_MAX]; /* names, separated by spaces */
+};
+
+/* From the template while it starts: done < total is progress, done == total means ready. */
+struct template_event {
+    int32_t error;
+    uint32_t done, total;
+    char text[128]; /* the module being imported, or what went wrong */
+};
+
+/* fds: pidfd of the box's PID 1, tenant's 0, 1, 2, its control socket, cgroup descriptors */
+#define CLONE_FDS_FIXED 5
+
+struct clone_request {
+    struct limits limits;
+    uint32_t cgroup_fds;
+    uint32_t cgroup_into; /* CLONE_INTO_CGROUP instead of writing to the files */
+    uint32_t landlock;
+    uint32_t cgroups; /* 0: no cgroups at all, memory must stay countable */
+};
+
+/* fd: pidfd of the tenant, whose parent is the supervisor */
+struct clone_reply {
+    int32_t error;
+    int32_t pid;
+    char what[32];
+};

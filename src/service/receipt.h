@@ -1,0 +1,21 @@
+/* The receipt: the outcome of an execution as the JSON object that every interface shows. */
+#pragma once
+
+#include <jansson.h>
+
+#include "base/err.h"
+#include "engine/outcome.h"
+
+struct receipt_ids {
+    const char *session_id; /* NULL: none */
+    const char *execution_id;
+    int64_t execution_count;
+};
+
+/* Builds the receipt; the caller owns the object. Always valid: bytes that are not UTF-8 become
+ * U+FFFD, and what was left out is counted under "truncated". */
+int receipt_to_json(const struct outcome *outcome, const struct receipt_ids *ids, json_t **ret_json,
+                    struct gb_err *err);
+
+/* A fresh random id such as "exec_3f9c2a7d51e04b86". */
+int receipt_new_id(char *buf, size_t size);

@@ -1,0 +1,11 @@
+# tries: find a map of ids that holds more than its own
+for name in ("uid_map", "gid_map"):
+    rows = [[int(x) for x in line.split()] for line in open(f"/proc/self/{name}")]
+    if sum(row[2] for row in rows) > 65536:
+        escaped(f"{name} {rows}")
+    if any(row[0] == 0 for row in rows):
+        escaped(f"{name} has root: {rows}")
+for path in ("/etc/passwd", "/usr/bin/env", "/"):
+    if os.stat(path).st_uid == os.getuid():
+        escaped(f"owns {path}")
+finish()

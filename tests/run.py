@@ -1,0 +1,295 @@
+#!/usr/bin/python3
+"""Runs the test suites and adds them up; the last line is `N passed, N failed`.
+
+usage: tests/run.py [--build DIR] [--as WHO,...] [--counts FILE] [SUITE...]
+
+Suites: unit (cmocka programs, through meson), python (pytest over tests/unit), system and abuse
+(pytest, through the built binary, named to them in GLOVEBOX). System and abuse suites are run once
+for each kind of user that this one can become:
+
+  self     an ordinary user: whoever called.
+  root     root itself; boxes get host ids of their own.
+  user     a throwaway id without a passwd entry: an ordinary user for whom newuidmap does nothing,
+           so boxes share one id. setpriv drops everything that root had.
+  subids   the same id with a name and a range of subordinate ids. newuidmap looks these up in
+           /etc, so the suite runs in a private mount namespace where copies of four files of /etc
+           with one line more are bound over the originals; nothing of the machine is changed, and
+           all of it ends with the last process.
+
+For the throwaway id the tree and the binary are copied to a temporary directory, since the checkout
+may lie where only root can read.
+"""
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import pwd
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PYTHON = "/usr/bin/python3"
+SUITES = ("unit", "python", "system", "abuse")
+THROUGH_BINARY = ("system", "abuse")
+SUITE_SECONDS = 900  # a suite that hangs is a failure, not a reason to wait for ever
+SUBID_START, SUBID_COUNT = 1_800_000_000, 65536
+
+
+class Tally:
+    def __init__(self):
+        self.passed = self.failed = self.skipped = 0
+        self.notes = []
+
+    def add(self, suite, passed=0, failed=0, skipped=0, notes=()):
+        self.passed += passed
+        self.failed += failed
+        self.skipped += skipped
+        self.notes += [f"{suite}: {note}" for note in notes]
+
+    def line(self):
+        text = f"{self.passed} passed, {self.failed} failed"
+        return text + (f", {self.skipped} skipped" if self.skipped else "")
+
+
+def say(text):
+    print(f"\n== {text}", flush=True)
+
+
+def run(command, **kwargs):
+    """Runs it in a process group of its own, which is killed when it takes too long."""
+    process = subprocess.Popen(command, start_new_session=True, **kwargs)
+    try:
+        return process.wait(timeout=SUITE_SECONDS)
+    except BaseException as reason:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if isinstance(reason, subprocess.TimeoutExpired):
+            return None
+        raise
+
+
+# ---- cmocka programs, through meson ----
+
+
+def count_tap(entry):
+    """What one entry of meson's log adds: (passed, failed, skipped, notes)."""
+    name, text = entry["name"], entry.get("stdout", "")
+    results = re.findall(r"^(not ok|ok)\b([^\n]*)", text, re.MULTILINE)
+    skipped = [rest for _, rest in results if re.search(r"# *skip", rest, re.IGNORECASE)]
+    failed = [rest for word, rest in results if word == "not ok" and rest not in skipped]
+    notes = [f"FAILED {name}:{rest}" for rest in failed]
+    notes += [f"skipped {name}:{rest}" for rest in skipped]
+    if entry["result"] == "SKIP" and not skipped:
+        why = entry.get("stderr", "").strip().splitlines()
+        return 0, 0, 1, [f"skipped {name}: {why[-1] if why else 'exit 77'}"]
+    if entry["result"] not in ("OK", "SKIP") and not failed:
+        # It died, hung or broke the protocol: that is a failure of its own.
+        notes.append(f"FAILED {name}: {entry['result']}, return code {entry.get('returncode')}")
+        return len(results) - len(skipped), 1, len(skipped), notes
+    passed = len(results) - len(skipped) - len(failed) if results else 1
+    return passed, len(failed), len(skipped), notes
+
+
+def suite_unit(build, tally):
+    say("unit tests")
+    log = build / "meson-logs" / "testlog.json"
+    log.unlink(missing_ok=True)
+    code = run(["meson", "test", "-C", str(build), "--no-rebuild", "--print-errorlogs"])
+    if not log.exists():
+        tally.add("unit", failed=1, notes=[f"FAILED meson test: no log, exit {code}"])
+        return
+    entries = [json.loads(line) for line in log.read_text().splitlines() if line.strip()]
+    before = tally.failed
+    for entry in entries:
+        passed, failed, skipped, notes = count_tap(entry)
+        tally.add("unit", passed, failed, skipped, notes)
+    if not entries or (code != 0 and tally.failed == before):
+        tally.add("unit", failed=1, notes=[f"FAILED meson test: exit {code}"])
+
+
+# ---- pytest ----
+
+
+def count_junit(path):
+    passed, failed, skipped, notes = 0, 0, 0, []
+    for case in xml.etree.ElementTree.parse(path).iter("testcase"):
+        name = f"{case.get('classname')}.{case.get('name')}"
+        bad = case.find("failure") if case.find("failure") is not None else case.find("error")
+        skip = case.find("skipped")
+        if bad is not None:
+            failed += 1
+            first = (bad.get("message") or "").strip().splitlines()
+            notes.append(f"FAILED {name}: {first[0] if first else ''}")
+        elif skip is not None:
+            skipped += 1
+            notes.append(f"skipped {name}: {skip.get('message')}")
+        else:
+            passed += 1
+    return passed, failed, skipped, notes
+
+
+def pytest(name, where, tally, tree=ROOT, env=None, wrap=(), scratch=None):
+    """Runs pytest on @where of @tree, after the words of @wrap, and counts its report."""
+    say(name)
+    with contextlib.ExitStack() as stack:
+        if scratch is None:
+            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="glovebox-test-"))
+        report = pathlib.Path(scratch) / "report.xml"
+        report.unlink(missing_ok=True)
+        command = [*wrap, PYTHON, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider",
+                   f"--rootdir={tree}", f"--junitxml={report}", where]
+        environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", PYTHONPATH=f"{tree}/runner",
+                           **(env or {}))
+        code = run(command, cwd=tree, env=environment, stdin=subprocess.DEVNULL)
+        if code is None:
+            tally.add(name, failed=1, notes=[f"FAILED: not done after {SUITE_SECONDS} s"])
+            return
+        try:
+            passed, failed, skipped, notes = count_junit(report)
+        except (OSError, xml.etree.ElementTree.ParseError) as error:
+            tally.add(name, failed=1, notes=[f"FAILED: pytest exit {code}, no report: {error}"])
+            return
+        tally.add(name, passed, failed, skipped, notes)
+        if code != 0 and failed == 0:
+            tally.add(name, failed=1, notes=[f"FAILED: pytest exit {code}"])
+
+
+# ---- an ordinary user, for a while ----
+
+
+def free_uid():
+    """An id that no account and no running process has."""
+    used = {entry.pw_uid for entry in pwd.getpwall()}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            used.add(os.stat(f"/proc/{pid}").st_uid)
+    return next(uid for uid in range(64001, 65000) if uid not in used)
+
+
+def setpriv(uid):
+    return ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--inh-caps=-all"]
+
+
+def with_subids(stage, uid):
+    """The words that run a command as @uid with a name and subordinate ids; see the top."""
+    lines = {
+        "passwd": f"gbtest:x:{uid}:{uid}::{stage}/home:/bin/sh",
+        "group": f"gbtest:x:{uid}:",
+        "subuid": f"gbtest:{SUBID_START}:{SUBID_COUNT}",
+        "subgid": f"gbtest:{SUBID_START}:{SUBID_COUNT}",
+    }
+    binds = []
+    for name, line in lines.items():
+        copy = stage / "etc" / name
+        text = pathlib.Path("/etc", name).read_text()
+        copy.write_text(text + ("\n" if text and not text.endswith("\n") else "") + line + "\n")
+        copy.chmod(0o644)
+        binds.append(f"mount --bind {shlex.quote(str(copy))} /etc/{name}")
+    script = " && ".join(binds) + ' && exec "$@"'
+    return ["unshare", "--mount", "--propagation=private", "sh", "-c", script, "sh", *setpriv(uid)]
+
+
+def why_no_subids():
+    if not shutil.which("newuidmap"):
+        return "no newuidmap (Debian: uidmap)"
+    if not all(os.path.exists(f"/etc/{name}") for name in ("subuid", "subgid")):
+        return "no /etc/subuid and /etc/subgid"
+    if subprocess.run(["unshare", "--mount", "true"], stderr=subprocess.DEVNULL).returncode:
+        return "no mount namespace to be had"
+    return None
+
+
+@contextlib.contextmanager
+def staged(binary, uid):
+    """A copy of tree and binary that @uid can read, with a home of its own."""
+    stage = pathlib.Path(tempfile.mkdtemp(prefix="glovebox-test-"))
+    try:
+        stage.chmod(0o755)
+        (stage / "etc").mkdir()
+        shutil.copytree(ROOT, stage / "tree", symlinks=True,
+                        ignore=shutil.ignore_patterns(".git", "build*", "__pycache__"))
+        # A checkout made under a tight umask has to be readable all the same.
+        subprocess.run(["chmod", "-R", "a+rX", stage / "tree"], check=True)
+        shutil.copy2(binary, stage / "glovebox")
+        (stage / "glovebox").chmod(0o755)
+        for name in ("home", "tmp"):
+            (stage / name).mkdir(mode=0o700)
+            os.chown(stage / name, uid, uid)
+        yield stage
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def suite_binary(suite, who, build, tally):
+    binary = build / "glovebox"
+    name = f"{suite} tests as {who}"
+    if who in ("root", "self"):
+        pytest(name, f"tests/{suite}", tally, env={"GLOVEBOX": str(binary), "GB_AS": who})
+        return
+    reason = why_no_subids() if who == "subids" else None
+    if reason:
+        say(f"{name}: skipped, {reason}")
+        tally.add(name, skipped=1, notes=[f"skipped: {reason}"])
+        return
+    uid = free_uid()
+    with staged(binary, uid) as stage:
+        wrap = with_subids(stage, uid) if who == "subids" else setpriv(uid)
+        env = {"GLOVEBOX": f"{stage}/glovebox", "GB_AS": who, "HOME": f"{stage}/home",
+               "TMPDIR": f"{stage}/tmp", "USER": "gbtest", "LOGNAME": "gbtest"}
+        pytest(name, f"tests/{suite}", tally, tree=stage / "tree", env=env, wrap=wrap,
+               scratch=stage / "home")
+
+
+# ---- all of it ----
+
+
+def identities():
+    return ["root", "user", "subids"] if os.geteuid() == 0 else ["self"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description="runs the test suites and adds them up")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    parser.add_argument("--as", dest="who", default=",".join(identities()),
+                        help="of " + ", ".join(identities()) + " (default: all)")
+    parser.add_argument("--counts", type=pathlib.Path,
+                        help="also write 'PASSED FAILED SKIPPED' to this file")
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(SUITES))
+    args = parser.parse_args()
+    who = args.who.split(",")
+    for word in args.suites:
+        if word not in SUITES:
+            parser.error(f"no suite '{word}'; there are {', '.join(SUITES)}")
+    for word in who:
+        if word not in identities():
+            parser.error(f"cannot run as '{word}' here; can as {', '.join(identities())}")
+
+    build, tally = args.build.resolve(), Tally()
+    for suite in args.suites or SUITES:
+        if suite == "unit":
+            suite_unit(build, tally)
+        elif suite == "python":
+            pytest("Python unit tests", "tests/unit", tally)
+        else:
+            for one in who:
+                suite_binary(suite, one, build, tally)
+
+    say("summary")
+    for note in tally.notes:
+        print(note)
+    if args.counts:
+        args.counts.write_text(f"{tally.passed} {tally.failed} {tally.skipped}\n")
+    print(tally.line(), flush=True)
+    return 1 if tally.failed or not tally.passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,484 @@
+"""Each limit, hit for real, with and without control groups; the receipt must name it."""
+
+import os
+import time
+
+import pytest
+
+
+@pytest.fixture(params=["auto", "none"])
+def mode(request):
+    return request.param
+
+
+@pytest.fixture
+def limited(gb, mode):
+    """Runs code under limits in this mode and gives the receipt."""
+
+    def run(code, *options, **how):
+        return gb.receipt(code, "--cgroups", mode, *options, **how)
+
+    return run
+
+
+def ended(receipt, status, limit, exit_code=None):
+    got = (receipt["status"], receipt["limit"])
+    assert got == (status, limit), {**receipt, "stdout": receipt["stdout"][-300:]}
+    assert receipt["success"] == (status == "ok")
+    if exit_code is not None:
+        assert receipt["exit_code"] == exit_code, receipt
+
+
+# ---- wall time ---------------------------------------------------------------------------------
+
+STUBBORN = {
+    "busy loop": "while True: pass",
+    "sleep": "import time; time.sleep(1000)",
+    "one long C call": "sum(range(10**12))",
+    "waits for input that never comes": "import signal; signal.pause()",
+    "swallows KeyboardInterrupt": """
+        while True:
+            try:
+                while True: pass
+            except KeyboardInterrupt:
+                pass
+        """,
+    "swallows everything": """
+        import time
+        while True:
+            try:
+                time.sleep(1000)
+            except BaseException:
+                pass
+        """,
+    "ignores every signal": """
+        import signal
+        for s in signal.valid_signals():
+            try:
+                signal.signal(s, signal.SIG_IGN)
+            except (OSError, ValueError):
+                pass
+        while True: pass
+        """,
+    "blocks every signal": """
+        import signal
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        while True: pass
+        """,
+    "stops itself": "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)",
+    "waits for a child": "import subprocess; subprocess.run(['sleep', '1000'])",
+    "children in their own sessions": """
+        import os, signal, time
+        for _ in range(5):
+            if os.fork() == 0:
+                os.setsid()
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                while True: time.sleep(1000)
+        while True:
+            try: time.sleep(1000)
+            except KeyboardInterrupt: pass
+        """,
+    "many threads": """
+        import threading
+        def spin():
+            while True: pass
+        for _ in range(8): threading.Thread(target=spin).start()
+        """,
+    "another program in its place": "import os; os.execv('/bin/sleep', ['sleep', '1000'])",
+    "raises in its own handler": """
+        import signal
+        def again(*a): signal.raise_signal(signal.SIGINT)
+        signal.signal(signal.SIGINT, lambda *a: None)
+        while True: pass
+        """,
+    "never leaves __del__": """
+        class C:
+            def __del__(self):
+                while True: pass
+        c = C(); del c
+        """,
+    "atexit that never ends": """
+        import atexit, time
+        atexit.register(time.sleep, 1000)
+        """,
+}
+
+
+@pytest.mark.parametrize("how", STUBBORN)
+def test_wall_time(limited, how):
+    r = limited(STUBBORN[how], "--timeout", "1", timeout=40)
+    ended(r, "timeout", "wall_time", 124)
+    assert 900 <= r["usage"]["wall_ms"] < 20_000
+
+
+def test_wall_time_as_exit_code(gb, mode):
+    assert gb.py("while True: pass", "--timeout", "1", "--cgroups", mode).code == 124
+
+
+def test_code_that_stops_within_the_grace(limited):
+    r = limited(
+        """
+        import sys, time
+        try:
+            time.sleep(1000)
+        except KeyboardInterrupt:
+            print("cleaned up"); sys.exit(0)
+        """,
+        "--timeout", "1",
+    )
+    ended(r, "timeout", "wall_time", 124)
+    assert r["stdout"] == "cleaned up\n"
+
+
+def test_output_before_the_deadline_is_kept(limited):
+    r = limited("print('kept', flush=True)\nwhile True: pass", "--timeout", "1")
+    assert r["stdout"] == "kept\n" and r["status"] == "timeout"
+
+
+# ---- CPU time ----------------------------------------------------------------------------------
+
+
+def test_cpu_time(limited):
+    ended(limited("while True: pass", "--cpu-time", "1"), "timeout", "cpu_time", 124)
+
+
+def test_cpu_time_swallowed(limited):
+    code = """
+        import signal
+        for s in (signal.SIGXCPU, signal.SIGINT, signal.SIGTERM): signal.signal(s, signal.SIG_IGN)
+        while True: pass
+    """
+    ended(limited(code, "--cpu-time", "1"), "timeout", "cpu_time", 124)
+
+
+def test_cpu_time_of_several_processes(limited):
+    code = """
+        import os
+        for _ in range(4):
+            if os.fork() == 0: break
+        while True: pass
+    """
+    r = limited(code, "--cpu-time", "2", "--timeout", "60", timeout=90)
+    ended(r, "timeout", "cpu_time", 124)
+
+
+def test_cpu_time_of_children_that_came_and_went(limited):
+    code = """
+        import subprocess, sys
+        burn = "import time\\nwhile time.process_time() < 0.3: pass"
+        while True:
+            subprocess.run([sys.executable, "-c", burn])
+    """
+    r = limited(code, "--cpu-time", "1", "--timeout", "60", timeout=90)
+    ended(r, "timeout", "cpu_time", 124)
+
+
+def test_sleep_is_not_cpu_time(limited):
+    ended(limited("import time; time.sleep(1.5)", "--cpu-time", "1"), "ok", None, 0)
+
+
+# ---- memory ------------------------------------------------------------------------------------
+
+GREEDY = {
+    "bytearray": "a = []\nwhile True: a.append(bytearray(b'x' * (8 << 20)))",
+    "numpy": "import numpy as np\na = []\nwhile True: a.append(np.ones(1 << 20))",
+    "a file in the workspace": """
+        with open("big", "wb") as f:
+            while True: f.write(b"x" * (1 << 20))
+        """,
+    "a file in /tmp": """
+        with open("/tmp/big", "wb") as f:
+            while True: f.write(b"x" * (1 << 20))
+        """,
+    "shared memory": """
+        import mmap
+        a = []
+        while True:
+            m = mmap.mmap(-1, 8 << 20)
+            for i in range(0, 8 << 20, 4096): m[i] = 1
+            a.append(m)
+        """,
+    "memfd": """
+        import os
+        fd = os.memfd_create("x")
+        while True: os.write(fd, b"x" * (1 << 20))
+        """,
+    "many children": """
+        import os, time
+        def hold():
+            block = bytearray(b"x" * (24 << 20))
+            time.sleep(1000)
+        for _ in range(20):
+            if os.fork() == 0: hold()
+        for _ in range(20):
+            pid, status = os.wait()
+            if status: os.kill(os.getpid(), 9)
+        """,
+}
+
+
+@pytest.mark.parametrize("what", GREEDY)
+def test_memory(limited, what):
+    options = ("--memory", "128m", "--disk", "2g", "--output", "1m", "--timeout", "60")
+    r = limited(GREEDY[what], *options, timeout=100)
+    ended(r, "oom", "memory", 137)
+
+
+def test_memory_in_one_piece(limited):
+    """Overcommit may refuse ten gigabytes at once; then it is a MemoryError like any other."""
+    r = limited("x = bytearray(10**10)", timeout=90)
+    if r["error"] and r["error"]["name"] == "MemoryError":
+        assert (r["status"], r["exit_code"]) == ("error", 1)
+    else:
+        ended(r, "oom", "memory", 137)
+
+
+def test_memory_as_exit_code(gb, mode):
+    assert gb.py(GREEDY["bytearray"], "--memory", "128m", "--cgroups", mode).code == 137
+
+
+def test_memory_reserved_is_not_used(limited):
+    r = limited("import mmap; m = mmap.mmap(-1, 8 << 30, flags=mmap.MAP_PRIVATE); print(len(m))")
+    ended(r, "ok", None, 0)
+
+
+def test_memory_up_to_the_limit(limited):
+    r = limited("b = bytearray(b'x' * (100 << 20)); print(len(b))", "--memory", "256m")
+    ended(r, "ok", None, 0)
+    peak = r["usage"]["peak_memory_bytes"]
+    assert peak is None or peak < 0 or 100 << 20 <= peak <= 256 << 20
+
+
+def test_out_of_memory_in_a_child(limited):
+    """The kernel kills the child; the parent fails of it and the receipt says why."""
+    r = limited(
+        """
+        import subprocess, sys
+        greedy = "a = []\\nwhile True: a.append(bytearray(b'x' * (8 << 20)))"
+        subprocess.run([sys.executable, "-c", greedy], check=True)
+        """,
+        "--memory", "128m",
+    )
+    ended(r, "oom", "memory", 137)
+
+
+def test_killing_itself_is_not_out_of_memory(limited):
+    code = "import os\nb = bytearray(b'x' * (64 << 20))\nos.kill(os.getpid(), 9)"
+    ended(limited(code, "--memory", "256m"), "killed", None, 137)
+
+
+def test_a_memory_error_of_its_own(limited):
+    ended(limited("raise MemoryError('mine')"), "error", None, 1)
+
+
+# ---- processes and threads ---------------------------------------------------------------------
+
+
+def test_fork_bomb(limited):
+    r = limited("import os\nwhile True: os.fork()", "--pids", "16", "--timeout", "20")
+    ended(r, "pids", "pids")
+    assert r["exit_code"] != 0
+
+
+def test_fork_bomb_that_goes_on(limited):
+    code = """
+        import os
+        while True:
+            try: os.fork()
+            except OSError: pass
+    """
+    ended(limited(code, "--pids", "16", "--timeout", "2"), "timeout", "wall_time", 124)
+
+
+def test_threads_are_counted(limited):
+    code = """
+        import threading
+        e = threading.Event()
+        t = [threading.Thread(target=e.wait, daemon=True) for _ in range(100)]
+        for x in t: x.start()
+    """
+    ended(limited(code, "--pids", "16"), "pids", "pids", 1)
+
+
+def test_how_many_processes_there_can_be(limited):
+    code = """
+        import os, time
+        n = 0
+        try:
+            while n < 100:
+                if os.fork() == 0: time.sleep(1000)
+                n += 1
+        except OSError:
+            pass
+        print(n)
+    """
+    r = limited(code, "--pids", "16")
+    ended(r, "ok", None, 0)  # the refusal was handled: the run did not fail of it
+    assert 8 <= int(r["stdout"]) < 16
+
+
+# ---- CPU share ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cpus", [0.25, 1.0])
+def test_cpu_share(gb, cpus):
+    """Three busy processes use no more than their share; nothing here asks for speed."""
+    code = """
+        import os, time
+        end = time.monotonic() + 3
+        for _ in range(2):
+            if os.fork() == 0: break
+        while time.monotonic() < end: pass
+    """
+    r = gb.receipt(code, "--cpus", str(cpus))
+    usage = r["usage"]
+    if usage["cpu_ms"] is None or usage["cpu_ms"] < 0:
+        pytest.skip("this host cannot tell the CPU time of a box")
+    if not has_cpu_share(gb):
+        pytest.skip("a CPU share needs cgroups")
+    assert usage["cpu_ms"] <= usage["wall_ms"] * cpus * 1.5 + 150, usage
+
+
+def has_cpu_share(gb):
+    """Root has cgroups wherever they are mounted; an ordinary user only where one is delegated."""
+    if os.geteuid() == 0:
+        return True
+    r = gb.receipt("pass", "--cgroups", "auto")
+    return r["usage"]["peak_memory_bytes"] not in (None, -1)
+
+
+# ---- disk --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["/workspace", "/tmp", "/dev/shm"])
+def test_disk_bytes(limited, place):
+    r = limited(f"open('{place}/big', 'wb').write(b'x' * (20 << 20))", "--disk", "8m")
+    ended(r, "disk", "disk_bytes", 1)
+    assert r["error"]["name"] == "OSError"
+
+
+def test_disk_bytes_in_many_files(limited):
+    code = "for i in range(1000): open(f'f{i}', 'wb').write(b'x' * 100_000)"
+    ended(limited(code, "--disk", "8m"), "disk", "disk_bytes", 1)
+
+
+def test_disk_full_but_handled(limited):
+    code = """
+        try: open("big", "wb").write(b"x" * (20 << 20))
+        except OSError as e: print(e.errno)
+    """
+    r = limited(code, "--disk", "8m", "--file-size", "64m")
+    ended(r, "ok", None, 0)
+    assert r["stdout"] == "28\n"
+
+
+def test_disk_inodes(limited):
+    r = limited("for i in range(1000): open(f'f{i}', 'w').close()", "--inodes", "100")
+    ended(r, "disk", "disk_inodes", 1)
+
+
+def test_file_size(limited):
+    r = limited("open('big', 'wb').write(b'x' * (2 << 20))", "--file-size", "1m")
+    ended(r, "disk", "file_size", 1)
+
+
+def test_file_size_of_a_sparse_file(limited):
+    r = limited("open('big', 'wb').truncate(1 << 40)")
+    assert r["status"] == "disk" and r["limit"] in ("file_size", "disk_bytes"), r
+
+
+def test_file_size_does_not_limit_output(limited):
+    r = limited("print('x' * (2 << 20))", "--file-size", "1m")
+    ended(r, "ok", None, 0)
+
+
+def test_open_files(limited):
+    r = limited("a = []\nwhile True: a.append(open('/dev/null'))", "--open-files", "64")
+    assert (r["status"], r["exit_code"], r["error"]["name"]) == ("error", 1, "OSError")
+    assert "Too many open files" in r["error"]["value"]
+
+
+def test_open_files_count(limited):
+    code = """
+        a = []
+        try:
+            while True: a.append(open("/dev/null"))
+        except OSError:
+            print(len(a))
+    """
+    assert 40 <= int(limited(code, "--open-files", "64")["stdout"]) <= 64
+
+
+def test_limits_cannot_be_raised(limited):
+    code = """
+        import resource
+        for name in sorted(n for n in dir(resource) if n.startswith("RLIMIT_")):
+            soft, hard = resource.getrlimit(getattr(resource, name))
+            if hard == resource.RLIM_INFINITY: continue
+            try: resource.setrlimit(getattr(resource, name), (hard + 1, hard + 1))
+            except (ValueError, OSError): continue
+            print(name)
+    """
+    assert limited(code)["stdout"] == ""
+
+
+# ---- output ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_output_flood(limited, stream):
+    code = f"import sys\nwhile True: sys.{stream}.write('x' * 100_000)"
+    r = limited(code, "--output", "4m")
+    ended(r, "output", "output")
+    assert r["exit_code"] != 0
+    assert r["truncated"][stream] > 0 and len(r[stream]) <= 2 << 20
+
+
+def test_output_of_a_gigabyte(limited):
+    ended(limited("print('x' * 10**9)", "--memory", "2g", timeout=90), "output", "output")
+
+
+def test_output_flood_that_swallows_every_error(limited):
+    code = """
+        import os, signal
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        while True:
+            try: os.write(1, b"x" * 100_000)
+            except BaseException: pass
+    """
+    ended(limited(code, "--output", "4m"), "output", "output")
+
+
+def test_output_flood_of_a_child(limited):
+    code = "import subprocess; subprocess.run(['yes'])"
+    ended(limited(code, "--output", "4m"), "output", "output")
+
+
+def test_output_up_to_the_quota(gb, mode):
+    code = "import sys; sys.stdout.write('x' * (1 << 20))"
+    r = gb.py(code, "--output", "1m", "--cgroups", mode)
+    assert (r.code, len(r.out)) == (0, 1 << 20)
+
+
+def test_output_over_the_quota_is_cut(gb, mode):
+    r = gb.py("print('x' * 10**7)", "--output", "1m", "--cgroups", mode)
+    assert r.code != 0 and len(r.out) <= (1 << 20) + 65536
+
+
+def resident_peak(pid):
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as f:
+        return next(int(line.split()[1]) * 1024 for line in f if line.startswith("VmHWM"))
+
+
+def test_slow_reader_holds_the_program_back(gb, mode):
+    """What the reader has not taken is not kept in our memory without bound."""
+    code = "import os\nfor i in range(400): os.write(1, b'x' * 100_000)"
+    p = gb.start("run", "--cgroups", mode, "--output", "1g", "--timeout", "60", "-c", code)
+    got = len(p.stdout.read(4096))
+    base = resident_peak(p.pid)
+    time.sleep(1)  # the time in which it would swallow all 40 MB
+    assert resident_peak(p.pid) - base < 16 << 20
+    while chunk := p.stdout.read1(65536):
+        got += len(chunk)
+    assert p.wait(60) == 0 and got == 40_000_000

@@ -1,0 +1,269 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/autoclean.h"
+#include "base/parse.h"
+#include "cli/help.h"
+#include "cli/options.h"
+#include "engine/cgroup.h"
+#include "engine/limits.h"
+
+#include "base/banned.h"
+
+#define MIB      (INT64_C(1) << 20)
+#define ARGS_MAX 16
+
+struct loaded {
+    struct config cfg;
+    struct gb_err err;
+    int result;
+    char line[512];
+    char *argv[ARGS_MAX + 1];
+};
+
+/* @args are the words after "glovebox", with blanks between. */
+static struct loaded *load(const char *args)
+{
+    struct loaded *l = calloc(1, sizeof *l);
+    char *at, *word;
+    int argc = 0;
+
+    assert_non_null(l);
+    snprintf(l->line, sizeof l->line, "glovebox %s", args);
+    at = l->line;
+    while (argc < ARGS_MAX && (word = strsep(&at, " ")))
+        if (*word)
+            l->argv[argc++] = word;
+    l->result = options_load(argc, l->argv, &l->cfg, &l->err);
+    return l;
+}
+
+static void unload(struct loaded *l)
+{
+    options_release(&l->cfg);
+    free(l);
+}
+
+/* The files of whoever runs the tests are not ours to read. */
+static int clean_environment(void **state)
+{
+    (void) state;
+    for (size_t i = 0; i < options_schema.options_len; i++) {
+        const struct config_option *option = &options_schema.options[i];
+        char name[CONFIG_NAME_MAX];
+
+        config_env_name(&options_schema, option, name);
+        unsetenv(name);
+        for (size_t k = 0; k < ARRAY_LEN(option->aliases); k++)
+            if (option->aliases[k].variable)
+                unsetenv(option->aliases[k].variable);
+    }
+    return setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
+}
+
+static void test_defaults_are_the_engine_s(void **state)
+{
+    struct loaded *l = load("run x.py");
+    struct limits limits;
+
+    (void) state;
+    limits_default(&limits);
+    assert_int_equal(l->result, 0);
+    assert_int_equal(l->cfg.command, COMMAND_RUN);
+    assert_int_equal(l->cfg.timeout_us, limits.wall_us);
+    assert_int_equal(l->cfg.cpu_time_us, limits.cpu_us);
+    assert_int_equal(l->cfg.memory_bytes, limits.memory_bytes);
+    assert_int_equal(l->cfg.cpus_milli, limits.cpu_milli);
+    assert_int_equal(l->cfg.pids, limits.pids);
+    assert_int_equal(l->cfg.disk_bytes, limits.disk_bytes);
+    assert_int_equal(l->cfg.inodes, limits.disk_inodes);
+    assert_int_equal(l->cfg.file_size_bytes, 0);
+    assert_int_equal(l->cfg.open_files, limits.open_files);
+    assert_int_equal(l->cfg.output_bytes, limits.output_bytes);
+    assert_int_equal(l->cfg.cgroups, CGROUP_AUTO);
+    assert_int_equal(l->cfg.landlock, LANDLOCK_ON);
+    assert_string_equal(l->cfg.preload, "auto");
+    assert_null(l->cfg.code);
+    assert_null(l->cfg.files);
+    assert_null(l->cfg.out_dir);
+    unload(l);
+}
+
+static void test_run(void **state)
+{
+    struct loaded *l = load("run --json -q --file a --file b --cgroups none --landlock=off "
+                            "--preload numpy,os.path prog.py --json");
+
+    (void) state;
+    assert_int_equal(l->result, 0);
+    assert_true(l->cfg.json && l->cfg.quiet);
+    assert_string_equal(l->cfg.files[1], "b");
+    assert_int_equal(l->cfg.cgroups, CGROUP_OFF);
+    assert_int_equal(l->cfg.landlock, LANDLOCK_OFF);
+    assert_int_equal(l->cfg.args_len, 2);
+    assert_string_equal(l->cfg.args[0], "prog.py");
+    assert_string_equal(l->cfg.args[1], "--json");
+    unload(l);
+
+    l = load("run --cpu-time 0 --file-size 0 -c pass -x");
+    assert_int_equal(l->result, 0);
+    assert_string_equal(l->cfg.code, "pass");
+    assert_int_equal(l->cfg.args_len, 1);
+    unload(l);
+}
+
+static void test_aliases(void **state)
+{
+    struct loaded *l;
+
+    (void) state;
+    setenv("MAX_EXECUTION_TIME", "120", 1);
+    setenv("MAX_MEMORY_MB", "256", 1);
+    setenv("MAX_OUTPUT_SIZE", "10000", 1);
+    l = load("run x.py");
+    clean_environment(NULL);
+    assert_int_equal(l->result, 0);
+    assert_int_equal(l->cfg.timeout_us, 120000000);
+    assert_int_equal(l->cfg.memory_bytes, 256 * MIB);
+    assert_int_equal(l->cfg.reply_bytes, 10000);
+    assert_int_equal(l->cfg.output_bytes, 64 * MIB); /* a long output is cut, not killed */
+    unload(l);
+}
+
+static void test_help_needs_nothing(void **state)
+{
+    static const char *const cases[] = {
+        "--help",    "-h",    "run --help", "run -h --bogus", "run --memory 1g --help x",
+        "--version", "run -V"
+    };
+
+    (void) state;
+    setenv("GLOVEBOX_MEMORY", "512x", 1);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct loaded *l = load(cases[i]);
+
+        assert_int_equal(l->result, 0);
+        assert_true(l->cfg.help != l->cfg.version);
+        unload(l);
+    }
+    clean_environment(NULL);
+}
+
+static void test_bad(void **state)
+{
+    static const struct {
+        const char *args, *message;
+    } cases[] = {
+        { "", "no command; try glovebox run FILE, or glovebox --help" },
+        { "rn x", "unknown command 'rn'; did you mean 'run'?" },
+        { "prog.py", "'prog.py' is not a command; write glovebox run 'prog.py'" },
+        { "serve", "unknown command 'serve'; 'glovebox --help' lists them" },
+        { "--json run x", "--json is an option of 'glovebox run'; write it after the command" },
+        { "run", "no program; give a FILE, - for standard input, or -c CODE" },
+        { "run --json", "no program; give a FILE, - for standard input, or -c CODE" },
+        { "version x", "too many arguments; leave out 'x'" },
+        { "help run x", "too many arguments; leave out 'x'" },
+        { "run --preload numpy,, x", "--preload: 'numpy,,' is not valid; give auto, all, none or "
+                                     "module names such as numpy,pandas" },
+        { "run --preload ../x x", "--preload: '../x' is not valid; give auto, all, none or "
+                                  "module names such as numpy,pandas" },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct loaded *l = load(cases[i].args);
+
+        assert_int_equal(l->result, -EINVAL);
+        assert_string_equal(l->err.msg, cases[i].message);
+        unload(l);
+    }
+}
+
+/* Zero has no meaning for these, and is not "no limit". */
+static void test_zero_is_refused(void **state)
+{
+    static const char *const names[] = { "timeout", "memory",     "cpus",   "pids", "disk",
+                                         "inodes",  "open-files", "output", "reply" };
+
+    (void) state;
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        char args[64];
+        struct loaded *l;
+
+        snprintf(args, sizeof args, "run --%s 0 x.py", names[i]);
+        l = load(args);
+        assert_int_equal(l->result, -ERANGE);
+        assert_non_null(strstr(l->err.msg, names[i]));
+        unload(l);
+    }
+}
+
+/* The table alone: what the generators rely on. */
+static void test_table(void **state)
+{
+    const char *group = "";
+
+    (void) state;
+    for (size_t i = 0; i < options_schema.options_len; i++) {
+        const struct config_option *a = &options_schema.options[i];
+
+        assert_true(a->name && a->group && a->help && a->commands);
+        assert_true(strlen(a->name) < WORD_MAX);
+        assert_true(a->type == OPT_BOOL || a->metavar || a->choices);
+        for (size_t k = 0; k < i; k++) {
+            const struct config_option *b = &options_schema.options[k];
+
+            assert_string_not_equal(a->name, b->name);
+            assert_true(!a->letter || a->letter != b->letter);
+            /* a group that was left is not come back to */
+            if (strcmp(a->group, group) != 0)
+                assert_string_not_equal(a->group, b->group);
+        }
+        group = a->group;
+    }
+}
+
+static void test_help_fits(void **state)
+{
+    (void) state;
+    for (size_t i = 0; i <= options_schema.commands_len; i++) {
+        autofree char *text = NULL;
+        size_t size = 0;
+        FILE *out = open_memstream(&text, &size);
+        char *at, *line;
+
+        assert_non_null(out);
+        assert_int_equal(help_write(out, &options_schema,
+                                    i == 0 ? &options_global : &options_schema.commands[i - 1]),
+                         0);
+        assert_int_equal(fclose(out), 0);
+        at = text;
+        while ((line = strsep(&at, "\n")))
+            if (strlen(line) > 80)
+                fail_msg("too wide: %s", line);
+    }
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults_are_the_engine_s),
+        cmocka_unit_test(test_run),
+        cmocka_unit_test(test_aliases),
+        cmocka_unit_test(test_help_needs_nothing),
+        cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_zero_is_refused),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_help_fits),
+    };
+
+    return cmocka_run_group_tests(tests, clean_environment, NULL);
+}

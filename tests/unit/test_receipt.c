@@ -1,0 +1,343 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/autoclean.h"
+#include "service/receipt.h"
+
+#include "base/banned.h"
+
+#define R   "\xef\xbf\xbd"
+#define MIB ((size_t) 1024 * 1024)
+
+static const struct receipt_ids plain_ids = { NULL, "exec_1", 1 };
+
+static json_t *build(const struct outcome *o, const struct receipt_ids *ids)
+{
+    struct gb_err err = { 0 };
+    json_t *json = NULL;
+
+    assert_int_equal(receipt_to_json(o, ids, &json, &err), 0);
+    assert_non_null(json);
+    return json;
+}
+
+/* The stream lives in the test: outcome_release() is not called on these. */
+static struct stream_cut cut_of(char *head, size_t head_len, char *tail, size_t tail_len,
+                                int64_t left_out)
+{
+    return (struct stream_cut){ head, tail, head_len, tail_len, left_out };
+}
+
+static struct stream_cut whole(char *text)
+{
+    return cut_of(text, strlen(text), NULL, 0, 0);
+}
+
+static char *dump(json_t *json)
+{
+    char *text = json_dumps(json, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+
+    assert_non_null(text);
+    return text;
+}
+
+static void assert_dumps(json_t *json, const char *want)
+{
+    autofree
+    char *text = dump(json);
+
+    assert_string_equal(text, want);
+}
+
+static void test_everything(void **state)
+{
+    char out[] = "4\n", err_text[] = "Traceback", name[] = "NameError", value[] = "x", tb[] = "t";
+    char a[] = "out.csv", b[] = "d/in.csv", c[] = "gone";
+    struct file_entry files[] = { { a, 12, FILE_CREATED },
+                                  { b, 3, FILE_MODIFIED },
+                                  { c, 0, FILE_DELETED } };
+    struct outcome o = {
+        .status = RUN_TIMEOUT,
+        .limit = LIMIT_WALL_TIME,
+        .exit_code = 124,
+        .wall_us = 2100,
+        .cpu_us = 2600,
+        .memory_peak_bytes = 1048576,
+        .processes = 3,
+        .out = whole(out),
+        .err = whole(err_text),
+        .files = files,
+        .files_len = 3,
+        .error_name = name,
+        .error_name_len = 9,
+        .error_value = value,
+        .error_value_len = 1,
+        .error_traceback = tb,
+        .error_traceback_len = 1,
+    };
+    json_t *json = build(&o, &(struct receipt_ids){ "sess_1", "exec_1", 7 });
+
+    (void) state;
+    assert_dumps(json,
+                 "{\"status\":\"timeout\",\"limit\":\"wall_time\",\"success\":false,"
+                 "\"exit_code\":124,\"stdout\":\"4\\n\",\"stderr\":\"Traceback\","
+                 "\"execution_time\":0.0021,\"result\":null,\"outputs\":[],"
+                 "\"error\":{\"name\":\"NameError\",\"value\":\"x\",\"traceback\":\"t\"},"
+                 "\"files\":[{\"path\":\"out.csv\",\"size\":12,\"change\":\"created\"},"
+                 "{\"path\":\"d/in.csv\",\"size\":3,\"change\":\"modified\"},"
+                 "{\"path\":\"gone\",\"size\":0,\"change\":\"deleted\"}],"
+                 "\"truncated\":{\"stdout\":0,\"stderr\":0},"
+                 "\"usage\":{\"cpu_ms\":3,\"peak_memory_bytes\":1048576,\"wall_ms\":2,"
+                 "\"processes\":3,\"hosts\":[]},"
+                 "\"session_id\":\"sess_1\",\"execution_id\":\"exec_1\",\"execution_count\":7}");
+    json_decref(json);
+}
+
+static void test_nothing(void **state)
+{
+    struct outcome o = { .cpu_us = -1, .memory_peak_bytes = -1, .processes = 1 };
+    json_t *json = build(&o, &plain_ids);
+
+    (void) state;
+    assert_dumps(json, "{\"status\":\"ok\",\"limit\":null,\"success\":true,\"exit_code\":0,"
+                       "\"stdout\":\"\",\"stderr\":\"\",\"execution_time\":0.0,\"result\":null,"
+                       "\"outputs\":[],\"error\":null,\"files\":[],"
+                       "\"truncated\":{\"stdout\":0,\"stderr\":0},"
+                       "\"usage\":{\"cpu_ms\":null,\"peak_memory_bytes\":null,\"wall_ms\":0,"
+                       "\"processes\":1,\"hosts\":[]},"
+                       "\"session_id\":null,\"execution_id\":\"exec_1\",\"execution_count\":1}");
+    json_decref(json);
+}
+
+/* Only "ok" is a success, whatever the exit code says. */
+static void test_success(void **state)
+{
+    (void) state;
+    for (int status = RUN_OK; status <= RUN_SYSTEM; status++) {
+        struct outcome o = { .status = (enum run_status) status };
+        json_t *json = build(&o, &plain_ids);
+
+        assert_int_equal(json_is_true(json_object_get(json, "success")), status == RUN_OK);
+        assert_string_equal(json_string_value(json_object_get(json, "status")),
+                            run_status_name(o.status));
+        json_decref(json);
+    }
+}
+
+static void test_error_in_parts(void **state)
+{
+    char name[] = "E\xff";
+    struct outcome o = { .status = RUN_ERROR, .error_name = name, .error_name_len = 2 };
+    json_t *json = build(&o, &plain_ids);
+
+    (void) state;
+    assert_dumps(json_object_get(json, "error"),
+                 "{\"name\":\"E" R "\",\"value\":null,\"traceback\":null}");
+    json_decref(json);
+}
+
+/* What a tenant says of its error comes past every budget and must not be copied without end. */
+static void test_error_bounded(void **state)
+{
+    const size_t len = 4 * MIB;
+    autofree
+    char *words = malloc(len), *text = NULL;
+    struct outcome o = {
+        .status = RUN_ERROR,
+        .error_name = words,
+        .error_name_len = len,
+        .error_value = words,
+        .error_value_len = len,
+        .error_traceback = words,
+        .error_traceback_len = len,
+    };
+    json_t *json;
+
+    (void) state;
+    assert_non_null(words);
+    memset(words, 1, len);
+    json = build(&o, &plain_ids);
+    text = dump(json_object_get(json, "error"));
+    assert_true(strlen(text) < MIB);
+    assert_non_null(strstr(text, "bytes left out"));
+    json_decref(json);
+}
+
+static void test_bytes(void **state)
+{
+    char out[] = "a\0\x01\x1b\"\\\xff\xe2\x82\xac\x7f", err_text[] = "\xed\xa0\x80";
+    char path[] = "n\xff\xc3\xa9\n";
+    struct file_entry file = { path, 1, FILE_CREATED };
+    struct outcome o = {
+        .out = cut_of(out, sizeof out - 1, NULL, 0, 0),
+        .err = whole(err_text),
+        .files = &file,
+        .files_len = 1,
+    };
+    json_t *json = build(&o, &plain_ids);
+
+    (void) state;
+    assert_dumps(json_object_get(json, "stdout"),
+                 "\"a\\u0000\\u0001\\u001B\\\"\\\\" R "\xe2\x82\xac\x7f\"");
+    assert_dumps(json_object_get(json, "stderr"), "\"" R R R "\"");
+    assert_dumps(json_object_get(json_array_get(json_object_get(json, "files"), 0), "path"),
+                 "\"n" R "\xc3\xa9\\n\"");
+    json_decref(json);
+}
+
+struct cut_case {
+    const char *head, *tail;
+    int64_t left_out;
+    const char *text;
+};
+
+static const struct cut_case cut_cases[] = {
+    { "ab", "yz", 1234, "ab\n… 1234 bytes left out …\nyz" },
+    { "", "", 5, "\n… 5 bytes left out …\n" },
+    { "ab", "", 1, "ab\n… 1 bytes left out …\n" },
+    { "a\xff", "\xfez", 7, "a" R "\n… 7 bytes left out …\n" R "z" },
+    { "ab", "yz", 0, "abyz" },
+    { "a\xe2\x82", "\xacz", 0, "a\xe2\x82\xacz" },
+    { "", "yz", 0, "yz" },
+};
+
+static void test_cuts(void **state)
+{
+    (void) state;
+    for (size_t i = 0; i < ARRAY_LEN(cut_cases); i++) {
+        const struct cut_case *c = &cut_cases[i];
+        autofree
+        char *head = strdup(c->head), *tail = strdup(c->tail);
+        struct outcome o = {
+            .err = cut_of(head, strlen(head), tail, strlen(tail), c->left_out),
+        };
+        json_t *json = build(&o, &plain_ids);
+
+        assert_string_equal(json_string_value(json_object_get(json, "stderr")), c->text);
+        assert_int_equal(
+            json_integer_value(json_object_get(json_object_get(json, "truncated"), "stderr")),
+            c->left_out);
+        assert_int_equal(
+            json_integer_value(json_object_get(json_object_get(json, "truncated"), "stdout")), 0);
+        json_decref(json);
+    }
+}
+
+struct growth_case {
+    const char *name;
+    char head, tail; /* what they are filled with */
+    size_t head_len, tail_len;
+    int64_t left_out;
+    size_t json_max;
+    bool cut; /* further than it came */
+};
+
+static const struct growth_case growth_cases[] = {
+    { "text", 'x', 'x', MIB, 0, 0, 2 * MIB, false },
+    { "newlines", '\n', 'x', MIB, 0, 0, 2 * MIB, false },
+    { "quotes", '"', 'x', MIB, 0, 0, 2 * MIB, false },
+    { "some control bytes", 1, 'x', 300000, 0, 0, 2 * MIB, false },
+    { "control bytes", 1, 'x', MIB, 0, 0, 2 * MIB, true },
+    { "NUL bytes", 0, 'x', MIB, 0, 0, 2 * MIB, true },
+    { "invalid bytes", '\xff', 'x', MIB, 0, 0, 2 * MIB, true },
+    { "control bytes, cut", 1, 1, MIB / 2, MIB / 2, 99, 2 * MIB, true },
+    { "head only", 1, 'x', MIB / 2, MIB / 2, 99, 2 * MIB, true },
+    { "tail only", 'x', 1, MIB / 2, MIB / 2, 99, 2 * MIB, true },
+    { "small budget", 1, 1, 500, 500, 99, 2000, true },
+    { "large budget", 'x', 'x', 2 * MIB, 2 * MIB, 99, 8 * MIB, false },
+    { "large stream, whole", 'x', 'x', 4 * MIB, 0, 0, 8 * MIB, false },
+    { "one byte, cut", 1, 1, 1, 0, 99, 2, true },
+};
+
+/* Raw bytes that the text stands for: the filling, without the line in the middle. */
+static int64_t count_kept(const char *text, size_t len)
+{
+    int64_t n = 0;
+
+    for (size_t i = 0; i < len; i++)
+        if (text[i] == 'x' || text[i] == '"' || text[i] == '\1' || text[i] == '\0' ||
+            text[i] == '\n' || (i + 2 < len && memcmp(text + i, R, 3) == 0))
+            n++;
+    return n;
+}
+
+static void check_growth(const struct growth_case *c, json_t *json)
+{
+    json_t *out = json_object_get(json, "stdout");
+    int64_t left_out =
+        json_integer_value(json_object_get(json_object_get(json, "truncated"), "stdout"));
+    autofree
+    char *encoded = json_dumps(out, JSON_ENCODE_ANY);
+    int64_t came = (int64_t) (c->head_len + c->tail_len) + c->left_out;
+    int64_t kept = count_kept(json_string_value(out), json_string_length(out));
+
+    assert_non_null(encoded);
+    if (strlen(encoded) > c->json_max + 64 + 2) /* the line and the quotes come on top */
+        fail_msg("%s: %zu bytes of JSON", c->name, strlen(encoded));
+    if ((left_out > c->left_out) != c->cut)
+        fail_msg("%s: %lld left out", c->name, (long long) left_out);
+    if (left_out > 0)
+        kept -= 2; /* the line's own newlines */
+    if (kept + left_out != came)
+        fail_msg("%s: kept %lld and left out %lld of %lld", c->name, (long long) kept,
+                 (long long) left_out, (long long) came);
+    /* Nothing is cut without need: less than one more unit a side would have fitted. */
+    if (c->cut && strlen(encoded) + 12 + 2 < c->json_max)
+        fail_msg("%s: only %zu bytes of JSON", c->name, strlen(encoded));
+}
+
+static void test_growth(void **state)
+{
+    (void) state;
+    for (size_t i = 0; i < ARRAY_LEN(growth_cases); i++) {
+        const struct growth_case *c = &growth_cases[i];
+        autofree
+        char *head = malloc(c->head_len + 1), *tail = malloc(c->tail_len + 1);
+        struct outcome o = { 0 };
+        json_t *json;
+
+        assert_non_null(head);
+        assert_non_null(tail);
+        memset(head, c->head, c->head_len);
+        memset(tail, c->tail, c->tail_len);
+        o.out = cut_of(head, c->head_len, tail, c->tail_len, c->left_out);
+        json = build(&o, &plain_ids);
+        check_growth(c, json);
+        json_decref(json);
+    }
+}
+
+static void test_new_id(void **state)
+{
+    char a[22], b[64], small[21];
+
+    (void) state;
+    assert_int_equal(receipt_new_id(a, sizeof a), 0);
+    assert_int_equal(receipt_new_id(b, sizeof b), 0);
+    assert_int_equal(strlen(a), 21);
+    assert_memory_equal(a, "exec_", 5);
+    assert_int_equal(strspn(a + 5, "0123456789abcdef"), 16);
+    assert_string_not_equal(a, b);
+    assert_int_equal(receipt_new_id(small, sizeof small), -ENOBUFS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_everything),    cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_success),       cmocka_unit_test(test_error_in_parts),
+        cmocka_unit_test(test_error_bounded), cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_cuts),          cmocka_unit_test(test_growth),
+        cmocka_unit_test(test_new_id),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
