@@ -1,4 +1,4 @@
-"""A first program: looks around in the box, works a little, saves a file."""
+"""A first program: looks around in its box, works a little, saves a file."""
 import os
 import socket
 
@@ -6,13 +6,14 @@ import numpy as np
 import pandas as pd
 
 print(f"Hello from process {os.getpid()}, user {os.getuid()}, on host {socket.gethostname()!r}.")
-print("I can see", ", ".join(sorted(os.listdir("/"))), "and in here", os.listdir(".") or "nothing.")
+print("Processes I can see:", len([pid for pid in os.listdir("/proc") if pid.isdigit()]))
+print("Homes I can see:", os.listdir("/home") or "none")
 try:
     socket.create_connection(("192.0.2.1", 80), timeout=2)
 except OSError as refused:
-    print("The network?", refused)
+    print("Network:", refused.strerror)
 
-days = pd.DataFrame({"day": range(1, 8), "visits": np.random.default_rng().poisson(100, 7)})
-print(days.describe().loc[["mean", "min", "max"], "visits"].to_string())
-days.to_csv("visits.csv", index=False)
-print("Saved visits.csv,", os.path.getsize("visits.csv"), "bytes; gone with the box.")
+week = pd.DataFrame({"day": range(1, 8), "visits": np.random.default_rng().poisson(100, 7)})
+print("Visits this week:", week["visits"].describe()[["mean", "min", "max"]].round(1).to_dict())
+week.to_csv("visits.csv", index=False)
+print("Saved visits.csv; --out DIR would bring it home.")

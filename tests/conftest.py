@@ -31,7 +31,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BINARY = os.path.abspath(os.path.join(ROOT, os.environ.get("GLOVEBOX", "build/glovebox")))
 STRICT = os.environ.get("GB_STRICT_LEAKS") == "1"
 MARK = "GB_TEST_MARK=" + uuid.uuid4().hex
-BOX_IDS = range(1_900_000_000, 4_294_967_294)
+BOX_ID_FIRST = 1_900_000_000  # as root, boxes run under host ids from here on
+BOX_ID_LAST = 4_294_967_293
 PATIENCE = 5.0  # how long teardown may take after the run has ended, in seconds
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -96,16 +97,20 @@ def descendants(top, table):
     return found
 
 
+def is_box_id(uid):
+    return BOX_ID_FIRST <= uid <= BOX_ID_LAST
+
+
 def owner(pid):
     try:
         return os.stat(f"/proc/{pid}").st_uid
     except OSError:
-        return None
+        return -1
 
 
 def is_orphan_of_a_box(pid, table):
     """A process under a box's id with no glovebox above it."""
-    if owner(pid) not in BOX_IDS:
+    if not is_box_id(owner(pid)):
         return False
     while pid in table and pid > 1:
         if "glovebox" in table[pid][2]:
@@ -146,6 +151,21 @@ def cgroup_mounts():
     return [w[4] for w in lines if w[w.index("-") + 1] in ("cgroup", "cgroup2")]
 
 
+def locked_inodes():
+    """Device and inode of every file that somebody holds a lock on."""
+    with open("/proc/locks", encoding="ascii", errors="replace") as f:
+        words = [w for line in f for w in line.split() if w.count(":") == 2]
+    return {(int(a, 16), int(b, 16), int(i)) for a, b, i in (w.split(":") for w in words)}
+
+
+def is_locked(path, locked):
+    try:
+        info = os.stat(path)
+    except OSError:
+        return False
+    return (os.major(info.st_dev), os.minor(info.st_dev), info.st_ino) in locked
+
+
 def cgroup_has_process(path):
     for directory, _, _ in os.walk(path):
         try:
@@ -158,15 +178,16 @@ def cgroup_has_process(path):
 
 
 def idle_cgroups():
-    """Our kind of directories with nobody in them; one with somebody in it is a live engine's, and
-    if it is ours then the process is found as a process."""
-    found = set()
+    """Our kind of directories that nobody lives in and no engine holds its lock on. One that is in
+    use is another engine's; were it ours, its process would be found as a process."""
+    found, locked = set(), locked_inodes()
     for top in cgroup_mounts():
         for directory, names, _ in os.walk(top):
+            names[:] = [n for n in names if not n.startswith("gbtest.")]  # the unit tests' own
             for name in [n for n in names if n.startswith("glovebox")]:
                 path = os.path.join(directory, name)
                 names.remove(name)
-                if not cgroup_has_process(path):
+                if not is_locked(path, locked) and not cgroup_has_process(path):
                     found.add("cgroup " + path)
     return found
 
@@ -187,9 +208,9 @@ def shared_files():
                 uid = entry.stat(follow_symlinks=False).st_uid
             except OSError:
                 continue
-            if entry.name.startswith("gbtest-"):
+            if entry.name.startswith(("gbtest-", "glovebox-test-")):  # the tests' own
                 continue
-            ours = "glovebox" in entry.name.lower() or uid in BOX_IDS
+            ours = "glovebox" in entry.name.lower() or is_box_id(uid)
             if ours or STRICT:
                 found.add("file " + entry.path)
     return found

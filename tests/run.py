@@ -38,7 +38,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PYTHON = "/usr/bin/python3"
 SUITES = ("unit", "python", "system", "abuse")
 THROUGH_BINARY = ("system", "abuse")
-SUITE_SECONDS = 900  # a suite that hangs is a failure, not a reason to wait for ever
+SUITE_SECONDS = 600  # a suite that hangs is a failure, not a reason to wait for ever
 SUBID_START, SUBID_COUNT = 1_800_000_000, 65536
 
 
@@ -145,7 +145,8 @@ def pytest(name, where, tally, tree=ROOT, env=None, wrap=(), scratch=None):
         report = pathlib.Path(scratch) / "report.xml"
         report.unlink(missing_ok=True)
         command = [*wrap, PYTHON, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider",
-                   f"--rootdir={tree}", f"--junitxml={report}", where]
+                   "-o", "faulthandler_timeout=120", f"--rootdir={tree}",
+                   f"--junitxml={report}", where]
         environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", PYTHONPATH=f"{tree}/runner",
                            **(env or {}))
         code = run(command, cwd=tree, env=environment, stdin=subprocess.DEVNULL)
@@ -207,6 +208,14 @@ def why_no_subids():
     return None
 
 
+def not_for_the_stage(folder, names):
+    """What is no part of the sources: builds, caches, anything that is no file."""
+    skip = {".git", "__pycache__", "build"} | {name for name in names if name.startswith("build-")}
+    paths = {name: pathlib.Path(folder, name) for name in names}
+    return skip | {name for name, path in paths.items()
+                   if not (path.is_symlink() or path.is_dir() or path.is_file())}
+
+
 @contextlib.contextmanager
 def staged(binary, uid):
     """A copy of tree and binary that @uid can read, with a home of its own."""
@@ -214,8 +223,7 @@ def staged(binary, uid):
     try:
         stage.chmod(0o755)
         (stage / "etc").mkdir()
-        shutil.copytree(ROOT, stage / "tree", symlinks=True,
-                        ignore=shutil.ignore_patterns(".git", "build*", "__pycache__"))
+        shutil.copytree(ROOT, stage / "tree", symlinks=True, ignore=not_for_the_stage)
         # A checkout made under a tight umask has to be readable all the same.
         subprocess.run(["chmod", "-R", "a+rX", stage / "tree"], check=True)
         shutil.copy2(binary, stage / "glovebox")
@@ -271,6 +279,9 @@ def main():
     for word in who:
         if word not in identities():
             parser.error(f"cannot run as '{word}' here; can as {', '.join(identities())}")
+
+    # So that a suite that is under way is killed and temporary directories are removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
     build, tally = args.build.resolve(), Tally()
     for suite in args.suites or SUITES:

@@ -35,11 +35,11 @@ compile() {
 
 behind() {
     step gcc-werror compile build-gcc --werror
-    CC=clang step clang-werror compile build-clang --werror
-    BUILD=build-clang tools/lint.sh || true
     # Without --werror: gcc's warnings are guesses once the sanitizers have rewritten the code.
     step asan-build compile build-asan -Db_sanitize=address,undefined -Db_lundef=false
     touch "$logs/asan.done"
+    CC=clang step clang-werror compile build-clang --werror
+    BUILD=build-clang tools/lint.sh || true
     tools/fuzz.sh 60 || true
 }
 

@@ -17,7 +17,6 @@ code: it is blocked between these and ignored once they are over.
 
 import atexit
 import builtins
-import io
 import linecache
 import os
 import re
@@ -26,6 +25,7 @@ import threading
 import traceback
 import types
 import weakref
+from _io import _IOBase
 
 # The functions of signal are Python code, which would show in a traceback.
 from _signal import SIG_BLOCK, SIG_DFL, SIG_IGN, SIG_UNBLOCK, SIGINT
@@ -33,6 +33,7 @@ from _signal import pthread_sigmask as _mask
 from _signal import signal as _set_handler
 from gc import collect
 from importlib.machinery import BuiltinImporter, SourceFileLoader
+from itertools import islice
 from os import _exit, getpid, kill
 from sys import _current_frames, getrecursionlimit, setprofile, setrecursionlimit, settrace
 
@@ -567,15 +568,16 @@ class _Ending:
     @staticmethod
     def _flush_files(namespace) -> None:
         for value in list(namespace.values()):
-            if isinstance(value, io.IOBase):
+            if issubclass(type(value), _IOBase):  # io.IOBase is an ABC, and slow to ask
                 try:
                     value.flush()
                 except BaseException:
                     pass
 
     def _workspace_modules(self):
-        names = list(sys.modules)[self._modules :]
-        for name in names:
+        # The last ones only: to look at all names would copy every page that has one.
+        count = max(0, len(sys.modules) - self._modules)
+        for name in list(islice(reversed(sys.modules), count)):
             module = sys.modules[name]
             if isinstance(module, types.ModuleType):
                 file = module.__dict__.get("__file__")
@@ -585,11 +587,14 @@ class _Ending:
     def _send(self) -> None:
         if self._died_of_interrupt:
             self.code = EXIT_INTERRUPTED
-        # frames.py and whatever it calls find their builtins again.
-        _builtins_namespace.update(__builtins__)
-        self._control.send(
-            frames.FRAME_DONE, [(frames.KEY_EXIT_CODE, b"%d" % self.code), *self._fields]
-        )
+        fields = [(frames.KEY_EXIT_CODE, b"%d" % self.code), *self._fields]
+        try:
+            packets = frames.encode(frames.FRAME_DONE, fields)
+        except BaseException:
+            # The program broke the builtins, which frames.py shares with it.
+            _builtins_namespace.update(__builtins__)
+            packets = frames.encode(frames.FRAME_DONE, fields)
+        self._control.send(packets)
 
     def _die_of_interrupt(self) -> None:
         """A program that an interrupt ended dies of it, so that whoever waits can tell."""
@@ -614,6 +619,36 @@ class _LastName:
         private = [name for name in names if name[:1] == "_" and name[1:2] != "_"]
         for name in private + names:
             namespace[name] = None
+
+
+_WARM_UP = b"""
+import sys as _
+class A:
+    x: int = 1
+    def f(self, *a, k=None):
+        try:
+            return [i for i in a if i] + [f"{k!r}"]
+        except (KeyError, ValueError) as e:
+            raise RuntimeError("x") from e
+def g(n):
+    while n > 0 and not n == 2:
+        n -= 1
+    return lambda q: q + 1
+for i, b in enumerate(sorted(A().f(1, *[3], k={"a": 1}), key=str)):
+    c = (i, b)[0:1]
+"""
+
+
+def warm_up() -> None:
+    """Goes once through what stands between a message and a program. A clone's first touch of
+    each page makes a copy of it; this does the touching while nobody waits."""
+    fields = [(frames.KEY_CODE, _WARM_UP), (frames.KEY_FILENAME, "<stdin>")]
+    message = frames.Reader().feed(frames.encode(frames.FRAME_RUN, fields)[0])
+    before = sys.modules.get("__main__")
+    program = Program(message)
+    exec(program.compile(), program.make_main().__dict__)
+    if before is not None:
+        sys.modules["__main__"] = before
 
 
 def run(message: frames.Message, control):

@@ -62,7 +62,6 @@ def preload(control, names):
 
 def settle():
     """Makes clones cheap: the collector is not to touch what they share with the template."""
-    warnings.resetwarnings()
     sys.path_importer_cache.clear()
     gc.collect()
     gc.freeze()
@@ -79,6 +78,7 @@ def main(control, ext_fd, zip_fd):
         for name in standard:
             importlib.import_module(name)
     os.close(zip_fd)
+    tenant.prepare_template()
     settle()
     threads = len(os.listdir("/proc/self/task"))
     if threads != 1:

@@ -13,9 +13,10 @@ SIGINT is blocked until the program runs. One that comes while the tenant waits 
 interrupts the program at its first instruction, without a traceback of ours.
 """
 
+import _signal  # signal is a layer of Python over it, with enums that cost time
 import io
 import os
-import signal
+import select
 import socket
 import sys
 import time
@@ -32,10 +33,10 @@ MODES = {"script": script.run}
 _STDIN_ERRORS = getattr(sys.__stdin__, "errors", None) or "strict"
 _STDOUT_ERRORS = getattr(sys.__stdout__, "errors", None) or "strict"
 
-_IGNORED_AT_START = (signal.SIGPIPE, signal.SIGXFSZ)
+_IGNORED_AT_START = (_signal.SIGPIPE, _signal.SIGXFSZ)
 _DEFAULT_AT_START = tuple(
-    signal.valid_signals()
-    - {signal.SIGKILL, signal.SIGSTOP, signal.SIGINT}
+    _signal.valid_signals()
+    - {_signal.SIGKILL, _signal.SIGSTOP, _signal.SIGINT}
     - set(_IGNORED_AT_START)
 )
 
@@ -66,16 +67,22 @@ class Control:
         status = fstat(fd)
         return status.st_dev, status.st_ino
 
+    def is_waiting(self) -> bool:
+        """Nothing has come yet."""
+        poll = select.poll()
+        poll.register(self._fd, select.POLLIN)
+        return not poll.poll(0)
+
     def receive(self) -> frames.Message:
         return frames.recv(self._fd, frames.Reader())
 
-    def send(self, type: int, fields) -> None:
+    def send(self, packets) -> None:
         """Says something to the supervisor, unless this is a child that the program forked, or the
         descriptor is gone, or it is another file by now."""
         try:
             if getpid() != self._pid or self._identify(self._fd) != self._identity:
                 return
-            for packet in frames.encode(type, fields):
+            for packet in packets:
                 self._socket.send(packet, _SEND_FLAGS)
         except Exception:
             pass
@@ -83,13 +90,14 @@ class Control:
 
 def _reset_signals() -> None:
     """As python3 finds and sets them at its start; SIGINT stays blocked until the program runs."""
-    signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGINT})
-    signal.set_wakeup_fd(-1)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, (_signal.SIGINT,))
+    _signal.set_wakeup_fd(-1)
     for number in _DEFAULT_AT_START:
-        signal.signal(number, signal.SIG_DFL)
+        if _signal.getsignal(number) != _signal.SIG_DFL:
+            _signal.signal(number, _signal.SIG_DFL)
     for number in _IGNORED_AT_START:
-        signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+        _signal.signal(number, _signal.SIG_IGN)
+    _signal.signal(_signal.SIGINT, _signal.default_int_handler)
 
 
 def _open_stream(fd: int, name: str, errors: str):
@@ -125,6 +133,13 @@ def _apply_environment(message: frames.Message) -> None:
             time.tzset()
 
 
+def prepare_template() -> None:
+    """For the template, once, when everything is loaded: what is made at the first use is made
+    here, for all clones, and not in each of them (the generator of OpenSSL takes a millisecond)."""
+    reseed.reseed()
+    script.warm_up()
+
+
 def main(control_fd: int):
     """Runs the one program of this tenant and ends the process."""
     try:
@@ -132,6 +147,8 @@ def main(control_fd: int):
         control = Control(control_fd)
         _open_streams()
         reseed.reseed()
+        if control.is_waiting():
+            script.warm_up()
         message = control.receive()
         if message.type == frames.FRAME_RUN:
             _apply_environment(message)

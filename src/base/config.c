@@ -263,8 +263,7 @@ static int value_refuse(const struct config_option *option, const char *label, c
 
 static int list_append(const struct config_option *option, char ***list, const char *text)
 {
-    autofree
-    char *copy = NULL;
+    autofree char *copy = NULL;
     size_t len = 0;
     char **grown;
 
@@ -517,10 +516,8 @@ int config_load_args(struct config_load *load, int argc, char **argv, int *ret_n
                      struct gb_err *err)
 {
     struct args args = { .argc = argc, .argv = argv };
-    autofree
-    char **kept = calloc((size_t) argc + 1, sizeof *kept);
-    autofree
-    char **rest = calloc((size_t) argc + 1, sizeof *rest);
+    autofree char **kept = calloc((size_t) argc + 1, sizeof *kept);
+    autofree char **rest = calloc((size_t) argc + 1, sizeof *rest);
     int kept_len = 0, rest_len = 0, r;
 
     if (!kept || !rest)
@@ -543,8 +540,7 @@ int config_load_args(struct config_load *load, int argc, char **argv, int *ret_n
 static int env_apply_list(struct config_load *load, const struct config_option *option,
                           const char *variable, const char *text, struct gb_err *err)
 {
-    autofree
-    char *copy = strdup(text);
+    autofree char *copy = strdup(text);
     char *at = copy, *item;
 
     if (!copy)
@@ -710,10 +706,8 @@ static int file_open_failed(const char *path, const char *quoted, int error, str
 
 int config_load_file(struct config_load *load, const char *path, struct gb_err *err)
 {
-    autoclose
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    autofree
-    char *text = NULL;
+    autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    autofree char *text = NULL;
     char quoted[FORMAT_QUOTED_MAX];
     struct stat st;
     ssize_t n;

@@ -89,11 +89,10 @@ static void roff_char(FILE *out, char c)
         fputc(c, out);
 }
 
-/* Text that is not at risk of being a request: a dot at the start of a line is guarded. */
+/* A dot at the start of a line would be a request. */
 static void roff_text(FILE *out, const char *text)
 {
-    if (*text == '.')
-        fputs("\\&", out);
+    fputs(*text == '.' ? "\\&" : "", out);
     for (; *text; text++)
         roff_char(out, *text);
 }
@@ -107,7 +106,7 @@ static void roff_sentence(FILE *out, const char *text)
 
 static void roff_font(FILE *out, char font, const char *text)
 {
-    fprintf(out, "\\f%c", font);
+    fprintf(out, "\\f%c\\%%", font); /* a name is not hyphenated */
     roff_text(out, text);
     fputs("\\fR", out);
 }
@@ -207,12 +206,11 @@ static int prose_inline(FILE *out, const char *text, size_t number, struct gb_er
 {
     bool code = false, bold = false;
 
-    if (*text == '.')
-        fputs("\\&", out);
+    fputs(*text == '.' ? "\\&" : "", out);
     for (; *text; text++) {
         if (*text == '`' && !bold) {
             code = !code;
-            fputs(code ? "\\fB\\%" : "\\fR", out); /* names are not hyphenated */
+            fputs(code ? "\\fB\\%" : "\\fR", out);
         } else if (!code && strncmp(text, "**", 2) == 0) {
             bold = !bold;
             fputs(bold ? "\\fB" : "\\fR", out);

@@ -213,8 +213,7 @@ static int check_args(const struct config *cfg, struct gb_err *err)
 static int load_file(struct config_load *load, const char *dir, const char *name,
                      struct gb_err *err)
 {
-    autofree
-    char *path = NULL;
+    autofree char *path = NULL;
     int r;
 
     if (asprintf(&path, "%s/%s", dir, name) < 0) {

@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,11 +29,11 @@
 
 #include "base/autoclean.h"
 #include "base/io.h"
+#include "base/pidfd.h"
 #include "engine/box.h"
 #include "engine/builder.h"
 #include "engine/cgroup.h"
 #include "engine/ids.h"
-#include "engine/outer.h"
 #include "engine/seal.h"
 #include "engine/skeleton.h"
 #include "engine/template_start.h"
@@ -41,12 +42,13 @@
 #include "base/banned.h"
 
 struct builder {
+    bool has_keeper; /* rootless: BUILDER_KEEPER_FD is what its name says */
     struct cgroup_root *cgroups;
     struct id_pool ids;
     struct box_entry *boxes;
     size_t boxes_len, boxes_cap;
     int64_t template_anon; /* of the newest template; 0 until asked for */
-    pid_t template_pid;
+    int template_pidfd;
 };
 
 /* A request while it is served: what came with it and what goes back. */
@@ -90,6 +92,30 @@ static int box_slot(struct builder *builder, struct gb_err *err)
     return 0;
 }
 
+/* What the supervisor keeps: the lock on the ids and, where there is a keeper, all that a builder in
+ * our place would need. */
+static int setup_fds(struct builder *builder, struct exchange *x, struct gb_err *err)
+{
+    int *fds = x->reply_fds;
+
+    x->reply_fds_owned = true;
+    fds[x->reply_fds_len++] = (int) syscall(SYS_pidfd_open, getpid(), 0);
+    if (builder->has_keeper) {
+        x->reply.setup.keeper = 1;
+        fds[x->reply_fds_len++] = fcntl(BUILDER_KEEPER_FD, F_DUPFD_CLOEXEC, 0);
+        fds[x->reply_fds_len++] = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
+        fds[x->reply_fds_len++] = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
+    }
+    if (builder->ids.lock_fd >= 0) {
+        x->reply.setup.locked = 1;
+        fds[x->reply_fds_len++] = fcntl(builder->ids.lock_fd, F_DUPFD_CLOEXEC, 0);
+    }
+    for (size_t i = 0; i < x->reply_fds_len; i++)
+        if (fds[i] < 0)
+            return gb_fail_plain(err, EMFILE, "the builder cannot open its own namespaces");
+    return 0;
+}
+
 static int serve_setup(struct builder *builder, struct exchange *x, struct gb_err *err)
 {
     const char *name = x->request->setup.cgroup_name;
@@ -108,32 +134,30 @@ static int serve_setup(struct builder *builder, struct exchange *x, struct gb_er
     r = seal_caps(builder_caps);
     if (r < 0)
         return gb_fail(err, -r, "drop capabilities");
-    builder->template_pid = x->request->setup.template_pid;
+    if (x->fds_len == 1)
+        builder->template_pidfd = fcntl(x->fds[0], F_DUPFD_CLOEXEC, 0);
     x->reply.setup.id_mode = (int32_t) builder->ids.mode;
     x->reply.setup.cgroup_mode = (int32_t) cgroup_root_mode(builder->cgroups);
     snprintf(x->reply.setup.cgroup_name, sizeof x->reply.setup.cgroup_name, "%s",
              cgroup_root_name(builder->cgroups));
     snprintf(x->reply.setup.note, sizeof x->reply.setup.note, "%s",
              cgroup_root_note(builder->cgroups));
-    if (builder->ids.lock_fd >= 0)
-        x->reply_fds[x->reply_fds_len++] = builder->ids.lock_fd;
-    return 0;
+    return setup_fds(builder, x, err);
 }
 
 static int serve_template(struct builder *builder, struct exchange *x, struct gb_err *err)
 {
-    pid_t pid;
     int r;
 
     if (x->fds_len != 1)
         return gb_fail_plain(err, EPROTO, "a template needs one socket");
     r = template_start(x->request->template.python, x->request->template.env, x->fds[0],
-                       &x->reply_fds[0], &pid, err);
+                       &x->reply_fds[0], err);
     if (r < 0)
         return r;
-    builder->template_pid = pid;
+    gb_closep(&builder->template_pidfd);
+    builder->template_pidfd = fcntl(x->reply_fds[0], F_DUPFD_CLOEXEC, 0);
     builder->template_anon = 0;
-    x->reply.pid = pid;
     x->reply_fds_len = 1;
     x->reply_fds_owned = true;
     return 0;
@@ -199,9 +223,9 @@ static int64_t template_anon_bytes(struct builder *builder)
     char path[48], text[4096];
     const char *at;
 
-    if (builder->template_anon || !builder->template_pid)
+    if (builder->template_anon || builder->template_pidfd < 0)
         return builder->template_anon;
-    snprintf(path, sizeof path, "/proc/%d/status", builder->template_pid);
+    snprintf(path, sizeof path, "/proc/%d/status", pidfd_pid(builder->template_pidfd));
     if (io_read_text_at(AT_FDCWD, path, text, sizeof text) > 0 && (at = strstr(text, "RssAnon:")))
         builder->template_anon = strtoll(at + strlen("RssAnon:"), NULL, 10) * 1024;
     return builder->template_anon;
@@ -315,6 +339,7 @@ static void sweep(struct builder *builder)
     while (builder->boxes_len > 0)
         (void) box_end(builder->cgroups, &builder->ids, &builder->boxes[--builder->boxes_len],
                        &ignored);
+    gb_closep(&builder->template_pidfd);
     cgroup_root_close(builder->cgroups);
     id_pool_release(&builder->ids);
     free(builder->boxes);
@@ -336,38 +361,24 @@ static int refuse(const struct gb_err *err)
     return EXIT_FAILURE;
 }
 
-/* Into the outer namespace, and through exec: the kernel lets templates join boxes only if their
- * memory belongs to that namespace. */
-static int enter_outer(char **argv, struct gb_err *err)
-{
-    char *const again[] = { argv[0], argv[1], (char *) "inside", NULL };
-    int r = outer_enter(err);
-
-    if (r < 0)
-        return r;
-    execv("/proc/self/exe", again);
-    return gb_fail(err, errno, "execute the builder again");
-}
-
 int builder_main(int argc, char **argv)
 {
-    struct builder builder = { .ids.lock_fd = -EBADF };
+    struct builder builder = { .ids.lock_fd = -EBADF, .template_pidfd = -EBADF };
     struct gb_err err = { 0 };
+    int r;
 
     (void) signal(SIGPIPE, SIG_IGN);
-    (void) syscall(SYS_close_range, BUILDER_CONTROL_FD + 1, ~0U, 0);
+    (void) syscall(SYS_close_range, BUILDER_FDS_END, ~0U, 0);
     if (fcntl(BUILDER_CONTROL_FD, F_GETFD) < 0) {
         fprintf(stderr, "glovebox: '%s' is for glovebox itself\n", BUILDER_COMMAND);
         return 2;
     }
-    if (!outer_is_privileged()) {
-        if (argc > 2)
-            (void) gb_fail_plain(&err, EPERM, "no privileges inside the user namespace");
-        else
-            (void) enter_outer(argv, &err);
+    r = builder_enter(argc, argv, &err);
+    if (r < 0)
         return refuse(&err);
-    }
-    (void) fcntl(BUILDER_CONTROL_FD, F_SETFD, FD_CLOEXEC);
+    if (r > 0)
+        return EXIT_SUCCESS;
+    builder.has_keeper = argc > 2;
     (void) prctl(PR_SET_NAME, "glovebox-build", 0, 0, 0);
     umask(022);
     while (serve_one(&builder) == 0)

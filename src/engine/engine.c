@@ -23,12 +23,14 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
+#include "base/pidfd.h"
 #include "engine/builder.h"
 #include "engine/engine_internal.h"
 
 #include "base/banned.h"
 
 #define TEMPLATE_WAIT_MS 120000
+#define OUTER_FDS        3
 
 const char engine_preload_all[] =
     "numpy pandas matplotlib matplotlib.pyplot plotly plotly.graph_objects plotly.express";
@@ -47,6 +49,8 @@ struct engine {
     bool template_ready;
     int32_t id_mode, cgroup_mode;
     char cgroup_name[CGROUP_NAME_MAX], note[200];
+    int outer[OUTER_FDS]; /* keeper's lifeline, user and PID namespace of a rootless builder */
+    int keeper_pidfd;     /* of the process that waits for the keeper */
     int lock_fds[8]; /* blocks of host ids, of this and earlier builders */
     size_t lock_fds_len;
 
@@ -104,9 +108,11 @@ static int socket_pair(int *ret_ours, int *ret_theirs)
 
 /* ---- the builder ---- */
 
-static int builder_spawn_at(int socket, pid_t *ret_pid)
+/* @fds go to the numbers from BUILDER_CONTROL_FD on; all of them are above BUILDER_FDS_END. */
+static int builder_spawn_at(const int *fds, size_t fds_len, pid_t *ret_pid)
 {
-    static char *const argv[] = { (char *) "glovebox", (char *) BUILDER_COMMAND, NULL };
+    char *const argv[] = { (char *) "glovebox", (char *) BUILDER_COMMAND,
+                           fds_len > 1 ? (char *) BUILDER_JOIN : NULL, NULL };
     /* Nothing of ours: neither builder nor template may hold a secret. PATH is for newuidmap. */
     static char *const envp[] = {
         (char *) "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", NULL
@@ -122,7 +128,8 @@ static int builder_spawn_at(int socket, pid_t *ret_pid)
     posix_spawnattr_init(&attr);
     for (int fd = 0; fd < 3; fd++)
         posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0);
-    posix_spawn_file_actions_adddup2(&actions, socket, BUILDER_CONTROL_FD);
+    for (size_t i = 0; i < fds_len; i++)
+        posix_spawn_file_actions_adddup2(&actions, fds[i], BUILDER_CONTROL_FD + (int) i);
     posix_spawnattr_setsigmask(&attr, &none);
     posix_spawnattr_setsigdefault(&attr, &all);
     /* A session of its own: the terminal's Ctrl-C is for us, the builder has to clean up. */
@@ -136,15 +143,24 @@ static int builder_spawn_at(int socket, pid_t *ret_pid)
 
 static int builder_spawn(struct engine *engine, struct gb_err *err)
 {
-    autoclose int ours = -EBADF, theirs = -EBADF, high = -EBADF;
+    autoclose int ours = -EBADF, theirs = -EBADF;
+    int fds[1 + OUTER_FDS] = { -EBADF, engine->outer[0], engine->outer[1], engine->outer[2] };
+    size_t fds_len = engine->outer[0] >= 0 ? 1 + OUTER_FDS : 1;
     int r = socket_pair(&ours, &theirs);
 
     if (r < 0)
         return gb_fail(err, -r, "socketpair");
-    high = fcntl(theirs, F_DUPFD_CLOEXEC, BUILDER_CONTROL_FD + 1);
-    if (high < 0)
-        return gb_fail(err, errno, "copy a descriptor");
-    r = builder_spawn_at(high, &engine->builder.pid);
+    fds[0] = theirs;
+    for (size_t i = 0; i < fds_len; i++) {
+        fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, BUILDER_FDS_END);
+        if (fds[i] < 0) {
+            r = -errno;
+            wire_close_fds(fds, i);
+            return gb_fail(err, -r, "copy a descriptor");
+        }
+    }
+    r = builder_spawn_at(fds, fds_len, &engine->builder.pid);
+    wire_close_fds(fds, fds_len);
     if (r < 0)
         return gb_fail(err, -r, "start the builder");
     engine->builder.pidfd = (int) syscall(SYS_pidfd_open, engine->builder.pid, 0);
@@ -178,6 +194,33 @@ static int builder_exchange(struct engine *engine, const struct builder_request 
     return 0;
 }
 
+/* Files away what came with the answer to BUILDER_SETUP. */
+static void builder_keep(struct engine *engine, const struct builder_reply *reply, const int *fds)
+{
+    int executed = engine->builder.pidfd;
+
+    engine->builder.pidfd = *fds++;
+    engine->builder.pid = pidfd_pid(engine->builder.pidfd);
+    if (!reply->setup.keeper) {
+        (void) close(executed); /* it is the builder itself */
+    } else if (engine->outer[0] < 0) {
+        engine->keeper_pidfd = executed;
+        memcpy(engine->outer, fds, sizeof engine->outer);
+    } else {
+        pid_reap(executed); /* it only opened the door */
+        (void) close(executed);
+        wire_close_fds(fds, OUTER_FDS);
+    }
+    if (reply->setup.keeper)
+        fds += OUTER_FDS;
+    if (!reply->setup.locked)
+        return;
+    if (engine->lock_fds_len < ARRAY_LEN(engine->lock_fds))
+        engine->lock_fds[engine->lock_fds_len++] = *fds;
+    else
+        (void) close(*fds);
+}
+
 static int builder_setup(struct engine *engine, struct gb_err *err)
 {
     struct builder_request request = { .op = BUILDER_SETUP };
@@ -188,10 +231,10 @@ static int builder_setup(struct engine *engine, struct gb_err *err)
 
     request.setup.cgroup_mode =
         engine->cgroup_name[0] ? engine->cgroup_mode : (int32_t) engine->config.cgroups;
-    request.setup.template_pid = engine->template_ready ? engine->template.pid : 0;
     snprintf(request.setup.cgroup_name, sizeof request.setup.cgroup_name, "%s",
              engine->cgroup_name);
-    r = builder_exchange(engine, &request, NULL, 0, &reply, fds, &fds_len);
+    r = builder_exchange(engine, &request, &engine->template.pidfd, engine->template_ready, &reply,
+                         fds, &fds_len);
     if (r < 0)
         return gb_fail(err, -r, "the builder ended while it started");
     if (reply.error)
@@ -202,12 +245,11 @@ static int builder_setup(struct engine *engine, struct gb_err *err)
     memcpy(engine->note, reply.setup.note, sizeof engine->note);
     engine->cgroup_name[sizeof engine->cgroup_name - 1] = '\0';
     engine->note[sizeof engine->note - 1] = '\0';
-    for (size_t i = 0; i < fds_len; i++) {
-        if (engine->lock_fds_len < ARRAY_LEN(engine->lock_fds))
-            engine->lock_fds[engine->lock_fds_len++] = fds[i];
-        else
-            (void) close(fds[i]);
+    if (fds_len != 1u + (reply.setup.keeper ? OUTER_FDS : 0) + (reply.setup.locked ? 1 : 0)) {
+        wire_close_fds(fds, fds_len);
+        return gb_fail_plain(err, EPROTO, "the builder sent too little");
     }
+    builder_keep(engine, &reply, fds);
     return 0;
 }
 
@@ -330,7 +372,7 @@ static int template_begin(struct engine *engine, struct gb_err *err)
         return gb_fail_plain(err, EPROTO, "the builder sent no template");
     }
     engine->template.pidfd = fds[0];
-    engine->template.pid = reply.pid;
+    engine->template.pid = pidfd_pid(fds[0]);
     engine->template_ready = false;
     r = wire_send(ours, &setup, sizeof setup, NULL, 0);
     if (r < 0)
@@ -634,6 +676,9 @@ static void engine_init(struct engine *engine)
 {
     engine->builder.socket = engine->builder.pidfd = -EBADF;
     engine->template.socket = engine->template.pidfd = -EBADF;
+    engine->keeper_pidfd = -EBADF;
+    for (size_t i = 0; i < OUTER_FDS; i++)
+        engine->outer[i] = -EBADF;
     pthread_mutex_init(&engine->builder.lock, NULL);
     pthread_mutex_init(&engine->template.lock, NULL);
     pthread_mutex_init(&engine->boxes_lock, NULL);
@@ -680,6 +725,11 @@ void engine_close(struct engine *engine)
         box_release(engine->boxes);
     peer_end(&engine->template, true);
     peer_end(&engine->builder, false);
+    for (size_t i = 0; i < OUTER_FDS; i++)
+        gb_closep(&engine->outer[i]);
+    if (engine->keeper_pidfd >= 0)
+        pid_reap(engine->keeper_pidfd);
+    gb_closep(&engine->keeper_pidfd);
     wire_close_fds(engine->lock_fds, engine->lock_fds_len);
     pthread_cond_destroy(&engine->pool_wanted);
     pthread_mutex_destroy(&engine->boxes_lock);

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -12,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
-#include "base/clock.h"
+#include "base/pidfd.h"
 #include "engine/engine_internal.h"
 #include "engine/frame.h"
 #include "engine/seal.h"
@@ -24,7 +23,7 @@
 struct tenant {
     struct box *box;
     int pidfd, control;
-    pid_t pid, group;
+    pid_t group;
     bool waited;
     int code, status;
 };
@@ -105,19 +104,7 @@ int box_open_new(struct box *box, const char *path, mode_t mode, int *ret_fd, st
 
 pid_t box_init_pid(const struct box *box)
 {
-    char path[40], line[128];
-    pid_t pid = -1;
-    FILE *info;
-
-    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", box->pidfd);
-    info = fopen(path, "re");
-    if (!info)
-        return -1;
-    while (fgets(line, sizeof line, info))
-        if (sscanf(line, "Pid: %d", &pid) == 1)
-            break;
-    (void) fclose(info);
-    return pid;
+    return pidfd_pid(box->pidfd);
 }
 
 /* ---- tenants ---- */
@@ -174,10 +161,8 @@ int tenant_spawn(struct box *box, const int stdio[3], struct tenant **ret_tenant
     r = engine_clone(box->engine, &request, fds, CLONE_FDS_FIXED + box->cgroup_fds_len, &reply,
                      &tenant->pidfd, err);
     (void) close(pair[1]);
-    if (r == 0) {
-        tenant->pid = reply.pid;
+    if (r == 0)
         r = seal_wait(tenant, err);
-    }
     if (r < 0) {
         tenant_free(tenant);
         return r;
@@ -235,5 +220,5 @@ pid_t tenant_group(const struct tenant *tenant)
 
 pid_t tenant_pid(const struct tenant *tenant)
 {
-    return tenant->pid;
+    return pidfd_pid(tenant->pidfd);
 }

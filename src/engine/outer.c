@@ -11,13 +11,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <linux/nsfs.h>
 #include <pwd.h>
 #include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/wait.h>
@@ -39,6 +42,17 @@ bool outer_is_privileged(void)
     if (geteuid() != 0 || syscall(SYS_capget, &header, data) < 0)
         return false;
     return (data[0].effective & needed) == needed;
+}
+
+bool outer_owns_pid_namespace(void)
+{
+    autoclose int pid_ns = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
+    autoclose int owner = pid_ns < 0 ? -1 : ioctl(pid_ns, NS_GET_USERNS);
+    struct stat ours, its;
+
+    /* EPERM means that the owner is out of our sight: above us. */
+    return owner >= 0 && fstat(owner, &its) == 0 && stat("/proc/self/ns/user", &ours) == 0 &&
+           its.st_dev == ours.st_dev && its.st_ino == ours.st_ino;
 }
 
 /* The first range for this user in /etc/subuid or /etc/subgid: "name:first:count". */

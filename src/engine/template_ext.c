@@ -116,7 +116,6 @@ static int spawn(const struct template_state *state, const struct clone_request 
         _exit(125); /* every later clone would land in a stranger's box */
     if (pid < 0)
         return reply_fail(reply, saved, "clone");
-    reply->pid = pid;
     return pid;
 }
 

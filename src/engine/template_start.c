@@ -127,7 +127,7 @@ static void split_env(const char *block, char *envp[ENV_MAX + 1])
     envp[n] = NULL;
 }
 
-int template_start(const char *python, const char *env, int control, int *ret_pidfd, pid_t *ret_pid,
+int template_start(const char *python, const char *env, int control, int *ret_pidfd,
                    struct gb_err *err)
 {
     autoclose int ext = -EBADF, zip = -EBADF, pidfd = -EBADF;
@@ -164,6 +164,5 @@ int template_start(const char *python, const char *env, int control, int *ret_pi
     if (io_read_all(report_in, &failure, sizeof failure) == sizeof failure)
         return gb_fail(err, -failure, "start %s as a template", python);
     *ret_pidfd = TAKE_FD(pidfd);
-    *ret_pid = pid;
     return 0;
 }

@@ -9,5 +9,5 @@
 /* Executes @python in a clone of the caller whose parent is the caller's parent. @env is a block of
  * NAME=value strings, each ended by NUL, with an empty one at the end. @control becomes its
  * descriptor 3. */
-int template_start(const char *python, const char *env, int control, int *ret_pidfd, pid_t *ret_pid,
+int template_start(const char *python, const char *env, int control, int *ret_pidfd,
                    struct gb_err *err);

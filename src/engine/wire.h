@@ -29,7 +29,10 @@ void wire_close_fds(const int *fds, size_t fds_len);
 /* ---- supervisor to builder ---- */
 
 enum builder_op {
-    BUILDER_SETUP,    /* first: root file system, cgroups, ids; reply fd: the lock on the ids, if any */
+    /* First: root file system, cgroups, ids. fd: pidfd of a template that outlived its builder.
+     * Reply fds: the builder's pidfd; with a keeper its lifeline, user and PID namespace; the lock on
+     * the ids, if any. */
+    BUILDER_SETUP,
     BUILDER_TEMPLATE, /* start an interpreter; fd: its control socket; reply fd: its pidfd */
     BOX_MAKE,       /* reply fds: pidfd of PID 1, lifeline, root directory, cgroup descriptors */
     BOX_ADOPT,      /* after a builder died; fds: pidfd, lifeline, root directory */
@@ -49,7 +52,6 @@ struct builder_request {
         struct {
             int32_t cgroup_mode;                /* enum cgroup_mode */
             char cgroup_name[CGROUP_NAME_MAX]; /* "" or the group of a builder that died */
-            int32_t template_pid;              /* a template that outlived its builder, or 0 */
         } setup;
         struct {
             char python[WIRE_PATH_MAX];
@@ -84,6 +86,7 @@ struct builder_reply {
         struct {
             int32_t id_mode;
             int32_t cgroup_mode;
+            int32_t keeper, locked; /* 1: those descriptors are there */
             char cgroup_name[CGROUP_NAME_MAX];
             char note[200];
         } setup;
@@ -96,7 +99,6 @@ struct builder_reply {
             int32_t disk; /* enum limit_kind of a full file system, or LIMIT_NONE */
             int32_t pad;
         } usage;
-        int32_t pid; /* BUILDER_TEMPLATE, for diagnostics */
         struct {
             uint32_t count;
             uint32_t incomplete; /* 1: there is more than a scan may list */
@@ -141,6 +143,5 @@ struct clone_request {
 /* fd: pidfd of the tenant, whose parent is the supervisor */
 struct clone_reply {
     int32_t error;
-    int32_t pid;
     char what[32];
 };

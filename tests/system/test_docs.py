@@ -59,7 +59,7 @@ def long_options(pages):
     found, command = {}, None
     with open(pages["markdown"], encoding="ascii") as f:
         for line in f:
-            heading = re.match(r"## `glovebox (\S+)", line)
+            heading = re.match(r"## `glovebox ([^\s`]+)", line)
             if heading:
                 command = heading[1] if heading[1].islower() else ""
                 found.setdefault(command, set())
@@ -72,7 +72,7 @@ def long_options(pages):
 
 def quiet_env(home, **extra):
     keep = {k: os.environ[k] for k in ("PATH",) if k in os.environ}
-    return {**keep, "HOME": str(home), "LC_ALL": "C.UTF-8", "TERM": "vt100", **extra}
+    return {**keep, "HOME": str(home), "LC_ALL": "C.UTF-8", "TERM": "xterm", **extra}
 
 
 # ---- help --------------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def test_manual_tells_every_option(manual, long_options):
         ("# DESCRIPTION\n\n| a | table |\n", "line 3"),
         ("# DESCRIPTION\n\n```\nno end\n", "without an end"),
         ("# DESCRIPTION\n\n`no end\n", "line 3"),
-        ("# DESCRIPTION\n\nd\u00e9j\u00e0\n", "line 3"),
+        ("# DESCRIPTION\n\n\u00fcber\n", "line 3"),
         ("# DESCRIPTION\n\nfine\n", "no section"),
     ],
 )
@@ -211,14 +211,14 @@ class Terminal:
                 data = os.read(self.fd, 65536).decode("utf-8", "replace")
             except OSError:
                 pytest.fail(f"the shell ended: {self.seen!r}")
-            self.seen += re.sub(r"\x1b(\[[0-9;?]*[A-Za-z]|[=>])|[\x07\x08]|\$<\d+>", "", data)
+            self.seen += re.sub(r"\x1b(\[[0-9;?]*[A-Za-z]|[=>])|[\x00\x07\x08]", "", data)
 
 
 def bash_complete(script, line, cwd):
     """What the function offers for the last word of @line, split as bash splits at '='."""
     words = re.findall(r"=|[^\s=]+", line)
-    if line.endswith((" ", "=")):
-        words += [""] if line.endswith(" ") else []
+    if line.endswith(" "):
+        words.append("")
     quoted = " ".join("'" + w.replace("'", "'\\''") + "'" for w in words)
     program = (
         f"source '{script}'; COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; "
@@ -275,7 +275,6 @@ def test_bash_offers_every_option(pages, long_options, tmp_path):
 def test_bash_at_the_terminal(pages, tmp_path):
     (tmp_path / "two words.py").touch()
     env = quiet_env(tmp_path, PS1="ready> ", INPUTRC="/dev/null", HISTFILE="/dev/null")
-    os.makedirs(tmp_path / "work", exist_ok=True)
     with Terminal(["bash", "--norc", "--noprofile", "-i"], env) as shell:
         shell.wait("ready> ")
         shell.type(f"cd '{tmp_path}'; source '{pages['bash']}' && echo loa''ded\n")

@@ -29,6 +29,7 @@
 
 #define MIB      (INT64_C(1) << 20)
 #define PATIENCE (5 * USEC_PER_SEC) /* ends a test that hangs; nothing waits for it to pass */
+#define LIFE_S   30                 /* of processes that a failed test leaves behind */
 
 static enum cgroup_mode mode; /* the backend under test */
 
@@ -116,6 +117,7 @@ struct body {
 
 static _Noreturn void body_main(struct body *body, const int *fds, int count, pid_t parent)
 {
+    alarm(LIFE_S);
     if (!body->outlives && (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent))
         _exit(97);
     for (int i = 0; i < count; i++) {
@@ -234,12 +236,14 @@ static _Noreturn void engine_main(int fd, bool with_keeper)
     struct cgroup cg;
     int32_t said;
 
+    alarm(LIFE_S);
     if (cgroup_root_open(mode, &root, NULL) < 0 || cgroup_make(root, "box", &l, &cg, NULL) < 0)
         _exit(1);
     snprintf(e.name, sizeof e.name, "%s", cgroup_root_name(root));
     /* It lives on when the engine is killed, so that there is something to sweep. */
     e.box = start(root, &cg, (struct body){ .run = body_touch, .outlives = true }, &said);
     e.keeper = with_keeper ? fork() : 0;
+    alarm(LIFE_S); /* a fork does not inherit it */
     if ((!with_keeper || e.keeper > 0) && write(fd, &e, sizeof e) != (ssize_t) sizeof e)
         _exit(1);
     pause();
