@@ -13,7 +13,7 @@ TESTS  ?=
 C_FILES = $(shell find src tests bench -name '*.[ch]')
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 run: deps-run compile ## run an example program in a box and show its receipt
 	@printf '\n$$ glovebox run examples/hello.py\n\n'

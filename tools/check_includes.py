@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Checks that the modules use only what they may, and that the build lists every source.
 
-usage: tools/check_includes.py      from anywhere; prints one line a mistake, exits 1 if there are any
+usage: tools/check_includes.py      prints one line a mistake, exits 1 if there are any
 
 The first table is the architecture: a module may include its own headers and those of the modules
 in its row. The second says who may know an outside library at all.

@@ -19,9 +19,11 @@ not_linux() {
 
 Two ways to have a Linux here:
 
-  Windows   WSL2:  wsl --install -d Debian            https://learn.microsoft.com/windows/wsl/install
-  macOS     Lima:  brew install lima && limactl start template://debian-12 && limactl shell debian-12
-                                                      https://lima-vm.io
+  Windows   WSL2    wsl --install -d Debian
+                    https://learn.microsoft.com/windows/wsl/install
+  macOS     Lima    brew install lima
+                    limactl start --name=debian template://debian-12 && limactl shell debian
+                    https://lima-vm.io
 
 Then clone the project inside it and run the same make command.
 END

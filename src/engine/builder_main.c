@@ -33,6 +33,7 @@
 #include "engine/box.h"
 #include "engine/builder.h"
 #include "engine/cgroup.h"
+#include "engine/cgroup_internal.h"
 #include "engine/ids.h"
 #include "engine/seal.h"
 #include "engine/skeleton.h"
@@ -92,11 +93,13 @@ static int box_slot(struct builder *builder, struct gb_err *err)
     return 0;
 }
 
-/* What the supervisor keeps: the lock on the ids and, where there is a keeper, all that a builder in
+/* What the supervisor keeps: the locks on ids and cgroups (without them another engine would take
+ * ours for dead while a builder is being replaced) and, where there is a keeper, all that a builder in
  * our place would need. */
 static int setup_fds(struct builder *builder, struct exchange *x, struct gb_err *err)
 {
-    int *fds = x->reply_fds;
+    int *fds = x->reply_fds, locks[CGROUP_FDS_MAX + 1];
+    size_t locks_len = (size_t) cgroup_root_lock_fds(builder->cgroups, locks);
 
     x->reply_fds_owned = true;
     fds[x->reply_fds_len++] = (int) syscall(SYS_pidfd_open, getpid(), 0);
@@ -106,10 +109,11 @@ static int setup_fds(struct builder *builder, struct exchange *x, struct gb_err 
         fds[x->reply_fds_len++] = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
         fds[x->reply_fds_len++] = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
     }
-    if (builder->ids.lock_fd >= 0) {
-        x->reply.setup.locked = 1;
-        fds[x->reply_fds_len++] = fcntl(builder->ids.lock_fd, F_DUPFD_CLOEXEC, 0);
-    }
+    if (builder->ids.lock_fd >= 0)
+        locks[locks_len++] = builder->ids.lock_fd;
+    for (size_t i = 0; i < locks_len; i++)
+        fds[x->reply_fds_len++] = fcntl(locks[i], F_DUPFD_CLOEXEC, 0);
+    x->reply.setup.locks = (int32_t) locks_len;
     for (size_t i = 0; i < x->reply_fds_len; i++)
         if (fds[i] < 0)
             return gb_fail_plain(err, EMFILE, "the builder cannot open its own namespaces");

@@ -7,7 +7,9 @@
  * descriptor that makes a box a box; when the builder's socket breaks we execute a new one and hand
  * them over. A template that broke is simply started again: its clones do not need it.
  *
- * The pool is a thread that keeps some boxes ready. It competes for the builder like any request.
+ * The pool is a thread that keeps some boxes ready, each with a sealed tenant in it that waits for
+ * its program: attaching a process to a cgroup can take a grace period of the kernel (several
+ * milliseconds on an idle machine, with cgroup v1), which nobody who asks for a box should wait for.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -51,7 +53,7 @@ struct engine {
     char cgroup_name[CGROUP_NAME_MAX], note[200];
     int outer[OUTER_FDS]; /* keeper's lifeline, user and PID namespace of a rootless builder */
     int keeper_pidfd;     /* of the process that waits for the keeper */
-    int lock_fds[8]; /* blocks of host ids, of this and earlier builders */
+    int lock_fds[64]; /* on ids and cgroups, of this and earlier builders */
     size_t lock_fds_len;
 
     pthread_mutex_t boxes_lock;
@@ -213,12 +215,12 @@ static void builder_keep(struct engine *engine, const struct builder_reply *repl
     }
     if (reply->setup.keeper)
         fds += OUTER_FDS;
-    if (!reply->setup.locked)
-        return;
-    if (engine->lock_fds_len < ARRAY_LEN(engine->lock_fds))
-        engine->lock_fds[engine->lock_fds_len++] = *fds;
-    else
-        (void) close(*fds);
+    for (int32_t i = 0; i < reply->setup.locks; i++) {
+        if (engine->lock_fds_len < ARRAY_LEN(engine->lock_fds))
+            engine->lock_fds[engine->lock_fds_len++] = fds[i];
+        else
+            (void) close(fds[i]);
+    }
 }
 
 static int builder_setup(struct engine *engine, struct gb_err *err)
@@ -245,7 +247,7 @@ static int builder_setup(struct engine *engine, struct gb_err *err)
     memcpy(engine->note, reply.setup.note, sizeof engine->note);
     engine->cgroup_name[sizeof engine->cgroup_name - 1] = '\0';
     engine->note[sizeof engine->note - 1] = '\0';
-    if (fds_len != 1u + (reply.setup.keeper ? OUTER_FDS : 0) + (reply.setup.locked ? 1 : 0)) {
+    if (fds_len != 1u + (reply.setup.keeper ? OUTER_FDS : 0) + (size_t) reply.setup.locks) {
         wire_close_fds(fds, fds_len);
         return gb_fail_plain(err, EPROTO, "the builder sent too little");
     }
@@ -521,7 +523,8 @@ static int box_new(struct engine *engine, const struct limits *limits, struct bo
                          .lifeline = fds[1],
                          .root = fds[2],
                          .cgroup_fds_len = fds_len - 3,
-                         .cgroup_into = reply.box.cgroup_into };
+                         .cgroup_into = reply.box.cgroup_into,
+                         .spare.ends = { -EBADF, -EBADF, -EBADF } };
     memcpy(box->cgroup_fds, fds + 3, sizeof(int) * (fds_len - 3));
     *ret_box = box;
     return 0;
@@ -593,6 +596,9 @@ void box_release(struct box *box)
     if (!box)
         return;
     request.box = box->id;
+    tenant_free(box->spare.tenant);
+    for (int i = 0; i < 3; i++)
+        gb_closep(&box->spare.ends[i]);
     /* We may signal it ourselves: root may anything, and a user owns the outer namespace. */
     (void) syscall(SYS_pidfd_send_signal, box->pidfd, SIGKILL, NULL, 0);
     pid_reap(box->pidfd);
@@ -628,15 +634,17 @@ static void *pool_main(void *arg)
         }
         pthread_mutex_unlock(&engine->boxes_lock);
         r = box_new(engine, &engine->config.pool_limits, &box, &ignored);
-        pthread_mutex_lock(&engine->boxes_lock);
-        if (r < 0) {
-            /* Whoever asks next makes one itself and sees the error; we try again after that. */
-            pthread_cond_wait(&engine->pool_wanted, &engine->boxes_lock);
-            continue;
+        if (r == 0) {
+            box_link(box);
+            r = box_prepare(box, &ignored);
+            if (r < 0)
+                box_release(box);
         }
-        box->ready = true;
-        box->next = engine->boxes;
-        engine->boxes = box;
+        pthread_mutex_lock(&engine->boxes_lock);
+        if (r == 0)
+            box->ready = true;
+        else if (!engine->pool_stop) /* whoever asks next makes one itself and sees the error */
+            pthread_cond_wait(&engine->pool_wanted, &engine->boxes_lock);
     }
     pthread_mutex_unlock(&engine->boxes_lock);
     return NULL;

@@ -222,3 +222,49 @@ pid_t tenant_pid(const struct tenant *tenant)
 {
     return pidfd_pid(tenant->pidfd);
 }
+
+/* ---- tenants with pipes ---- */
+
+static int spawn_piped(struct box *box, struct piped_tenant *ret_tenant, struct gb_err *err)
+{
+    struct piped_tenant made = { .ends = { -EBADF, -EBADF, -EBADF } };
+    int theirs[3] = { -EBADF, -EBADF, -EBADF }, r = 0;
+
+    for (int i = 0; i < 3 && r == 0; i++) {
+        int ends[2];
+
+        if (pipe2(ends, O_CLOEXEC) < 0) {
+            r = gb_fail(err, errno, "pipe");
+            break;
+        }
+        made.ends[i] = i == 0 ? ends[1] : ends[0];
+        theirs[i] = i == 0 ? ends[0] : ends[1];
+        (void) fcntl(made.ends[i], F_SETFL, O_NONBLOCK);
+    }
+    if (r == 0)
+        r = tenant_spawn(box, theirs, &made.tenant, err);
+    for (int i = 0; i < 3; i++) {
+        gb_closep(&theirs[i]);
+        if (r < 0)
+            gb_closep(&made.ends[i]);
+    }
+    if (r == 0)
+        *ret_tenant = made;
+    return r;
+}
+
+int box_prepare(struct box *box, struct gb_err *err)
+{
+    return spawn_piped(box, &box->spare, err);
+}
+
+int box_take_tenant(struct box *box, struct piped_tenant *ret_tenant, struct gb_err *err)
+{
+    static const struct piped_tenant none = { .ends = { -EBADF, -EBADF, -EBADF } };
+
+    if (!box->spare.tenant)
+        return spawn_piped(box, ret_tenant, err);
+    *ret_tenant = box->spare;
+    box->spare = none;
+    return 0;
+}

@@ -5,6 +5,12 @@
 
 #include "engine/engine.h"
 
+/* A tenant and our ends of its pipes: 0 is for writing, 1 and 2 for reading; they do not block. */
+struct piped_tenant {
+    struct tenant *tenant;
+    int ends[3];
+};
+
 struct box {
     struct engine *engine;
     struct box *next; /* in the engine's list of all boxes */
@@ -15,8 +21,15 @@ struct box {
     int cgroup_fds[CGROUP_FDS_MAX];
     size_t cgroup_fds_len;
     uint32_t cgroup_into;
-    bool ready; /* in the pool */
+    bool ready;                /* in the pool */
+    struct piped_tenant spare; /* cloned ahead */
 };
+
+/* Clones a tenant ahead, for the next execution. */
+int box_prepare(struct box *box, struct gb_err *err);
+
+/* The tenant for an execution: the one cloned ahead, or a new one. All of it is the caller's. */
+int box_take_tenant(struct box *box, struct piped_tenant *ret_tenant, struct gb_err *err);
 
 /* One request to the builder; replaces a dead builder and tries once more. Descriptors of the reply
  * are the caller's. @ret_fds may be NULL when none are expected. */

@@ -10,7 +10,6 @@
  * wait(), from those counters and from our clock, never from what the tenant said.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -22,7 +21,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
-#include "engine/engine.h"
+#include "engine/engine_internal.h"
 #include "engine/execution_internal.h"
 #include "engine/frame.h"
 #include "engine/outbuf.h"
@@ -433,36 +432,17 @@ static int send_program(struct run *run, struct gb_err *err)
     return r < 0 ? gb_fail(err, -r, "send the program") : 0;
 }
 
-/* Pipes for the tenant; our ends do not block, its ends do. */
-static int make_pipes(struct run *run, int theirs[3], struct gb_err *err)
-{
-    for (int i = 0; i < 3; i++) {
-        int ends[2], ours;
-
-        if (pipe2(ends, O_CLOEXEC) < 0)
-            return gb_fail(err, errno, "pipe");
-        ours = i == 0 ? ends[1] : ends[0];
-        theirs[i] = i == 0 ? ends[0] : ends[1];
-        (void) fcntl(ours, F_SETFL, O_NONBLOCK);
-        if (i == 0)
-            input_init(&run->input, run->spec->stdin_fd, ours);
-        else
-            run->streams[i - 1].fd = ours;
-    }
-    return 0;
-}
-
 static int start(struct run *run, struct gb_err *err)
 {
-    int theirs[3] = { -EBADF, -EBADF, -EBADF };
-    int r = make_pipes(run, theirs, err);
+    struct piped_tenant piped;
+    int r = box_take_tenant(run->box, &piped, err);
 
-    if (r == 0)
-        r = tenant_spawn(run->box, theirs, &run->tenant, err);
-    for (int i = 0; i < 3; i++)
-        gb_closep(&theirs[i]);
     if (r < 0)
         return r;
+    run->tenant = piped.tenant;
+    input_init(&run->input, run->spec->stdin_fd, piped.ends[0]);
+    run->streams[STREAM_OUT].fd = piped.ends[1];
+    run->streams[STREAM_ERR].fd = piped.ends[2];
     if (run->spec->on_started)
         run->spec->on_started(run->spec->on_started_arg, run->tenant);
     run->control_open = true;

@@ -30,8 +30,8 @@ void wire_close_fds(const int *fds, size_t fds_len);
 
 enum builder_op {
     /* First: root file system, cgroups, ids. fd: pidfd of a template that outlived its builder.
-     * Reply fds: the builder's pidfd; with a keeper its lifeline, user and PID namespace; the lock on
-     * the ids, if any. */
+     * Reply fds: the builder's pidfd; with a keeper its lifeline, user and PID namespace; then the
+     * locks that show other engines that this one lives. */
     BUILDER_SETUP,
     BUILDER_TEMPLATE, /* start an interpreter; fd: its control socket; reply fd: its pidfd */
     BOX_MAKE,       /* reply fds: pidfd of PID 1, lifeline, root directory, cgroup descriptors */
@@ -86,7 +86,8 @@ struct builder_reply {
         struct {
             int32_t id_mode;
             int32_t cgroup_mode;
-            int32_t keeper, locked; /* 1: those descriptors are there */
+            int32_t keeper; /* 1: its descriptors are there */
+            int32_t locks;  /* how many */
             char cgroup_name[CGROUP_NAME_MAX];
             char note[200];
         } setup;
