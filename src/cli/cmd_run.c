@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
+#include "base/io.h"
 #include "cli/cmd.h"
 #include "cli/out_stream.h"
 #include "cli/program.h"
@@ -158,12 +159,13 @@ static void hide_progress(struct job *job)
 /* ---- signals ---- */
 
 static int cancel_pipe[2] = { -1, -1 };
+static volatile sig_atomic_t cancel_signal;
 
 static void on_signal(int sig)
 {
     int saved = errno;
 
-    (void) sig;
+    cancel_signal = sig;
     (void) !write(cancel_pipe[1], "c", 1);
     errno = saved;
 }
@@ -173,16 +175,20 @@ static int catch_signals(struct gb_err *err)
 {
     static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
     struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+    sigset_t wanted;
 
     if (pipe2(cancel_pipe, O_CLOEXEC | O_NONBLOCK) < 0)
         return gb_fail(err, errno, "pipe");
+    sigemptyset(&wanted);
     for (size_t i = 0; i < ARRAY_LEN(signals); i++) {
         struct sigaction before;
 
+        sigaddset(&wanted, signals[i]);
         /* What nohup ignores stays ignored. */
         if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
             (void) sigaction(signals[i], &action, NULL);
     }
+    (void) sigprocmask(SIG_UNBLOCK, &wanted, NULL);
     return 0;
 }
 
@@ -235,14 +241,32 @@ static int open_engine(struct job *job, struct gb_err *err)
     return engine_open(&config, &job->engine, err);
 }
 
+/* The program as a file: multiprocessing, inspect and tracebacks look for it. A --file of the same
+ * name is the same file, or the user's choice. */
+static int put_program(struct job *job, struct gb_err *err)
+{
+    autoclose int fd = -EBADF;
+    int r = box_open_new(job->box, job->program.filename, 0644, &fd, err);
+
+    if (r == -EEXIST)
+        return 0;
+    if (r < 0)
+        return r;
+    r = io_write_all(fd, job->program.code, job->program.len);
+    return r < 0 ? gb_fail(err, -r, "put the program into the workspace: raise --disk") : 0;
+}
+
 static int fill_box(struct job *job, struct gb_err *err)
 {
     char *const *files = job->cfg->files;
+    bool is_file = !job->cfg->code && strcmp(job->cfg->args[0], "-") != 0;
     int r = box_acquire(job->engine, &job->limits, &job->box, err);
 
     for (; r == 0 && files && *files; files++)
         r = workspace_put(job->box, *files, base_name(*files), err);
-    if (r == 0 && job->cfg->files)
+    if (r == 0 && is_file)
+        r = put_program(job, err);
+    if (r == 0 && (job->cfg->files || is_file))
         r = snapshot_take(job->box, &job->before, err);
     return r;
 }
@@ -358,6 +382,8 @@ int cmd_run(const struct config *cfg)
     if (r == 0 && cfg->json)
         r = print_receipt(&job.outcome, &err);
     code = r < 0 ? EXIT_OURS : job.outcome.exit_code;
+    if (r == 0 && job.outcome.status == RUN_CANCELLED && cancel_signal)
+        code = 128 + cancel_signal; /* as the shell knows it of any other program */
     if (r < 0)
         say("%s", err.msg);
     else

@@ -57,6 +57,7 @@ int main(int argc, char **argv)
     if (standard_streams() < 0)
         return EXIT_OURS;
     (void) signal(SIGPIPE, SIG_IGN);
+    (void) signal(SIGCHLD, SIG_DFL); /* an inherited SIG_IGN would leave us nobody to wait for */
     if (options_load(argc, argv, &cfg, &err) < 0) {
         say("%s", err.msg);
         code = err.code == ENOMEM ? EXIT_OURS : EXIT_USAGE;

@@ -17,6 +17,8 @@
 
 #include "base/banned.h"
 
+#define ARGUMENTS_MAX 60000 /* what a RUN message has room for, with some to spare */
+
 static int read_all(int fd, const char *name, struct program *program, struct gb_err *err)
 {
     size_t cap = 65536;
@@ -44,13 +46,15 @@ static int read_all(int fd, const char *name, struct program *program, struct gb
 
 static int read_file(const char *path, struct program *program, struct gb_err *err)
 {
-    autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    /* A pipe is welcome (process substitution), one that nobody writes to must not hang us. */
+    autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     struct stat st;
 
     if (fd < 0)
         return gb_fail(err, errno, "cannot read '%s'", path);
     if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode))
         return gb_fail_plain(err, EISDIR, "'%s' is a directory: name a Python file", path);
+    (void) fcntl(fd, F_SETFL, 0);
     return read_all(fd, path, program, err);
 }
 
@@ -80,13 +84,13 @@ static size_t utf8_length(const char *text, size_t len)
     return at;
 }
 
-static int check(const struct program *program, struct gb_err *err)
+static int check(const struct program *program, const char *name, struct gb_err *err)
 {
     const char *nul;
     size_t valid;
 
     if (program->len == 0)
-        return gb_fail_plain(err, EINVAL, "the program is empty: nothing to run");
+        return gb_fail_plain(err, EINVAL, "the program (%s) is empty: nothing to run", name);
     if (program->len > PROGRAM_MAX)
         return gb_fail_plain(err, EFBIG, "the program is larger than 8 MiB: put its data into a "
                                          "file and pass that with --file");
@@ -110,6 +114,8 @@ static int make_argv(const struct config *cfg, struct program *program, const ch
     int skip = cfg->code ? 0 : 1; /* FILE is one of the positionals, CODE is not */
     int more = cfg->args_len - skip;
 
+    if (more > ARGUMENTS_MAX)
+        return gb_fail_plain(err, E2BIG, "more than %d arguments: pass them in a file", ARGUMENTS_MAX);
     program->argv = calloc((size_t) more + 2, sizeof *program->argv);
     if (!program->argv)
         return gb_fail(err, ENOMEM, "pass the arguments");
@@ -140,7 +146,7 @@ int program_load(const struct config *cfg, struct program *ret_program, struct g
         r = read_file(cfg->args[0], &program, err);
     }
     if (r == 0)
-        r = check(&program, err);
+        r = check(&program, program.filename, err);
     if (r == 0)
         r = make_argv(cfg, &program, first, err);
     if (r < 0) {

@@ -19,6 +19,7 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "engine/box_init.h"
+#include "engine/outer.h"
 #include "engine/wire.h"
 
 #include "base/banned.h"
@@ -62,6 +63,14 @@ static int report_wait(int lifeline, int *ret_root, struct gb_err *err)
         return gb_fail_plain(err, EPERM,
                              "the box may not mount its own /proc: in a container run glovebox "
                              "with an unmasked /proc (docker run --security-opt systempaths=unconfined)");
+    if (strcmp(box_step_name(report.step), "user namespace") == 0) {
+        char why[140];
+
+        outer_explain(why, sizeof why);
+        return gb_fail_plain(err, report.error ? report.error : EPROTO,
+                             "cannot make a user namespace (%s): %s",
+                             strerrorname_np(report.error), why);
+    }
     return gb_fail(err, report.error ? report.error : EPROTO, "making a box failed at '%s'",
                    box_step_name(report.step));
 }
@@ -128,7 +137,8 @@ static int start_init(struct cgroup_root *cgroups, struct box_entry *box, struct
 }
 
 int box_make(struct cgroup_root *cgroups, struct id_pool *ids, uint32_t id,
-             const struct limits *limits, struct box_entry *ret_box, struct gb_err *err)
+             const struct limits *limits, struct box_entry *ret_box, int *ret_dead,
+             struct gb_err *err)
 {
     struct box_entry box;
     char name[CGROUP_NAME_MAX];
@@ -150,6 +160,8 @@ int box_make(struct cgroup_root *cgroups, struct id_pool *ids, uint32_t id,
     if (r < 0) {
         struct gb_err ignored;
 
+        if (box.pidfd >= 0)
+            *ret_dead = fcntl(box.pidfd, F_DUPFD_CLOEXEC, 0);
         (void) box_end(cgroups, ids, &box, &ignored);
         return r;
     }

@@ -22,9 +22,12 @@ struct box_entry {
     struct cgroup_usage peak; /* what the watch saw, where no cgroup keeps count */
 };
 
-/* Makes a box: its cgroup, its namespaces, its PID 1; returns when PID 1 is ready. */
+/* Makes a box: its cgroup, its namespaces, its PID 1; returns when PID 1 is ready. When that fails
+ * after the clone, @ret_dead is the pidfd of a dead process which the supervisor, its parent, has to
+ * collect; else it is not touched. */
 int box_make(struct cgroup_root *cgroups, struct id_pool *ids, uint32_t id,
-             const struct limits *limits, struct box_entry *ret_box, struct gb_err *err);
+             const struct limits *limits, struct box_entry *ret_box, int *ret_dead,
+             struct gb_err *err);
 
 /* Takes over a box that a dead builder made. The descriptors become the box's on success. */
 int box_adopt(struct cgroup_root *cgroups, uint32_t id, uint32_t host_id,

@@ -2,7 +2,7 @@
  * PID 1 of a box.
  *
  * Theory of operation. The builder clones a process into new mount, PID, network, IPC and UTS
- * namespaces. It puts the box together (mounts, loopback, host name), takes on the box's host id,
+ * namespaces. It puts the box together (mounts, loopback), takes on the box's host id,
  * makes the user namespace in which that id is 1000, drops everything it does not need, hides
  * itself (undumpable) and then waits on its lifeline, a socket whose other end the builder and the
  * supervisor hold. When the last of them is gone the read ends, PID 1 leaves, and the kernel kills
@@ -52,14 +52,6 @@ static int init_cgroup(const struct box_spec *spec)
             return -errno;
     /* Only now: a cgroup namespace shows the path from where its maker stood. */
     return unshare(CLONE_NEWCGROUP) < 0 ? -errno : 0;
-}
-
-static int init_hostname(const struct box_spec *spec)
-{
-    static const char name[] = "glovebox";
-
-    (void) spec;
-    return sethostname(name, sizeof name - 1) < 0 ? -errno : 0;
 }
 
 static int init_loopback(const struct box_spec *spec)
@@ -158,7 +150,6 @@ static int init_seal(const struct box_spec *spec)
 
 static const struct box_step steps[] = {
     { "cgroup", init_cgroup },
-    { "host name", init_hostname },
     { "loopback", init_loopback },
     { "mounts", box_mount_all },
     { "ids", init_ids },

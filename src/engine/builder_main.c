@@ -62,6 +62,7 @@ struct exchange {
     size_t reply_fds_len;
     bool reply_fds_owned; /* to be closed once sent */
     bool fds_kept;        /* the handler took what came with the request */
+    int dead;             /* on failure: a child of the supervisor to collect, or -EBADF */
 };
 
 static const uint64_t builder_caps =
@@ -156,7 +157,7 @@ static int serve_template(struct builder *builder, struct exchange *x, struct gb
     if (x->fds_len != 1)
         return gb_fail_plain(err, EPROTO, "a template needs one socket");
     r = template_start(x->request->template.python, x->request->template.env, x->fds[0],
-                       &x->reply_fds[0], err);
+                       &x->reply_fds[0], &x->dead, err);
     if (r < 0)
         return r;
     gb_closep(&builder->template_pidfd);
@@ -177,7 +178,7 @@ static int serve_make(struct builder *builder, struct exchange *x, struct gb_err
         return r;
     box = &builder->boxes[builder->boxes_len];
     r = box_make(builder->cgroups, &builder->ids, x->request->box, &x->request->make.limits, box,
-                 err);
+                 &x->dead, err);
     if (r < 0)
         return r;
     builder->boxes_len++;
@@ -313,7 +314,7 @@ static int serve_request(struct builder *builder, struct exchange *x, struct gb_
 static int serve_one(struct builder *builder)
 {
     struct builder_request request;
-    struct exchange x = { .request = &request };
+    struct exchange x = { .request = &request, .dead = -EBADF };
     struct gb_err err = { 0 };
     int fds[WIRE_FDS_MAX];
     int r = wire_recv(BUILDER_CONTROL_FD, &request, sizeof request, fds, &x.fds_len);
@@ -326,8 +327,11 @@ static int serve_one(struct builder *builder)
     r = serve_request(builder, &x, &err);
     x.reply.error = -r;
     snprintf(x.reply.msg, sizeof x.reply.msg, "%s", r < 0 ? err.msg : "");
-    r = wire_send(BUILDER_CONTROL_FD, &x.reply, sizeof x.reply, x.reply_fds,
-                  x.reply.error ? 0 : x.reply_fds_len);
+    if (r < 0)
+        r = wire_send(BUILDER_CONTROL_FD, &x.reply, sizeof x.reply, &x.dead, x.dead >= 0);
+    else
+        r = wire_send(BUILDER_CONTROL_FD, &x.reply, sizeof x.reply, x.reply_fds, x.reply_fds_len);
+    gb_closep(&x.dead);
     if (x.reply_fds_owned)
         wire_close_fds(x.reply_fds, x.reply_fds_len);
     if (!x.fds_kept)

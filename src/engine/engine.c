@@ -188,11 +188,14 @@ static int builder_exchange(struct engine *engine, const struct builder_request 
     if (ret_fds && !reply->error) {
         memcpy(ret_fds, got, sizeof(int) * got_len);
         *ret_fds_len = got_len;
-    } else {
-        wire_close_fds(got, got_len);
-        if (ret_fds_len)
-            *ret_fds_len = 0;
+        return 0;
     }
+    /* What failed half-way has left a dead child of ours. */
+    for (size_t i = 0; i < got_len && reply->error; i++)
+        pid_reap(got[i]);
+    wire_close_fds(got, got_len);
+    if (ret_fds_len)
+        *ret_fds_len = 0;
     return 0;
 }
 

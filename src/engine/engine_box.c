@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -240,6 +241,8 @@ static int spawn_piped(struct box *box, struct piped_tenant *ret_tenant, struct 
         made.ends[i] = i == 0 ? ends[1] : ends[0];
         theirs[i] = i == 0 ? ends[0] : ends[1];
         (void) fcntl(made.ends[i], F_SETFL, O_NONBLOCK);
+        /* The pipe is ours, the tenant has another id: /dev/stdout must open all the same. */
+        (void) fchmod(theirs[i], 0666);
     }
     if (r == 0)
         r = tenant_spawn(box, theirs, &made.tenant, err);

@@ -80,8 +80,8 @@ static const struct {
                     "user:x:1000:1000:user:/workspace:/bin/sh\n"
                     "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n" },
     { "etc/group", "root:x:0:\ntty:x:5:\nuser:x:1000:\nnogroup:x:65534:\n" },
-    { "etc/hosts", "127.0.0.1 localhost glovebox\n::1 localhost ip6-localhost\n" },
-    { "etc/hostname", "glovebox\n" },
+    { "etc/hosts", "127.0.0.1 localhost " SKELETON_HOSTNAME "\n::1 localhost ip6-localhost\n" },
+    { "etc/hostname", SKELETON_HOSTNAME "\n" },
     { "etc/resolv.conf", "" },
     { "etc/shells", "/bin/sh\n/bin/bash\n" },
 };
@@ -332,9 +332,12 @@ int skeleton_enter(struct gb_err *err)
     autoclose int root = -EBADF;
     int r;
 
-    /* No network and no System V objects of the host for builder and templates either. */
-    if (unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC) < 0)
-        return gb_fail(err, errno, "new mount, network and IPC namespaces");
+    /* No network, no System V objects and no name of the host for builder and templates either: what
+     * a template learns (platform.node() is cached) its tenants know. */
+    if (unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
+        return gb_fail(err, errno, "new mount, network, IPC and UTS namespaces");
+    if (sethostname(SKELETON_HOSTNAME, strlen(SKELETON_HOSTNAME)) < 0)
+        return gb_fail(err, errno, "set the host name");
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return gb_fail(err, errno, "make mounts private");
     /* The tmpfs needs a place to stand until the pivot; any directory does. */

@@ -128,7 +128,7 @@ static void split_env(const char *block, char *envp[ENV_MAX + 1])
 }
 
 int template_start(const char *python, const char *env, int control, int *ret_pidfd,
-                   struct gb_err *err)
+                   int *ret_dead, struct gb_err *err)
 {
     autoclose int ext = -EBADF, zip = -EBADF, pidfd = -EBADF;
     autoclose int ext_high = -EBADF, zip_high = -EBADF, control_high = -EBADF;
@@ -161,8 +161,10 @@ int template_start(const char *python, const char *env, int control, int *ret_pi
     gb_closep(&report_out);
     report_out = -EBADF;
     /* The other end closes with the exec; anything read is the reason why there was none. */
-    if (io_read_all(report_in, &failure, sizeof failure) == sizeof failure)
+    if (io_read_all(report_in, &failure, sizeof failure) == sizeof failure) {
+        *ret_dead = TAKE_FD(pidfd);
         return gb_fail(err, -failure, "start %s as a template", python);
+    }
     *ret_pidfd = TAKE_FD(pidfd);
     return 0;
 }

@@ -80,7 +80,7 @@ enum id_mode {
 };
 
 struct builder_reply {
-    int32_t error;           /* 0 or an errno value */
+    int32_t error; /* 0 or an errno value; then the fd, if any, is a dead child to collect */
     char msg[sizeof((struct gb_err *) 0)->msg];
     union {
         struct {

@@ -87,13 +87,16 @@ static int entry_compare(const void *left, const void *right)
 /* Finds the records and sorts them; the caller frees. */
 static int entries_make(const struct snapshot *snapshot, struct entry **ret_entries, size_t *ret_len)
 {
-    struct entry *entries = calloc(snapshot->count + 1u, sizeof *entries);
+    /* The count is only what the builder says; the data bound what there can be. */
+    size_t fit = snapshot->len / sizeof(struct scan_record);
+    size_t most = snapshot->count < fit ? snapshot->count : fit;
+    struct entry *entries = calloc(most + 1, sizeof *entries);
     const char *at = snapshot->data;
     size_t left = snapshot->len, n = 0;
 
     if (!entries)
         return -ENOMEM;
-    while (n < snapshot->count && left >= sizeof entries[n].record) {
+    while (n < most && left >= sizeof entries[n].record) {
         struct entry *entry = &entries[n];
 
         memcpy(&entry->record, at, sizeof entry->record);

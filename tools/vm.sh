@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Runs a command in a virtual machine with Debian's stock cloud kernel and cgroup v2, and exits with
+# its status. QEMU emulates the processor, so no KVM and no root is needed; it is ten to twenty
+# times slower than this machine.
+#
+#   tools/vm.sh [--as root|user|subids|login] [--limit SECONDS] COMMAND [ARGUMENT...]
+#
+# The command starts in a copy of the project, with the binary in build/glovebox; nothing that it
+# writes comes back. Whom --as stands for, and in which cgroup it starts, is told in tools/vm/guest.sh.
+# Environment: GLOVEBOX (the binary; build/glovebox), VM_DIR (build/vm), VM_MEMORY (4G), VM_CPUS (2);
+# GB_* goes to the guest.
+#
+# The command's output comes over the first serial line, its status over the second: a number there
+# was written by tools/vm/guest.sh, whatever the output says. Status 124: the limit; 125: the machine
+# did not come to an end of its own.
+set -euo pipefail
+here=$(pwd)
+cd "$(dirname "$0")/.."
+
+who=root
+limit=3600
+while [[ ${1:-} == --* ]]; do
+    case $1 in
+    --as) who=$2 ;;
+    --limit) limit=$2 ;;
+    *)
+        echo "vm: no option '$1'" >&2
+        exit 2
+        ;;
+    esac
+    shift 2
+done
+if [[ $# == 0 || ! $who =~ ^(root|user|subids|login)$ || ! $limit =~ ^[0-9]+$ ]]; then
+    sed -n 's/^#   \(tools\/vm.sh.*\)/usage: \1/p' "$0" >&2
+    exit 2
+fi
+dir=${VM_DIR:-build/vm}
+binary=$(cd "$here" && realpath "${GLOVEBOX:-$OLDPWD/build/glovebox}")
+
+tools/vm/image.sh "$dir"
+scratch=$(mktemp -d "$dir/run.XXXXXX")
+trap 'rm -rf "$scratch"' EXIT
+
+# project : a tar archive of the sources, the binary, and what the guest has to do
+project() {
+    mkdir -p "$scratch/stage/.vm" "$scratch/stage/build"
+    cp "$binary" "$scratch/stage/build/glovebox"
+    cp tools/vm/guest.sh "$scratch/stage/.vm/"
+    echo "$who" >"$scratch/stage/.vm/who"
+    {
+        # shellcheck disable=SC2086 # names, split on purpose
+        [[ -z ${!GB_*} ]] || declare -p ${!GB_*}
+        printf 'exec'
+        printf ' %q' "$@"
+        echo
+    } >"$scratch/stage/.vm/command"
+    tar -c --owner=0 --group=0 --mode=a+rX --exclude=./build --exclude='./build-*' \
+        --exclude=./.git --exclude=__pycache__ . -C "$scratch/stage" .vm build
+}
+project "$@" >"$scratch/project.tar"
+
+# Mitigations only cost time here: nobody attacks an emulated processor's caches.
+status=0
+timeout --kill-after=5 "$limit" qemu-system-x86_64 \
+    -accel tcg,thread=multi,tb-size=512 -cpu max -smp "${VM_CPUS:-2}" -m "${VM_MEMORY:-4G}" \
+    -nodefaults -no-user-config -no-reboot -display none \
+    -kernel "$dir/kernel" -initrd "$dir/initramfs.gz" \
+    -append "console=ttyS0 loglevel=3 panic=-1 mitigations=off tsc=reliable no_timer_check" \
+    -drive "file=$dir/system.sqsh,if=virtio,format=raw,readonly=on" \
+    -drive "file=$scratch/project.tar,if=virtio,format=raw,readonly=on" \
+    -chardev stdio,id=console,signal=off -serial chardev:console \
+    -serial "file:$scratch/status" </dev/null || status=$?
+
+if [[ $status == 124 || $status == 137 ]]; then
+    echo "vm: stopped after $limit s" >&2
+    exit 124
+fi
+answer=$(tr -d '\r\n' 2>/dev/null <"$scratch/status" || true)
+if [[ ! $answer =~ ^[0-9]+$ ]]; then
+    echo "vm: the machine ended without a status (qemu: $status)" >&2
+    exit 125
+fi
+exit "$answer"
