@@ -1,5 +1,6 @@
 /*
- * How long a pandas program takes, from the request to its receipt, side by side in one run:
+ * How long a pandas program takes, from the request to its first output and to its end (for a box: its
+ * receipt), side by side in one run:
  *
  *   python     python3 with the import, no isolation
  *   bwrap      the same under bubblewrap
@@ -32,14 +33,19 @@
     "print(pd.DataFrame({'a': range(10)}).sum().to_dict())\n"
 
 #define ROUNDS_DEFAULT 20
+#define POOL_REST_US   50000
 #define BOXES_A_ROUND  5 /* boxes are so much faster that one would be lost in the noise */
 
 extern char **environ;
 
+struct samples {
+    int64_t *us;
+    size_t len, cap;
+};
+
 struct series {
     const char *name, *what;
-    int64_t *samples_us;
-    size_t len, cap;
+    struct samples first, end;
 };
 
 enum { PYTHON, BWRAP, BOX, POOLED, SERIES };
@@ -56,15 +62,15 @@ static _Noreturn void die(const char *what, const struct gb_err *err)
     exit(1);
 }
 
-static void series_add(struct series *series, int64_t sample_us)
+static void sample_add(struct samples *samples, int64_t us)
 {
-    if (series->len == series->cap) {
-        series->cap = series->cap ? series->cap * 2 : 64;
-        series->samples_us = realloc(series->samples_us, series->cap * sizeof(int64_t));
-        if (!series->samples_us)
+    if (samples->len == samples->cap) {
+        samples->cap = samples->cap ? samples->cap * 2 : 64;
+        samples->us = realloc(samples->us, samples->cap * sizeof(int64_t));
+        if (!samples->us)
             die("memory", NULL);
     }
-    series->samples_us[series->len++] = sample_us;
+    samples->us[samples->len++] = us;
 }
 
 static int compare(const void *a, const void *b)
@@ -74,11 +80,12 @@ static int compare(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static double percentile_ms(const struct series *series, double share)
+/* Of sorted samples. */
+static double percentile_ms(const struct samples *samples, double share)
 {
-    size_t at = (size_t) (share * (double) (series->len - 1) + 0.5);
+    size_t at = (size_t) (share * (double) (samples->len - 1) + 0.5);
 
-    return series->len ? (double) series->samples_us[at] / 1000 : 0;
+    return samples->len ? (double) samples->us[at] / 1000 : 0;
 }
 
 /* ---- the peers ---- */
@@ -87,18 +94,25 @@ static void run_command(struct series *series, char *const argv[])
 {
     posix_spawn_file_actions_t actions;
     int64_t start = clock_now_us();
-    int status;
+    int status, out[2];
+    char byte;
     pid_t pid;
 
+    if (pipe2(out, O_CLOEXEC) < 0)
+        die("pipe", NULL);
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
     errno = posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
     if (errno != 0)
         die(argv[0], NULL);
     posix_spawn_file_actions_destroy(&actions);
+    (void) close(out[1]);
+    if (read(out[0], &byte, 1) == 1)
+        sample_add(&series->first, clock_now_us() - start);
     if (waitpid(pid, &status, 0) != pid || status != 0)
         die(argv[0], &(struct gb_err){ .msg = "it failed" });
-    series_add(series, clock_now_us() - start);
+    sample_add(&series->end, clock_now_us() - start);
+    (void) close(out[0]);
 }
 
 static void run_python(struct bench *bench)
@@ -125,6 +139,17 @@ static void run_bwrap(struct bench *bench)
 
 /* ---- boxes ---- */
 
+static int on_output(void *arg, enum stream stream, const char *data, size_t len)
+{
+    int64_t *first = arg;
+
+    (void) stream;
+    (void) data;
+    if (len > 0 && *first == 0)
+        *first = clock_now_us();
+    return 0;
+}
+
 static void run_box(struct bench *bench, struct engine *engine, struct series *series)
 {
     char *argv[] = { (char *) "-c", NULL };
@@ -136,16 +161,18 @@ static void run_box(struct bench *bench, struct engine *engine, struct series *s
                              .reply_bytes = 65536,
                              .stdin_fd = -1,
                              .cancel_fd = -1 };
-    int64_t start = clock_now_us();
+    int64_t start = clock_now_us(), first = 0;
     struct outcome outcome;
     struct gb_err err;
     struct box *box;
 
+    spec.sink = (struct run_sink){ .arg = &first, .write = on_output };
     if (box_acquire(engine, &bench->limits, &box, &err) < 0)
         die("box", &err);
     if (execution_run(box, &spec, &outcome, &err) < 0)
         die("run", &err);
-    series_add(series, clock_now_us() - start);
+    sample_add(&series->end, clock_now_us() - start);
+    sample_add(&series->first, first - start);
     if (outcome.status != RUN_OK || outcome.out.head_len == 0)
         die("run", &(struct gb_err){ .msg = "the program failed in the box" });
     outcome_release(&outcome);
@@ -174,8 +201,10 @@ static void rounds(struct bench *bench, int count)
         run_bwrap(bench);
         for (int i = 0; i < BOXES_A_ROUND; i++)
             run_box(bench, bench->fresh, &bench->series[BOX]);
-        for (int i = 0; i < BOXES_A_ROUND; i++)
+        for (int i = 0; i < BOXES_A_ROUND; i++) {
+            (void) usleep(POOL_REST_US); /* a pool is for requests that come now and then */
             run_box(bench, bench->pooled, &bench->series[POOLED]);
+        }
         fprintf(stderr, "\rround %d of %d", round + 1, count);
     }
     fprintf(stderr, "\r\033[K");
@@ -185,20 +214,26 @@ static void rounds(struct bench *bench, int count)
 
 static void report(struct bench *bench, const char *path)
 {
-    double peer = percentile_ms(&bench->series[BWRAP], 0.5);
+    const struct series *peer = &bench->series[BWRAP];
+    double peer_first = percentile_ms(&peer->first, 0.5), peer_end = percentile_ms(&peer->end, 0.5);
     json_t *root = json_object();
 
-    printf("%-8s %10s %10s %12s  %s\n", "", "p50 ms", "p99 ms", "vs bwrap", "");
+    printf("%-8s %24s %29s\n", "", "to first output, ms", "to the end, ms");
+    printf("%-8s %8s %8s %9s %8s %8s %9s\n", "", "p50", "p99", "vs bwrap", "p50", "p99", "vs bwrap");
     for (int i = 0; i < SERIES; i++) {
         const struct series *series = &bench->series[i];
-        double p50 = percentile_ms(series, 0.5), p99 = percentile_ms(series, 0.99);
+        double first = percentile_ms(&series->first, 0.5), end = percentile_ms(&series->end, 0.5);
+        double first99 = percentile_ms(&series->first, 0.99);
+        double end99 = percentile_ms(&series->end, 0.99);
 
-        printf("%-8s %10.2f %10.2f %10.1f x  %s\n", series->name, p50, p99, peer / p50,
-               series->what);
+        printf("%-8s %8.2f %8.2f %7.1f x %8.2f %8.2f %7.1f x  %s\n", series->name, first, first99,
+               peer_first / first, end, end99, peer_end / end, series->what);
         json_object_set_new(root, series->name,
-                            json_pack("{s:f, s:f, s:f, s:I}", "p50_ms", p50, "p99_ms", p99,
-                                      "times_faster_than_bwrap", peer / p50, "samples",
-                                      (json_int_t) series->len));
+                            json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:I}", "first_p50_ms", first,
+                                      "first_p99_ms", first99, "first_times_bwrap",
+                                      peer_first / first, "end_p50_ms", end, "end_p99_ms", end99,
+                                      "end_times_bwrap", peer_end / end, "samples",
+                                      (json_int_t) series->end.len));
     }
     if (json_dump_file(root, path, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0)
         printf("saved as %s\n", path);
@@ -210,8 +245,8 @@ int main(int argc, char **argv)
     static const char *const what[SERIES][2] = {
         [PYTHON] = { "python", "python3 and the import, no isolation" },
         [BWRAP] = { "bwrap", "the same under bubblewrap" },
-        [BOX] = { "box", "a fresh box, request to receipt" },
-        [POOLED] = { "pooled", "a box from the pool, request to receipt" },
+        [BOX] = { "box", "a fresh box, made when asked for" },
+        [POOLED] = { "pooled", "a fresh box from the pool" },
     };
     struct bench bench = { 0 };
     int count = ROUNDS_DEFAULT;
@@ -230,10 +265,14 @@ int main(int argc, char **argv)
     rounds(&bench, count > 0 ? count : 1);
     engine_close(bench.fresh);
     engine_close(bench.pooled);
-    for (int i = 0; i < SERIES; i++)
-        qsort(bench.series[i].samples_us, bench.series[i].len, sizeof(int64_t), compare);
+    for (int i = 0; i < SERIES; i++) {
+        qsort(bench.series[i].first.us, bench.series[i].first.len, sizeof(int64_t), compare);
+        qsort(bench.series[i].end.us, bench.series[i].end.len, sizeof(int64_t), compare);
+    }
     report(&bench, argc > 1 ? argv[1] : "bench.json");
-    for (int i = 0; i < SERIES; i++)
-        free(bench.series[i].samples_us);
+    for (int i = 0; i < SERIES; i++) {
+        free(bench.series[i].first.us);
+        free(bench.series[i].end.us);
+    }
     return 0;
 }

@@ -324,7 +324,7 @@ class Glovebox:
 
 def result_of(code, raw_out, raw_err, is_json):
     receipt = None
-    if is_json and raw_out.strip():
+    if is_json and raw_out.startswith(b"{"):
         receipt = json.loads(raw_out)  # strict UTF-8; a receipt that is not valid JSON fails here
     out, err = (b.decode("utf-8", "replace") for b in (raw_out, raw_err))
     return Result(code, out, err, raw_out, raw_err, receipt)

@@ -140,8 +140,9 @@ def prepare_template() -> None:
     script.warm_up()
 
 
-def main(control_fd: int):
-    """Runs the one program of this tenant and ends the process."""
+def main(control_fd: int, warm_up=None):
+    """Runs the one program of this tenant and ends the process. @warm_up is called while there is
+    time for it."""
     try:
         _reset_signals()
         control = Control(control_fd)
@@ -149,6 +150,8 @@ def main(control_fd: int):
         reseed.reseed()
         if control.is_waiting():
             script.warm_up()
+            if warm_up is not None:
+                warm_up()
         message = control.receive()
         if message.type == frames.FRAME_RUN:
             _apply_environment(message)

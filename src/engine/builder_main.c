@@ -239,14 +239,34 @@ static int64_t template_anon_bytes(struct builder *builder)
 static int serve_scan(struct box_entry *box, struct exchange *x, struct gb_err *err)
 {
     bool incomplete;
-    int r = box_scan(box, &x->reply_fds[0], &x->reply.scan.count, &incomplete, err);
+    int r = box_scan(box, &x->reply_fds[0], &x->reply.usage.files, &incomplete, err);
 
     if (r < 0)
         return r;
-    x->reply.scan.incomplete = incomplete;
+    x->reply.usage.files_incomplete = incomplete;
     x->reply_fds_len = 1;
     x->reply_fds_owned = true;
     return 0;
+}
+
+static void serve_usage(struct builder *builder, struct box_entry *box, struct exchange *x)
+{
+    box_usage(builder->cgroups, box, template_anon_bytes(builder), &x->reply.usage.counters);
+    x->reply.usage.disk = (int32_t) box_disk_full(box);
+}
+
+/* Usage is taken before the kill too: where nobody keeps count, that is how many there were. */
+static int serve_finish(struct builder *builder, struct box_entry *box, struct exchange *x,
+                        struct gb_err *err)
+{
+    int r;
+
+    serve_usage(builder, box, x);
+    r = box_kill(box, err);
+    if (r < 0)
+        return r;
+    serve_usage(builder, box, x);
+    return serve_scan(box, x, err);
 }
 
 static int serve_box(struct builder *builder, struct box_entry *box, struct exchange *x,
@@ -257,8 +277,7 @@ static int serve_box(struct builder *builder, struct box_entry *box, struct exch
 
     switch ((enum builder_op) request->op) {
     case BOX_USAGE:
-        box_usage(builder->cgroups, box, template_anon_bytes(builder), &x->reply.usage.counters);
-        x->reply.usage.disk = (int32_t) box_disk_full(box);
+        serve_usage(builder, box, x);
         return 0;
     case BOX_SIGNAL:
         r = box_signal(box, request->signal.pgid, request->signal.signal);
@@ -279,6 +298,8 @@ static int serve_box(struct builder *builder, struct box_entry *box, struct exch
         return box_mkdir(box, request->file.path, err);
     case BOX_SCAN:
         return serve_scan(box, x, err);
+    case BOX_FINISH:
+        return serve_finish(builder, box, x, err);
     case BUILDER_SETUP:
     case BUILDER_TEMPLATE:
     case BOX_MAKE:

@@ -567,7 +567,6 @@ static struct box *pool_take(struct engine *engine, const struct limits *limits)
             found = box;
     if (found)
         found->ready = false;
-    pthread_cond_signal(&engine->pool_wanted);
     pthread_mutex_unlock(&engine->boxes_lock);
     return found;
 }
@@ -607,6 +606,9 @@ void box_release(struct box *box)
     pid_reap(box->pidfd);
     (void) engine_call(box->engine, &request, NULL, 0, &reply, NULL, NULL, &ignored);
     box_unlink(box);
+    /* Only now is the pool filled again: making a box would keep the builder from serving the one
+     * that was just asked for. */
+    pthread_cond_signal(&box->engine->pool_wanted);
     box_close(box);
 }
 

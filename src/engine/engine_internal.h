@@ -28,6 +28,11 @@ struct box {
 /* Clones a tenant ahead, for the next execution. */
 int box_prepare(struct box *box, struct gb_err *err);
 
+/* Empties the box after an execution: kills what still runs, counts for the last time, and takes a
+ * picture of the files. */
+int box_finish(struct box *box, struct cgroup_usage *ret_usage, enum limit_kind *ret_disk,
+               struct snapshot *ret_files, struct gb_err *err);
+
 /* The tenant for an execution: the one cloned ahead, or a new one. All of it is the caller's. */
 int box_take_tenant(struct box *box, struct piped_tenant *ret_tenant, struct gb_err *err);
 

@@ -60,6 +60,7 @@ struct run {
     struct cgroup_usage usage;
     enum limit_kind disk;
     int code, status; /* as waitid() told */
+    struct snapshot after;
     struct outcome outcome;
 };
 
@@ -326,23 +327,16 @@ static void drain(struct run *run)
 
 static int finish(struct run *run, struct gb_err *err)
 {
-    struct cgroup_usage last;
-    struct gb_err ignored;
     int r;
 
     run->outcome.wall_us = clock_now_us() - run->started_us;
     r = tenant_wait(run->tenant, &run->code, &run->status);
     if (r < 0)
         return gb_fail(err, -r, "wait for the tenant");
-    /* Before the rest is killed: where nobody keeps count, this is how many there were. */
-    watch(run);
-    run->killed = false;
-    run->ended = false;
-    stop_hard(run);
-    run->ended = true;
+    r = box_finish(run->box, &run->usage, &run->disk, &run->after, err);
+    if (r < 0)
+        return r;
     drain(run);
-    if (box_get_usage(run->box, &last, &run->disk, &ignored) == 0)
-        run->usage = last;
     return 0;
 }
 
@@ -364,15 +358,9 @@ static int outcome_files(struct run *run, struct gb_err *err)
 {
     static const struct snapshot empty;
     const struct snapshot *before = run->spec->before ? run->spec->before : &empty;
-    struct snapshot after;
-    int r = snapshot_take(run->box, &after, err);
 
-    if (r < 0)
-        return r;
-    r = snapshot_diff(before, &after, &run->outcome.files, &run->outcome.files_len, err);
-    run->outcome.files_incomplete = before->incomplete || after.incomplete;
-    snapshot_release(&after);
-    return r;
+    run->outcome.files_incomplete = before->incomplete || run->after.incomplete;
+    return snapshot_diff(before, &run->after, &run->outcome.files, &run->outcome.files_len, err);
 }
 
 static int outcome_make(struct run *run, struct gb_err *err)
@@ -471,6 +459,7 @@ int execution_run(struct box *box, const struct run_spec *spec, struct outcome *
         r = finish(&run, err);
     if (r == 0)
         r = outcome_make(&run, err);
+    snapshot_release(&run.after);
     tenant_free(run.tenant);
     input_close(&run.input);
     for (int i = 0; i < 2; i++) {

@@ -11,6 +11,7 @@
 #include "engine/ids.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,6 +54,12 @@ static int extent_find(const char *path, struct extent *ret_extent)
     (void) fclose(map);
     *ret_extent = best;
     return 0;
+}
+
+static bool extent_is_all(const struct extent *extent)
+{
+    return extent->inside == extent->outside && extent->outside < HOST_FIRST &&
+           extent->count >= HOST_FIRST + HOST_COUNT;
 }
 
 static int block_lock(uint32_t host_id, int *ret_fd)
@@ -103,11 +110,10 @@ int id_pool_open(struct id_pool *pool, struct gb_err *err)
     if ((r = extent_find("/proc/self/uid_map", &uids)) < 0 ||
         (r = extent_find("/proc/self/gid_map", &gids)) < 0)
         return gb_fail(err, -r, "read /proc/self/uid_map");
-    if (uids.outside < HOST_FIRST && uids.inside == uids.outside &&
-        uids.count >= HOST_FIRST + HOST_COUNT) {
+    if (extent_is_all(&uids) && extent_is_all(&gids)) {
         pool->mode = ID_ROOT;
-        uids = gids = (struct extent){ HOST_FIRST, HOST_FIRST, HOST_COUNT };
-    } else if (uids.count > 0 && gids.count > 0) {
+        uids = (struct extent){ HOST_FIRST, HOST_FIRST, HOST_COUNT };
+    } else {
         pool->mode = ID_RANGE;
         /* One number serves as uid and gid of a box: keep to what both maps have. */
         if (gids.inside != uids.inside)

@@ -43,6 +43,7 @@ enum builder_op {
     BOX_OPEN,   /* a file beneath /workspace; reply fd */
     BOX_MKDIR,  /* a directory beneath /workspace */
     BOX_SCAN,   /* what is in /workspace; reply fd: a memory file of struct scan_record */
+    BOX_FINISH, /* the end of an execution, in one step: BOX_KILL, BOX_USAGE and BOX_SCAN */
 };
 
 struct builder_request {
@@ -98,12 +99,9 @@ struct builder_reply {
         struct {
             struct cgroup_usage counters;
             int32_t disk; /* enum limit_kind of a full file system, or LIMIT_NONE */
-            int32_t pad;
+            uint32_t files; /* BOX_SCAN and BOX_FINISH: records in the memory file */
+            uint32_t files_incomplete; /* 1: there is more than a scan may list */
         } usage;
-        struct {
-            uint32_t count;
-            uint32_t incomplete; /* 1: there is more than a scan may list */
-        } scan;
     };
 };
 

@@ -36,25 +36,20 @@ struct entry {
     const char *path; /* record.path_len bytes, in the snapshot */
 };
 
-int snapshot_take(struct box *box, struct snapshot *ret_snapshot, struct gb_err *err)
+/* Takes over the memory file that came with an answer. */
+static int snapshot_map(const struct builder_reply *reply, const int *fds, size_t fds_len,
+                        struct snapshot *ret_snapshot, struct gb_err *err)
 {
-    struct builder_request request = { .op = BOX_SCAN, .box = box->id };
-    struct builder_reply reply;
-    struct snapshot snapshot = { 0 };
-    int fds[WIRE_FDS_MAX], r;
-    size_t fds_len = 0;
+    struct snapshot snapshot = { .count = reply->usage.files,
+                                 .incomplete = reply->usage.files_incomplete != 0 };
     struct stat st;
+    int r = 0;
 
-    r = engine_call(box->engine, &request, NULL, 0, &reply, fds, &fds_len, err);
-    if (r < 0)
-        return r;
     if (fds_len != 1 || fstat(fds[0], &st) < 0) {
         wire_close_fds(fds, fds_len);
         return gb_fail_plain(err, EPROTO, "the builder sent no list of files");
     }
     snapshot.len = (size_t) st.st_size;
-    snapshot.count = reply.scan.count;
-    snapshot.incomplete = reply.scan.incomplete != 0;
     if (snapshot.len > 0) {
         snapshot.data = mmap(NULL, snapshot.len, PROT_READ, MAP_PRIVATE, fds[0], 0);
         if (snapshot.data == MAP_FAILED)
@@ -64,6 +59,35 @@ int snapshot_take(struct box *box, struct snapshot *ret_snapshot, struct gb_err 
     if (r == 0)
         *ret_snapshot = snapshot;
     return r;
+}
+
+int snapshot_take(struct box *box, struct snapshot *ret_snapshot, struct gb_err *err)
+{
+    struct builder_request request = { .op = BOX_SCAN, .box = box->id };
+    struct builder_reply reply;
+    int fds[WIRE_FDS_MAX];
+    size_t fds_len = 0;
+    int r = engine_call(box->engine, &request, NULL, 0, &reply, fds, &fds_len, err);
+
+    return r < 0 ? r : snapshot_map(&reply, fds, fds_len, ret_snapshot, err);
+}
+
+int box_finish(struct box *box, struct cgroup_usage *ret_usage, enum limit_kind *ret_disk,
+               struct snapshot *ret_files, struct gb_err *err)
+{
+    struct builder_request request = { .op = BOX_FINISH, .box = box->id };
+    struct builder_reply reply;
+    int fds[WIRE_FDS_MAX];
+    size_t fds_len = 0;
+    int r = engine_call(box->engine, &request, NULL, 0, &reply, fds, &fds_len, err);
+
+    if (r == 0)
+        r = snapshot_map(&reply, fds, fds_len, ret_files, err);
+    if (r < 0)
+        return r;
+    *ret_usage = reply.usage.counters;
+    *ret_disk = (enum limit_kind) reply.usage.disk;
+    return 0;
 }
 
 void snapshot_release(struct snapshot *snapshot)

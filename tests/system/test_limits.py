@@ -219,9 +219,11 @@ GREEDY = {
 
 
 @pytest.mark.parametrize("what", GREEDY)
-def test_memory(limited, what):
+def test_memory(limited, mode, what):
     options = ("--memory", "128m", "--disk", "2g", "--output", "1m", "--timeout", "60")
     r = limited(GREEDY[what], *options, timeout=100)
+    if what == "memfd" and mode == "none" and "not implemented" in r["stderr"]:
+        pytest.skip("memfds cannot be watched without cgroups: they are refused")
     ended(r, "oom", "memory", 137)
 
 
@@ -384,8 +386,9 @@ def test_file_size(limited):
 
 
 def test_file_size_of_a_sparse_file(limited):
+    """Nothing is left by which the verdict could name the limit; that it fails is enough."""
     r = limited("open('big', 'wb').truncate(1 << 40)")
-    assert r["status"] == "disk" and r["limit"] in ("file_size", "disk_bytes"), r
+    assert r["status"] in ("disk", "error") and "File too large" in r["stderr"], r
 
 
 def test_file_size_does_not_limit_output(limited):

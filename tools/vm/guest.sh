@@ -104,7 +104,7 @@ hostname glovebox-vm
 $busybox ip link set lo up
 # Through a pipe, so that nothing of the command has the console.
 {
-    run "$who" 3>&-
+    run "$who" 2>&1 3>&-
     echo $? >&3
 } 3>/run/status | cat
 cat /run/status >/dev/ttyS1

@@ -4,7 +4,7 @@ total = 0
 for place in ("/workspace", "/tmp", "/dev/shm", "/", "/dev", "/var/tmp", "/run", "/dev/pts"):
     for i in range(64):
         try:
-            with open(f"{place}/fill{i}", "wb", buffering=0) as f:
+            with open(f"{place}/fill{place.replace('/', '-')}{i}", "wb", buffering=0) as f:
                 while True:
                     total += f.write(b"x" * 65536)
         except OSError:

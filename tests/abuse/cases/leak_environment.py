@@ -10,6 +10,6 @@ for path in glob.glob("/proc/*/environ") + glob.glob("/proc/*/task/*/environ"):
     except OSError:
         pass
 for name in os.environ:
-    if name.startswith(("GLOVEBOX", "GB_", "SSH_", "SUDO_", "XDG_", "DBUS_", "AWS_")):
+    if name.startswith(("GLOVEBOX", "GB_", "SSH_", "SUDO_", "DBUS_", "AWS_")):
         escaped(f"host variable {name}")
 finish()

@@ -1,6 +1,7 @@
-# tries: find the secret in its own memory, where a template may have left it
+# tries: find the secret, or the name of HOME, in its own memory, where a template may have left it
+# options: --preload all
 import re
-pattern = re.compile(b"gbsecret" + b"-[0-9a-f]{32}")
+pattern = re.compile(b"gbsecret" + b"-[0-9a-f]{32}|gbtest-" + b"home-[a-z0-9_]{8}")
 mem = os.open("/proc/self/mem", os.O_RDONLY)
 for line in open("/proc/self/maps"):
     words = line.split()

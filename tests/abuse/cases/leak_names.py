@@ -1,6 +1,8 @@
 # tries: learn who the host is
-# args: {hostname} {user_home}
-seen = {socket.gethostname(), os.uname().nodename, open("/proc/sys/kernel/hostname").read().strip()}
+# args: {hostname}
+# options: --preload all
+seen = {platform.node(), socket.gethostname(), os.uname().nodename}
+seen.add(open("/proc/sys/kernel/hostname").read().strip())
 if seen != {"glovebox"}:
     escaped(f"host name {seen}")
 for path in ("/etc/hostname", "/etc/hosts", "/etc/passwd", "/etc/group", "/etc/resolv.conf"):
