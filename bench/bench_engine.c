@@ -1,6 +1,6 @@
 /*
- * How long a pandas program takes, from the request to its first output and to its end (for a box: its
- * receipt), side by side in one run:
+ * How long a pandas program takes, from the request to its first output and to its end (for a box:
+ * its receipt), side by side in one run:
  *
  *   python     python3 with the import, no isolation
  *   bwrap      the same under bubblewrap
@@ -125,13 +125,15 @@ static void run_python(struct bench *bench)
 static void run_bwrap(struct bench *bench)
 {
     char *const argv[] = {
-        (char *) "bwrap",      (char *) "--unshare-all", (char *) "--ro-bind", (char *) "/usr",
-        (char *) "/usr",       (char *) "--ro-bind",     (char *) "/etc",      (char *) "/etc",
-        (char *) "--symlink",  (char *) "usr/bin",       (char *) "/bin",      (char *) "--symlink",
-        (char *) "usr/lib",    (char *) "/lib",          (char *) "--symlink", (char *) "usr/lib64",
-        (char *) "/lib64",     (char *) "--proc",        (char *) "/proc",     (char *) "--dev",
-        (char *) "/dev",       (char *) "--tmpfs",       (char *) "/tmp",      (char *) "/usr/bin/python3",
-        (char *) "-c",         (char *) PROGRAM,         NULL,
+        (char *) "bwrap",     (char *) "--unshare-all", (char *) "--ro-bind",
+        (char *) "/usr",      (char *) "/usr",          (char *) "--ro-bind",
+        (char *) "/etc",      (char *) "/etc",          (char *) "--symlink",
+        (char *) "usr/bin",   (char *) "/bin",          (char *) "--symlink",
+        (char *) "usr/lib",   (char *) "/lib",          (char *) "--symlink",
+        (char *) "usr/lib64", (char *) "/lib64",        (char *) "--proc",
+        (char *) "/proc",     (char *) "--dev",         (char *) "/dev",
+        (char *) "--tmpfs",   (char *) "/tmp",          (char *) "/usr/bin/python3",
+        (char *) "-c",        (char *) PROGRAM,         NULL,
     };
 
     run_command(&bench->series[BWRAP], argv);
@@ -219,7 +221,8 @@ static void report(struct bench *bench, const char *path)
     json_t *root = json_object();
 
     printf("%-8s %24s %29s\n", "", "to first output, ms", "to the end, ms");
-    printf("%-8s %8s %8s %9s %8s %8s %9s\n", "", "p50", "p99", "vs bwrap", "p50", "p99", "vs bwrap");
+    printf("%-8s %8s %8s %9s %8s %8s %9s\n", "", "p50", "p99", "vs bwrap", "p50", "p99",
+           "vs bwrap");
     for (int i = 0; i < SERIES; i++) {
         const struct series *series = &bench->series[i];
         double first = percentile_ms(&series->first, 0.5), end = percentile_ms(&series->end, 0.5);

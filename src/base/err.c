@@ -6,8 +6,8 @@
 
 #include "base/banned.h"
 
-__attribute__((format(printf, 3, 0))) static void fill(struct gb_err *err, int code, const char *fmt,
-                                                       va_list ap)
+__attribute__((format(printf, 3, 0))) static void fill(struct gb_err *err, int code,
+                                                       const char *fmt, va_list ap)
 {
     err->code = code;
     if (vsnprintf(err->msg, sizeof err->msg, fmt, ap) < 0)

@@ -45,8 +45,7 @@ ssize_t io_read_all(int fd, void *buf, size_t len)
 
 ssize_t io_read_text_at(int dir_fd, const char *name, char *buf, size_t size)
 {
-    autoclose
-    int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
+    autoclose int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
     ssize_t n;
 
     if (fd < 0)
@@ -64,8 +63,7 @@ ssize_t io_read_text_at(int dir_fd, const char *name, char *buf, size_t size)
 
 int io_write_text_at(int dir_fd, const char *name, const char *text)
 {
-    autoclose
-    int fd = openat(dir_fd, name, O_WRONLY | O_CLOEXEC);
+    autoclose int fd = openat(dir_fd, name, O_WRONLY | O_CLOEXEC);
     size_t len = strlen(text);
     ssize_t n;
 

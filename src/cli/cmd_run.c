@@ -75,8 +75,8 @@ static int check_file(char *const *files, size_t at, int64_t *left, struct gb_er
         return gb_fail_plain(err, EINVAL, "--file: '%s' is not a regular file", path);
     *left -= st.st_size;
     if (*left < 0)
-        return gb_fail_plain(err, EFBIG, "--file: '%s' does not fit into the workspace: raise --disk",
-                             path);
+        return gb_fail_plain(err, EFBIG,
+                             "--file: '%s' does not fit into the workspace: raise --disk", path);
     for (size_t i = 0; i < at; i++)
         if (strcmp(base_name(files[i]), name) == 0)
             return gb_fail_plain(err, EEXIST, "--file: two files are named '%s'", name);
@@ -131,8 +131,7 @@ static int check_job(struct job *job, struct gb_err *err)
         return gb_fail_plain(err, EOPNOTSUPP,
                              "--allow-host: boxes have no way to the network yet; leave it out");
     if ((r = limits_fill(cfg, &job->limits, err)) < 0 || (r = check_files(cfg, err)) < 0 ||
-        (r = check_out(cfg->out_dir, err)) < 0 ||
-        (r = program_load(cfg, &job->program, err)) < 0)
+        (r = check_out(cfg->out_dir, err)) < 0 || (r = program_load(cfg, &job->program, err)) < 0)
         return r;
     return program_preload(&job->program, cfg->preload, job->preload, sizeof job->preload, err);
 }
@@ -170,7 +169,8 @@ static void on_signal(int sig)
     errno = saved;
 }
 
-/* Until now a signal simply ends us, and the builder cleans up. From here on it ends the program. */
+/* Until now a signal simply ends us, and the builder cleans up. From here on it ends the program.
+ */
 static int catch_signals(struct gb_err *err)
 {
     static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
@@ -305,7 +305,8 @@ static int run(struct job *job, struct gb_err *err)
     out_streams_free(job->streams);
     job->streams = NULL;
     if (r == 0 && cfg->out_dir)
-        r = workspace_fetch(job->box, job->outcome.files, job->outcome.files_len, cfg->out_dir, err);
+        r = workspace_fetch(job->box, job->outcome.files, job->outcome.files_len, cfg->out_dir,
+                            err);
     return r;
 }
 
@@ -341,7 +342,8 @@ static void explain(const struct job *job)
         [LIMIT_PIDS] = "too many processes: the program needed more than --pids allows",
         [LIMIT_DISK_BYTES] = "disk full: the program wrote more than --disk allows",
         [LIMIT_DISK_INODES] = "disk full: the program made more files than --inodes allows",
-        [LIMIT_FILE_SIZE] = "file too large: the program wrote a file larger than --file-size allows",
+        [LIMIT_FILE_SIZE] =
+            "file too large: the program wrote a file larger than --file-size allows",
         [LIMIT_OUTPUT] = "too much output: the program printed more than --output allows",
     };
     const struct outcome *outcome = &job->outcome;

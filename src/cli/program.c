@@ -67,7 +67,8 @@ static bool declares_coding(const struct program *program)
         const char *next = memchr(line, '\n', (size_t) (end - line));
         size_t len = next ? (size_t) (next - line) : (size_t) (end - line);
 
-        if (memchr(line, '#', len) && (memmem(line, len, "coding:", 7) || memmem(line, len, "coding=", 7)))
+        if (memchr(line, '#', len) &&
+            (memmem(line, len, "coding:", 7) || memmem(line, len, "coding=", 7)))
             return true;
         line += len + 1;
     }
@@ -92,8 +93,9 @@ static int check(const struct program *program, const char *name, struct gb_err 
     if (program->len == 0)
         return gb_fail_plain(err, EINVAL, "the program (%s) is empty: nothing to run", name);
     if (program->len > PROGRAM_MAX)
-        return gb_fail_plain(err, EFBIG, "the program is larger than 8 MiB: put its data into a "
-                                         "file and pass that with --file");
+        return gb_fail_plain(err, EFBIG,
+                             "the program is larger than 8 MiB: put its data into a "
+                             "file and pass that with --file");
     nul = memchr(program->code, '\0', program->len);
     if (nul)
         return gb_fail_plain(err, EINVAL,
@@ -115,7 +117,8 @@ static int make_argv(const struct config *cfg, struct program *program, const ch
     int more = cfg->args_len - skip;
 
     if (more > ARGUMENTS_MAX)
-        return gb_fail_plain(err, E2BIG, "more than %d arguments: pass them in a file", ARGUMENTS_MAX);
+        return gb_fail_plain(err, E2BIG, "more than %d arguments: pass them in a file",
+                             ARGUMENTS_MAX);
     program->argv = calloc((size_t) more + 2, sizeof *program->argv);
     if (!program->argv)
         return gb_fail(err, ENOMEM, "pass the arguments");

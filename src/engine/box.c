@@ -60,16 +60,17 @@ static int report_wait(int lifeline, int *ret_root, struct gb_err *err)
     }
     wire_close_fds(fds, fds_len);
     if (report.error == EPERM && strcmp(box_step_name(report.step), "mounts") == 0)
-        return gb_fail_plain(err, EPERM,
-                             "the box may not mount its own /proc: in a container run glovebox "
-                             "with an unmasked /proc (docker run --security-opt systempaths=unconfined)");
+        return gb_fail_plain(
+            err, EPERM,
+            "the box may not mount its own /proc: in a container run glovebox "
+            "with an unmasked /proc (docker run --security-opt systempaths=unconfined)");
     if (strcmp(box_step_name(report.step), "user namespace") == 0) {
         char why[140];
 
         outer_explain(why, sizeof why);
         return gb_fail_plain(err, report.error ? report.error : EPROTO,
-                             "cannot make a user namespace (%s): %s",
-                             strerrorname_np(report.error), why);
+                             "cannot make a user namespace (%s): %s", strerrorname_np(report.error),
+                             why);
     }
     return gb_fail(err, report.error ? report.error : EPROTO, "making a box failed at '%s'",
                    box_step_name(report.step));

@@ -23,8 +23,8 @@ struct box_entry {
 };
 
 /* Makes a box: its cgroup, its namespaces, its PID 1; returns when PID 1 is ready. When that fails
- * after the clone, @ret_dead is the pidfd of a dead process which the supervisor, its parent, has to
- * collect; else it is not touched. */
+ * after the clone, @ret_dead is the pidfd of a dead process which the supervisor, its parent, has
+ * to collect; else it is not touched. */
 int box_make(struct cgroup_root *cgroups, struct id_pool *ids, uint32_t id,
              const struct limits *limits, struct box_entry *ret_box, int *ret_dead,
              struct gb_err *err);
@@ -57,8 +57,8 @@ int box_open(const struct box_entry *box, const char *path, int flags, mode_t mo
              struct gb_err *err);
 int box_mkdir(const struct box_entry *box, const char *path, struct gb_err *err);
 
-/* box_scan.c: lists the regular files of the workspace into a memory file of struct scan_record. Stops
- * at its bounds and says so. */
+/* box_scan.c: lists the regular files of the workspace into a memory file of struct scan_record.
+ * Stops at its bounds and says so. */
 int box_scan(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, bool *ret_incomplete,
              struct gb_err *err);
 

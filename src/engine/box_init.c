@@ -190,7 +190,8 @@ _Noreturn void box_init_main(const struct box_spec *spec)
 {
     struct box_spec own = *spec;
 
-    /* The way to our own maps, taken while the builder's /proc is in sight: the box's is read-only. */
+    /* The way to our own maps, taken while the builder's /proc is in sight: the box's is read-only.
+     */
     own.proc_self = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
     for (uint32_t i = 0; i < ARRAY_LEN(steps); i++) {
         int r = steps[i].run(&own);

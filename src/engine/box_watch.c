@@ -3,9 +3,9 @@
  *
  * Its own /proc shows exactly the processes of the box. Memory is what they map (each shared page
  * counted once among its sharers) plus what its file systems hold. Pages that a clone still shares
- * with its template are not its doing: up to the template's size they are taken off again, but never
- * below what is private. Memory that is in no page table and no file system would escape this, so
- * without cgroups the last filter has no memfd_create and no shmget.
+ * with its template are not its doing: up to the template's size they are taken off again, but
+ * never below what is private. Memory that is in no page table and no file system would escape
+ * this, so without cgroups the last filter has no memfd_create and no shmget.
  */
 #include <ctype.h>
 #include <dirent.h>

@@ -15,6 +15,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/capability.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -25,7 +26,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include <grp.h>
 
 #include "base/autoclean.h"
 #include "base/io.h"
@@ -95,8 +95,8 @@ static int box_slot(struct builder *builder, struct gb_err *err)
 }
 
 /* What the supervisor keeps: the locks on ids and cgroups (without them another engine would take
- * ours for dead while a builder is being replaced) and, where there is a keeper, all that a builder in
- * our place would need. */
+ * ours for dead while a builder is being replaced) and, where there is a keeper, all that a builder
+ * in our place would need. */
 static int setup_fds(struct builder *builder, struct exchange *x, struct gb_err *err)
 {
     int *fds = x->reply_fds, locks[CGROUP_FDS_MAX + 1];

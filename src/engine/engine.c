@@ -9,7 +9,8 @@
  *
  * The pool is a thread that keeps some boxes ready, each with a sealed tenant in it that waits for
  * its program: attaching a process to a cgroup can take a grace period of the kernel (several
- * milliseconds on an idle machine, with cgroup v1), which nobody who asks for a box should wait for.
+ * milliseconds on an idle machine, with cgroup v1), which nobody who asks for a box should wait
+ * for.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -53,7 +54,7 @@ struct engine {
     char cgroup_name[CGROUP_NAME_MAX], note[200];
     int outer[OUTER_FDS]; /* keeper's lifeline, user and PID namespace of a rootless builder */
     int keeper_pidfd;     /* of the process that waits for the keeper */
-    int lock_fds[64]; /* on ids and cgroups, of this and earlier builders */
+    int lock_fds[64];     /* on ids and cgroups, of this and earlier builders */
     size_t lock_fds_len;
 
     pthread_mutex_t boxes_lock;
@@ -135,8 +136,8 @@ static int builder_spawn_at(const int *fds, size_t fds_len, pid_t *ret_pid)
     posix_spawnattr_setsigmask(&attr, &none);
     posix_spawnattr_setsigdefault(&attr, &all);
     /* A session of its own: the terminal's Ctrl-C is for us, the builder has to clean up. */
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK |
-                                        POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setflags(&attr,
+                             POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     r = posix_spawn(ret_pid, "/proc/self/exe", &actions, &attr, argv, envp);
     posix_spawnattr_destroy(&attr);
     posix_spawn_file_actions_destroy(&actions);

@@ -23,8 +23,8 @@ struct box;
 struct tenant;
 
 struct engine_config {
-    const char *python;  /* interpreter of the template; NULL: /usr/bin/python3 */
-    const char *preload; /* modules that the template imports, separated by spaces */
+    const char *python;    /* interpreter of the template; NULL: /usr/bin/python3 */
+    const char *preload;   /* modules that the template imports, separated by spaces */
     const char *lang, *tz; /* of the template and its tenants; NULL: C.UTF-8, the host's zone */
     enum cgroup_mode cgroups;
     bool landlock;
@@ -150,7 +150,7 @@ struct run_spec {
     int stdin_fd;         /* copied to the program; -1: its input is empty */
     int cancel_fd;        /* readable: stop; readable again: at once. -1: none */
     struct run_sink sink;
-    const struct snapshot *before; /* of the workspace; NULL: it was empty */
+    const struct snapshot *before;                        /* of the workspace; NULL: it was empty */
     void (*on_started)(void *arg, struct tenant *tenant); /* may be NULL */
     void *on_started_arg;
 };

@@ -44,8 +44,7 @@ int engine_call(struct engine *engine, const struct builder_request *request, co
 
 /* One clone request to the template; replaces a dead template and tries once more. */
 int engine_clone(struct engine *engine, const struct clone_request *request, const int *fds,
-                 size_t fds_len, struct clone_reply *ret_reply, int *ret_pidfd,
-                 struct gb_err *err);
+                 size_t fds_len, struct clone_reply *ret_reply, int *ret_pidfd, struct gb_err *err);
 
 const struct engine_config *engine_get_config(const struct engine *engine);
 enum cgroup_mode engine_get_cgroup_mode(const struct engine *engine);

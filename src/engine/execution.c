@@ -1,13 +1,14 @@
 /*
  * One execution: a program in a new tenant, from the RUN message to the verdict.
  *
- * Theory of operation. A single loop polls the tenant's output pipes, its control socket, its pidfd,
- * our own input, the sink and the request to cancel, with a timeout for the nearest deadline. What
- * can end a run early is a `stop`: wall time, CPU time, memory seen by our own watch, output, or a
- * cancellation. A stop is soft first (SIGINT to the tenant's process group), hard after the grace
- * (everything in the box is killed); memory is hard at once. After the end the box is emptied, what
- * is left in the pipes is read, and the counters are read once more: the verdict is made from
- * wait(), from those counters and from our clock, never from what the tenant said.
+ * Theory of operation. A single loop polls the tenant's output pipes, its control socket, its
+ * pidfd, our own input, the sink and the request to cancel, with a timeout for the nearest
+ * deadline. What can end a run early is a `stop`: wall time, CPU time, memory seen by our own
+ * watch, output, or a cancellation. A stop is soft first (SIGINT to the tenant's process group),
+ * hard after the grace (everything in the box is killed); memory is hard at once. After the end the
+ * box is emptied, what is left in the pipes is read, and the counters are read once more: the
+ * verdict is made from wait(), from those counters and from our clock, never from what the tenant
+ * said.
  */
 #include <errno.h>
 #include <poll.h>
@@ -199,8 +200,7 @@ static void timers(struct run *run)
         stop_hard(run);
     if (now >= run->watch_us) {
         watch(run);
-        run->watch_us =
-            clock_now_us() + (box_is_watched(run->box) ? WATCH_CLOSE_US : WATCH_US);
+        run->watch_us = clock_now_us() + (box_is_watched(run->box) ? WATCH_CLOSE_US : WATCH_US);
     }
 }
 

@@ -169,8 +169,8 @@ static int enter_failed(struct gb_err *err, int code)
     char why[140];
 
     outer_explain(why, sizeof why);
-    return gb_fail_plain(err, code, "cannot make a user namespace (%s): %s",
-                         strerrorname_np(code), why);
+    return gb_fail_plain(err, code, "cannot make a user namespace (%s): %s", strerrorname_np(code),
+                         why);
 }
 
 int outer_enter(struct gb_err *err)

@@ -15,8 +15,8 @@ bool outer_is_privileged(void);
  * must exec itself afterwards, so that its memory belongs to the new namespace. */
 int outer_enter(struct gb_err *err);
 
-/* Whether the caller's PID namespace belongs to its user namespace. A template must come back to its
- * own PID namespace after each clone, which the kernel allows only then. */
+/* Whether the caller's PID namespace belongs to its user namespace. A template must come back to
+ * its own PID namespace after each clone, which the kernel allows only then. */
 bool outer_owns_pid_namespace(void);
 
 /* One sentence on why user namespaces may be forbidden here and what to change. */

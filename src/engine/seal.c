@@ -47,8 +47,8 @@ static int step_join(const struct seal_spec *spec)
 {
     /* The PID namespace came with the clone. The kernel checks our capabilities before any of these
      * takes effect, so one call can join the user namespace together with the others. */
-    int spaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS |
-                 CLONE_NEWCGROUP;
+    int spaces =
+        CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
 
     return setns(spec->box_pidfd, spaces) < 0 ? -errno : 0;
 }

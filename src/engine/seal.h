@@ -4,11 +4,11 @@
  *
  * Theory of operation. The child calls seal_tenant() as the first thing after the clone. Its steps
  * stand in a table, in the only order that works: the cgroup while its files are in sight, the
- * namespaces while the capabilities for that are there, ids before capabilities, and the filter that
- * forbids all of it last. Until the last step only this code runs: no malloc, no locks, no Python.
- * A step that fails ends the child: a fixed record that names the step goes over the control
- * socket and the process is gone before any user byte was read. On success the same record, with
- * step SEAL_DONE, is the first packet on that socket.
+ * namespaces while the capabilities for that are there, ids before capabilities, and the filter
+ * that forbids all of it last. Until the last step only this code runs: no malloc, no locks, no
+ * Python. A step that fails ends the child: a fixed record that names the step goes over the
+ * control socket and the process is gone before any user byte was read. On success the same record,
+ * with step SEAL_DONE, is the first packet on that socket.
  */
 #pragma once
 

@@ -31,20 +31,20 @@ enum {
     LL_RULE_PATH_BENEATH = 1,
 };
 
-#define LL_WRITE_FILE           (UINT64_C(1) << 1)
-#define LL_REMOVE_DIR           (UINT64_C(1) << 4)
-#define LL_REMOVE_FILE          (UINT64_C(1) << 5)
-#define LL_MAKE_CHAR            (UINT64_C(1) << 6)
-#define LL_MAKE_DIR             (UINT64_C(1) << 7)
-#define LL_MAKE_REG             (UINT64_C(1) << 8)
-#define LL_MAKE_SOCK            (UINT64_C(1) << 9)
-#define LL_MAKE_FIFO            (UINT64_C(1) << 10)
-#define LL_MAKE_BLOCK           (UINT64_C(1) << 11)
-#define LL_MAKE_SYM             (UINT64_C(1) << 12)
-#define LL_REFER                (UINT64_C(1) << 13) /* ABI 2 */
-#define LL_TRUNCATE             (UINT64_C(1) << 14) /* ABI 3 */
-#define LL_SCOPE_ABSTRACT_UNIX  (UINT64_C(1) << 0)  /* ABI 6 */
-#define LL_SCOPE_SIGNAL         (UINT64_C(1) << 1)  /* ABI 6 */
+#define LL_WRITE_FILE          (UINT64_C(1) << 1)
+#define LL_REMOVE_DIR          (UINT64_C(1) << 4)
+#define LL_REMOVE_FILE         (UINT64_C(1) << 5)
+#define LL_MAKE_CHAR           (UINT64_C(1) << 6)
+#define LL_MAKE_DIR            (UINT64_C(1) << 7)
+#define LL_MAKE_REG            (UINT64_C(1) << 8)
+#define LL_MAKE_SOCK           (UINT64_C(1) << 9)
+#define LL_MAKE_FIFO           (UINT64_C(1) << 10)
+#define LL_MAKE_BLOCK          (UINT64_C(1) << 11)
+#define LL_MAKE_SYM            (UINT64_C(1) << 12)
+#define LL_REFER               (UINT64_C(1) << 13) /* ABI 2 */
+#define LL_TRUNCATE            (UINT64_C(1) << 14) /* ABI 3 */
+#define LL_SCOPE_ABSTRACT_UNIX (UINT64_C(1) << 0)  /* ABI 6 */
+#define LL_SCOPE_SIGNAL        (UINT64_C(1) << 1)  /* ABI 6 */
 
 static uint64_t writes_of(int abi)
 {

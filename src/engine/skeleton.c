@@ -43,18 +43,21 @@ static const struct {
     const char *path;
     mode_t mode;
 } directories[] = {
-    { "usr", 0755 },       { "proc", 0555 },      { "dev", 0755 },  { "dev/shm", 0755 },
-    { "dev/pts", 0755 },   { "etc", 0755 },       { "tmp", 0755 },  { "workspace", 0755 },
-    { "var", 0755 },       { "run", 0755 },  { "root", 0755 },
-    { "home", 0755 },      { ".empty", 0555 },
+    { "usr", 0755 },     { "proc", 0555 }, { "dev", 0755 },  { "dev/shm", 0755 },
+    { "dev/pts", 0755 }, { "etc", 0755 },  { "tmp", 0755 },  { "workspace", 0755 },
+    { "var", 0755 },     { "run", 0755 },  { "root", 0755 }, { "home", 0755 },
+    { ".empty", 0555 },
 };
 
 static const struct {
     const char *path, *target;
 } links[] = {
-    { "dev/fd", "/proc/self/fd" },         { "dev/stdin", "/proc/self/fd/0" },
-    { "dev/stdout", "/proc/self/fd/1" },   { "dev/stderr", "/proc/self/fd/2" },
-    { "dev/ptmx", "pts/ptmx" },            { "etc/mtab", "/proc/self/mounts" },
+    { "dev/fd", "/proc/self/fd" },
+    { "dev/stdin", "/proc/self/fd/0" },
+    { "dev/stdout", "/proc/self/fd/1" },
+    { "dev/stderr", "/proc/self/fd/2" },
+    { "dev/ptmx", "pts/ptmx" },
+    { "etc/mtab", "/proc/self/mounts" },
     { "var/tmp", "/tmp" },
 };
 
@@ -66,11 +69,18 @@ static const char *const usr_aliases[] = { "bin", "sbin", "lib", "lib32", "lib64
 /* Copied from the host, with everything beneath. Found missing by programs: without nsswitch no
  * localhost, without alternatives no BLAS, without fonts no text in charts. */
 static const char *const etc_copies[] = {
-    "alternatives",  "ca-certificates.conf", "debian_version", "fonts",      "gai.conf",
-    "host.conf",     "ld.so.cache",          "ld.so.conf",     "ld.so.conf.d", "locale.alias",
-    "localtime",     "magic",                "matplotlibrc",   "mime.types", "nsswitch.conf",
-    "os-release",    "protocols",            "python3",        "python3.11", "services",
-    "ssl/certs",     "ssl/openssl.cnf",      "timezone",
+    "alternatives",   "ca-certificates.conf",
+    "debian_version", "fonts",
+    "gai.conf",       "host.conf",
+    "ld.so.cache",    "ld.so.conf",
+    "ld.so.conf.d",   "locale.alias",
+    "localtime",      "magic",
+    "matplotlibrc",   "mime.types",
+    "nsswitch.conf",  "os-release",
+    "protocols",      "python3",
+    "python3.11",     "services",
+    "ssl/certs",      "ssl/openssl.cnf",
+    "timezone",
 };
 
 static const struct {
@@ -105,7 +115,8 @@ static int sys_mount_setattr(int fd, const char *path, unsigned flags, uint64_t 
 
 static int put_file(int root, const char *path, const char *data, size_t len)
 {
-    autoclose int fd = openat(root, path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+    autoclose int fd =
+        openat(root, path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
 
     if (fd < 0)
         return -errno;
@@ -289,8 +300,7 @@ static int bind_devices(int root, struct gb_err *err)
 
 static int bind_proc(int root, struct gb_err *err)
 {
-    autoclose int tree =
-        sys_open_tree("/proc", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+    autoclose int tree = sys_open_tree("/proc", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
 
     if (tree < 0)
         return gb_fail(err, errno, "open_tree /proc");
@@ -332,8 +342,8 @@ int skeleton_enter(struct gb_err *err)
     autoclose int root = -EBADF;
     int r;
 
-    /* No network, no System V objects and no name of the host for builder and templates either: what
-     * a template learns (platform.node() is cached) its tenants know. */
+    /* No network, no System V objects and no name of the host for builder and templates either:
+     * what a template learns (platform.node() is cached) its tenants know. */
     if (unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
         return gb_fail(err, errno, "new mount, network, IPC and UTS namespaces");
     if (sethostname(SKELETON_HOSTNAME, strlen(SKELETON_HOSTNAME)) < 0)

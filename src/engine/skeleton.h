@@ -9,7 +9,7 @@
 /* Directory of the skeleton that hides other directories. */
 #define SKELETON_EMPTY "/.empty"
 
-/* Moves the calling process (single-threaded) into new mount, network, IPC and UTS namespaces whose root
- * is a fresh tmpfs with nothing but what programs need; afterwards no path of the host can be
+/* Moves the calling process (single-threaded) into new mount, network, IPC and UTS namespaces whose
+ * root is a fresh tmpfs with nothing but what programs need; afterwards no path of the host can be
  * reached but /usr. */
 int skeleton_enter(struct gb_err *err);

@@ -178,11 +178,8 @@ static PyMethodDef ext_methods[] = {
 };
 
 static struct PyModuleDef ext_module = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "_glovebox",
-    .m_doc = "The C part of a Glovebox template.",
-    .m_size = -1,
-    .m_methods = ext_methods,
+    PyModuleDef_HEAD_INIT, .m_name = "_glovebox",    .m_doc = "The C part of a Glovebox template.",
+    .m_size = -1,          .m_methods = ext_methods,
 };
 
 PyMODINIT_FUNC PyInit__glovebox(void);

@@ -75,8 +75,8 @@ static int place(const int from[3], int report)
 static _Noreturn void template_exec(const char *python, char *const envp[], const int from[3],
                                     int report)
 {
-    char *const argv[] = { (char *) python,    (char *) "-I", (char *) "-B", (char *) "-c",
-                           (char *) bootstrap, NULL };
+    char *const argv[] = { (char *) python, (char *) "-I",      (char *) "-B",
+                           (char *) "-c",   (char *) bootstrap, NULL };
     sigset_t none;
     int r = place(from, report);
 
@@ -127,8 +127,8 @@ static void split_env(const char *block, char *envp[ENV_MAX + 1])
     envp[n] = NULL;
 }
 
-int template_start(const char *python, const char *env, int control, int *ret_pidfd,
-                   int *ret_dead, struct gb_err *err)
+int template_start(const char *python, const char *env, int control, int *ret_pidfd, int *ret_dead,
+                   struct gb_err *err)
 {
     autoclose int ext = -EBADF, zip = -EBADF, pidfd = -EBADF;
     autoclose int ext_high = -EBADF, zip_high = -EBADF, control_high = -EBADF;

@@ -10,5 +10,5 @@
  * NAME=value strings, each ended by NUL, with an empty one at the end. @control becomes its
  * descriptor 3. When the exec fails, @ret_dead is the pidfd of a dead process which the supervisor
  * has to collect. */
-int template_start(const char *python, const char *env, int control, int *ret_pidfd,
-                   int *ret_dead, struct gb_err *err);
+int template_start(const char *python, const char *env, int control, int *ret_pidfd, int *ret_dead,
+                   struct gb_err *err);

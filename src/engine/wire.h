@@ -34,8 +34,8 @@ enum builder_op {
      * locks that show other engines that this one lives. */
     BUILDER_SETUP,
     BUILDER_TEMPLATE, /* start an interpreter; fd: its control socket; reply fd: its pidfd */
-    BOX_MAKE,       /* reply fds: pidfd of PID 1, lifeline, root directory, cgroup descriptors */
-    BOX_ADOPT,      /* after a builder died; fds: pidfd, lifeline, root directory */
+    BOX_MAKE,         /* reply fds: pidfd of PID 1, lifeline, root directory, cgroup descriptors */
+    BOX_ADOPT,        /* after a builder died; fds: pidfd, lifeline, root directory */
     BOX_USAGE,
     BOX_SIGNAL, /* a signal to a process group in the box */
     BOX_KILL,   /* SIGKILL to all but PID 1; the files stay */
@@ -51,7 +51,7 @@ struct builder_request {
     uint32_t box; /* numbers are the supervisor's choice, never used twice */
     union {
         struct {
-            int32_t cgroup_mode;                /* enum cgroup_mode */
+            int32_t cgroup_mode;               /* enum cgroup_mode */
             char cgroup_name[CGROUP_NAME_MAX]; /* "" or the group of a builder that died */
         } setup;
         struct {
@@ -98,8 +98,8 @@ struct builder_reply {
         } box;
         struct {
             struct cgroup_usage counters;
-            int32_t disk; /* enum limit_kind of a full file system, or LIMIT_NONE */
-            uint32_t files; /* BOX_SCAN and BOX_FINISH: records in the memory file */
+            int32_t disk;              /* enum limit_kind of a full file system, or LIMIT_NONE */
+            uint32_t files;            /* BOX_SCAN and BOX_FINISH: records in the memory file */
             uint32_t files_incomplete; /* 1: there is more than a scan may list */
         } usage;
     };

@@ -109,7 +109,8 @@ static int entry_compare(const void *left, const void *right)
 }
 
 /* Finds the records and sorts them; the caller frees. */
-static int entries_make(const struct snapshot *snapshot, struct entry **ret_entries, size_t *ret_len)
+static int entries_make(const struct snapshot *snapshot, struct entry **ret_entries,
+                        size_t *ret_len)
 {
     /* The count is only what the builder says; the data bound what there can be. */
     size_t fit = snapshot->len / sizeof(struct scan_record);
@@ -259,7 +260,8 @@ int workspace_put(struct box *box, const char *from, const char *name, struct gb
         return r;
     r = copy_bytes(in, out, INT64_MAX);
     if (r == -ENOSPC)
-        return gb_fail_plain(err, ENOSPC, "'%s' does not fit into the workspace: raise --disk", from);
+        return gb_fail_plain(err, ENOSPC, "'%s' does not fit into the workspace: raise --disk",
+                             from);
     return r < 0 ? gb_fail(err, -r, "copy '%s' into the workspace", from) : 0;
 }
 
@@ -312,8 +314,8 @@ static int fetch_one(struct box *box, const struct file_entry *file, int dir_fd,
         return gb_fail_plain(err, EINVAL, "not a regular file");
     if ((r = make_parents(dir_fd, file->path)) < 0)
         return gb_fail(err, -r, "make directories for '%s'", file->path);
-    out = open_beneath(dir_fd, file->path, O_WRONLY | O_CREAT | O_TRUNC,
-                       0666 | (st.st_mode & 0111));
+    out =
+        open_beneath(dir_fd, file->path, O_WRONLY | O_CREAT | O_TRUNC, 0666 | (st.st_mode & 0111));
     if (out < 0)
         return gb_fail(err, -out, "write '%s'", file->path);
     r = copy_bytes(in, out, st.st_size);

@@ -134,8 +134,7 @@ static json_t *text_to_json(struct span head, struct span tail, size_t json_max,
 {
     struct cost cost = span_bound(&head, &tail, json_max, left_out);
     size_t size = cost.text + MARKER_MAX, len = 0, used;
-    autofree
-    char *text = malloc(size);
+    autofree char *text = malloc(size);
 
     if (!text)
         return NULL;
@@ -153,8 +152,7 @@ static json_t *stream_to_json(const struct stream_cut *cut, int64_t *ret_left_ou
 {
     struct span head = { cut->head, cut->head_len }, tail = { cut->tail, cut->tail_len };
     size_t budget = head.len + tail.len;
-    autofree
-    char *joined = NULL;
+    autofree char *joined = NULL;
 
     *ret_left_out = cut->left_out;
     if (cut->left_out == 0 && tail.len > 0) {
