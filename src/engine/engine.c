@@ -631,7 +631,7 @@ static void *pool_main(void *arg)
     pthread_mutex_lock(&engine->boxes_lock);
     while (!engine->pool_stop) {
         struct gb_err ignored;
-        struct box *box;
+        struct box *box = NULL;
         int r;
 
         if (pool_ready(engine) >= engine->config.pool_boxes) {

@@ -173,6 +173,19 @@ static int enter_failed(struct gb_err *err, int code)
                          why);
 }
 
+/* Whether our uid 0 is the host's: then a single-id map would run boxes as root of the host. */
+static bool is_host_root(void)
+{
+    char map[128];
+    unsigned inside, outside, count;
+
+    if (geteuid() != 0)
+        return false;
+    if (io_read_text_at(AT_FDCWD, "/proc/self/uid_map", map, sizeof map) < 0)
+        return true;
+    return sscanf(map, "%u %u %u", &inside, &outside, &count) != 3 || outside == 0;
+}
+
 int outer_enter(struct gb_err *err)
 {
     uid_t uid = geteuid();
@@ -181,6 +194,10 @@ int outer_enter(struct gb_err *err)
     int go[2], status = 0, r = 0;
     struct gb_err map_err = { 0 };
 
+    if (is_host_root())
+        return gb_fail_plain(err, EPERM,
+                             "root without its capabilities cannot isolate: run glovebox as an "
+                             "ordinary user, or give it CAP_SYS_ADMIN and the like");
     if (pipe2(go, O_CLOEXEC) < 0)
         return gb_fail(err, errno, "pipe");
     helper = fork();
