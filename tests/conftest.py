@@ -109,14 +109,12 @@ def owner(pid):
 
 
 def is_orphan_of_a_box(pid, table):
-    """A process under a box's id with no glovebox above it."""
+    """A process under a box's id that no engine is above any more."""
     if not is_box_id(owner(pid)):
         return False
-    while pid in table and pid > 1:
-        if "glovebox" in table[pid][2]:
-            return False
-        pid = table[pid][0]
-    return True
+    while is_box_id(owner(pid)):
+        pid = table.get(pid, (-1, "", ""))[0]
+    return pid in (0, 1)
 
 
 def reap_orphans(known):

@@ -17,7 +17,7 @@
 
 #include "base/banned.h"
 
-#define ARGUMENTS_MAX 60000 /* what a RUN message has room for, with some to spare */
+#define ARGUMENTS_MAX 9000 /* what a RUN message has room for, with some to spare */
 
 static int read_all(int fd, const char *name, struct program *program, struct gb_err *err)
 {

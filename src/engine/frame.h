@@ -15,7 +15,7 @@
 #define FRAME_VERSION     1
 #define FRAME_PACKET_MAX  65536u              /* header included */
 #define FRAME_MESSAGE_MAX (32u * 1024 * 1024) /* payload of a whole message */
-#define FRAME_FIELDS_MAX  65536u              /* fields in a message */
+#define FRAME_FIELDS_MAX  10000u              /* fields in a message */
 
 /* Little-endian on the wire, 12 bytes. */
 struct frame_header {

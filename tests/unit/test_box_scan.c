@@ -175,7 +175,7 @@ static unsigned listing_find(const struct listing *listing, const char *path,
 
 static void assert_listed(const struct listing *listing, const char *path, int64_t size)
 {
-    struct scan_record record;
+    struct scan_record record = { 0 };
 
     if (listing_find(listing, path, &record) != 1)
         fail_msg("'%s' is not there", path);

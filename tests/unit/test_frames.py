@@ -186,10 +186,11 @@ BAD_FIRST = {
     "field length 2^32-1": packet(length=6, total=6, body=b"\x06\x00\xff\xff\xff\xff"),
 }
 
+_FIELDS = 6 * (f.FRAME_FIELDS_MAX + 1)  # empty ones are all header
 TOO_LARGE = {
     "packet": packet(flags=MORE, length=PAYLOAD_MAX + 1, total=1 << 20, body=PAYLOAD_MAX + 1),
     "total": packet(flags=MORE, length=1, total=f.FRAME_MESSAGE_MAX + 1, body=1),
-    "fields": packet(length=6 * 1025, total=6 * 1025, body=6 * 1025),
+    "fields": packet(length=_FIELDS, total=_FIELDS, body=_FIELDS),
 }
 
 # After a first packet of DONE with 4 of 10 bytes.

@@ -118,7 +118,7 @@ static void test_round_trip_with_descriptors(void **state)
 
     for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
         struct builder_request sent = { .op = BOX_OPEN, .box = 7 }, got;
-        int fds[WIRE_FDS_MAX], arrived[WIRE_FDS_MAX];
+        int fds[WIRE_FDS_MAX] = { 0 }, arrived[WIRE_FDS_MAX];
         size_t len = UNSET;
 
         for (size_t j = 0; j < counts[i]; j++)
