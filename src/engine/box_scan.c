@@ -69,8 +69,12 @@ static int scan_entry(struct scan *scan, int dir_fd, const char *name, size_t le
         return 0;
     }
     sub = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (sub < 0)
+    if (sub < 0) {
+        /* Gone or replaced in the meantime is as good as never there; anything else is a gap. */
+        if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
+            scan->incomplete = true;
         return 0;
+    }
     scan->path[len] = '/';
     return scan_directory(scan, sub, len + 1, depth - 1);
 }

@@ -70,6 +70,7 @@ static bool step(struct input *input)
     input_poll(input, &ready);
     if (poll(&ready, 1, 0) != 1)
         return false;
+    errno = EAGAIN; /* of some earlier call: what succeeds must not look at it */
     input_move(input);
     return true;
 }

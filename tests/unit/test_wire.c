@@ -243,7 +243,6 @@ static void test_peer_gone(void **state)
     len = UNSET;
     assert_int_equal(wire_recv(pair->ours, got, sizeof got, fds, &len), -EPIPE);
     assert_int_equal(len, UNSET);
-    /* And no signal: this process would not be here any more. */
     assert_int_equal(wire_send(pair->ours, "x", 1, &pair->file, 1), -EPIPE);
     assert_int_equal(count_descriptors(), pair->open_at_start - 1);
 }
