@@ -3,9 +3,10 @@
  * it cannot hand controllers down to groups beneath it (the top excepted).
  *
  * Places, in order: our own group if it was delegated to us, then the top of the mount, which only
- * root may change. In our own group we are usually the process that is in the way. If nobody else
- * is, we move into a leaf `glovebox.self.<hex>` beneath it, hand the controllers down, and go back
- * when the engine is closed. The layout is then
+ * root may change, then the nearest group above ours that is delegated to us too. In our own group
+ * we are usually the process that is in the way. If nobody else is, we move into a leaf
+ * `glovebox.self.<hex>` beneath it, hand the controllers down, and go back when the engine is
+ * closed. The layout is then
  *
  *     own group                  subtree_control: memory pids cpu
  *     ├── glovebox.self.<hex>    builder, supervisor, templates
@@ -13,14 +14,22 @@
  *         ├── <box>
  *         └── <box>
  *
+ * In a group that we share, with the shell that started us or, rootless, with a supervisor that the
+ * builder's PID namespace hides, nobody is moved. systemd gives a user the whole tree of the user's
+ * own manager, so the slice above a scope is as good: it has no processes, and the scope's group
+ * becomes the neighbour of the engine's.
+ *
  * A box's first process is born in its group with CLONE_INTO_CGROUP; nothing ever moves there.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
 
 #include "base/autoclean.h"
 #include "base/clock.h"
@@ -231,10 +240,37 @@ static void v2_undo(struct cgroup_root *root, int parent_fd)
     (void) cgroup_each_dir(parent_fd, leaf_leave, NULL);
 }
 
+/* Consumes @parent_fd when it succeeds. */
+static int v2_try_at(struct cgroup_root *root, int *parent_fd, bool reopen, struct gb_err *err)
+{
+    struct cgroup_hier *hier = &root->hiers[0];
+    int r;
+
+    r = v2_check_place(*parent_fd, err);
+    if (r < 0)
+        return r;
+    if (reopen) {
+        r = cgroup_engine_open(*parent_fd, root->name, true, &hier->engine_fd);
+        if (r < 0)
+            return gb_fail(err, -r, "open the cgroup of this engine");
+    } else {
+        r = v2_prepare(root, *parent_fd, err);
+        if (r < 0) {
+            v2_undo(root, *parent_fd);
+            return r;
+        }
+    }
+    hier->controllers = v2_list(hier->engine_fd, SUBTREE_CONTROL) & V2_WANTED;
+    hier->parent_fd = TAKE_FD(*parent_fd);
+    root->n_hiers = 1;
+    if (!(hier->controllers & CG_CPU))
+        cgroup_note(root, "cgroup v2 without the cpu controller: the CPU share is not limited");
+    return 0;
+}
+
 static int v2_try(struct cgroup_root *root, enum cgroup_place place, bool reopen,
                   struct gb_err *err)
 {
-    struct cgroup_hier *hier = &root->hiers[0];
     autoclose int parent_fd = -EBADF;
     unsigned unused;
     int r;
@@ -244,34 +280,40 @@ static int v2_try(struct cgroup_root *root, enum cgroup_place place, bool reopen
         return gb_fail_plain(err, ENOENT, "the hierarchy is not mounted");
     if (r < 0)
         return gb_fail(err, -r, "open our cgroup");
-    r = v2_check_place(parent_fd, err);
+    return v2_try_at(root, &parent_fd, reopen, err);
+}
+
+/* The groups above ours, from below, as far as the mount shows them. */
+static int v2_try_above(struct cgroup_root *root, bool reopen)
+{
+    autoclose int fd = -EBADF;
+    unsigned unused;
+    int r;
+
+    r = cgroup_place_open(NULL, PLACE_OWN, &fd, &unused);
     if (r < 0)
         return r;
-    if (reopen) {
-        r = cgroup_engine_open(parent_fd, root->name, true, &hier->engine_fd);
-        if (r < 0)
-            return gb_fail(err, -r, "open the cgroup of this engine");
-    } else {
-        r = v2_prepare(root, parent_fd, err);
-        if (r < 0) {
-            v2_undo(root, parent_fd);
-            return r;
-        }
+    for (;;) {
+        struct statfs fs;
+        int above = openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+        if (above < 0)
+            return -errno;
+        (void) close(fd);
+        fd = above;
+        if (fstatfs(fd, &fs) < 0 || fs.f_type != CGROUP2_SUPER_MAGIC)
+            return -ENOENT; /* that was the top of the mount */
+        if (v2_try_at(root, &fd, reopen, NULL) == 0)
+            return 0;
     }
-    hier->controllers = v2_list(hier->engine_fd, SUBTREE_CONTROL) & V2_WANTED;
-    hier->parent_fd = TAKE_FD(parent_fd);
-    root->n_hiers = 1;
-    if (!(hier->controllers & CG_CPU))
-        cgroup_note(root, "cgroup v2 without the cpu controller: the CPU share is not limited");
-    return 0;
 }
 
 static int v2_open(struct cgroup_root *root, bool reopen, struct gb_err *err)
 {
     int r = v2_try(root, PLACE_OWN, reopen, err);
 
-    /* What stood in the way of our own group is the better message: the top is root's anyway. */
-    if (r < 0 && v2_try(root, PLACE_TOP, reopen, NULL) == 0)
+    /* What stood in the way of our own group is the better message: the rest is rarely ours. */
+    if (r < 0 && (v2_try(root, PLACE_TOP, reopen, NULL) == 0 || v2_try_above(root, reopen) == 0))
         return 0;
     return r;
 }

@@ -10,8 +10,7 @@
  * even for a process that failed to be sealed.
  *
  * /proc stays mounted (the host's instance, for us): the kernel lets a user namespace mount a new
- * procfs only where an unobstructed one is already visible. A box covers it with its own; the
- * mount namespace belongs to the namespace above the box, so nothing in it could lift the cover.
+ * procfs only where an unobstructed one is already visible. A box puts its own in that place.
  */
 #include "engine/skeleton.h"
 
@@ -361,10 +360,5 @@ int skeleton_enter(struct gb_err *err)
         (r = bind_usr(root, err)) < 0 || (r = bind_devices(root, err)) < 0 ||
         (r = bind_proc(root, err)) < 0)
         return r;
-    if ((r = pivot(root, err)) < 0)
-        return r;
-    /* For templates, which may want a place for a cache while they import; boxes cover it. */
-    if (mount("tmp", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777,size=64m") < 0)
-        return gb_fail(err, errno, "mount /tmp");
-    return 0;
+    return pivot(root, err);
 }

@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -72,6 +73,16 @@ static int place(const int from[3], int report)
     return syscall(SYS_close_range, FIRST_FREE_FD, ~0U, 0) < 0 ? -errno : 0;
 }
 
+/* A template may want a place for caches while it imports. In a mount namespace of its own: what
+ * the builder has mounted, boxes would inherit. */
+static int private_tmp(void)
+{
+    if (unshare(CLONE_NEWNS) < 0 ||
+        mount("tmp", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777,size=64m") < 0)
+        return -errno;
+    return 0;
+}
+
 static _Noreturn void template_exec(const char *python, char *const envp[], const int from[3],
                                     int report)
 {
@@ -82,6 +93,9 @@ static _Noreturn void template_exec(const char *python, char *const envp[], cons
 
     if (r == 0) {
         report = REPORT_FD;
+        r = private_tmp();
+    }
+    if (r == 0) {
         sigemptyset(&none);
         (void) sigprocmask(SIG_SETMASK, &none, NULL);
         (void) signal(SIGPIPE, SIG_DFL);
