@@ -15,7 +15,7 @@ C_FILES = $(shell find src tests bench -name '*.[ch]')
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
-run: deps-run compile ## run an example program in a box and show its receipt
+run: deps-run binary ## run an example program in a box and show its receipt
 	@printf '\n$$ glovebox run examples/hello.py\n\n'
 	@$(BUILD)/glovebox run examples/hello.py
 	@printf '\n$$ glovebox run --json examples/hello.py\n\n'
@@ -24,7 +24,7 @@ run: deps-run compile ## run an example program in a box and show its receipt
 test: deps-test $(BUILD)/.tests compile ## run all suites (as root: as root and as an ordinary user)
 	@$(PYTHON) tests/run.py --build $(BUILD) $(if $(COUNTS),--counts $(COUNTS)) $(TESTS)
 
-build: deps-build compile ## build the binary, build/glovebox
+build: deps-build binary ## build the binary, build/glovebox
 
 bench: deps-bench $(BUILD)/build.ninja ## measure the engine against bubblewrap
 	@ninja -C $(BUILD) glovebox bench_engine
@@ -71,5 +71,9 @@ $(BUILD)/.tests: | $(BUILD)/build.ninja
 compile: $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
 
-.PHONY: help run test build bench fmt lint deps clean install compile \
+# No tests: a first look must not wait for them.
+binary: $(BUILD)/build.ninja
+	@ninja -C $(BUILD) glovebox
+
+.PHONY: help run test build bench fmt lint deps clean install compile binary \
 	deps-build deps-run deps-test deps-lint deps-bench
