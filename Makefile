@@ -13,7 +13,7 @@ TESTS  ?=
 C_FILES = $(shell find src tests bench -name '*.[ch]')
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 run: deps-run binary ## run an example program in a box and show its receipt
 	@printf '\n$$ glovebox run examples/hello.py\n\n'
@@ -24,11 +24,17 @@ run: deps-run binary ## run an example program in a box and show its receipt
 test: deps-test $(BUILD)/.tests compile ## run all suites (as root: as root and as an ordinary user)
 	@$(PYTHON) tests/run.py --build $(BUILD) $(if $(COUNTS),--counts $(COUNTS)) $(TESTS)
 
+test-v2: deps-vm binary ## limit and abuse suites on Debian's cloud kernel (QEMU, about 40 minutes)
+	@GLOVEBOX=$(BUILD)/glovebox tools/vm/suites.sh $(if $(COUNTS),--counts $(COUNTS))
+
+test-v2-short: deps-vm binary ## a handful of them, about three minutes
+	@GLOVEBOX=$(BUILD)/glovebox tools/vm/suites.sh --short $(if $(COUNTS),--counts $(COUNTS))
+
 build: deps-build binary ## build the binary, build/glovebox
 
 bench: deps-bench $(BUILD)/build.ninja ## measure the engine against bubblewrap
 	@ninja -C $(BUILD) glovebox bench_engine
-	@cd $(BUILD) && ./bench_engine
+	@$(BUILD)/bench_engine bench/floor.py $(BUILD)/bench.json
 
 fmt: deps-lint ## format the C sources in place
 	@clang-format -i $(C_FILES)
@@ -55,6 +61,8 @@ deps-run:
 	@tools/deps.sh build sandbox
 deps-test:
 	@tools/deps.sh build sandbox test
+deps-vm:
+	@tools/deps.sh build sandbox test vm
 deps-lint:
 	@tools/deps.sh build lint
 deps-bench:
@@ -75,5 +83,5 @@ compile: $(BUILD)/build.ninja
 binary: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) glovebox
 
-.PHONY: help run test build bench fmt lint deps clean install compile binary \
-	deps-build deps-run deps-test deps-lint deps-bench
+.PHONY: help run test test-v2 test-v2-short build bench fmt lint deps clean install compile binary \
+	deps-build deps-run deps-test deps-vm deps-lint deps-bench

@@ -1,17 +1,21 @@
 /*
- * How long a pandas program takes, from the request to its first output and to its end (for a box:
- * its receipt), side by side in one run:
+ * The engine, measured beside its peers in one run.
  *
- *   python     python3 with the import, no isolation
- *   bwrap      the same under bubblewrap
- *   box        a fresh box, made on request, and a tenant cloned into it
- *   pooled     a box from the pool, with a tenant that waits in it
+ *   floor    (a) fork of the same warm interpreter, the cell, no isolation: bench/floor.py
+ *   box      (b) a fresh box made on request, a tenant cloned into it
+ *   pooled   (c) a box from the pool, a tenant cloned into it on request
+ *   tenant   (d) a box from the pool with a sealed, warmed tenant in it
+ *   bwrap    (e) bubblewrap, python3, the imports
+ *   python   (f) python3 and the imports, no isolation
  *
- * Machines differ and are noisy: what counts is the ratio to bwrap in the same run. The rounds of
- * all four are interleaved so that a slow moment hits them alike.
+ * Latency is from the request to the first output and to the end (for a box: its receipt), right
+ * after other work and after an idle second. Machines are noisy: what counts are ratios within one
+ * run, and rounds are interleaved so that a slow moment hits all alike.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,13 +32,28 @@
 
 #include "base/banned.h"
 
-#define PROGRAM                                                                                    \
-    "import pandas as pd\n"                                                                        \
-    "print(pd.DataFrame({'a': range(10)}).sum().to_dict())\n"
+#define CELL "import numpy as np, pandas as pd\nprint(int(np.arange(1000).sum()))\n"
 
-#define ROUNDS_DEFAULT 20
-#define POOL_REST_US   50000
-#define BOXES_A_ROUND  5 /* boxes are so much faster that one would be lost in the noise */
+#define CPU_CELL                                                                                   \
+    "import time\n"                                                                                \
+    "t = time.perf_counter()\n"                                                                    \
+    "x = 0\n"                                                                                      \
+    "for i in range(3000000): x += i * i\n"                                                        \
+    "print(time.perf_counter() - t)\n"
+
+#define STAT_CELL                                                                                  \
+    "import time, os\n"                                                                            \
+    "t = time.perf_counter()\n"                                                                    \
+    "for i in range(10000): os.stat('/usr')\n"                                                     \
+    "print(time.perf_counter() - t)\n"
+
+#define ROUNDS_DEFAULT 40
+#define IDLE_ROUNDS    8
+#define PEER_ROUNDS    10
+#define BURST          100
+#define RATE_SECONDS   3
+#define POOL           6
+#define THREADS_MAX    64
 
 extern char **environ;
 
@@ -43,22 +62,32 @@ struct samples {
     size_t len, cap;
 };
 
+enum { FLOOR, BOX, POOLED, TENANT, BWRAP, PYTHON, SERIES };
+
 struct series {
-    const char *name, *what;
-    struct samples first, end;
+    struct samples first, end, idle_first, idle_end;
 };
 
-enum { PYTHON, BWRAP, BOX, POOLED, SERIES };
+/* A floor.py that waits for our lines. */
+struct floor {
+    FILE *to, *from;
+    pid_t pid;
+};
 
 struct bench {
     struct series series[SERIES];
-    struct engine *fresh, *pooled;
+    struct engine *engines[SERIES]; /* BOX, POOLED, TENANT */
     struct limits limits;
+    struct floor floor;
+    const char *floor_script;
+    json_t *result;
 };
 
-static _Noreturn void die(const char *what, const struct gb_err *err)
+static const char *const names[SERIES] = { "floor", "box", "pooled", "tenant", "bwrap", "python" };
+
+static _Noreturn void die(const char *what, const char *why)
 {
-    fprintf(stderr, "bench: %s: %s\n", what, err ? err->msg : strerror(errno));
+    fprintf(stderr, "bench: %s: %s\n", what, why ? why : strerror(errno));
     exit(1);
 }
 
@@ -80,17 +109,73 @@ static int compare(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Of sorted samples. */
-static double percentile_ms(const struct samples *samples, double share)
+static double percentile_ms(struct samples *samples, double share)
 {
     size_t at = (size_t) (share * (double) (samples->len - 1) + 0.5);
 
-    return samples->len ? (double) samples->us[at] / 1000 : 0;
+    if (samples->len == 0)
+        return 0;
+    qsort(samples->us, samples->len, sizeof(int64_t), compare);
+    return (double) samples->us[at] / 1000;
 }
 
-/* ---- the peers ---- */
+/* ---- the floor ---- */
 
-static void run_command(struct series *series, char *const argv[])
+static void floor_start(struct floor *floor, const char *script)
+{
+    char *const argv[] = { (char *) "/usr/bin/python3", (char *) script, (char *) CELL,
+                           (char *) engine_preload_all, NULL };
+    posix_spawn_file_actions_t actions;
+    int in[2], out[2];
+    char line[64];
+
+    if (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0)
+        die("pipe", NULL);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
+    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+    errno = posix_spawn(&floor->pid, argv[0], &actions, NULL, argv, environ);
+    if (errno != 0)
+        die(argv[0], NULL);
+    posix_spawn_file_actions_destroy(&actions);
+    (void) close(in[0]);
+    (void) close(out[1]);
+    floor->to = fdopen(in[1], "w");
+    floor->from = fdopen(out[0], "r");
+    if (!floor->to || !floor->from || !fgets(line, sizeof line, floor->from))
+        die("floor.py", "it did not start");
+}
+
+static void floor_end(struct floor *floor)
+{
+    (void) fclose(floor->to);
+    (void) fclose(floor->from);
+    (void) waitpid(floor->pid, NULL, 0);
+}
+
+static void floor_ask(struct floor *floor, const char *question, char *answer, int size)
+{
+    fprintf(floor->to, "%s\n", question);
+    (void) fflush(floor->to);
+    if (!fgets(answer, size, floor->from))
+        die("floor.py", "it ended");
+}
+
+static void floor_one(struct bench *bench, struct samples *first, struct samples *end)
+{
+    long long first_us, end_us;
+    char answer[64];
+
+    floor_ask(&bench->floor, "one", answer, sizeof answer);
+    if (sscanf(answer, "%lld %lld", &first_us, &end_us) != 2)
+        die("floor.py", answer);
+    sample_add(first, first_us);
+    sample_add(end, end_us);
+}
+
+/* ---- whole programs ---- */
+
+static void command_one(char *const argv[], struct samples *first, struct samples *end)
 {
     posix_spawn_file_actions_t actions;
     int64_t start = clock_now_us();
@@ -108,35 +193,42 @@ static void run_command(struct series *series, char *const argv[])
     posix_spawn_file_actions_destroy(&actions);
     (void) close(out[1]);
     if (read(out[0], &byte, 1) == 1)
-        sample_add(&series->first, clock_now_us() - start);
+        sample_add(first, clock_now_us() - start);
     if (waitpid(pid, &status, 0) != pid || status != 0)
-        die(argv[0], &(struct gb_err){ .msg = "it failed" });
-    sample_add(&series->end, clock_now_us() - start);
+        die(argv[0], "it failed");
+    sample_add(end, clock_now_us() - start);
     (void) close(out[0]);
 }
 
-static void run_python(struct bench *bench)
+static void python_one(struct samples *first, struct samples *end)
 {
-    char *const argv[] = { (char *) "/usr/bin/python3", (char *) "-c", (char *) PROGRAM, NULL };
+    char *const argv[] = { (char *) "/usr/bin/python3", (char *) "-c", (char *) CELL, NULL };
 
-    run_command(&bench->series[PYTHON], argv);
+    command_one(argv, first, end);
 }
 
-static void run_bwrap(struct bench *bench)
+static void bwrap_one(struct samples *first, struct samples *end)
 {
-    char *const argv[] = {
-        (char *) "bwrap",     (char *) "--unshare-all", (char *) "--ro-bind",
-        (char *) "/usr",      (char *) "/usr",          (char *) "--ro-bind",
-        (char *) "/etc",      (char *) "/etc",          (char *) "--symlink",
-        (char *) "usr/bin",   (char *) "/bin",          (char *) "--symlink",
-        (char *) "usr/lib",   (char *) "/lib",          (char *) "--symlink",
-        (char *) "usr/lib64", (char *) "/lib64",        (char *) "--proc",
-        (char *) "/proc",     (char *) "--dev",         (char *) "/dev",
-        (char *) "--tmpfs",   (char *) "/tmp",          (char *) "/usr/bin/python3",
-        (char *) "-c",        (char *) PROGRAM,         NULL,
+    static const char *const words[] = {
+        "bwrap",     "--unshare-all",
+        "--ro-bind", "/usr",
+        "/usr",      "--ro-bind",
+        "/etc",      "/etc",
+        "--symlink", "usr/bin",
+        "/bin",      "--symlink",
+        "usr/lib",   "/lib",
+        "--symlink", "usr/lib64",
+        "/lib64",    "--proc",
+        "/proc",     "--dev",
+        "/dev",      "--tmpfs",
+        "/tmp",      "/usr/bin/python3",
+        "-c",        CELL,
     };
+    char *argv[ARRAY_LEN(words) + 1] = { 0 };
 
-    run_command(&bench->series[BWRAP], argv);
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        argv[i] = (char *) words[i];
+    command_one(argv, first, end);
 }
 
 /* ---- boxes ---- */
@@ -152,130 +244,347 @@ static int on_output(void *arg, enum stream stream, const char *data, size_t len
     return 0;
 }
 
-static void run_box(struct bench *bench, struct engine *engine, struct series *series)
+/* Runs @code in a fresh box; @answer, if not NULL, gets what it printed. */
+static void box_run(struct engine *engine, const struct limits *limits, const char *code,
+                    int64_t *ret_first_us, int64_t *ret_end_us, char *answer, size_t size)
 {
     char *argv[] = { (char *) "-c", NULL };
-    struct run_spec spec = { .code = PROGRAM,
-                             .code_len = strlen(PROGRAM),
+    int64_t start = clock_now_us(), first = 0;
+    struct run_spec spec = { .code = code,
+                             .code_len = strlen(code),
                              .filename = "<string>",
                              .argv = argv,
-                             .limits = bench->limits,
-                             .reply_bytes = 65536,
+                             .limits = *limits,
+                             .reply_bytes = 4096,
                              .stdin_fd = -1,
-                             .cancel_fd = -1 };
-    int64_t start = clock_now_us(), first = 0;
+                             .cancel_fd = -1,
+                             .sink = { .arg = &first, .write = on_output } };
     struct outcome outcome;
     struct gb_err err;
     struct box *box;
 
-    spec.sink = (struct run_sink){ .arg = &first, .write = on_output };
-    if (box_acquire(engine, &bench->limits, &box, &err) < 0)
-        die("box", &err);
-    if (execution_run(box, &spec, &outcome, &err) < 0)
-        die("run", &err);
-    sample_add(&series->end, clock_now_us() - start);
-    sample_add(&series->first, first - start);
+    if (box_acquire(engine, limits, &box, &err) < 0 ||
+        execution_run(box, &spec, &outcome, &err) < 0)
+        die("box", err.msg);
+    *ret_end_us = clock_now_us() - start;
+    *ret_first_us = first - start;
     if (outcome.status != RUN_OK || outcome.out.head_len == 0)
-        die("run", &(struct gb_err){ .msg = "the program failed in the box" });
+        die("box", "the cell failed");
+    if (answer)
+        snprintf(answer, size, "%.*s", (int) outcome.out.head_len, outcome.out.head);
     outcome_release(&outcome);
     box_release(box);
 }
 
-static struct engine *engine_start(const struct bench *bench, unsigned pool)
+static void box_one(struct bench *bench, int which, struct samples *first, struct samples *end)
+{
+    int64_t first_us, end_us;
+
+    box_run(bench->engines[which], &bench->limits, CELL, &first_us, &end_us, NULL, 0);
+    sample_add(first, first_us);
+    sample_add(end, end_us);
+}
+
+static struct engine *engine_start(const struct bench *bench, unsigned pool, bool tenants)
 {
     struct engine_config config = { .preload = engine_preload_all,
                                     .cgroups = CGROUP_AUTO,
                                     .landlock = true,
                                     .pool_boxes = pool,
+                                    .pool_tenants = tenants,
                                     .pool_limits = bench->limits };
     struct engine *engine;
     struct gb_err err;
 
     if (engine_open(&config, &engine, &err) < 0 || engine_wait_ready(engine, &err) < 0)
-        die("engine", &err);
+        die("engine", err.msg);
     return engine;
 }
 
-static void rounds(struct bench *bench, int count)
+/* ---- latency ---- */
+
+static void one(struct bench *bench, int which, bool idle)
 {
-    for (int round = 0; round < count; round++) {
-        run_python(bench);
-        run_bwrap(bench);
-        for (int i = 0; i < BOXES_A_ROUND; i++)
-            run_box(bench, bench->fresh, &bench->series[BOX]);
-        for (int i = 0; i < BOXES_A_ROUND; i++) {
-            (void) usleep(POOL_REST_US); /* a pool is for requests that come now and then */
-            run_box(bench, bench->pooled, &bench->series[POOLED]);
-        }
-        fprintf(stderr, "\rround %d of %d", round + 1, count);
+    struct series *series = &bench->series[which];
+    struct samples *first = idle ? &series->idle_first : &series->first;
+    struct samples *end = idle ? &series->idle_end : &series->end;
+
+    if (idle)
+        (void) sleep(1);
+    else if (which == POOLED || which == TENANT)
+        (void) usleep(50000); /* time to fill the pool: it is for requests that come now and then */
+    if (which == FLOOR)
+        floor_one(bench, first, end);
+    else if (which == BWRAP)
+        bwrap_one(first, end);
+    else if (which == PYTHON)
+        python_one(first, end);
+    else
+        box_one(bench, which, first, end);
+}
+
+static void latency(struct bench *bench, int rounds)
+{
+    for (int round = 0; round < rounds; round++) {
+        fprintf(stderr, "\r\033[Klatency, round %d of %d", round + 1, rounds);
+        for (int which = FLOOR; which < SERIES; which++)
+            if (which < BWRAP || round < PEER_ROUNDS)
+                one(bench, which, false);
+    }
+    for (int round = 0; round < IDLE_ROUNDS; round++) {
+        fprintf(stderr, "\r\033[Kafter an idle second, round %d of %d", round + 1, IDLE_ROUNDS);
+        for (int which = FLOOR; which <= TENANT; which++)
+            one(bench, which, true);
     }
     fprintf(stderr, "\r\033[K");
 }
 
-/* ---- the report ---- */
-
-static void report(struct bench *bench, const char *path)
+static void latency_report(struct bench *bench)
 {
-    const struct series *peer = &bench->series[BWRAP];
-    double peer_first = percentile_ms(&peer->first, 0.5), peer_end = percentile_ms(&peer->end, 0.5);
-    json_t *root = json_object();
+    double floor_end = percentile_ms(&bench->series[FLOOR].end, 0.5);
+    double floor_idle = percentile_ms(&bench->series[FLOOR].idle_end, 0.5);
+    double bwrap = percentile_ms(&bench->series[BWRAP].end, 0.5);
+    json_t *all = json_object();
 
-    printf("%-8s %24s %29s\n", "", "to first output, ms", "to the end, ms");
-    printf("%-8s %8s %8s %9s %8s %8s %9s\n", "", "p50", "p99", "vs bwrap", "p50", "p99",
-           "vs bwrap");
+    printf("%-8s %9s %9s %9s %9s %9s %9s %9s %9s\n", "ms", "first p50", "p99", "end p50", "p99",
+           "vs floor", "vs bwrap", "idle p50", "vs floor");
     for (int i = 0; i < SERIES; i++) {
-        const struct series *series = &bench->series[i];
+        struct series *series = &bench->series[i];
         double first = percentile_ms(&series->first, 0.5), end = percentile_ms(&series->end, 0.5);
+        double idle = percentile_ms(&series->idle_end, 0.5);
         double first99 = percentile_ms(&series->first, 0.99);
         double end99 = percentile_ms(&series->end, 0.99);
 
-        printf("%-8s %8.2f %8.2f %7.1f x %8.2f %8.2f %7.1f x  %s\n", series->name, first, first99,
-               peer_first / first, end, end99, peer_end / end, series->what);
-        json_object_set_new(root, series->name,
-                            json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:I}", "first_p50_ms", first,
-                                      "first_p99_ms", first99, "first_times_bwrap",
-                                      peer_first / first, "end_p50_ms", end, "end_p99_ms", end99,
-                                      "end_times_bwrap", peer_end / end, "samples",
-                                      (json_int_t) series->end.len));
+        printf("%-8s %9.2f %9.2f %9.2f %9.2f %7.2f x %7.1f x ", names[i], first, first99, end,
+               end99, end / floor_end, bwrap / end);
+        if (series->idle_end.len)
+            printf("%9.2f %7.2f x", idle, idle / floor_idle);
+        printf("\n");
+        json_object_set_new(all, names[i],
+                            json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "first_p50_ms",
+                                      first, "first_p99_ms", first99, "end_p50_ms", end,
+                                      "end_p99_ms", end99, "end_vs_floor", end / floor_end,
+                                      "times_faster_than_bwrap", bwrap / end, "idle_end_p50_ms",
+                                      idle, "idle_end_vs_floor",
+                                      floor_idle > 0 ? idle / floor_idle : 0.0));
     }
-    if (json_dump_file(root, path, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0)
-        printf("saved as %s\n", path);
-    json_decref(root);
+    json_object_set_new(bench->result, "latency", all);
+}
+
+/* ---- rate, bursts ---- */
+
+struct worker {
+    struct bench *bench;
+    struct engine *engine;
+    int64_t until_us; /* 0: once */
+    int64_t count;
+};
+
+static void *worker_main(void *arg)
+{
+    struct worker *worker = arg;
+    int64_t first, end;
+
+    do {
+        box_run(worker->engine, &worker->bench->limits, CELL, &first, &end, NULL, 0);
+        worker->count++;
+    } while (clock_now_us() < worker->until_us);
+    return NULL;
+}
+
+/* Starts @count workers at once; returns how many runs they made together. */
+static int64_t workers(struct bench *bench, struct engine *engine, int count, int64_t until_us)
+{
+    struct worker *all = calloc((size_t) count, sizeof *all);
+    pthread_t *threads = calloc((size_t) count, sizeof *threads);
+    int64_t sum = 0;
+
+    if (!all || !threads)
+        die("memory", NULL);
+    for (int i = 0; i < count; i++) {
+        all[i] = (struct worker){ bench, engine, until_us, 0 };
+        if (pthread_create(&threads[i], NULL, worker_main, &all[i]) != 0)
+            die("thread", NULL);
+    }
+    for (int i = 0; i < count; i++) {
+        pthread_join(threads[i], NULL);
+        sum += all[i].count;
+    }
+    free(threads);
+    free(all);
+    return sum;
+}
+
+static void rate(struct bench *bench)
+{
+    int cores = (int) sysconf(_SC_NPROCESSORS_ONLN);
+    struct floor floors[THREADS_MAX];
+    double boxes, forks = 0;
+    char line[64];
+
+    if (cores > THREADS_MAX)
+        cores = THREADS_MAX;
+    for (int i = 0; i < cores; i++)
+        floor_start(&floors[i], bench->floor_script);
+    for (int i = 0; i < cores; i++) {
+        fprintf(floors[i].to, "loop %d\n", RATE_SECONDS);
+        (void) fflush(floors[i].to);
+    }
+    for (int i = 0; i < cores; i++) {
+        if (!fgets(line, sizeof line, floors[i].from))
+            die("floor.py", "it ended");
+        forks += strtod(line, NULL) / RATE_SECONDS;
+        floor_end(&floors[i]);
+    }
+    boxes = (double) workers(bench, bench->engines[BOX], cores,
+                             clock_now_us() + RATE_SECONDS * USEC_PER_SEC) /
+            RATE_SECONDS;
+    printf("rate     %.0f forks/s, %.0f fresh boxes/s on %d cores: %.2f x\n", forks, boxes, cores,
+           boxes / forks);
+    json_object_set_new(bench->result, "rate",
+                        json_pack("{s:f, s:f, s:f}", "forks_per_s", forks, "boxes_per_s", boxes,
+                                  "ratio", boxes / forks));
+}
+
+static void burst(struct bench *bench)
+{
+    char question[32], answer[64];
+    double forks, boxes;
+    int64_t start;
+
+    snprintf(question, sizeof question, "burst %d", BURST);
+    floor_ask(&bench->floor, question, answer, sizeof answer);
+    forks = strtod(answer, NULL) / 1000;
+    start = clock_now_us();
+    (void) workers(bench, bench->engines[BOX], BURST, 0);
+    boxes = (double) (clock_now_us() - start) / 1000;
+    printf("burst    %d forks %.0f ms, %d new boxes %.0f ms: %.2f x\n", BURST, forks, BURST, boxes,
+           boxes / forks);
+    json_object_set_new(
+        bench->result, "burst",
+        json_pack("{s:f, s:f, s:f}", "forks_ms", forks, "boxes_ms", boxes, "ratio", boxes / forks));
+}
+
+/* ---- inside and outside ---- */
+
+static void inside(struct bench *bench, const char *name, const char *code)
+{
+    char question[1024] = "self ", answer[64];
+    double best_in = 1e9, best_out = 1e9;
+    size_t used = strlen(question);
+    int64_t first, end;
+
+    for (const char *p = code; *p && used + 3 < sizeof question; p++) {
+        if (*p == '\n') {
+            question[used++] = '\\';
+            question[used++] = 'n';
+        } else {
+            question[used++] = *p;
+        }
+    }
+    question[used] = '\0';
+    for (int i = 0; i < 5; i++) {
+        double value;
+
+        floor_ask(&bench->floor, question, answer, sizeof answer);
+        value = strtod(answer, NULL);
+        if (value < best_out)
+            best_out = value;
+        box_run(bench->engines[BOX], &bench->limits, code, &first, &end, answer, sizeof answer);
+        value = strtod(answer, NULL);
+        if (value < best_in)
+            best_in = value;
+    }
+    printf("%-8s %.1f ms outside, %.1f ms inside: %.2f x the speed\n", name, best_out * 1000,
+           best_in * 1000, best_out / best_in);
+    json_object_set_new(bench->result, name,
+                        json_pack("{s:f, s:f, s:f}", "outside_ms", best_out * 1000, "inside_ms",
+                                  best_in * 1000, "speed", best_out / best_in));
+}
+
+static int64_t field_kib(const char *path, const char *name)
+{
+    FILE *file = fopen(path, "re");
+    char line[256];
+    int64_t sum = 0;
+
+    if (!file)
+        return -1;
+    while (fgets(line, sizeof line, file))
+        if (strncmp(line, name, strlen(name)) == 0)
+            sum += strtoll(line + strlen(name), NULL, 10);
+    (void) fclose(file);
+    return sum;
+}
+
+/* Private memory of a tenant that waits, as the kernel tells it. */
+static void memory(struct bench *bench)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC), stdio[3] = { null, null, null };
+    char path[64];
+    int64_t dirty, tables;
+    struct tenant *tenant;
+    struct gb_err err;
+    struct box *box;
+
+    if (box_acquire(bench->engines[BOX], &bench->limits, &box, &err) < 0 ||
+        tenant_spawn(box, stdio, &tenant, &err) < 0)
+        die("tenant", err.msg);
+    (void) usleep(500000); /* until it has warmed up and waits */
+    snprintf(path, sizeof path, "/proc/%d/smaps_rollup", tenant_pid(tenant));
+    dirty = field_kib(path, "Private_Dirty:") + field_kib(path, "Private_Clean:");
+    snprintf(path, sizeof path, "/proc/%d/status", tenant_pid(tenant));
+    tables = field_kib(path, "VmPTE:");
+    printf("memory   an idle tenant has %lld KiB of its own, and %lld KiB of page tables\n",
+           (long long) dirty, (long long) tables);
+    json_object_set_new(bench->result, "memory",
+                        json_pack("{s:I, s:I}", "private_kib", (json_int_t) dirty,
+                                  "page_tables_kib", (json_int_t) tables));
+    tenant_free(tenant);
+    box_release(box);
+    (void) close(null);
 }
 
 int main(int argc, char **argv)
 {
-    static const char *const what[SERIES][2] = {
-        [PYTHON] = { "python", "python3 and the import, no isolation" },
-        [BWRAP] = { "bwrap", "the same under bubblewrap" },
-        [BOX] = { "box", "a fresh box, made when asked for" },
-        [POOLED] = { "pooled", "a fresh box from the pool" },
-    };
-    struct bench bench = { 0 };
-    int count = ROUNDS_DEFAULT;
+    struct bench bench = { .result = json_object() };
+    const char *path = argc > 2 ? argv[2] : "bench.json";
+    int rounds = argc > 3 ? (int) strtol(argv[3], NULL, 10) : ROUNDS_DEFAULT;
 
     if (argc > 1 && strcmp(argv[1], BUILDER_COMMAND) == 0)
         return builder_main(argc, argv); /* the engine executes the program that it is part of */
-    if (argc > 2)
-        count = (int) strtol(argv[2], NULL, 10);
+    if (argc < 2) {
+        fprintf(stderr, "usage: bench_engine FLOOR.PY [OUT.JSON [ROUNDS]]\n");
+        return 2;
+    }
+    (void) signal(SIGPIPE, SIG_IGN);
+    bench.floor_script = argv[1];
     limits_default(&bench.limits);
+    floor_start(&bench.floor, bench.floor_script);
+    bench.engines[BOX] = engine_start(&bench, 0, false);
+    bench.engines[POOLED] = engine_start(&bench, POOL, false);
+    bench.engines[TENANT] = engine_start(&bench, POOL, true);
+    latency(&bench, rounds > 0 ? rounds : 1);
+    latency_report(&bench);
+    engine_close(bench.engines[POOLED]);
+    engine_close(bench.engines[TENANT]);
+    rate(&bench);
+    burst(&bench);
+    memory(&bench);
+    inside(&bench, "cpu", CPU_CELL);
+    inside(&bench, "stat", STAT_CELL);
+    engine_close(bench.engines[BOX]);
+    floor_end(&bench.floor);
+    if (json_dump_file(bench.result, path, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0)
+        printf("saved as %s\n", path);
+    json_decref(bench.result);
     for (int i = 0; i < SERIES; i++) {
-        bench.series[i].name = what[i][0];
-        bench.series[i].what = what[i][1];
-    }
-    bench.fresh = engine_start(&bench, 0);
-    bench.pooled = engine_start(&bench, BOXES_A_ROUND + 1);
-    rounds(&bench, count > 0 ? count : 1);
-    engine_close(bench.fresh);
-    engine_close(bench.pooled);
-    for (int i = 0; i < SERIES; i++) {
-        qsort(bench.series[i].first.us, bench.series[i].first.len, sizeof(int64_t), compare);
-        qsort(bench.series[i].end.us, bench.series[i].end.len, sizeof(int64_t), compare);
-    }
-    report(&bench, argc > 1 ? argv[1] : "bench.json");
-    for (int i = 0; i < SERIES; i++) {
-        free(bench.series[i].first.us);
-        free(bench.series[i].end.us);
+        struct series *series = &bench.series[i];
+
+        free(series->first.us);
+        free(series->end.us);
+        free(series->idle_first.us);
+        free(series->idle_end.us);
     }
     return 0;
 }

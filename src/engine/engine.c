@@ -7,8 +7,8 @@
  * descriptor that makes a box a box; when the builder's socket breaks we execute a new one and hand
  * them over. A template that broke is simply started again: its clones do not need it.
  *
- * The pool is a thread that keeps some boxes ready, each with a sealed tenant in it that waits for
- * its program: attaching a process to a cgroup can take a grace period of the kernel (several
+ * The pool is a thread that keeps some boxes ready, if wanted each with a sealed tenant in it that
+ * waits for its program: attaching a process to a cgroup can take a grace period of the kernel (several
  * milliseconds on an idle machine, with cgroup v1), which nobody who asks for a box should wait
  * for.
  */
@@ -642,7 +642,8 @@ static void *pool_main(void *arg)
         r = box_new(engine, &engine->config.pool_limits, &box, &ignored);
         if (r == 0) {
             box_link(box);
-            r = box_prepare(box, &ignored);
+            if (engine->config.pool_tenants)
+                r = box_prepare(box, &ignored);
             if (r < 0)
                 box_release(box);
         }

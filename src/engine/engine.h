@@ -30,6 +30,7 @@ struct engine_config {
     bool landlock;
     struct limits pool_limits; /* of the boxes that are made ahead */
     unsigned pool_boxes;       /* how many are kept ready; 0: made when asked for */
+    bool pool_tenants;         /* each with a sealed tenant that waits for its program */
 
     /* Called while the template imports: @done of @total modules, @name is next. */
     void (*progress)(void *arg, unsigned done, unsigned total, const char *name);
@@ -143,6 +144,8 @@ struct run_spec {
     const char *code;
     size_t code_len;
     const char *filename; /* "<string>", "<stdin>" or a base name */
+    bool cell;            /* as a notebook cell: with a result and outputs */
+    bool echo;            /* a cell prints what it would show instead, as text */
     char *const *argv;    /* sys.argv, NULL-terminated */
     char *const *env;     /* more environment, NAME=value, NULL-terminated; may be NULL */
     struct limits limits; /* as the box was made with */
