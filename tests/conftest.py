@@ -368,6 +368,25 @@ def home():
     shutil.rmtree(path, ignore_errors=True)
 
 
+@pytest.fixture(scope="session")
+def has_cgroups(tmp_path_factory):
+    """Whether boxes get control groups here: looked up for a real one, as the host sees it."""
+    where = tmp_path_factory.mktemp("probe")
+    (where / "home").mkdir()
+    box = Glovebox(str(where / "home"))
+    try:
+        env = {"GLOVEBOX_DEBUG_PIDS": str(where / "pids")}
+        p = box.start("run", "-c", "print('up', flush=True); input()", env=env)
+        assert p.stdout.readline() == b"up\n", p.stderr.read()
+        wait_for(lambda: (where / "pids").exists() and "tenant" in (where / "pids").read_text())
+        pids = dict(line.split() for line in (where / "pids").read_text().splitlines())
+        found = b"glovebox" in read_proc(pids["tenant"], "cgroup")
+        box.finish(p, b"\n")
+        return found
+    finally:
+        box.close()
+
+
 @pytest.fixture(autouse=True)
 def nothing_left(request):
     """Fails the test when, a few seconds after its end, something is on the host that was not."""

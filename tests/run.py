@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Runs the test suites and adds them up; the last line is `N passed, N failed`.
 
-usage: tests/run.py [--build DIR] [--as WHO,...] [--counts FILE] [SUITE...]
+usage: tests/run.py [--build DIR] [--as WHO,...] [--only FILE,...] [--counts FILE] [SUITE...]
 
 Suites: unit (cmocka programs, through meson), python (pytest over tests/unit), system and abuse
 (pytest, through the built binary, named to them in GLOVEBOX). System and abuse suites are run once
@@ -14,7 +14,8 @@ for each kind of user that this one can become:
   subids   the same id with a name and a range of subordinate ids. newuidmap looks these up in
            /etc, so the suite runs in a private mount namespace where copies of four files of /etc
            with one line more are bound over the originals; nothing of the machine is changed, and
-           all of it ends with the last process.
+           all of it ends with the last process. Of the system tests only those in which ids
+           matter are run: files, processes, what dies and what stays.
 
 For the throwaway id the tree and the binary are copied to a temporary directory, since the checkout
 may lie where only root can read.
@@ -38,7 +39,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PYTHON = "/usr/bin/python3"
 SUITES = ("unit", "python", "system", "abuse")
 THROUGH_BINARY = ("system", "abuse")
-SUITE_SECONDS = 600  # a suite that hangs is a failure, not a reason to wait for ever
+SUITE_SECONDS = 1200  # a suite that hangs is a failure, not a reason to wait for ever
+SUBIDS_ONLY = ["test_run.py", "test_robust.py", "test_cell.py"]
 SUBID_START, SUBID_COUNT = 1_800_000_000, 65536
 
 
@@ -146,7 +148,7 @@ def pytest(name, where, tally, tree=ROOT, env=None, wrap=(), scratch=None):
         report.unlink(missing_ok=True)
         command = [*wrap, PYTHON, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider",
                    "-o", "faulthandler_timeout=120", f"--rootdir={tree}",
-                   f"--junitxml={report}", where]
+                   f"--junitxml={report}", *where]
         environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", PYTHONPATH=f"{tree}/runner",
                            **(env or {}))
         code = run(command, cwd=tree, env=environment, stdin=subprocess.DEVNULL)
@@ -236,11 +238,19 @@ def staged(binary, uid):
         shutil.rmtree(stage, ignore_errors=True)
 
 
-def suite_binary(suite, who, build, tally):
+def paths_of(suite, who, only):
+    """The suite's folder, or those of its files that are asked for."""
+    files = only or (SUBIDS_ONLY if who == "subids" else [])
+    found = [f"tests/{suite}/{file}" for file in files if (ROOT / "tests" / suite / file).exists()]
+    return found or [f"tests/{suite}"]
+
+
+def suite_binary(suite, who, build, only, tally):
     binary = build / "glovebox"
     name = f"{suite} tests as {who}"
+    where = paths_of(suite, who, only)
     if who in ("root", "self"):
-        pytest(name, f"tests/{suite}", tally, env={"GLOVEBOX": str(binary), "GB_AS": who})
+        pytest(name, where, tally, env={"GLOVEBOX": str(binary), "GB_AS": who})
         return
     reason = why_no_subids() if who == "subids" else None
     if reason:
@@ -252,7 +262,7 @@ def suite_binary(suite, who, build, tally):
         wrap = with_subids(stage, uid) if who == "subids" else setpriv(uid)
         env = {"GLOVEBOX": f"{stage}/glovebox", "GB_AS": who, "HOME": f"{stage}/home",
                "TMPDIR": f"{stage}/tmp", "USER": "gbtest", "LOGNAME": "gbtest"}
-        pytest(name, f"tests/{suite}", tally, tree=stage / "tree", env=env, wrap=wrap,
+        pytest(name, where, tally, tree=stage / "tree", env=env, wrap=wrap,
                scratch=stage / "home")
 
 
@@ -268,6 +278,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
     parser.add_argument("--as", dest="who", default=",".join(identities()),
                         help="of " + ", ".join(identities()) + " (default: all)")
+    parser.add_argument("--only", help="files of the system or abuse suite (default: all)")
     parser.add_argument("--counts", type=pathlib.Path,
                         help="also write 'PASSED FAILED SKIPPED' to this file")
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=", ".join(SUITES))
@@ -280,6 +291,9 @@ def main():
         if word not in identities():
             parser.error(f"cannot run as '{word}' here; can as {', '.join(identities())}")
 
+    # A caller in the background or under nohup ignores signals that tests are about.
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
     # So that a suite that is under way is killed and temporary directories are removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
@@ -288,10 +302,10 @@ def main():
         if suite == "unit":
             suite_unit(build, tally)
         elif suite == "python":
-            pytest("Python unit tests", "tests/unit", tally)
+            pytest("Python unit tests", ["tests/unit"], tally)
         else:
             for one in who:
-                suite_binary(suite, one, build, tally)
+                suite_binary(suite, one, build, args.only.split(",") if args.only else [], tally)
 
     say("summary")
     for note in tally.notes:

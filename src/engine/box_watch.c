@@ -26,7 +26,7 @@
 #include "base/banned.h"
 
 struct sum {
-    int64_t anon_bytes, private_bytes, shmem_bytes;
+    int64_t anon_bytes, private_bytes, shmem_bytes, tables_bytes;
     int64_t ticks, threads;
 };
 
@@ -39,7 +39,11 @@ static int64_t field_kib(const char *text, const char *name)
 
 static void add_memory(int proc_dir, struct sum *sum)
 {
-    char text[2048];
+    char text[4096];
+
+    /* Page tables are memory too, and a program can have a gigabyte of them. */
+    if (io_read_text_at(proc_dir, "status", text, sizeof text) > 0)
+        sum->tables_bytes += field_kib(text, "VmPTE:");
 
     if (io_read_text_at(proc_dir, "smaps_rollup", text, sizeof text) < 0)
         return;
@@ -113,7 +117,7 @@ void box_watch(const struct box_entry *box, int64_t template_anon, struct cgroup
     own = sum.anon_bytes - template_anon;
     if (own < sum.private_bytes)
         own = sum.private_bytes;
-    ret_usage->memory_bytes = own + sum.shmem_bytes + files_bytes(box);
+    ret_usage->memory_bytes = own + sum.shmem_bytes + sum.tables_bytes + files_bytes(box);
     ret_usage->cpu_us = sum.ticks * USEC_PER_SEC / sysconf(_SC_CLK_TCK);
     ret_usage->pids = sum.threads;
 }

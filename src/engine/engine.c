@@ -259,6 +259,31 @@ static int builder_setup(struct engine *engine, struct gb_err *err)
     return 0;
 }
 
+/* Gives up a builder that could not be set up. A rootless one has a sibling that we do not know by
+ * descriptor yet; both are in the process group that the first of them leads. */
+static void builder_abandon(struct engine *engine)
+{
+    siginfo_t info;
+
+    gb_closep(&engine->builder.socket);
+    gb_closep(&engine->builder.pidfd);
+    engine->builder.socket = engine->builder.pidfd = -EBADF;
+    while (waitid(P_PGID, (id_t) engine->builder.pid, &info, WEXITED) == 0 || errno == EINTR)
+        ;
+}
+
+static int builder_start(struct engine *engine, struct gb_err *err)
+{
+    int r = builder_spawn(engine, err);
+
+    if (r < 0)
+        return r;
+    r = builder_setup(engine, err);
+    if (r < 0)
+        builder_abandon(engine);
+    return r;
+}
+
 static int builder_adopt_all(struct engine *engine, struct gb_err *err)
 {
     int r = 0;
@@ -284,7 +309,7 @@ static int builder_replace(struct engine *engine, struct gb_err *err)
     int r;
 
     peer_end(&engine->builder, true);
-    if ((r = builder_spawn(engine, err)) < 0 || (r = builder_setup(engine, err)) < 0)
+    if ((r = builder_start(engine, err)) < 0)
         return r;
     return builder_adopt_all(engine, err);
 }
@@ -720,8 +745,7 @@ int engine_open(const struct engine_config *config, struct engine **ret_engine, 
     engine_init(engine);
     if (!engine_copy_config(engine, config))
         r = gb_fail(err, ENOMEM, "start the engine");
-    else if ((r = builder_spawn(engine, err)) == 0 && (r = builder_setup(engine, err)) == 0 &&
-             (r = template_begin(engine, err)) == 0)
+    else if ((r = builder_start(engine, err)) == 0 && (r = template_begin(engine, err)) == 0)
         r = pool_start(engine, err);
     if (r < 0) {
         engine_close(engine);

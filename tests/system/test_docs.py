@@ -90,7 +90,7 @@ def test_help_names_every_option(gb, long_options):
 def test_help_of_all(gb, long_options):
     r = gb("--help")
     assert r.code == 0 and r.err == ""
-    for word in ["run", "help", "version", *long_options[""]]:
+    for word in ["run", "doctor", "help", "version", *long_options[""]]:
         assert re.search(rf"^ .*{re.escape(word)}\b", r.out, re.M), word
     assert gb("help").out == r.out
     assert gb("help", "run").out == gb("run", "--help").out
@@ -239,10 +239,10 @@ def bash_complete(script, line, cwd):
 @pytest.mark.parametrize(
     "line, offered",
     [
-        ("glovebox ", {"run", "help", "version"}),
+        ("glovebox ", {"run", "doctor", "help", "version"}),
         ("glovebox r", {"run"}),
         ("glovebox --v", {"--version"}),
-        ("glovebox help ", {"run", "help", "version"}),
+        ("glovebox help ", {"run", "doctor", "help", "version"}),
         ("glovebox run --mem", {"--memory"}),
         ("glovebox run --memory 1g --ti", {"--timeout"}),
         ("glovebox run --memory=1g --ti", {"--timeout"}),
@@ -258,6 +258,7 @@ def bash_complete(script, line, cwd):
         ("glovebox run -c pass --mem", set()),
         ("glovebox run -- --mem", set()),
         ("glovebox run a.py ", {"folder", "a b.csv", "a.py"}),
+        ("glovebox doctor --", {"--json", "--cgroups", "--landlock", "--help", "--version"}),
     ],
 )
 def test_bash_offers(pages, tmp_path, line, offered):

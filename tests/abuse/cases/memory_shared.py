@@ -1,6 +1,7 @@
 # tries: hide memory in shared mappings whose maker has died
 # options: --memory 128m --timeout 60
 # ends: oom
+# needs: cgroups
 import mmap
 maps = []
 for i in range(64):
