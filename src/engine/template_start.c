@@ -58,60 +58,126 @@ static int blob_file(const char *name, struct blob blob, int *ret_fd)
     return 0;
 }
 
-/* In the child: puts each descriptor at its place (all sources are above FIRST_FREE_FD). */
-static int place(const int from[3], int report)
+/* All that the child needs, complete before the clone. */
+struct template_spec {
+    const char *python;
+    char *const *envp;
+    int from[3]; /* control, extension, zip: above FIRST_FREE_FD, like the next */
+    int report;
+};
+
+struct template_step {
+    const char *name;
+    int (*run)(const struct template_spec *spec); /* 0 or -errno */
+};
+
+/* What comes over the report pipe when a step failed; nothing comes when the exec succeeded. */
+struct template_report {
+    uint32_t step;
+    int32_t error;
+};
+
+static int step_place(const struct template_spec *spec)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
     if (null < 0)
         return -errno;
     for (int i = 0; i < 3; i++)
-        if (dup2(null, i) < 0 || dup2(from[i], CONTROL_FD + i) < 0)
+        if (dup2(null, i) < 0 || dup2(spec->from[i], CONTROL_FD + i) < 0)
             return -errno;
-    if (dup3(report, REPORT_FD, O_CLOEXEC) < 0)
+    if (dup3(spec->report, REPORT_FD, O_CLOEXEC) < 0)
         return -errno;
     return syscall(SYS_close_range, FIRST_FREE_FD, ~0U, 0) < 0 ? -errno : 0;
 }
 
 /* A template may want a place for caches while it imports. In a mount namespace of its own: what
  * the builder has mounted, boxes would inherit. */
-static int private_tmp(void)
+static int step_tmp(const struct template_spec *spec)
 {
+    (void) spec;
     if (unshare(CLONE_NEWNS) < 0 ||
         mount("tmp", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777,size=64m") < 0)
         return -errno;
     return 0;
 }
 
-static _Noreturn void template_exec(const char *python, char *const envp[], const int from[3],
-                                    int report)
+static int step_session(const struct template_spec *spec)
 {
-    char *const argv[] = { (char *) python, (char *) "-I",      (char *) "-B",
-                           (char *) "-c",   (char *) bootstrap, NULL };
     sigset_t none;
-    int r = place(from, report);
 
-    if (r == 0) {
-        report = REPORT_FD;
-        r = private_tmp();
+    (void) spec;
+    sigemptyset(&none);
+    (void) sigprocmask(SIG_SETMASK, &none, NULL);
+    (void) signal(SIGPIPE, SIG_DFL);
+    return setsid() < 0 ? -errno : 0;
+}
+
+static int step_caps(const struct template_spec *spec)
+{
+    (void) spec;
+    return seal_caps(template_caps);
+}
+
+static int step_no_new_privs(const struct template_spec *spec)
+{
+    (void) spec;
+    return seal_no_new_privs();
+}
+
+static int step_seccomp(const struct template_spec *spec)
+{
+    (void) spec;
+    return seal_seccomp_load(SECCOMP_POLICY_BASE);
+}
+
+static int step_exec(const struct template_spec *spec)
+{
+    char *const argv[] = { (char *) spec->python, (char *) "-I",      (char *) "-B",
+                           (char *) "-c",         (char *) bootstrap, NULL };
+
+    execve(spec->python, argv, spec->envp);
+    return -errno;
+}
+
+static const char seccomp_name[] = "seccomp";
+
+static const struct template_step steps[] = {
+    { "descriptors", step_place },
+    { "/tmp", step_tmp },
+    { "session", step_session },
+    { "capabilities", step_caps },
+    { "no_new_privs", step_no_new_privs },
+    { seccomp_name, step_seccomp },
+    { "exec", step_exec }, /* does not come back when it succeeds */
+};
+
+static _Noreturn void template_main(const struct template_spec *spec)
+{
+    for (uint32_t i = 0; i < ARRAY_LEN(steps); i++) {
+        int r = steps[i].run(spec);
+        struct template_report report = { .step = i, .error = -r };
+
+        if (r >= 0)
+            continue;
+        /* Before the descriptors were moved it has its old number, afterwards the new. */
+        (void) !write(i == 0 ? spec->report : REPORT_FD, &report, sizeof report);
+        break;
     }
-    if (r == 0) {
-        sigemptyset(&none);
-        (void) sigprocmask(SIG_SETMASK, &none, NULL);
-        (void) signal(SIGPIPE, SIG_DFL);
-        (void) setsid();
-        r = seal_caps(template_caps);
-    }
-    if (r == 0)
-        r = seal_no_new_privs();
-    if (r == 0)
-        r = seal_seccomp_load(SECCOMP_POLICY_BASE);
-    if (r == 0) {
-        execve(python, argv, envp);
-        r = -errno;
-    }
-    (void) !write(report, &r, sizeof r);
     _exit(127);
+}
+
+static int report_fail(const char *python, const struct template_report *report, struct gb_err *err)
+{
+    const char *name = report->step < ARRAY_LEN(steps) ? steps[report->step].name : "?";
+
+    if (name == seccomp_name)
+        return gb_fail_plain(
+            err, report->error,
+            "cannot load a seccomp filter (%s): the kernel needs "
+            "CONFIG_SECCOMP_FILTER, and a container's profile must allow seccomp(2)",
+            strerrorname_np(report->error));
+    return gb_fail(err, report->error, "start %s as a template failed at '%s'", python, name);
 }
 
 static pid_t clone_sibling(int *ret_pidfd)
@@ -147,8 +213,10 @@ int template_start(const char *python, const char *env, int control, int *ret_pi
     autoclose int ext = -EBADF, zip = -EBADF, pidfd = -EBADF;
     autoclose int ext_high = -EBADF, zip_high = -EBADF, control_high = -EBADF;
     autoclose int report_in = -EBADF, report_out = -EBADF;
+    struct template_spec spec = { .python = python };
+    struct template_report failure;
     char *envp[ENV_MAX + 1];
-    int from[3], report[2], failure, r;
+    int report[2], r;
     pid_t pid;
 
     if ((r = blob_file("glovebox-ext", blob_template_ext(), &ext)) < 0 ||
@@ -159,15 +227,17 @@ int template_start(const char *python, const char *env, int control, int *ret_pi
     report_in = report[0];
     report_out = above(report[1]);
     (void) close(report[1]);
-    from[0] = control_high = above(control);
-    from[1] = ext_high = above(ext);
-    from[2] = zip_high = above(zip);
-    if (report_out < 0 || from[0] < 0 || from[1] < 0 || from[2] < 0)
+    spec.report = report_out;
+    spec.from[0] = control_high = above(control);
+    spec.from[1] = ext_high = above(ext);
+    spec.from[2] = zip_high = above(zip);
+    if (report_out < 0 || control_high < 0 || ext_high < 0 || zip_high < 0)
         return gb_fail(err, errno, "copy descriptors");
     split_env(env, envp);
+    spec.envp = envp;
     pid = clone_sibling(&pidfd);
     if (pid == 0)
-        template_exec(python, envp, from, report_out);
+        template_main(&spec);
     if (pid < 0) {
         pidfd = -EBADF;
         return gb_fail(err, errno, "clone a template");
@@ -177,7 +247,7 @@ int template_start(const char *python, const char *env, int control, int *ret_pi
     /* The other end closes with the exec; anything read is the reason why there was none. */
     if (io_read_all(report_in, &failure, sizeof failure) == sizeof failure) {
         *ret_dead = TAKE_FD(pidfd);
-        return gb_fail(err, -failure, "start %s as a template", python);
+        return report_fail(python, &failure, err);
     }
     *ret_pidfd = TAKE_FD(pidfd);
     return 0;

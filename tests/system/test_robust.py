@@ -385,6 +385,27 @@ def test_user_namespaces_forbidden(gb):
     assert r.err.count("\n") == 1 and "max_user_namespaces" in r.err, r.err
 
 
+NO_SECCOMP = """
+import ctypes, os, struct, sys
+# A kernel without seccomp filters, as far as our children can tell: seccomp(2) answers EINVAL.
+number = {"x86_64": 317, "aarch64": 277}[os.uname().machine]
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, 0x50000 | 22), (0x06, 0, 0, 0x7FFF0000)]
+filter = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *c) for c in code))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", len(code), ctypes.addressof(filter)))
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, program, 0, 0):
+    sys.exit(77)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_seccomp_missing(gb):
+    r = gb.py("print('RAN')", prefix=("/usr/bin/python3", "-c", NO_SECCOMP))
+    need(r.code != 77, "the test cannot forbid seccomp here")
+    assert (r.code, r.out) == (125, ""), r.err
+    assert r.err.count("\n") == 1 and "CONFIG_SECCOMP_FILTER" in r.err, r.err
+
+
 def test_inside_a_user_namespace(gb):
     need(can_unshare(), "no user namespaces for the test itself")
     r = gb.py("import os; print(os.getuid())", prefix=("unshare", "-Ur"))
