@@ -32,6 +32,9 @@ test-v2-short: deps-vm binary ## a handful of them, about three minutes
 
 build: deps-build binary ## build the binary, build/glovebox
 
+cross: ## build it for aarch64, in build-aarch64 (on Debian)
+	@tools/cross.sh
+
 bench: deps-bench $(BUILD)/build.ninja ## measure the engine against bubblewrap
 	@ninja -C $(BUILD) glovebox bench_engine
 	@$(BUILD)/bench_engine bench/floor.py $(BUILD)/bench.json
@@ -83,5 +86,5 @@ compile: $(BUILD)/build.ninja
 binary: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) glovebox
 
-.PHONY: help run test test-v2 test-v2-short build bench fmt lint deps clean install compile binary \
-	deps-build deps-run deps-test deps-vm deps-lint deps-bench
+.PHONY: help run test test-v2 test-v2-short build cross bench fmt lint deps clean install compile \
+	binary deps-build deps-run deps-test deps-vm deps-lint deps-bench

@@ -39,6 +39,7 @@ behind() {
     step asan-build compile build-asan -Db_sanitize=address,undefined -Db_lundef=false
     touch "$logs/asan.done"
     CC=clang step clang-werror compile build-clang --werror
+    step aarch64 tools/cross.sh
     BUILD=build-clang tools/lint.sh || true
     tools/fuzz.sh 60 || true
 }

@@ -3,26 +3,28 @@
 # its status. QEMU emulates the processor, so no KVM and no root is needed; it is ten to twenty
 # times slower than this machine.
 #
-#   tools/vm.sh [--as root|user|subids|login] [--limit SECONDS] COMMAND [ARGUMENT...]
+#   tools/vm.sh [--as root|user|subids|login] [--limit SECONDS] [--with FILE]... COMMAND [ARG...]
 #
-# The command starts in a copy of the project, with the binary in build/glovebox; nothing that it
-# writes comes back. Whom --as stands for, and in which cgroup it starts, is told in tools/vm/guest.sh.
-# Environment: GLOVEBOX (the binary; build/glovebox), VM_DIR (build/vm), VM_MEMORY (4G), VM_CPUS (2);
-# GB_* goes to the guest.
+# The command starts in a copy of the project, with the binary in build/glovebox and the files of
+# --with beside it; nothing that it writes comes back. Whom --as stands for, and in which cgroup
+# that user starts, is told in tools/vm/guest.sh. Environment: GLOVEBOX (the binary; default
+# build/glovebox), VM_DIR (build/vm), VM_MEMORY (10G), VM_CPUS (2); GB_* goes to the guest.
 #
 # The command's output comes over the first serial line, its status over the second: a number there
-# was written by tools/vm/guest.sh, whatever the output says. Status 124: the limit; 125: the machine
-# did not come to an end of its own.
+# was written by tools/vm/guest.sh, whatever the output says. Status 124: the limit; 125: the
+# machine did not come to an end of its own.
 set -euo pipefail
 here=$(pwd)
 cd "$(dirname "$0")/.."
 
 who=root
 limit=3600
+with=()
 while [[ ${1:-} == --* ]]; do
     case $1 in
     --as) who=$2 ;;
     --limit) limit=$2 ;;
+    --with) with+=("$(cd "$here" && realpath "$2")") ;;
     *)
         echo "vm: no option '$1'" >&2
         exit 2
@@ -35,6 +37,7 @@ if [[ $# == 0 || ! $who =~ ^(root|user|subids|login)$ || ! $limit =~ ^[0-9]+$ ]]
     exit 2
 fi
 dir=${VM_DIR:-build/vm}
+memory=${VM_MEMORY:-10G}
 binary=$(cd "$here" && realpath "${GLOVEBOX:-$OLDPWD/build/glovebox}")
 
 tools/vm/image.sh "$dir"
@@ -44,6 +47,7 @@ trap 'rm -rf "$scratch"' EXIT
 # project : a tar archive of the sources, the binary, and what the guest has to do
 project() {
     mkdir -p "$scratch/stage/.vm" "$scratch/stage/build"
+    [[ ${#with[@]} == 0 ]] || cp "${with[@]}" "$scratch/stage/build/"
     cp "$binary" "$scratch/stage/build/glovebox"
     cp tools/vm/guest.sh "$scratch/stage/.vm/"
     echo "$who" >"$scratch/stage/.vm/who"
@@ -59,10 +63,12 @@ project() {
 }
 project "$@" >"$scratch/project.tar"
 
-# Mitigations only cost time here: nobody attacks an emulated processor's caches.
+# Much of the memory is never touched: some tests reserve 8 GB, and the guest's kernel would refuse
+# more than it has. Mitigations only cost time here: nobody attacks an emulated processor's caches.
 status=0
 timeout --kill-after=5 "$limit" qemu-system-x86_64 \
-    -accel tcg,thread=multi,tb-size=512 -cpu max -smp "${VM_CPUS:-2}" -m "${VM_MEMORY:-4G}" \
+    -accel tcg,thread=multi,tb-size=512 -cpu max -smp "${VM_CPUS:-2}" -m "$memory" \
+    -object "memory-backend-ram,id=memory,size=$memory,reserve=off" -machine memory-backend=memory \
     -nodefaults -no-user-config -no-reboot -display none \
     -kernel "$dir/kernel" -initrd "$dir/initramfs.gz" \
     -append "console=ttyS0 loglevel=3 panic=-1 mitigations=off tsc=reliable no_timer_check" \

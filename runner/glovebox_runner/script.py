@@ -206,18 +206,22 @@ class Program:
 # ---- its uncaught exception ----
 
 
-def _without_our_frames(error):
-    tb = _traceback_of(error)
-    while tb is not None and tb.tb_frame.f_globals is globals():
+our_globals = [globals()]  # modules whose frames never show
+
+
+def _skip_our_frames(tb):
+    while tb is not None and any(tb.tb_frame.f_globals is ours for ours in our_globals):
         tb = tb.tb_next
-    return BaseException.with_traceback(error, tb)
+    return tb
+
+
+def _without_our_frames(error):
+    return BaseException.with_traceback(error, _skip_our_frames(_traceback_of(error)))
 
 
 def _unraisable(args) -> None:
     """sys.unraisablehook for the end of the program."""
-    tb = args.exc_traceback
-    while tb is not None and tb.tb_frame.f_globals is globals():
-        tb = tb.tb_next
+    tb = _skip_our_frames(args.exc_traceback)
     if args.exc_value is not None:
         BaseException.with_traceback(args.exc_value, tb)
     fields = (args.exc_type, args.exc_value, tb, args.err_msg, args.object)
@@ -297,7 +301,7 @@ def _related(error):
             waiting.extend(error.exceptions)
 
 
-def _source_lines(error, filename):
+def _source_lines(error, filenames):
     """For each line of the traceback that names a frame of the program, the lines that belong under
     it. Where two frames differ only in their markers, there are no markers."""
     found = {}
@@ -307,7 +311,7 @@ def _source_lines(error, filename):
         while tb is not None:
             code = tb.tb_frame.f_code
             key = (code, tb.tb_lasti)
-            if code.co_filename == filename and key not in seen:
+            if code.co_filename in filenames and key not in seen:
                 seen.add(key)
                 header, *lines = traceback.format_tb(tb, 1)[0].splitlines(True)
                 if found.setdefault(header, lines) != lines:
@@ -340,23 +344,29 @@ class _Ending:
         self._error = None
         self._died_of_interrupt = False
         self._fields = []
+        self._filenames = () if program.is_file else (program.filename,)  # that are no files
+
+    def _steps(self):
+        return (
+            self._execute,
+            self._flush_quietly,
+            self._report,
+            self._join,
+            self._call_atexit,
+            self._close_to_interrupts,
+            self._flush,
+            self._release,
+            self._flush,
+            self._send,
+            self._die_of_interrupt,
+        )
 
     def run(self) -> None:
-        steps = iter(
-            (
-                self._execute,
-                self._flush_quietly,
-                self._report,
-                self._join,
-                self._call_atexit,
-                self._close_to_interrupts,
-                self._flush,
-                self._release,
-                self._flush,
-                self._send,
-                self._die_of_interrupt,
-            )
-        )
+        self._run_steps(self._steps())
+
+    @staticmethod
+    def _run_steps(steps) -> None:
+        steps = iter(steps)
         while True:
             try:
                 for step in steps:
@@ -469,9 +479,9 @@ class _Ending:
         """Prints with the interpreter's own hook, for it knows more than the traceback module does
         in some versions (the "Did you mean" of 3.10 and 3.11)."""
         lines = {}
-        if not self._program.is_file and not _PRINTER_KNOWS_LINECACHE:
+        if self._filenames and not _PRINTER_KNOWS_LINECACHE:
             try:
-                lines = _source_lines(error, self._program.filename)
+                lines = _source_lines(error, self._filenames)
             except Exception:
                 pass
         tee = _Tee(target, lines)

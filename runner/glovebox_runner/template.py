@@ -17,7 +17,7 @@ import struct
 import sys
 import warnings
 
-from . import tenant
+from . import fonts, tenant
 
 # struct template_setup and struct template_event of src/engine/wire.h
 SETUP_SIZE = 4096
@@ -95,6 +95,7 @@ def use_pandas(pandas):
 
 
 def use_pyplot(pyplot):
+    fonts.install(sys.modules["matplotlib.font_manager"])
     figure, axes = pyplot.subplots()
     axes.plot([1, 2], [3, 4])
     axes.set_title("x")
@@ -139,6 +140,10 @@ def main(control, ext_fd, zip_fd):
         for name in standard:
             importlib.import_module(name)
         exercise()
+        if names:
+            tenant.load_cells()
+        else:
+            tenant.keep_cells()
     os.close(zip_fd)
     tenant.prepare_template()
     settle()

@@ -27,7 +27,38 @@ from . import frames, reseed, script
 
 EXIT_OURS = 125  # our failure, never the program's
 
-MODES = {"script": script.run}
+# Modules that only mode "cell" needs, each after those that it needs itself.
+CELL_MODULES = ("fonts", "rich", "display", "hooks", "notebook", "cell")
+_cell_sources = []  # (name, text) of those that a template kept for its clones
+
+
+def keep_cells() -> None:
+    """For a template that has nothing to preload: to compile these modules would take a good part
+    of its start, and the zip that they are in is closed after it. So their text is kept."""
+    loader = __spec__.loader
+    for name in CELL_MODULES:
+        name = __package__ + "." + name
+        _cell_sources.append((name, loader.get_source(name)))
+
+
+def load_cells() -> None:
+    package = sys.modules[__package__]
+    for name, text in _cell_sources:
+        module = type(sys)(name)
+        module.__package__ = __package__
+        sys.modules[name] = module
+        exec(compile(text, "<%s>" % name, "exec", dont_inherit=True), module.__dict__)
+        setattr(package, name.rpartition(".")[2], module)
+    _cell_sources.clear()
+    from . import cell  # noqa: F401  what was kept is found; without a template it is imported
+
+
+def _run_cells(message: frames.Message, control):
+    load_cells()
+    sys.modules[__package__ + ".cell"].run(message, control)
+
+
+MODES = {"script": script.run, "cell": _run_cells}
 
 # What the interpreter chose at its start for this locale; python3 in the box would choose the same.
 _STDIN_ERRORS = getattr(sys.__stdin__, "errors", None) or "strict"
@@ -76,11 +107,34 @@ class Control:
     def receive(self) -> frames.Message:
         return frames.recv(self._fd, frames.Reader())
 
-    def send(self, packets) -> None:
-        """Says something to the supervisor, unless this is a child that the program forked, or the
-        descriptor is gone, or it is another file by now."""
+    def is_ours(self) -> bool:
+        """Not if this is a child that the program forked, or the descriptor is gone, or it is
+        another file by now."""
         try:
-            if getpid() != self._pid or self._identify(self._fd) != self._identity:
+            return getpid() == self._pid and self._identify(self._fd) == self._identity
+        except OSError:
+            return False
+
+    def send_whole(self, packets) -> None:
+        """Sends what may be large and waits while it takes. A supervisor that has stopped to
+        listen has closed its end, and then nothing more is sent."""
+        poll = select.poll()
+        poll.register(self._fd, select.POLLOUT)
+        try:
+            for packet in packets if self.is_ours() else ():
+                while True:
+                    try:
+                        self._socket.send(packet, _SEND_FLAGS)
+                        break
+                    except BlockingIOError:
+                        poll.poll()
+        except Exception:
+            pass
+
+    def send(self, packets) -> None:
+        """Says something to the supervisor."""
+        try:
+            if not self.is_ours():
                 return
             for packet in packets:
                 self._socket.send(packet, _SEND_FLAGS)

@@ -280,6 +280,8 @@ static int run(struct job *job, struct gb_err *err)
         .code_len = job->program.len,
         .filename = job->program.filename,
         .argv = job->program.argv,
+        .cell = cfg->cell,
+        .echo = !cfg->json,
         .limits = job->limits,
         .reply_bytes = cfg->json ? (size_t) cfg->reply_bytes : 0,
         .stdin_fd = from_stdin ? -1 : STDIN_FILENO,

@@ -442,8 +442,8 @@ static const struct {
     { "DESCRIPTION", NULL },   { NULL, man_options },
     { "CONFIGURATION", NULL }, { NULL, man_environment },
     { "FILES", NULL },         { "RECEIPTS AND STATUSES", NULL },
-    { "EXIT STATUS", NULL },   { "EXAMPLES", NULL },
-    { NULL, man_see_also },
+    { "DOCTOR", NULL },        { "EXIT STATUS", NULL },
+    { "EXAMPLES", NULL },      { NULL, man_see_also },
 };
 
 static int man_write(FILE *out, const char *prose_path, struct gb_err *err)

@@ -25,7 +25,9 @@ static int standard_streams(void)
 static int print_help(const struct config *cfg)
 {
     const struct config_command *command = &options_global;
-    const char *name = cfg->command == COMMAND_RUN ? "run" : NULL;
+    const char *name = cfg->command == COMMAND_RUN      ? "run"
+                       : cfg->command == COMMAND_DOCTOR ? "doctor"
+                                                        : NULL;
     struct gb_err err;
 
     if (cfg->command == COMMAND_HELP && cfg->args_len > 0)
@@ -43,7 +45,7 @@ static int dispatch(const struct config *cfg)
         return printf("glovebox %s\n", GLOVEBOX_VERSION) < 0 ? EXIT_OURS : 0;
     if (cfg->help || cfg->command == COMMAND_HELP)
         return print_help(cfg);
-    return cmd_run(cfg);
+    return cfg->command == COMMAND_DOCTOR ? cmd_doctor(cfg) : cmd_run(cfg);
 }
 
 int main(int argc, char **argv)

@@ -20,8 +20,14 @@
 
 #define PATH_BYTES_MAX 4095
 
-enum { FOR_GLOBAL = 1 << 0, FOR_RUN = 1 << 1, FOR_HELP = 1 << 2, FOR_VERSION = 1 << 3 };
-#define FOR_ALL (FOR_GLOBAL | FOR_RUN | FOR_HELP | FOR_VERSION)
+enum {
+    FOR_GLOBAL = 1 << 0,
+    FOR_RUN = 1 << 1,
+    FOR_HELP = 1 << 2,
+    FOR_VERSION = 1 << 3,
+    FOR_DOCTOR = 1 << 4,
+};
+#define FOR_ALL (FOR_GLOBAL | FOR_RUN | FOR_HELP | FOR_VERSION | FOR_DOCTOR)
 
 static const char *const cgroup_choices[] = { "auto", "v2", "v1", "none", NULL };
 static const char *const landlock_choices[] = { "off", "on", NULL };
@@ -53,6 +59,9 @@ static const struct config_option options[] = {
       .expected = "at most 8 MiB of code; put more into a FILE", .commands = FOR_RUN,
       .flags = CONFIG_ARGS_ONLY | CONFIG_LETTER_ONLY | CONFIG_ENDS_OPTIONS, .group = "Program",
       .help = "run CODE; everything after it belongs to the program" },
+    { "cell", 0, OPT_BOOL, MEMBER(cell), "no", .commands = FOR_RUN, .group = "Program",
+      .help = "run as a notebook cell: the receipt carries the value of the last expression, "
+              "displays and figures; without --json they are printed as text" },
     { "preload", 0, OPT_STRING, MEMBER(preload), "auto", 1, 1024, .metavar = "WHICH",
       .choices = preload_choices, .valid = preload_valid,
       .expected = "auto, all, none or module names such as numpy,pandas", .commands = FOR_RUN,
@@ -65,8 +74,8 @@ static const struct config_option options[] = {
     { "out", 0, OPT_STRING, MEMBER(out_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
       .commands = FOR_RUN, .group = "Files",
       .help = "copy what the program created or changed in /workspace to DIR" },
-    { "json", 0, OPT_BOOL, MEMBER(json), "no", .commands = FOR_RUN, .group = "Output",
-      .help = "print the receipt as JSON instead of the program's output" },
+    { "json", 0, OPT_BOOL, MEMBER(json), "no", .commands = FOR_RUN | FOR_DOCTOR, .group = "Output",
+      .help = "print one JSON object instead: the receipt of a run, or the doctor's report" },
     { "quiet", 'q', OPT_BOOL, MEMBER(quiet), "no", .commands = FOR_RUN, .group = "Output",
       .help = "say nothing of our own on stderr but errors" },
     { "output", 0, OPT_SIZE, MEMBER(output_bytes), "64m", 1, PIB, .metavar = "SIZE",
@@ -102,10 +111,10 @@ static const struct config_option options[] = {
       .commands = FOR_RUN, .group = "Isolation",
       .help = "refused for now: a box has no network but its own loopback" },
     { "cgroups", 0, OPT_CHOICE, MEMBER(cgroups), "auto", .choices = cgroup_choices,
-      .commands = FOR_RUN, .group = "Isolation",
+      .commands = FOR_RUN | FOR_DOCTOR, .group = "Isolation",
       .help = "how limits are enforced; auto takes the best that this host has" },
     { "landlock", 0, OPT_CHOICE, MEMBER(landlock), "on", .choices = landlock_choices,
-      .commands = FOR_RUN, .group = "Isolation",
+      .commands = FOR_RUN | FOR_DOCTOR, .group = "Isolation",
       .help = "the second wall around files and signals; off is for tests" },
     { "help", 'h', OPT_BOOL, MEMBER(help), "no", .commands = FOR_ALL,
       .flags = CONFIG_ARGS_ONLY | CONFIG_ENDS_OPTIONS, .group = "General",
@@ -134,6 +143,18 @@ static const struct config_command commands[] = {
                     "  glovebox run --json hello.py\n",
         .args = CONFIG_ARGS_FILES,
         .stops = true,
+    },
+    [COMMAND_DOCTOR - 1] = {
+        .name = "doctor",
+        .mask = FOR_DOCTOR,
+        .synopsis = "[OPTIONS]",
+        .summary = "try every protection on this host, in a real box",
+        .description = "Makes boxes as a run would and tries in them what a hostile program would. "
+                       "Shows each protection with its state, the reason and the cure. Exits with "
+                       "1 when code cannot be isolated on this host.",
+        .examples = "  glovebox doctor\n"
+                    "  glovebox doctor --json\n",
+        .args = CONFIG_ARGS_NONE,
     },
     [COMMAND_HELP - 1] = {
         .name = "help",
@@ -172,7 +193,8 @@ const struct config_command options_global = {
     .description = "Runs Python that nobody has read, in a sealed box, and says what came of it.",
     .examples = "  glovebox run hello.py\n"
                 "  echo 'print(6 * 7)' | glovebox run -\n"
-                "  glovebox run --help\n",
+                "  glovebox run --help\n"
+                "  glovebox doctor\n",
     .args = CONFIG_ARGS_COMMANDS,
     .stops = true,
 };

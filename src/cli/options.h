@@ -10,7 +10,7 @@
 #include "base/config.h"
 #include "base/err.h"
 
-enum command_id { COMMAND_NONE, COMMAND_RUN, COMMAND_HELP, COMMAND_VERSION };
+enum command_id { COMMAND_NONE, COMMAND_RUN, COMMAND_DOCTOR, COMMAND_HELP, COMMAND_VERSION };
 
 enum landlock_choice { LANDLOCK_OFF, LANDLOCK_ON };
 
@@ -23,6 +23,7 @@ struct config {
 
     /* run */
     char *code; /* -c CODE; NULL: args[0] is the FILE, or "-" */
+    bool cell;
     bool json;
     bool quiet;
     int64_t timeout_us;

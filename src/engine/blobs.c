@@ -16,6 +16,7 @@
 
 EMBED(gb_template_ext, BLOB_TEMPLATE_EXT);
 EMBED(gb_runner_zip, BLOB_RUNNER_ZIP);
+EMBED(gb_doctor_probe, BLOB_DOCTOR_PROBE);
 
 struct blob blob_template_ext(void)
 {
@@ -26,4 +27,10 @@ struct blob blob_template_ext(void)
 struct blob blob_runner_zip(void)
 {
     return (struct blob){ gb_runner_zip_start, (size_t) (gb_runner_zip_end - gb_runner_zip_start) };
+}
+
+struct blob blob_doctor_probe(void)
+{
+    return (struct blob){ gb_doctor_probe_start,
+                          (size_t) (gb_doctor_probe_end - gb_doctor_probe_start) };
 }

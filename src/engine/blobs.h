@@ -1,4 +1,5 @@
-/* Files built into the binary: the template's extension module and the runner's Python modules. */
+/* Files built into the binary: the template's extension module, the runner's Python modules, the
+ * doctor's probe. */
 #pragma once
 
 #include <stddef.h>
@@ -10,3 +11,4 @@ struct blob {
 
 struct blob blob_template_ext(void);
 struct blob blob_runner_zip(void);
+struct blob blob_doctor_probe(void);

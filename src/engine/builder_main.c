@@ -35,6 +35,7 @@
 #include "engine/cgroup.h"
 #include "engine/cgroup_internal.h"
 #include "engine/ids.h"
+#include "engine/outer.h"
 #include "engine/seal.h"
 #include "engine/skeleton.h"
 #include "engine/template_start.h"
@@ -131,7 +132,13 @@ static int serve_setup(struct builder *builder, struct exchange *x, struct gb_er
         return gb_fail_plain(err, EALREADY, "the builder is set up already");
     r = name[0] ? cgroup_root_reopen(mode, name, &builder->cgroups, err)
                 : cgroup_root_open(mode, &builder->cgroups, err);
-    if (r < 0 || (r = id_pool_open(&builder->ids, err)) < 0 || (r = skeleton_enter(err)) < 0)
+    if (r < 0 || (r = id_pool_open(&builder->ids, err)) < 0)
+        return r;
+    if (builder->ids.mode == ID_SINGLE && outer_is_host_root())
+        return gb_fail_plain(err, EPERM,
+                             "the only id of this user namespace is the host's root: map a range of "
+                             "ids, or start glovebox as an ordinary user");
+    if ((r = skeleton_enter(err)) < 0)
         return r;
     /* Where the kernel lets us: with a single id the host's groups stay (documented). */
     if (builder->ids.mode != ID_SINGLE && setgroups(0, NULL) < 0)

@@ -52,7 +52,7 @@ struct run {
     struct pipe_in streams[2];
     struct frame_reader reader;
     int64_t control_bytes;
-    bool control_open;
+    bool control_open, done;
     struct input input;
 
     int64_t started_us, deadline_us, watch_us, hard_us; /* hard_us: 0 until a stop was soft */
@@ -146,19 +146,55 @@ static void text_keep(const struct frame_msg *msg, enum frame_key key, char **te
     *len = field.len;
 }
 
-static void control_message(struct run *run, const struct frame_msg *msg)
+static void bundle_take(struct run *run, const struct frame_msg *msg)
 {
     struct outcome *o = &run->outcome;
+    struct frame_field json;
+    int r;
 
-    if (msg->type != FRAME_DONE)
-        return; /* displays and results belong to cells; a script has none */
+    if (!run->spec->cell || !frame_find(msg, KEY_JSON, &json))
+        return; /* a script has nothing to show */
+    if (msg->type == FRAME_RESULT)
+        r = outcome_set_result(o, json.data, json.len);
+    else
+        r = outcome_add_output(o, json.data, json.len);
+    if (r < 0)
+        o->outputs_left_out++;
+}
+
+static void done_take(struct run *run, const struct frame_msg *msg)
+{
+    struct outcome *o = &run->outcome;
+    int64_t left_out;
+
     text_keep(msg, KEY_ERROR_NAME, &o->error_name, &o->error_name_len);
     text_keep(msg, KEY_ERROR_VALUE, &o->error_value, &o->error_value_len);
     text_keep(msg, KEY_TRACEBACK, &o->error_traceback, &o->error_traceback_len);
+    if (run->spec->cell && !run->done && frame_find_int(msg, KEY_LEFT_OUT, 0, INT32_MAX, &left_out))
+        o->outputs_left_out += left_out;
+    run->done = true;
+}
+
+/* Returns whether a tenant may send this. */
+static bool control_message(struct run *run, const struct frame_msg *msg)
+{
+    switch (msg->type) {
+    case FRAME_DONE:
+        done_take(run, msg);
+        return true;
+    case FRAME_DISPLAY:
+    case FRAME_RESULT:
+        bundle_take(run, msg);
+        return true;
+    case FRAME_RUN:
+        break;
+    }
+    return false;
 }
 
 /* Reads one packet. A tenant that breaks the protocol is not listened to any more; that hurts
- * nobody but its own receipt. Returns whether there may be more. */
+ * nobody but its own receipt. Its end is closed, so that it does not wait for us in a send.
+ * Returns whether there may be more. */
 static bool control_read(struct run *run)
 {
     struct frame_msg msg;
@@ -167,9 +203,11 @@ static bool control_read(struct run *run)
     if (r == -EAGAIN)
         return false;
     run->control_bytes += FRAME_PACKET_MAX;
-    if (r == 1)
-        control_message(run, &msg);
     run->control_open = r >= 0 && run->control_bytes <= CONTROL_MAX;
+    if (r == 1 && !control_message(run, &msg))
+        run->control_open = false;
+    if (!run->control_open)
+        (void) shutdown(tenant_control(run->tenant), SHUT_RD);
     return run->control_open;
 }
 
@@ -408,7 +446,9 @@ static int send_program(struct run *run, struct gb_err *err)
     frame_out_init(&out, FRAME_RUN);
     frame_put(&out, KEY_CODE, spec->code, spec->code_len);
     frame_put_text(&out, KEY_FILENAME, spec->filename);
-    frame_put_text(&out, KEY_MODE, "script");
+    frame_put_text(&out, KEY_MODE, spec->cell ? "cell" : "script");
+    if (spec->cell && spec->echo)
+        frame_put_text(&out, KEY_ECHO, "1");
     for (char *const *arg = spec->argv; *arg; arg++)
         frame_put_text(&out, KEY_ARG, *arg);
     for (char *const *env = spec->env; env && *env; env++)
@@ -417,7 +457,12 @@ static int send_program(struct run *run, struct gb_err *err)
     frame_out_release(&out);
     if (r == -EMSGSIZE)
         return gb_fail_plain(err, E2BIG, "the program has too many arguments");
-    return r < 0 ? gb_fail(err, -r, "send the program") : 0;
+    if (r < 0)
+        return gb_fail(err, -r, "send the program");
+    /* There is no other program after this one: a tenant that runs cells then ends. */
+    if (spec->cell && shutdown(tenant_control(run->tenant), SHUT_WR) < 0)
+        return gb_fail(err, errno, "shut the control socket");
+    return 0;
 }
 
 static int start(struct run *run, struct gb_err *err)

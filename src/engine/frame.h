@@ -17,6 +17,13 @@
 #define FRAME_MESSAGE_MAX (32u * 1024 * 1024) /* payload of a whole message */
 #define FRAME_FIELDS_MAX  10000u              /* fields in a message */
 
+/* What one execution may show. A node is a comma, a colon or an opening bracket outside strings:
+ * the memory of a parsed bundle follows these, not its length. */
+#define FRAME_BUNDLE_MAX     (8u * 1024 * 1024)  /* JSON of one bundle */
+#define FRAME_DISPLAYS_MAX   200u                /* DISPLAY messages */
+#define FRAME_DISPLAYS_BYTES (24u * 1024 * 1024) /* JSON of all bundles */
+#define FRAME_DISPLAYS_NODES 1000000u            /* nodes of all bundles */
+
 /* Little-endian on the wire, 12 bytes. */
 struct frame_header {
     uint8_t version;
@@ -50,6 +57,8 @@ enum frame_key {
     KEY_TRACEBACK = 9,   /* DONE: the text that stderr got */
     KEY_JSON = 10,       /* DISPLAY, RESULT: the bundle as JSON text */
     KEY_SEQUENCE = 11,   /* DISPLAY, RESULT: decimal text, order among displays and prints */
+    KEY_ECHO = 12,       /* RUN: a cell prints what it would show; its value is ignored */
+    KEY_LEFT_OUT = 13,   /* DONE: decimal text, how many displays were not sent */
 };
 
 /* ---- writing ---- */

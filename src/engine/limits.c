@@ -7,8 +7,9 @@
 #include <stdio.h>
 
 #include "base/autoclean.h"
-#include "base/banned.h"
 #include "base/clock.h"
+
+#include "base/banned.h"
 
 #define KIB (INT64_C(1) << 10)
 #define MIB (INT64_C(1) << 20)

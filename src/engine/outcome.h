@@ -43,6 +43,12 @@ struct stream_cut {
     int64_t left_out;
 };
 
+/* A MIME bundle as the tenant sent it: bytes that claim to be JSON. */
+struct bundle {
+    char *json;
+    size_t len;
+};
+
 struct outcome {
     enum run_status status;
     enum limit_kind limit; /* the limit that ended the run */
@@ -59,7 +65,16 @@ struct outcome {
     /* told by the tenant; NULL when it said nothing */
     char *error_name, *error_value, *error_traceback;
     size_t error_name_len, error_value_len, error_traceback_len;
+    struct bundle result; /* of a cell; json is NULL when there is none */
+    struct bundle *outputs;
+    size_t outputs_len, outputs_bytes; /* outputs_bytes: with the result */
+    int64_t outputs_left_out;          /* displays that broke a cap, here or there */
 };
+
+/* Keep a copy of a bundle, within the caps of frame.h; what is beyond them is counted. The first
+ * result counts. Return 0 or -ENOMEM. */
+int outcome_add_output(struct outcome *outcome, const void *json, size_t len);
+int outcome_set_result(struct outcome *outcome, const void *json, size_t len);
 
 /* Frees what the members own; accepts a half-filled outcome. */
 void outcome_release(struct outcome *outcome);

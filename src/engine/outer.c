@@ -81,6 +81,16 @@ static bool subordinate_range(const char *path, const char *user, uid_t uid, cha
     return found;
 }
 
+bool outer_has_range(uid_t uid)
+{
+    struct passwd *pw = getpwuid(uid);
+    const char *user = pw ? pw->pw_name : NULL;
+    char first[24], count[24];
+
+    return subordinate_range("/etc/subuid", user, uid, first, count, sizeof first) &&
+           subordinate_range("/etc/subgid", user, uid, first, count, sizeof first);
+}
+
 /* Runs a map helper; true when it has set the map. */
 static bool map_helper(const char *tool, const char *pid, const char *own, const char *first,
                        const char *count)
@@ -173,8 +183,7 @@ static int enter_failed(struct gb_err *err, int code)
                          why);
 }
 
-/* Whether our uid 0 is the host's: then a single-id map would run boxes as root of the host. */
-static bool is_host_root(void)
+bool outer_is_host_root(void)
 {
     char map[128];
     unsigned inside, outside, count;
@@ -194,7 +203,7 @@ int outer_enter(struct gb_err *err)
     int go[2], status = 0, r = 0;
     struct gb_err map_err = { 0 };
 
-    if (is_host_root())
+    if (outer_is_host_root())
         return gb_fail_plain(err, EPERM,
                              "root without its capabilities cannot isolate: run glovebox as an "
                              "ordinary user, or give it CAP_SYS_ADMIN and the like");

@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 
@@ -18,6 +19,13 @@ int outer_enter(struct gb_err *err);
 /* Whether the caller's PID namespace belongs to its user namespace. A template must come back to
  * its own PID namespace after each clone, which the kernel allows only then. */
 bool outer_owns_pid_namespace(void);
+
+/* Whether /etc/subuid and /etc/subgid have a range for this user. */
+bool outer_has_range(uid_t uid);
+
+/* Whether our uid 0 is the host's (or that of the namespace above us): with a single id a box would
+ * then run as root of the host. */
+bool outer_is_host_root(void);
 
 /* One sentence on why user namespaces may be forbidden here and what to change. */
 void outer_explain(char *buf, size_t size);

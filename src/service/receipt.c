@@ -16,6 +16,8 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "engine/frame.h"
+#include "service/bundle.h"
 
 #include "base/banned.h"
 
@@ -260,13 +262,72 @@ static json_t *files_to_json(const struct outcome *o)
     return files;
 }
 
-static json_t *truncated_to_json(int64_t out, int64_t err)
+/* What was left out of the reply: bytes of the streams, and displays. */
+struct left_out {
+    int64_t out, err, outputs;
+};
+
+static json_t *truncated_to_json(const struct left_out *left_out)
 {
     json_t *truncated = json_object();
-    bool ok =
-        put(truncated, "stdout", json_integer(out)) && put(truncated, "stderr", json_integer(err));
+    bool ok = put(truncated, "stdout", json_integer(left_out->out)) &&
+              put(truncated, "stderr", json_integer(left_out->err)) &&
+              put(truncated, "outputs", json_integer(left_out->outputs));
 
     return object_done(truncated, ok);
+}
+
+/* A bundle that is none is counted, and nothing is shown in its place. */
+static bool put_result(json_t *receipt, const struct bundle *result, size_t *nodes,
+                       int64_t *left_out)
+{
+    json_t *data, *metadata;
+
+    if (!result->json)
+        return put(receipt, "result", json_null());
+    if (bundle_parse(result, nodes, &data, &metadata) < 0) {
+        (*left_out)++;
+        return put(receipt, "result", json_null());
+    }
+    if (put(receipt, "result", data))
+        return put(receipt, "result_metadata", metadata);
+    json_decref(metadata);
+    return false;
+}
+
+static json_t *output_to_json(json_t *data, json_t *metadata)
+{
+    json_t *output = json_object();
+
+    /* Each put() takes its value, so both are called. */
+    bool ok = put(output, "data", data);
+    ok = put(output, "metadata", metadata) && ok;
+    return object_done(output, ok);
+}
+
+static json_t *outputs_to_json(const struct outcome *o, size_t *nodes, int64_t *left_out)
+{
+    json_t *outputs = json_array(), *data, *metadata;
+
+    for (size_t i = 0; outputs && i < o->outputs_len; i++) {
+        if (bundle_parse(&o->outputs[i], nodes, &data, &metadata) < 0) {
+            (*left_out)++;
+            continue;
+        }
+        if (json_array_append_new(outputs, output_to_json(data, metadata)) < 0)
+            return object_done(outputs, false);
+    }
+    return outputs;
+}
+
+/* The result comes first: of what all bundles may take it has its part. */
+static bool put_shown(json_t *receipt, const struct outcome *o, int64_t *ret_left_out)
+{
+    size_t nodes = FRAME_DISPLAYS_NODES;
+
+    *ret_left_out = o->outputs_left_out;
+    return put_result(receipt, &o->result, &nodes, ret_left_out) &&
+           put(receipt, "outputs", outputs_to_json(o, &nodes, ret_left_out));
 }
 
 static json_t *usage_to_json(const struct outcome *o)
@@ -300,18 +361,18 @@ int receipt_to_json(const struct outcome *outcome, const struct receipt_ids *ids
                     struct gb_err *err)
 {
     double seconds = outcome->wall_us < 0 ? 0 : (double) outcome->wall_us / USEC_PER_SEC;
-    int64_t out_left = 0, err_left = 0;
+    struct left_out left_out = { 0 };
     json_t *receipt = json_object();
     bool ok;
 
     ok = put_verdict(receipt, outcome) &&
-         put(receipt, "stdout", stream_to_json(&outcome->out, &out_left)) &&
-         put(receipt, "stderr", stream_to_json(&outcome->err, &err_left)) &&
+         put(receipt, "stdout", stream_to_json(&outcome->out, &left_out.out)) &&
+         put(receipt, "stderr", stream_to_json(&outcome->err, &left_out.err)) &&
          put(receipt, "execution_time", json_real(seconds)) &&
-         put(receipt, "result", json_null()) && put(receipt, "outputs", json_array()) &&
+         put_shown(receipt, outcome, &left_out.outputs) &&
          put(receipt, "error", error_to_json(outcome)) &&
          put(receipt, "files", files_to_json(outcome)) &&
-         put(receipt, "truncated", truncated_to_json(out_left, err_left)) &&
+         put(receipt, "truncated", truncated_to_json(&left_out)) &&
          put(receipt, "usage", usage_to_json(outcome)) && put_ids(receipt, ids);
     receipt = object_done(receipt, ok);
     if (!receipt)

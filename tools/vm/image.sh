@@ -12,7 +12,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 kernel_package=linux-image-cloud-amd64
-modules=(virtio_pci virtio_blk squashfs overlay)
+modules=(virtio_pci virtio_blk squashfs)
 
 out=$1
 mkdir -p "$out"
@@ -35,7 +35,7 @@ unpack() {
 
 # The metapackage only names the kernel of the day.
 kernel_of_the_day() {
-    apt-cache depends --no-recommends --no-suggests "$kernel_package" |
+    { apt-cache depends --no-recommends --no-suggests "$kernel_package" 2>/dev/null || true; } |
         sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1
 }
 
@@ -59,14 +59,15 @@ module_closure() {
 }
 
 make_kernel() {
-    local package files busybox root file
+    local package have files busybox root file
     package=$(kernel_of_the_day)
+    have=$(cat "$out/kernel.name" 2>/dev/null || true)
+    if [[ -n $have && "${package:-${have%% *}} ${modules[*]}" == "$have" ]]; then
+        return
+    fi
     if [[ -z $package ]]; then
         say "apt knows no $kernel_package; it is in Debian's main archive (apt-get update?)"
         exit 1
-    fi
-    if [[ -f $out/kernel && $(cat "$out/kernel.name" 2>/dev/null) == "$package" ]]; then
-        return
     fi
     say "unpacking $package"
     files=$scratch/files
@@ -84,14 +85,14 @@ make_kernel() {
         echo "${file##*/}" >>"$out/boot/modules.list"
     done
     cp "$files"/boot/vmlinuz-* "$out/kernel"
-    echo "$package" >"$out/kernel.name"
+    echo "$package ${modules[*]}" >"$out/kernel.name"
 }
 
 # The initramfs is small and its init changes with the sources: made anew each time.
 make_initramfs() {
     local root=$scratch/initramfs
     cp -r "$out/boot" "$root"
-    mkdir -p "$root"/{proc,sys,dev,layer,system,root}
+    mkdir -p "$root"/{proc,sys,dev,system,root}
     install -m 755 tools/vm/init.sh "$root/init"
     local busybox=$root/bin/busybox applet
     for applet in sh mount mkdir insmod tar cp switch_root; do
@@ -127,7 +128,7 @@ files_of() {
     local skip='/usr/(include|lib/gcc|src|share/(doc|man|info|locale|lintian|bug|unicode))/'
     {
         dpkg-query -L "$@" |
-            sed -n -E 's#^/(bin|sbin|lib|lib32|lib64|libx32)/#/usr/\1/#; /^\/./p' |
+            sed -n -E 's#^/(bin|sbin|lib|lib32|lib64|libx32)/#/usr/\1/#; /^\/[^.]/p' |
             grep -v -E "^$skip|\.a\$"
         printf '%s\n' /bin /sbin /lib /lib32 /lib64 /libx32 /etc/ld.so.cache /etc/localtime \
             /etc/alternatives /etc/ssl/certs
@@ -139,15 +140,16 @@ files_of() {
 }
 
 make_system() {
-    local list=$scratch/packages
-    packages >"$list"
-    cat tools/vm/image.sh >>"$list"
-    if [[ -f $out/system.sqsh ]] && cmp -s "$list" "$out/system.packages"; then
+    local names=$scratch/packages
+    packages >"$names"
+    # A change of what is packed counts like a change of a package.
+    cat "$names" tools/vm/image.sh >"$names.key"
+    if [[ -f $out/system.sqsh ]] && cmp -s "$names.key" "$out/system.key"; then
         return
     fi
-    say "packing the system image of $(packages | wc -l) packages"
+    say "packing the files of $(wc -l <"$names") packages"
     # shellcheck disable=SC2046 # names, split on purpose
-    files_of $(packages | cut -d ' ' -f 1) >"$scratch/files.list"
+    files_of $(cut -d ' ' -f 1 "$names") >"$scratch/files.list"
     # Compiled Python is not in the packages, but without it every import is slow.
     sed -n 's#/[^/]*\.py$#/__pycache__#p' "$scratch/files.list" | sort -u |
         while read -r dir; do [[ ! -d /$dir ]] || echo "$dir"; done >"$scratch/compiled.list"
@@ -156,7 +158,7 @@ make_system() {
         --no-recursion -T "$scratch/files.list" --recursion -T "$scratch/compiled.list" |
         sqfstar -quiet -no-progress -noI -noD -noF -noX -no-xattrs "$scratch/system.sqsh" >&2
     mv "$scratch/system.sqsh" "$out/system.sqsh"
-    mv "$list" "$out/system.packages"
+    mv "$names.key" "$out/system.key"
 }
 
 make_kernel

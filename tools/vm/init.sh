@@ -1,7 +1,7 @@
 #!/bin/sh
 # The first program in the guest, from the initramfs, run by busybox: loads the modules that were
-# packed for it (modules.list is in the order in which they need each other), puts a writable layer
-# over the read-only system image, unpacks the project, and hands over to guest.sh.
+# packed for it (modules.list is in the order in which they need each other), makes a root in memory
+# with the image's /usr, unpacks the project, and hands over to guest.sh.
 set -e
 
 mount -t proc proc /proc
@@ -12,12 +12,15 @@ while read -r module; do
     insmod "/modules/$module"
 done </modules.list
 
-# /dev/vda is the system, /dev/vdb a plain tar archive of the project.
-mount -t tmpfs -o mode=755 layer /layer
-mkdir /layer/upper /layer/work
+# /dev/vda is the system, /dev/vdb a plain tar archive of the project. Only /usr is large, and
+# nothing writes there. No overlay: its options would show in every box where its layers are.
 mount -t squashfs -o ro /dev/vda /system
-mount -t overlay -o lowerdir=/system,upperdir=/layer/upper,workdir=/layer/work overlay /root
-mkdir -p /root/glovebox
+mount -t tmpfs -o mode=755 root /root
+for entry in /system/*; do
+    [ "$entry" = /system/usr ] || cp -a "$entry" /root/
+done
+mkdir -p /root/usr /root/glovebox
+mount --bind /system/usr /root/usr
 tar -x -C /root/glovebox </dev/vdb
 
 cp /bin/busybox /root/run/busybox

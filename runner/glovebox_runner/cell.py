@@ -1,0 +1,337 @@
+"""Mode "cell": runs code as a notebook does, in names that live on from one RUN message to the next.
+
+A cell is run in __main__. The value of its last expression, what it displays and the figures that
+it leaves open go to the supervisor as MIME bundles (display.py); a DONE message follows. Then the
+next RUN message is awaited. A supervisor that has no more to run shuts its side of the socket: that
+is the end of the session, and from there on all goes as at the end of a script (script.py), whose
+steps are used. A process that was given one cell so ends with the cell's exit code.
+
+What a cell did to the interpreter is mended before anything is shown: streams that it replaced or
+closed, standard descriptors that it closed, hooks and handlers that it set. As in script.py this is
+no boundary. A child that the program forked goes on after its cell to its own end, and the
+supervisor does not hear of it.
+
+Top-level await works: code that has one is run by an event loop that belongs to the session.
+"""
+
+import builtins
+import fcntl
+import linecache
+import os
+import sys
+from _signal import SIG_BLOCK, SIG_UNBLOCK, SIGINT, default_int_handler
+from _signal import pthread_sigmask as _mask
+from _signal import signal as _set_handler
+from os import _exit, fstat, getpid
+from sys import getrecursionlimit, setprofile, setrecursionlimit, settrace
+
+from . import display, frames, hooks, notebook, script, tenant
+
+__builtins__ = dict(vars(builtins))
+
+_INTERRUPT = (SIGINT,)
+_ONLY_AST = 0x0400  # ast.PyCF_ONLY_AST
+_TOP_LEVEL_AWAIT = 0x2000  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+_COROUTINE = 0x0080  # inspect.CO_COROUTINE
+
+for _module in (display, hooks, notebook, display.rich):
+    script.our_globals.append(_module.__dict__)
+script.our_globals.append(globals())
+
+
+def _future_flags():
+    import __future__
+
+    return sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+
+
+# ---- the text ----
+
+
+class Cell(script.Program):
+    """What a RUN message asks for."""
+
+    def __init__(self, message: frames.Message) -> None:
+        super().__init__(message)
+        name = message.get_text(frames.KEY_FILENAME, "<string>")
+        if name.startswith("<") and name.endswith(">"):
+            self.is_file = False
+            self.filename = name
+        self.is_command = not self.is_file
+        self.echo = message.get(frames.KEY_ECHO) is not None
+        self.timed = False
+
+    def remember(self) -> None:
+        """For a cell that is not the first: where tracebacks look for its text."""
+        lines = self.source.decode("utf-8", "replace").splitlines(True)
+        linecache.cache[self.filename] = (len(self.source), None, lines, self.filename)
+
+    def _text(self) -> str:
+        if b"\0" in self.source:
+            raise self._null_error()
+        problem = self._decoding_error()
+        if problem is not None:
+            raise problem
+        cookie = self._cookie()
+        if cookie is None or cookie.lower().replace("_", "-") in ("utf-8", "utf8"):
+            cookie = "utf-8-sig"
+        return self.source.decode(cookie)
+
+    def _parse(self, flags):
+        """The text, as Python, and its tree."""
+        text = self._text()
+        flags |= _ONLY_AST | _TOP_LEVEL_AWAIT
+        try:
+            return text, compile(text, self.filename, "exec", flags, True)
+        except SyntaxError as error:
+            problem = error
+        prepared = notebook.prepare(text, self.filename)
+        if prepared.text == text:
+            raise problem
+        self.timed = prepared.timed
+        return prepared.text, compile(prepared.text, self.filename, "exec", flags, True)
+
+    def compile_parts(self, flags):
+        """Code to run, and code whose value is to be shown; each may be None."""
+        import ast
+
+        text, tree = self._parse(flags)
+        last = tree.body[-1] if tree.body else None
+        if not isinstance(last, ast.Expr) or _is_muted(text, last):
+            return self._compile(tree, "exec", flags), None
+        tree.body.pop()
+        body = self._compile(tree, "exec", flags) if tree.body else None
+        if body is not None:
+            flags |= body.co_flags & _future_flags()
+        return body, self._compile(ast.Expression(last.value), "eval", flags)
+
+    def _compile(self, tree, how, flags):
+        return compile(tree, self.filename, how, flags | _TOP_LEVEL_AWAIT, True)
+
+
+def _is_muted(text: str, last) -> bool:
+    """A semicolon after the last expression."""
+    lines = text.encode("utf-8", "surrogatepass").splitlines(True)[last.end_lineno - 1 :]
+    lines[0] = lines[0][last.end_col_offset :]
+    return b"".join(lines).lstrip(b" \t\f\\\r\n").startswith(b";")
+
+
+# ---- descriptors and streams ----
+
+
+class _Streams:
+    """The standard streams as they were, and the way back to them."""
+
+    def __init__(self, streams) -> None:
+        self.streams = list(streams)
+        self._saved = []
+        for number in range(3):
+            try:
+                saved = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 100)
+                self._saved.append((number, saved, self._identify(number)))
+            except OSError:
+                continue
+
+    @staticmethod
+    def _identify(fd):
+        status = fstat(fd)
+        return status.st_dev, status.st_ino
+
+    def _is(self, fd, identity) -> bool:
+        try:
+            return self._identify(fd) == identity
+        except OSError:
+            return False
+
+    def restore(self) -> None:
+        for stream in (getattr(sys, "stdout", None), getattr(sys, "stderr", None)):
+            if not any(stream is ours for ours in self.streams):
+                try:
+                    stream.flush()
+                except BaseException:
+                    pass
+        for number, saved, identity in self._saved:
+            if not self._is(number, identity) and self._is(saved, identity):
+                os.dup2(saved, number)
+        for number in range(3):
+            self._restore_stream(number)
+        sys.stdin, sys.stdout, sys.stderr = self.streams
+        sys.__stdin__, sys.__stdout__, sys.__stderr__ = self.streams
+
+    def _restore_stream(self, number) -> None:
+        stream = self.streams[number]
+        if stream is None:
+            return
+        try:
+            # Raises when it was closed or detached, and where another thread writes to it.
+            stream.closed or stream.fileno()
+            usable = not stream.closed
+        except ValueError:
+            usable = False
+        except BaseException:
+            usable = True
+        if not usable:
+            names = ("<stdin>", "<stdout>", "<stderr>")
+            errors = (tenant._STDIN_ERRORS, tenant._STDOUT_ERRORS, "backslashreplace")
+            self.streams[number] = tenant._open_stream(number, names[number], errors[number])
+
+
+# ---- the session ----
+
+
+class Session(script._Ending):
+    """Cells, one after the other, and the end of a script after the last."""
+
+    def __init__(self, message: frames.Message, control) -> None:
+        super().__init__(Cell(message), control)
+        self._message = message
+        self._pid = getpid()
+        self._kept = _Streams(self._streams)
+        self._publisher = display.publisher = display.Publisher(control)
+        self._flags = 0
+        self._loop = None
+        self._filenames = set()
+        self._value = None
+        self._shell = notebook.Shell(self._main.__dict__, self._program.filename)
+        shell = self._shell
+        builtins.get_ipython = lambda: shell
+        hooks.install()
+
+    def _steps(self):
+        return (
+            self._serve,
+            self._join,
+            self._call_atexit,
+            self._close_to_interrupts,
+            self._flush,
+            self._release,
+            self._flush,
+            self._die_of_interrupt,
+        )
+
+    def _serve(self) -> None:
+        self._program.prepare()
+        while True:
+            self._run_steps(self._cell_steps())
+            if not self._control.is_ours():
+                return
+            try:
+                self._message = self._control.receive()
+            except (EOFError, OSError, frames.FrameError):
+                return
+            if self._message.type != frames.FRAME_RUN:
+                return
+            self._program = Cell(self._message)
+            self._program.remember()
+
+    def _cell_steps(self):
+        return (
+            self._begin,
+            self._execute,
+            self._restore,
+            self._show_value,
+            self._show_figures,
+            self._report,
+            self._flush,
+            self._send,
+        )
+
+    # One cell.
+
+    def _begin(self) -> None:
+        self.code = 1
+        self._error = self._value = None
+        self._died_of_interrupt = False
+        self._fields = []
+        self._shell.filename = self._program.filename
+        if not self._program.is_file:
+            self._filenames.add(self._program.filename)
+        self._publisher.start(self._program.echo)
+
+    def _execute(self) -> None:
+        try:
+            body, last = self._program.compile_parts(self._flags)
+            watch = notebook.Watch() if self._program.timed else None
+            _mask(SIG_UNBLOCK, _INTERRUPT)
+            if body is not None:
+                self._flags |= body.co_flags & _future_flags()
+                self._run_code(body)
+            if last is not None:
+                self._value = self._run_code(last)
+            if watch is not None:
+                watch.print()
+            self.code = 0
+        except BaseException as error:
+            self._error = error
+        settrace(None)
+        setprofile(None)
+        _mask(SIG_BLOCK, _INTERRUPT)
+        if getrecursionlimit() < 200:
+            setrecursionlimit(1000)
+
+    def _run_code(self, code):
+        value = eval(code, self._main.__dict__)
+        if code.co_flags & _COROUTINE:
+            value = self._wait_for(value)
+        return value
+
+    def _wait_for(self, coroutine):
+        import asyncio
+
+        if self._loop is None or self._loop.is_closed():
+            self._loop = asyncio.new_event_loop()
+        try:
+            return self._loop.run_until_complete(coroutine)
+        except BaseException as error:
+            # The frames of the loop, which nobody wrote.
+            tb = script._traceback_of(error)
+            while tb is not None and tb.tb_frame.f_code.co_filename != self._program.filename:
+                tb = tb.tb_next
+            if tb is not None:
+                BaseException.with_traceback(error, tb)
+            raise
+
+    def _restore(self) -> None:
+        self._kept.restore()
+        self._streams = tuple(self._kept.streams)
+        _set_handler(SIGINT, default_int_handler)
+
+    def _show_value(self) -> None:
+        if self._value is not None:
+            self._showing(self._publisher.show_result, self._value)
+
+    def _show_figures(self) -> None:
+        if sys.modules.get("matplotlib._pylab_helpers") is not None:
+            self._showing(hooks.show_figures, self._value)
+        self._value = None
+
+    def _showing(self, call, value) -> None:
+        """A value's own methods run here. What they raise ends the cell as it would have before."""
+        raised = self._interruptible(call, value)
+        self._kept.restore()
+        if raised is not None and self._error is None:
+            self._error = raised
+
+    def _send(self) -> None:
+        if self._died_of_interrupt:
+            self.code = script.EXIT_INTERRUPTED
+        fields = [(frames.KEY_EXIT_CODE, b"%d" % self.code), *self._fields]
+        if self._publisher.left_out:
+            fields.append((frames.KEY_LEFT_OUT, b"%d" % self._publisher.left_out))
+        try:
+            packets = frames.encode(frames.FRAME_DONE, fields)
+        except BaseException:
+            # The program broke the builtins, which frames.py shares with it.
+            script._builtins_namespace.update(__builtins__)
+            packets = frames.encode(frames.FRAME_DONE, fields)
+        self._control.send_whole(packets)
+
+
+def run(message: frames.Message, control):
+    """Runs the cell of a RUN message and those after it, and ends the process."""
+    session = None
+    try:
+        session = Session(message, control)
+        session.run()
+    finally:
+        _exit(125 if session is None else session.code)

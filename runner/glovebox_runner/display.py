@@ -1,0 +1,457 @@
+"""What a cell shows: values as MIME bundles, and the messages that carry them.
+
+A value becomes a Bundle: for each MIME type the JSON text of what it looks like. Everything that a
+value's own methods say is checked and measured here; what fails, has the wrong type or does not fit
+is left out, and the bundle's metadata says so:
+
+    {"glovebox": {"left_out": {"text/html": 123456}, "failed": {"image/png": "ValueError: no"}}}
+
+A Publisher sends bundles and keeps the account of one execution. The supervisor has the same bounds
+and does not believe that they were kept; see docs/PROTOCOL.md.
+
+Nothing is imported for a library's sake: rich.py looks only at what the program itself has loaded.
+"""
+
+import sys
+from _signal import SIG_BLOCK, SIG_SETMASK, SIGINT
+from _signal import pthread_sigmask as _mask
+from _thread import allocate_lock
+from os import getpid
+
+from . import frames, rich
+
+TEXT_MAX = 1 << 20  # characters of text/plain; more is cut, not left out
+ITEMS_MAX = 1000  # items of a list, set or dict in text/plain
+WORDS_MAX = 300  # characters of a reason
+TYPES_MAX = 64  # MIME types in a bundle
+META_MAX = 64 << 10  # bytes of metadata
+NODES_SLACK = 10000  # what the frame of each bundle may count for
+
+_METHODS = (
+    ("text/html", "_repr_html_"),
+    ("text/markdown", "_repr_markdown_"),
+    ("text/latex", "_repr_latex_"),
+    ("image/svg+xml", "_repr_svg_"),
+    ("image/png", "_repr_png_"),
+    ("image/jpeg", "_repr_jpeg_"),
+    ("application/json", "_repr_json_"),
+    ("application/javascript", "_repr_javascript_"),
+)
+_CANARY = "_ipython_canary_method_should_not_exist_"
+_MIME_EXTRA = "!#$&^_.+-"
+
+
+# ---- JSON ----
+
+
+def is_json(mime: str) -> bool:
+    return mime == "application/json" or mime.endswith("+json")
+
+
+def is_binary(mime: str) -> bool:
+    """Its data is base64."""
+    first = mime.partition("/")[0]
+    if first == "image":
+        return mime != "image/svg+xml"
+    return first in ("audio", "video", "font") or mime in ("application/pdf",)
+
+
+def _is_mime(mime) -> bool:
+    if not isinstance(mime, str) or not 3 <= len(mime) <= 128 or not mime.isascii():
+        return False
+    first, slash, second = mime.partition("/")
+    return all(part and all(c.isalnum() or c in _MIME_EXTRA for c in part)
+               for part in (first, second))
+
+
+def _utf8(text: str) -> bytes:
+    """JSON text as bytes. A lone surrogate, such as a name that was no UTF-8 has, is no text."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+
+
+def _plain_tree(value, depth=0):
+    """A value as JSON can say it: no NaN and no infinities, whole numbers of 64 bits, text keys."""
+    kind = type(value)
+    if value is None or kind is bool or kind is str:
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        value = int(value)
+        return value if -(1 << 63) <= value < 1 << 63 else str(value)
+    if isinstance(value, float):
+        value = float(value)
+        return value if value - value == 0 else None
+    if depth > 200:
+        raise ValueError("too deep")
+    if isinstance(value, dict):
+        return {_key(k): _plain_tree(v, depth + 1) for k, v in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain_tree(item, depth + 1) for item in value]
+    if hasattr(value, "tolist"):  # numpy
+        return _plain_tree(value.tolist(), depth + 1)
+    return str(value)
+
+
+def _key(key) -> str:
+    return (key if isinstance(key, str) else str(key)).replace("\0", "\ufffd")
+
+
+def encode_json(value) -> bytes:
+    import json
+
+    return _utf8(json.dumps(_plain_tree(value), ensure_ascii=False, allow_nan=False,
+                            separators=(",", ":")))
+
+
+def _base64(value: str) -> str:
+    """Data that the program has encoded itself."""
+    value = "".join(value.split())
+    if not value.isascii() or not value.replace("+", "").replace("/", "").rstrip("=").isalnum():
+        raise ValueError("not base64")
+    return value
+
+
+def _encode_text(value: str) -> bytes:
+    from json.encoder import encode_basestring
+
+    return _utf8(encode_basestring(value))
+
+
+def _nodes(text: bytes) -> int:
+    """An upper bound for what a reader has to make of it; see FRAME_DISPLAYS_NODES."""
+    return sum(map(text.count, (b",", b":", b"[", b"{")))
+
+
+# ---- text ----
+
+
+def _plain_items(value) -> str:
+    from itertools import islice
+
+    left, right = {list: "[]", tuple: "()", dict: "{}", set: "{}"}.get(
+        type(value), ("frozenset({", "})")
+    )
+    items = islice(value.items() if type(value) is dict else value, ITEMS_MAX)
+    if type(value) is dict:
+        words = [plain(k) + ": " + plain(v) for k, v in items]
+    else:
+        words = [plain(item) for item in items]
+    if len(value) > ITEMS_MAX:
+        words.append("...")
+    return left + ", ".join(words) + right
+
+
+_CONTAINERS = (list, tuple, dict, set, frozenset)
+_STRINGS = (str, bytes, bytearray)
+
+
+def _is_long(value) -> bool:
+    kind = type(value)
+    if kind in _CONTAINERS:
+        return len(value) > ITEMS_MAX
+    return kind in _STRINGS and len(value) > TEXT_MAX
+
+
+def plain(value) -> str:
+    """repr(), without spending a minute on what nobody will read."""
+    kind = type(value)
+    if kind in _STRINGS and len(value) > TEXT_MAX:
+        return repr(value[:TEXT_MAX]) + "..."
+    if kind in _CONTAINERS and value:
+        inside = value.values() if kind is dict else value
+        if _is_long(value) or any(map(_is_long, inside)):
+            return _plain_items(value)
+    return repr(value)
+
+
+def reason(error) -> str:
+    try:
+        words = "%s: %s" % (type(error).__name__, error)
+    except Exception:
+        words = type(error).__name__
+    return words[:WORDS_MAX]
+
+
+# ---- bundles ----
+
+
+class Bundle:
+    """What a value looks like, within @room bytes and @nodes."""
+
+    def __init__(self, room: int, nodes: int) -> None:
+        self._room = room
+        self._nodes = nodes
+        self.parts: dict = {}  # MIME type -> JSON text
+        self.metadata: dict = {}
+        self.left_out: dict = {}
+        self.failed: dict = {}
+
+    @property
+    def room(self) -> int:
+        return self._room
+
+    def attempt(self, mime: str, make, *args) -> None:
+        """Adds what @make returns. It belongs to the program, and may do anything."""
+        try:
+            value = make(*args)
+            metadata = None
+            if type(value) is tuple and len(value) == 2:
+                value, metadata = value
+            if value is not None:
+                self.add(mime, value, metadata)
+        except Exception as error:
+            self._note(self.failed, mime, reason(error))
+
+    def add(self, mime: str, value, metadata=None) -> None:
+        """Raises for what cannot be shown; notes what is too large."""
+        if not _is_mime(mime):
+            raise ValueError("not a MIME type")
+        if mime in self.parts or len(self.parts) >= TYPES_MAX:
+            return
+        if is_json(mime):
+            self.add_json(mime, encode_json(value))
+        elif isinstance(value, (bytes, bytearray, memoryview)):
+            if not is_binary(mime):
+                raise TypeError("must be str, not " + type(value).__name__)
+            from binascii import b2a_base64
+
+            size = len(value)
+            if size * 4 // 3 > self._room:
+                self._note(self.left_out, mime, size)
+            else:
+                self._put(mime, b'"' + b2a_base64(value, newline=False) + b'"', size)
+        elif isinstance(value, str):
+            size = len(value)
+            if size > self._room:
+                self._note(self.left_out, mime, size)
+            else:
+                self._put(mime, _encode_text(_base64(value) if is_binary(mime) else value), size)
+        else:
+            raise TypeError("must be str, not " + type(value).__name__)
+        if isinstance(metadata, dict) and mime in self.parts:
+            self.metadata[mime] = metadata
+
+    def add_json(self, mime: str, text: bytes) -> None:
+        """JSON text that is known to be valid."""
+        nodes = _nodes(text)
+        if nodes > self._nodes:
+            self._note(self.left_out, mime, len(text))
+        elif self._put(mime, text, len(text)):
+            self._nodes -= nodes
+
+    def add_plain(self, value) -> None:
+        try:
+            text = plain(value)
+        except Exception as error:
+            self._note(self.failed, "text/plain", reason(error))
+            text = "<%s object>" % type(value).__name__
+        if len(text) > TEXT_MAX:
+            self._note(self.left_out, "text/plain", len(text) - TEXT_MAX)
+            text = text[:TEXT_MAX] + "\n… %d characters left out …" % (len(text) - TEXT_MAX)
+        self.attempt("text/plain", lambda: text)
+
+    def _put(self, mime: str, text: bytes, size: int) -> bool:
+        if len(text) + len(mime) + 8 > self._room:
+            self._note(self.left_out, mime, size)
+            return False
+        self._room -= len(text) + len(mime) + 8
+        self.parts[mime] = text
+        return True
+
+    @staticmethod
+    def _note(where: dict, mime, what) -> None:
+        if len(where) < TYPES_MAX:
+            where[str(mime)[:128]] = what
+
+    def _metadata(self) -> bytes:
+        ours = {}
+        if self.left_out:
+            ours["left_out"] = self.left_out
+        if self.failed:
+            ours["failed"] = self.failed
+        ours = {"glovebox": ours} if ours else {}
+        try:
+            text = encode_json({**self.metadata, **ours})
+            if len(text) <= META_MAX and _nodes(text) < NODES_SLACK:
+                return text
+        except Exception:
+            pass
+        return encode_json(ours)
+
+    def encode(self) -> bytes:
+        parts = [_encode_text(mime) + b":" + text for mime, text in self.parts.items()]
+        return b'{"data":{' + b",".join(parts) + b'},"metadata":' + self._metadata() + b"}"
+
+
+def _method(value, name):
+    """A method that is really there: some objects answer to every name."""
+    try:
+        if isinstance(value, type) or getattr(value, _CANARY, None) is not None:
+            return None
+        found = getattr(value, name, None)
+        return found if callable(found) else None
+    except Exception:
+        return None
+
+
+def describe(value, bundle: Bundle) -> None:
+    bundle.add_plain(value)
+    if rich.describe(value, bundle):
+        return
+    whole = _method(value, "_repr_mimebundle_")
+    if whole is not None:
+        describe_whole(whole, bundle)
+    for mime, name in _METHODS:
+        if mime not in bundle.parts:
+            method = _method(value, name)
+            if method is not None:
+                bundle.attempt(mime, method)
+
+
+def describe_whole(whole, bundle: Bundle) -> None:
+    try:
+        data = whole(include=None, exclude=None)
+        metadata = {}
+        if type(data) is tuple and len(data) == 2:
+            data, metadata = data
+        add_all(bundle, data, metadata)
+    except Exception as error:
+        bundle._note(bundle.failed, "_repr_mimebundle_", reason(error))
+
+
+def add_all(bundle: Bundle, data, metadata=None) -> None:
+    """A bundle that the program made itself."""
+    if data is None:
+        return
+    if not isinstance(data, dict):
+        raise TypeError("must be dict, not " + type(data).__name__)
+    if "text/plain" in data and isinstance(data["text/plain"], str):
+        bundle.parts.pop("text/plain", None)
+    for mime, value in data.items():
+        bundle.attempt(mime, lambda value=value: (value, None))
+    if isinstance(metadata, dict):
+        bundle.metadata.update(metadata)
+
+
+# ---- sending ----
+
+
+class Publisher:
+    """Sends what an execution shows and keeps the account of it."""
+
+    def __init__(self, control) -> None:
+        self._control = control
+        self._lock = allocate_lock()
+        self._pid = getpid()
+        self.start(False)
+
+    def start(self, echo: bool) -> None:
+        """A new execution. With @echo all is text on standard output, as in a terminal."""
+        self.echo = echo
+        self.left_out = 0
+        self._sequence = 0
+        self._shown = 0
+        self._bytes = frames.FRAME_DISPLAYS_BYTES
+        self._nodes = frames.FRAME_DISPLAYS_NODES - NODES_SLACK
+
+    def show(self, value) -> None:
+        self._publish(frames.FRAME_DISPLAY, lambda bundle: describe(value, bundle), value)
+
+    def show_result(self, value) -> None:
+        if value is not None:
+            self._publish(frames.FRAME_RESULT, lambda bundle: describe(value, bundle), value)
+
+    def show_bundle(self, data, metadata=None) -> None:
+        """display(raw=True)"""
+        self._publish(frames.FRAME_DISPLAY, lambda bundle: add_all(bundle, data, metadata), data)
+
+    def _publish(self, type, fill, value) -> None:
+        if not rich.is_special(value):
+            method = _method(value, "_ipython_display_")
+            if method is not None:
+                method()
+                return
+        if self.echo:
+            self._print(fill, value)
+            return
+        if type == frames.FRAME_DISPLAY:
+            self._shown += 1
+        room = min(frames.FRAME_BUNDLE_MAX, self._bytes) - META_MAX - 256
+        if self._shown > frames.FRAME_DISPLAYS_MAX or room <= 0:
+            self.left_out += 1
+            return
+        bundle = Bundle(room, self._nodes)
+        fill(bundle)
+        if bundle.parts or bundle.left_out or bundle.failed:
+            self._send(type, bundle)
+
+    def _print(self, fill, value) -> None:
+        bundle = Bundle(frames.FRAME_BUNDLE_MAX, 0)
+        text = None
+        if type(value) is dict:
+            fill(bundle)
+            text = value.get("text/plain") if "text/plain" in bundle.parts else None
+        if text is None:
+            text = plain(value)
+        sys.stdout.write(text + "\n")
+
+    def _send(self, type, bundle: Bundle) -> None:
+        text = bundle.encode()
+        _flush()
+        if getpid() != self._pid:
+            return  # a child that the program forked; its words would mix with ours
+        with self._lock:
+            before = _mask(SIG_BLOCK, (SIGINT,))
+            try:
+                self._sequence += 1
+                self._bytes -= len(text)
+                self._nodes = bundle._nodes
+                fields = [(frames.KEY_JSON, text), (frames.KEY_SEQUENCE, self._sequence)]
+                self._control.send_whole(frames.encode(type, fields))
+            finally:
+                _mask(SIG_SETMASK, before)
+
+
+def _flush() -> None:
+    """What was printed before is in its pipe before the bundle is on its way."""
+    for name in ("stdout", "stderr"):
+        try:
+            getattr(sys, name).flush()
+        except Exception:
+            pass
+
+
+# ---- display() ----
+
+publisher = None  # of the session
+
+
+class Handle:
+    """What display(display_id=...) returns. An update is one more display here."""
+
+    def __init__(self, display_id=None) -> None:
+        self.display_id = display_id or "glovebox"
+
+    def display(self, value, **kwargs) -> None:
+        display(value, **kwargs)
+
+    update = display
+
+
+def display(*values, include=None, exclude=None, metadata=None, transient=None, display_id=None,
+            raw=False, clear=False, **kwargs):
+    """Shows values as rich as they can be."""
+    for value in values:
+        if publisher is None:
+            print(plain(value))
+        elif raw:
+            publisher.show_bundle(value, metadata)
+        else:
+            publisher.show(value)
+    if display_id is not None:
+        return Handle(None if display_id is True else display_id)
+    return None

@@ -1,0 +1,68 @@
+/* `glovebox doctor`: what protects on this host, each protection tried in a real box. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cmd.h"
+#include "cli/doctor_text.h"
+#include "engine/doctor.h"
+
+#include "base/banned.h"
+
+enum { EXIT_NOT_ISOLATED = 1 };
+
+static void show_progress(void *arg, const char *what)
+{
+    (void) arg;
+    fprintf(stderr, "\r\033[Kglovebox: trying %s", what);
+    (void) fflush(stderr);
+}
+
+static bool wants_colours(void)
+{
+    const char *off = getenv("NO_COLOR"), *term = getenv("TERM");
+
+    return isatty(STDOUT_FILENO) && !(off && *off) && term && strcmp(term, "dumb") != 0;
+}
+
+static int print_json(const struct doctor_report *report, struct gb_err *err)
+{
+    json_t *json = doctor_to_json(report);
+    int r = 0;
+
+    if (!json)
+        return gb_fail(err, ENOMEM, "print the report");
+    if (json_dumpf(json, stdout, isatty(STDOUT_FILENO) ? JSON_INDENT(2) : 0) < 0 ||
+        putchar('\n') == EOF || fflush(stdout) != 0)
+        r = gb_fail(err, EIO, "print the report");
+    json_decref(json);
+    return r;
+}
+
+int cmd_doctor(const struct config *cfg)
+{
+    struct doctor_config config = {
+        .cgroups = (enum cgroup_mode) cfg->cgroups,
+        .landlock = cfg->landlock == LANDLOCK_ON,
+        .progress = isatty(STDERR_FILENO) ? show_progress : NULL,
+    };
+    struct doctor_report *report = calloc(1, sizeof *report);
+    struct gb_err err = { 0 };
+    int code = EXIT_OURS, r;
+
+    r = report ? doctor_run(&config, report, &err) : gb_fail(&err, ENOMEM, "examine this host");
+    if (config.progress)
+        fprintf(stderr, "\r\033[K");
+    if (r == 0 && cfg->json)
+        r = print_json(report, &err);
+    else if (r == 0 && doctor_write(stdout, report, wants_colours()) < 0)
+        r = gb_fail(&err, EIO, "print the report");
+    if (r < 0)
+        say("%s", err.msg);
+    else
+        code = report->isolated ? 0 : EXIT_NOT_ISOLATED;
+    free(report);
+    return code;
+}

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Builds the binary for aarch64 on another Debian machine: build-aarch64/glovebox, all warnings
+# errors, no tests. What the build lacks is installed first (group `cross` of packages.txt).
+#
+# The arm64 libraries are not installed but unpacked to build-aarch64/system, with a private state
+# of apt: that needs no root, and dpkg never hears of a second architecture. Were they installed,
+# Python and libc of this machine would have to have the very same version, and be upgraded for it.
+# They stay until `make clean`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+build='build-aarch64'
+system=$build/system
+
+say() { printf 'cross: %s\n' "$*" >&2; }
+
+# packages : the arm64 packages; with Python's headers for the Python that the template is built for
+packages() {
+    echo libjansson-dev libjansson4
+    /usr/bin/python3 -c 'import sys; print("libpython%d.%d-dev" % sys.version_info[:2])'
+}
+
+# fetch DIR PACKAGE... : downloads the arm64 packages there, from the sources that this machine has
+fetch() {
+    local dir=$1
+    shift
+    mkdir -p "$dir"/{lists,cache/archives}/partial
+    : >"$dir/status"
+    # Its sandbox user could not write here; what it fetches is checked by signature and hash.
+    local options=(-qq -o APT::Sandbox::User=root -o APT::Architecture=arm64
+        -o APT::Architectures=arm64 -o Dir::State="$dir" -o Dir::State::status="$dir/status"
+        -o Dir::State::lists="$dir/lists" -o Dir::Cache="$dir/cache")
+    # A source without arm64 fails and does not matter when another has the packages.
+    apt-get "${options[@]}" update || say "apt-get update failed; going on"
+    (cd "$dir" && apt-get "${options[@]}" download "$@")
+}
+
+# libraries : makes the directory of the arm64 libraries, unless it is there
+libraries() {
+    local names scratch deb
+    names=$(packages | xargs)
+    if [[ $(cat "$system/packages" 2>/dev/null) == "$names" ]]; then
+        return
+    fi
+    mkdir -p "$build"
+    scratch=$(mktemp -d "$PWD/$build/scratch.XXXXXX")
+    # shellcheck disable=SC2064 # its value of now
+    trap "rm -rf '$scratch'" EXIT
+    say "downloading for arm64: $names"
+    # shellcheck disable=SC2086 # names, split on purpose
+    if ! command -v apt-get >/dev/null || ! fetch "$scratch/apt" $names; then
+        say "cannot have these arm64 packages from here: $names"
+        say "Debian's archive has them; Ubuntu keeps arm64 in another one (ports.ubuntu.com), which"
+        say "must be among the sources of apt."
+        exit 1
+    fi
+    for deb in "$scratch"/apt/*.deb; do
+        dpkg-deb -x "$deb" "$scratch/system"
+    done
+    echo "$names" >"$scratch/system/packages"
+    rm -rf "$system"
+    mv "$scratch/system" "$system"
+}
+
+if [[ $(uname -m) == aarch64 ]]; then
+    say "this machine is aarch64 itself: make build"
+    exit 0
+fi
+tools/deps.sh build cross
+libraries
+if [[ ! -f $build/build.ninja ]]; then
+    printf "[constants]\nsystem = '%s'\n" "$PWD/$system" >"$build/system.ini"
+    meson setup "$build" --cross-file "$build/system.ini" --cross-file tools/cross/aarch64.ini \
+        --werror -Dtests=disabled
+fi
+ninja -C "$build" all bench_engine
+
+if ! readelf -h "$build/glovebox" | grep -q 'Machine: *AArch64'; then
+    say "$build/glovebox is not for aarch64"
+    exit 1
+fi
