@@ -135,9 +135,10 @@ static int serve_setup(struct builder *builder, struct exchange *x, struct gb_er
     if (r < 0 || (r = id_pool_open(&builder->ids, err)) < 0)
         return r;
     if (builder->ids.mode == ID_SINGLE && outer_is_host_root())
-        return gb_fail_plain(err, EPERM,
-                             "the only id of this user namespace is the host's root: map a range of "
-                             "ids, or start glovebox as an ordinary user");
+        return gb_fail_plain(
+            err, EPERM,
+            "the only id of this user namespace is the host's root: map a range of "
+            "ids, or start glovebox as an ordinary user");
     if ((r = skeleton_enter(err)) < 0)
         return r;
     /* Where the kernel lets us: with a single id the host's groups stay (documented). */

@@ -8,9 +8,9 @@
  * them over. A template that broke is simply started again: its clones do not need it.
  *
  * The pool is a thread that keeps some boxes ready, if wanted each with a sealed tenant in it that
- * waits for its program: attaching a process to a cgroup can take a grace period of the kernel (several
- * milliseconds on an idle machine, with cgroup v1), which nobody who asks for a box should wait
- * for.
+ * waits for its program: attaching a process to a cgroup can take a grace period of the kernel
+ * (several milliseconds on an idle machine, with cgroup v1), which nobody who asks for a box should
+ * wait for.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -95,8 +95,7 @@ static bool is_data(const char *mime, const json_t *value)
         return true;
     if (!json_is_string(value))
         return false;
-    return !is_binary_type(mime) ||
-           is_base64(json_string_value(value), json_string_length(value));
+    return !is_binary_type(mime) || is_base64(json_string_value(value), json_string_length(value));
 }
 
 static bool is_bundle(json_t *json)
@@ -109,9 +108,7 @@ static bool is_bundle(json_t *json)
         return false;
     if (metadata && !json_is_object(metadata))
         return false;
-    json_object_foreach(data, mime, value)
-        if (!is_data(mime, value))
-            return false;
+    json_object_foreach(data, mime, value) if (!is_data(mime, value)) return false;
     return true;
 }
 

@@ -122,8 +122,7 @@ static const struct filter_case filter_cases[] = {
  */
 static size_t run_chunk(struct term_filter *f, const char *in, size_t len, char *out)
 {
-    autofree
-    char *room = malloc(TERM_FILTER_OUT_SIZE(len));
+    autofree char *room = malloc(TERM_FILTER_OUT_SIZE(len));
     size_t n;
 
     assert_non_null(room);
@@ -211,8 +210,7 @@ static void test_nul(void **state)
 static void test_endless_string(void **state)
 {
     enum { LEN = 2 * 1024 * 1024 };
-    autofree
-    char *in = malloc(LEN), *out = malloc(TERM_FILTER_OUT_SIZE((size_t) LEN));
+    autofree char *in = malloc(LEN), *out = malloc(TERM_FILTER_OUT_SIZE((size_t) LEN));
     struct term_filter f;
     size_t n;
 
