@@ -50,8 +50,8 @@ libraries() {
     # shellcheck disable=SC2086 # names, split on purpose
     if ! command -v apt-get >/dev/null || ! fetch "$scratch/apt" $names; then
         say "cannot have these arm64 packages from here: $names"
-        say "Debian's archive has them; Ubuntu keeps arm64 in another one (ports.ubuntu.com), which"
-        say "must be among the sources of apt."
+        say "Debian's archive has them; Ubuntu keeps arm64 in another one, called ports, which must"
+        say "be among the sources of apt."
         exit 1
     fi
     for deb in "$scratch"/apt/*.deb; do

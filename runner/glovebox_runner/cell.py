@@ -327,6 +327,16 @@ class Session(script._Ending):
         self._control.send_whole(packets)
 
 
+def warm_up() -> None:
+    """For the template: goes once through what stands between a message and what is shown."""
+    fields = [(frames.KEY_CODE, b"x = 1\nx"), (frames.KEY_FILENAME, "<warm up>")]
+    message = frames.Reader().feed(frames.encode(frames.FRAME_RUN, fields)[0])
+    Cell(message).compile_parts(0)
+    bundle = display.Bundle(frames.FRAME_BUNDLE_MAX, frames.FRAME_DISPLAYS_NODES)
+    display.describe(1, bundle)
+    bundle.encode()
+
+
 def run(message: frames.Message, control):
     """Runs the cell of a RUN message and those after it, and ends the process."""
     session = None

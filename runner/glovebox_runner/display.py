@@ -21,6 +21,7 @@ from os import getpid
 from . import frames, rich
 
 TEXT_MAX = 1 << 20  # characters of text/plain; more is cut, not left out
+STRING_MAX = TEXT_MAX // 4  # of a longer string; its repr may have four for one
 ITEMS_MAX = 1000  # items of a list, set or dict in text/plain
 WORDS_MAX = 300  # characters of a reason
 TYPES_MAX = 64  # MIME types in a bundle
@@ -160,7 +161,7 @@ def plain(value) -> str:
     """repr(), without spending a minute on what nobody will read."""
     kind = type(value)
     if kind in _STRINGS and len(value) > TEXT_MAX:
-        return repr(value[:TEXT_MAX]) + "..."
+        return repr(value[:STRING_MAX]) + "..."
     if kind in _CONTAINERS and value:
         inside = value.values() if kind is dict else value
         if _is_long(value) or any(map(_is_long, inside)):
@@ -249,6 +250,8 @@ class Bundle:
         except Exception as error:
             self._note(self.failed, "text/plain", reason(error))
             text = "<%s object>" % type(value).__name__
+        if type(value) in _STRINGS and len(value) > TEXT_MAX:
+            self._note(self.left_out, "text/plain", len(value) - STRING_MAX)
         if len(text) > TEXT_MAX:
             self._note(self.left_out, "text/plain", len(text) - TEXT_MAX)
             text = text[:TEXT_MAX] + "\n… %d characters left out …" % (len(text) - TEXT_MAX)
@@ -381,7 +384,8 @@ class Publisher:
         if type == frames.FRAME_DISPLAY:
             self._shown += 1
         room = min(frames.FRAME_BUNDLE_MAX, self._bytes) - META_MAX - 256
-        if self._shown > frames.FRAME_DISPLAYS_MAX or room <= 0:
+        too_many = type == frames.FRAME_DISPLAY and self._shown > frames.FRAME_DISPLAYS_MAX
+        if too_many or room <= 0:
             self.left_out += 1
             return
         bundle = Bundle(room, self._nodes)

@@ -155,8 +155,12 @@ def _figure_png(figure, room):
 
 
 def _figure_box(figure, dpi):
-    """The part with something on it; None where that is not sensible."""
+    """The part with something on it; None where that is not sensible. To find it the figure is laid
+    out at its own size, which must not be the size of all memory."""
     try:
+        width, height = figure.get_size_inches()
+        if width * height * dpi * dpi > PIXELS_MAX:
+            return None
         figure.draw_without_rendering()
         box = figure.get_tightbbox().padded(0.1)
         if 0 < box.width * box.height * dpi * dpi < PIXELS_MAX and min(box.width, box.height) > 0:

@@ -192,6 +192,9 @@ def prepare_template() -> None:
     here, for all clones, and not in each of them (the generator of OpenSSL takes a millisecond)."""
     reseed.reseed()
     script.warm_up()
+    cell = sys.modules.get(__package__ + ".cell")
+    if cell is not None:
+        cell.warm_up()
 
 
 def main(control_fd: int, warm_up=None):

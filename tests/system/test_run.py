@@ -459,7 +459,7 @@ def test_receipt_of_a_good_run(gb):
     check_receipt(r)
     assert (r["status"], r["exit_code"], r["stdout"], r["stderr"]) == ("ok", 0, "out\n", "err\n")
     assert r["error"] is None and r["result"] is None and r["limit"] is None
-    assert r["truncated"] == {"stdout": 0, "stderr": 0}
+    assert r["truncated"] == {"stdout": 0, "stderr": 0, "outputs": 0}
     assert r["usage"]["wall_ms"] >= 0 and r["usage"]["processes"] >= 1
 
 

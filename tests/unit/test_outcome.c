@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/autoclean.h"
+#include "engine/frame.h"
 #include "engine/outcome.h"
 
 #include "base/banned.h"
@@ -69,6 +70,66 @@ static void assert_zero(const struct outcome *o)
     assert_int_equal(o->limit, LIMIT_NONE);
     assert_int_equal(o->exit_code, 0);
     assert_int_equal(o->wall_us, 0);
+    assert_null(o->result.json);
+    assert_null(o->outputs);
+    assert_int_equal(o->outputs_len + o->outputs_bytes + o->result.len, 0);
+    assert_int_equal(o->outputs_left_out, 0);
+}
+
+static void test_outputs(void **state)
+{
+    struct outcome o = { 0 };
+
+    (void) state;
+    assert_int_equal(outcome_add_output(&o, "one", 3), 0);
+    assert_int_equal(outcome_add_output(&o, "", 0), 0);
+    assert_int_equal(outcome_set_result(&o, "result!", 6), 0);
+    assert_int_equal(outcome_set_result(&o, "another", 7), 0);
+    assert_int_equal(o.outputs_len, 2);
+    assert_string_equal(o.outputs[0].json, "one");
+    assert_int_equal(o.outputs[1].len, 0);
+    assert_string_equal(o.result.json, "result");
+    assert_int_equal(o.outputs_bytes, 9);
+    assert_int_equal(o.outputs_left_out, 1);
+    outcome_release(&o);
+    assert_zero(&o);
+}
+
+static void test_outputs_are_counted(void **state)
+{
+    struct outcome o = { 0 };
+
+    (void) state;
+    for (size_t i = 0; i < FRAME_DISPLAYS_MAX + 7; i++)
+        assert_int_equal(outcome_add_output(&o, &i, sizeof i), 0);
+    assert_int_equal(o.outputs_len, FRAME_DISPLAYS_MAX);
+    assert_int_equal(o.outputs_left_out, 7);
+    for (size_t i = 0; i < o.outputs_len; i++)
+        assert_memory_equal(o.outputs[i].json, &i, sizeof i);
+    assert_int_equal(outcome_set_result(&o, "still", 5), 0);
+    assert_string_equal(o.result.json, "still");
+    outcome_release(&o);
+}
+
+static void test_outputs_are_weighed(void **state)
+{
+    autofree char *large = calloc(1, FRAME_BUNDLE_MAX + 1);
+    struct outcome o = { 0 };
+
+    (void) state;
+    assert_non_null(large);
+    assert_int_equal(outcome_add_output(&o, large, FRAME_BUNDLE_MAX + 1), 0);
+    assert_int_equal(o.outputs_len, 0);
+    assert_int_equal(o.outputs_left_out, 1);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(outcome_add_output(&o, large, FRAME_BUNDLE_MAX), 0);
+    assert_int_equal(o.outputs_len, FRAME_DISPLAYS_BYTES / FRAME_BUNDLE_MAX);
+    assert_int_equal(o.outputs_bytes, FRAME_DISPLAYS_BYTES);
+    assert_int_equal(o.outputs_left_out, 3);
+    assert_int_equal(outcome_set_result(&o, "x", 1), 0);
+    assert_null(o.result.json);
+    assert_int_equal(o.outputs_left_out, 4);
+    outcome_release(&o);
 }
 
 /* What is not freed here the sanitizer reports. */
@@ -138,9 +199,9 @@ static void test_release_half_filled(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_status_names),
-        cmocka_unit_test(test_release_full),
-        cmocka_unit_test(test_release_half_filled),
+        cmocka_unit_test(test_status_names),        cmocka_unit_test(test_release_full),
+        cmocka_unit_test(test_release_half_filled), cmocka_unit_test(test_outputs),
+        cmocka_unit_test(test_outputs_are_counted), cmocka_unit_test(test_outputs_are_weighed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/autoclean.h"
+#include "engine/frame.h"
 #include "service/receipt.h"
 
 #include "base/banned.h"
@@ -51,8 +52,7 @@ static char *dump(json_t *json)
 
 static void assert_dumps(json_t *json, const char *want)
 {
-    autofree
-    char *text = dump(json);
+    autofree char *text = dump(json);
 
     assert_string_equal(text, want);
 }
@@ -94,7 +94,7 @@ static void test_everything(void **state)
                  "\"files\":[{\"path\":\"out.csv\",\"size\":12,\"change\":\"created\"},"
                  "{\"path\":\"d/in.csv\",\"size\":3,\"change\":\"modified\"},"
                  "{\"path\":\"gone\",\"size\":0,\"change\":\"deleted\"}],"
-                 "\"truncated\":{\"stdout\":0,\"stderr\":0},"
+                 "\"truncated\":{\"stdout\":0,\"stderr\":0,\"outputs\":0},"
                  "\"usage\":{\"cpu_ms\":3,\"peak_memory_bytes\":1048576,\"wall_ms\":2,"
                  "\"processes\":3,\"hosts\":[]},"
                  "\"session_id\":\"sess_1\",\"execution_id\":\"exec_1\",\"execution_count\":7}");
@@ -110,7 +110,7 @@ static void test_nothing(void **state)
     assert_dumps(json, "{\"status\":\"ok\",\"limit\":null,\"success\":true,\"exit_code\":0,"
                        "\"stdout\":\"\",\"stderr\":\"\",\"execution_time\":0.0,\"result\":null,"
                        "\"outputs\":[],\"error\":null,\"files\":[],"
-                       "\"truncated\":{\"stdout\":0,\"stderr\":0},"
+                       "\"truncated\":{\"stdout\":0,\"stderr\":0,\"outputs\":0},"
                        "\"usage\":{\"cpu_ms\":null,\"peak_memory_bytes\":null,\"wall_ms\":0,"
                        "\"processes\":1,\"hosts\":[]},"
                        "\"session_id\":null,\"execution_id\":\"exec_1\",\"execution_count\":1}");
@@ -148,8 +148,7 @@ static void test_error_in_parts(void **state)
 static void test_error_bounded(void **state)
 {
     const size_t len = 4 * MIB;
-    autofree
-    char *words = malloc(len), *text = NULL;
+    autofree char *words = malloc(len), *text = NULL;
     struct outcome o = {
         .status = RUN_ERROR,
         .error_name = words,
@@ -214,8 +213,7 @@ static void test_cuts(void **state)
     (void) state;
     for (size_t i = 0; i < ARRAY_LEN(cut_cases); i++) {
         const struct cut_case *c = &cut_cases[i];
-        autofree
-        char *head = strdup(c->head), *tail = strdup(c->tail);
+        autofree char *head = strdup(c->head), *tail = strdup(c->tail);
         struct outcome o = {
             .err = cut_of(head, strlen(head), tail, strlen(tail), c->left_out),
         };
@@ -274,8 +272,7 @@ static void check_growth(const struct growth_case *c, json_t *json)
     json_t *out = json_object_get(json, "stdout");
     int64_t left_out =
         json_integer_value(json_object_get(json_object_get(json, "truncated"), "stdout"));
-    autofree
-    char *encoded = json_dumps(out, JSON_ENCODE_ANY);
+    autofree char *encoded = json_dumps(out, JSON_ENCODE_ANY);
     int64_t came = (int64_t) (c->head_len + c->tail_len) + c->left_out;
     int64_t kept = count_kept(json_string_value(out), json_string_length(out));
 
@@ -299,8 +296,7 @@ static void test_growth(void **state)
     (void) state;
     for (size_t i = 0; i < ARRAY_LEN(growth_cases); i++) {
         const struct growth_case *c = &growth_cases[i];
-        autofree
-        char *head = malloc(c->head_len + 1), *tail = malloc(c->tail_len + 1);
+        autofree char *head = malloc(c->head_len + 1), *tail = malloc(c->tail_len + 1);
         struct outcome o = { 0 };
         json_t *json;
 
@@ -313,6 +309,206 @@ static void test_growth(void **state)
         check_growth(c, json);
         json_decref(json);
     }
+}
+
+/* ---- what a cell shows ---- */
+
+static struct bundle bundle_of(const char *json)
+{
+    return (struct bundle){ (char *) json, strlen(json) };
+}
+
+static int64_t outputs_left_out(json_t *json)
+{
+    return json_integer_value(json_object_get(json_object_get(json, "truncated"), "outputs"));
+}
+
+static void test_shown(void **state)
+{
+    struct bundle outputs[] = {
+        bundle_of("{\"data\":{\"image/png\":\"aGk=\"},\"metadata\":{\"a\":1}}"),
+        bundle_of("{\"data\":{\"text/html\":\"<b>\"}}"),
+    };
+    struct outcome o = {
+        .result = bundle_of("{\"data\":{\"text/plain\":\"4\"},\"metadata\":{}}"),
+        .outputs = outputs,
+        .outputs_len = 2,
+        .outputs_left_out = 5,
+    };
+    json_t *json = build(&o, &plain_ids);
+
+    (void) state;
+    assert_dumps(json_object_get(json, "result"), "{\"text/plain\":\"4\"}");
+    assert_dumps(json_object_get(json, "result_metadata"), "{}");
+    assert_dumps(json_object_get(json, "outputs"),
+                 "[{\"data\":{\"image/png\":\"aGk=\"},\"metadata\":{\"a\":1}},"
+                 "{\"data\":{\"text/html\":\"<b>\"},\"metadata\":{}}]");
+    assert_int_equal(outputs_left_out(json), 5);
+    json_decref(json);
+}
+
+struct bundle_case {
+    const char *json;
+    const char *data; /* NULL: it is refused */
+};
+
+#define DATA(d) "{\"data\":" d "}"
+
+static const struct bundle_case bundle_cases[] = {
+    { DATA("{}"), "{}" },
+    { DATA("{\"text/plain\":\"\"}"), "{\"text/plain\":\"\"}" },
+    { DATA("{\"text/plain\":\"a\\u0000b\"}"), "{\"text/plain\":\"a\\u0000b\"}" },
+    { " {\"data\" : {\"a/b\":\"x\"} , \"metadata\":{}, \"more\":1} ", "{\"a/b\":\"x\"}" },
+    { DATA("{\"application/json\":[1,null,{\"a\":1.5}]}"),
+      "{\"application/json\":[1,null,{\"a\":1.5}]}" },
+    { DATA("{\"application/vnd.x+json\":\"text\"}"), "{\"application/vnd.x+json\":\"text\"}" },
+    { DATA("{\"image/svg+xml\":\"<svg a='b'/>\"}"), "{\"image/svg+xml\":\"<svg a='b'/>\"}" },
+    { DATA("{\"image/png\":\"ab+/==\"}"), "{\"image/png\":\"ab+/==\"}" },
+    { DATA("{\"image/jpeg\":\"\"}"), "{\"image/jpeg\":\"\"}" },
+    /* not JSON */
+    { "", NULL },
+    { "x", NULL },
+    { "{", NULL },
+    { "{\"data\":{}}x", NULL },
+    { "{\"data\":{\"text/plain\":\"\xff\"}}", NULL },
+    { "{\"data\":{\"text/plain\":\"\xed\xa0\x80\"}}", NULL },
+    { "{\"data\":{\"text/plain\":\"\\ud800\"}}", NULL },
+    { DATA("{\"application/json\":NaN}"), NULL },
+    { DATA("{\"application/json\":123456789012345678901}"), NULL },
+    { DATA("{\"application/json\":1e999}"), NULL },
+    { DATA("{\"application/json\":{\"\\u0000\":1}}"), NULL },
+    /* another shape */
+    { "null", NULL },
+    { "[]", NULL },
+    { "\"data\"", NULL },
+    { "{}", NULL },
+    { "{\"metadata\":{}}", NULL },
+    { DATA("[]"), NULL },
+    { DATA("null"), NULL },
+    { "{\"data\":{},\"metadata\":[]}", NULL },
+    { "{\"data\":{},\"metadata\":null}", NULL },
+    /* data that is none */
+    { DATA("{\"text/html\":5}"), NULL },
+    { DATA("{\"text/html\":null}"), NULL },
+    { DATA("{\"text/html\":{\"a\":\"b\"}}"), NULL },
+    { DATA("{\"text/plain\":\"ok\",\"text/html\":[]}"), NULL },
+    { DATA("{\"image/png\":\"\\\"><script>\"}"), NULL },
+    { DATA("{\"image/png\":\"a=b\"}"), NULL },
+    { DATA("{\"image/gif\":\"a\\u0000b\"}"), NULL },
+    /* names that are none */
+    { DATA("{\"\":\"x\"}"), NULL },
+    { DATA("{\"text\":\"x\"}"), NULL },
+    { DATA("{\"/\":\"x\"}"), NULL },
+    { DATA("{\"text/\":\"x\"}"), NULL },
+    { DATA("{\"a/b/c\":\"x\"}"), NULL },
+    { DATA("{\"text/<b>\":\"x\"}"), NULL },
+    { DATA("{\"text/h tml\":\"x\"}"), NULL },
+    { DATA("{\"text/\xc3\xa9\":\"x\"}"), NULL },
+};
+
+static void test_bundles(void **state)
+{
+    (void) state;
+    for (size_t i = 0; i < ARRAY_LEN(bundle_cases); i++) {
+        const struct bundle_case *c = &bundle_cases[i];
+        struct bundle output = bundle_of(c->json);
+        struct outcome o = { .result = output, .outputs = &output, .outputs_len = 1 };
+        json_t *json = build(&o, &plain_ids);
+        json_t *result = json_object_get(json, "result"),
+               *outputs = json_object_get(json, "outputs");
+
+        if (json_is_null(result) != !c->data || json_array_size(outputs) != (c->data ? 1 : 0))
+            fail_msg("%s", c->json);
+        if (c->data)
+            assert_dumps(result, c->data);
+        else
+            assert_null(json_object_get(json, "result_metadata"));
+        assert_int_equal(outputs_left_out(json), c->data ? 0 : 2);
+        json_decref(json);
+    }
+}
+
+/* @part again and again within an application/json list; the whole is as large as a bundle may be.
+ */
+static struct bundle filled(const char *part, char **ret_text)
+{
+    static const char start[] = "{\"data\":{\"application/json\":[0", end[] = "]}}";
+    size_t size = strlen(part), len = sizeof start - 1;
+    char *text = malloc(FRAME_BUNDLE_MAX);
+
+    assert_non_null(text);
+    memcpy(text, start, len);
+    for (; len + size + sizeof end < FRAME_BUNDLE_MAX; len += size)
+        memcpy(text + len, part, size);
+    memcpy(text + len, end, sizeof end);
+    *ret_text = text;
+    return (struct bundle){ text, len + sizeof end - 1 };
+}
+
+/* What would take a hundred times its length is not parsed at all. */
+static void test_bundle_growth(void **state)
+{
+    static const struct {
+        const char *part;
+        bool shown;
+    } cases[] = {
+        { ",[]", false },
+        { ",{}", false },
+        { ",1", false },
+        { ",\"\"", false },
+        { ",{\"a\":[]}", false },
+        { ",\"a string with , : [ { in it\"", true },
+        { ",\"\\\",[[[[[[[[[[[[[[[[[[\"", true },
+        { ",1234567890", true },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        autofree char *text = NULL;
+        struct bundle output = filled(cases[i].part, &text);
+        struct outcome o = { .outputs = &output, .outputs_len = 1 };
+        json_t *json = build(&o, &plain_ids);
+
+        if (json_array_size(json_object_get(json, "outputs")) != (cases[i].shown ? 1 : 0))
+            fail_msg("%s", cases[i].part);
+        assert_int_equal(outputs_left_out(json), cases[i].shown ? 0 : 1);
+        json_decref(json);
+    }
+}
+
+/* All bundles of a receipt share one account, and the result comes first. */
+static void test_bundles_together(void **state)
+{
+    autofree char *text = NULL;
+    struct bundle large = filled(",1234567890", &text);
+    struct bundle outputs[] = { large, bundle_of(DATA("{\"text/plain\":\"small\"}")), large };
+    struct outcome o = { .result = large, .outputs = outputs, .outputs_len = 3 };
+    json_t *json = build(&o, &plain_ids);
+
+    (void) state;
+    assert_true(json_is_object(json_object_get(json, "result")));
+    assert_dumps(json_object_get(json, "outputs"),
+                 "[{\"data\":{\"text/plain\":\"small\"},\"metadata\":{}}]");
+    assert_int_equal(outputs_left_out(json), 2);
+    json_decref(json);
+}
+
+static void test_bundle_depth(void **state)
+{
+    static const char start[] = "{\"data\":{\"application/json\":";
+    const size_t depth = 500000;
+    autofree char *text = malloc(sizeof start + depth);
+    struct bundle output = { text, sizeof start - 1 + depth };
+    struct outcome o = { .outputs = &output, .outputs_len = 1 };
+    json_t *json;
+
+    (void) state;
+    assert_non_null(text);
+    memcpy(text, start, sizeof start);
+    memset(text + sizeof start - 1, '[', depth);
+    json = build(&o, &plain_ids);
+    assert_int_equal(outputs_left_out(json), 1);
+    json_decref(json);
 }
 
 static void test_new_id(void **state)
@@ -336,7 +532,9 @@ int main(void)
         cmocka_unit_test(test_success),       cmocka_unit_test(test_error_in_parts),
         cmocka_unit_test(test_error_bounded), cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_cuts),          cmocka_unit_test(test_growth),
-        cmocka_unit_test(test_new_id),
+        cmocka_unit_test(test_shown),         cmocka_unit_test(test_bundles),
+        cmocka_unit_test(test_bundle_growth), cmocka_unit_test(test_bundles_together),
+        cmocka_unit_test(test_bundle_depth),  cmocka_unit_test(test_new_id),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

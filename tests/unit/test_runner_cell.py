@@ -607,7 +607,8 @@ def test_long_values_are_cut(zygote, workspace):
     texts = [cell.result["text/plain"] for cell in ended.cells]
     assert texts[0].endswith("998, 999, ...]") and len(texts[0]) < 10000
     assert texts[1].endswith("999: 999, ...}")
-    assert len(texts[2]) < 2 << 20 and texts[2].endswith("x'...")
+    assert len(texts[2]) < 1 << 20 and texts[2].endswith("x'...")
+    assert ended.cells[2].metadata["glovebox"]["left_out"] == {"text/plain": 10**8 - (1 << 18)}
     assert len(texts[3]) < 20000 and texts[3].endswith(", ...]]")
     assert texts[4].endswith(", ...}")
     assert texts[5:8] == ["(1,)", "[]", "set()"]
