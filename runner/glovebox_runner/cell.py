@@ -1,4 +1,4 @@
-"""Mode "cell": runs code as a notebook does, in names that live on from one RUN message to the next.
+"""Mode "cell": runs code as a notebook does, in names that live on from one message to the next.
 
 A cell is run in __main__. The value of its last expression, what it displays and the figures that
 it leaves open go to the supervisor as MIME bundles (display.py); a DONE message follows. Then the

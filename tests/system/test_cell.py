@@ -276,7 +276,8 @@ BAD = {
     "closes_everything": ("import os\nos.closerange(0, 1024)\n5", None, None, 0),
     "closes_stdout": ("import os, sys\nos.close(1); sys.stdout.close()\n5", "5", None, 0),
     "breaks_builtins": (
-        "import builtins\nfor n in dir(builtins):\n    if n[0] != '_': builtins.__dict__[n] = None\n",
+        "import builtins\nfor n in dir(builtins):\n"
+        "    if n[0] != '_': builtins.__dict__[n] = None\n",
         None, None, 0),
 }
 

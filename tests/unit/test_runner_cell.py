@@ -273,7 +273,8 @@ CASES = {
     ),
     "repr_forks": (
         "import os\nclass A:\n    def __repr__(self):\n"
-        "        pid = os.fork()\n        if pid: os.waitpid(pid, 0)\n        return 'A%d' % (pid > 0)\nA()",
+        "        pid = os.fork()\n        if pid: os.waitpid(pid, 0)\n"
+        "        return 'A%d' % (pid > 0)\nA()",
         {"plain": "A1"},
     ),
     "repr_recurses": (
@@ -316,7 +317,9 @@ CASES = {
     "shell_order": ("print('a')\n!echo b\nprint('c')", {"out": "a\nb\nc\n"}),
     "shell_fails": ("!exit 3\n_exit_code", {"plain": "3"}),
     "shell_indented": ("for i in range(2):\n    !echo {i} $i", {"out": "0 0\n1 1\n"}),
-    "shell_braces": ("!echo '{{a}}' ${{HOME}}x '{no such}'", {"out": "{a} /nonexistentx {no such}\n"}),
+    "shell_braces": (
+        "!echo '{{a}}' ${{HOME}}x '{no such}'", {"out": "{a} /nonexistentx {no such}\n"},
+    ),
     "shell_awk": ("!echo a b | awk '{print $2}'", {"out": "b\n"}),
     "shell_pipe": ("!printf 'b\\na\\n' | sort", {"out": "a\nb\n"}),
     "shell_quote": ("!echo it\\'s \"x\" '''", {"err": "unexpected EOF"}),
@@ -345,7 +348,8 @@ CASES = {
         {"code": 1, "error": "SyntaxError", "err": "line 3\n    %frobnicate x", "out": ""},
     ),
     "unknown_cell_magic": (
-        "\n%%frobnicate\nx", {"code": 1, "error": "SyntaxError", "err": "%%frobnicate is not known"},
+        "\n%%frobnicate\nx",
+        {"code": 1, "error": "SyntaxError", "err": "%%frobnicate is not known"},
     ),
     "time_line": ("%time x = 5\nx", {"plain": "5", "out": "CPU times"}),
     "time_value": ("%time 2 + 3", {"plain": "5", "out": "Wall time"}),
@@ -538,7 +542,8 @@ RICH_CASES = {
     ),
     "mimebundle_first": ("A(mimebundle={'text/html': 'b'}, html='h')", {"text/html": "b"}),
     "mimebundle_plain": (
-        "A(mimebundle={'text/plain': 'P', 'text/html': 'b'})", {"text/plain": "P", "text/html": "b"},
+        "A(mimebundle={'text/plain': 'P', 'text/html': 'b'})",
+        {"text/plain": "P", "text/html": "b"},
     ),
     "surrogates": ("A(html='\\udcff<b>\\ud83d')", {"text/html": "\ufffd<b>\ufffd"}),
 }
@@ -556,7 +561,8 @@ FAILING = {
     "raises": ("class A(A):\n    def _repr_html_(self): raise ValueError('no')\nA()",
                {"failed": {"text/html": "ValueError: no"}}),
     "wrong_type": ("A(html=5)", {"failed": {"text/html": "TypeError: must be str, not int"}}),
-    "bytes_for_text": ("A(html=b'x')", {"failed": {"text/html": "TypeError: must be str, not bytes"}}),
+    "bytes_for_text": ("A(html=b'x')",
+                       {"failed": {"text/html": "TypeError: must be str, not bytes"}}),
     "not_base64": ("A(png='<script>')", {"failed": {"image/png": "ValueError: not base64"}}),
     "not_json": ("A(json=object)", {}),
     "deep_json": ("x = []\nfor i in range(500): x = [x]\nA(json=x)",
@@ -564,7 +570,8 @@ FAILING = {
     "circular_json": ("x = []\nx.append(x)\nA(json=x)",
                       {"failed": {"application/json": "ValueError: too deep"}}),
     "bad_mime": ("A(mimebundle={'<x>': 'y', 5: 'z'})",
-                 {"failed": {"<x>": "ValueError: not a MIME type", "5": "ValueError: not a MIME type"}}),
+                 {"failed": {"<x>": "ValueError: not a MIME type",
+                             "5": "ValueError: not a MIME type"}}),
     "mimebundle_wrong": ("A(mimebundle=5)",
                          {"failed": {"_repr_mimebundle_": "TypeError: must be dict, not int"}}),
     "too_large": ("A(html='x' * (9 << 20))", {"left_out": {"text/html": 9 << 20}}),
