@@ -10,9 +10,11 @@ import base64
 import collections
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
+import tempfile
 import textwrap
 import threading
 
@@ -21,7 +23,8 @@ from test_runner_script import PYTHON, Zygote, to_bytes  # noqa: F401
 
 from glovebox_runner import frames
 
-ENV = ("MPLBACKEND=Agg", "MPLCONFIGDIR=/tmp/glovebox-test-matplotlib")
+CONFIG = tempfile.mkdtemp(prefix="gbtest-")  # where matplotlib keeps its list of fonts
+ENV = ("MPLBACKEND=Agg", "MPLCONFIGDIR=" + CONFIG)
 TABLE = "application/vnd.glovebox.table+json"
 PLOTLY = "application/vnd.plotly.v1+json"
 
@@ -34,6 +37,7 @@ def zygote():
     z = Zygote()
     yield z
     z.stop()
+    shutil.rmtree(CONFIG, ignore_errors=True)
 
 
 @pytest.fixture
