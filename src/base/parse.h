@@ -33,7 +33,7 @@ int parse_bool(const char *text, bool *ret_value);
 #define FORMAT_QUOTED_MAX 48
 
 /* 67108864 as "64m" */
-void format_size(int64_t bytes, char buf[FORMAT_NUMBER_MAX]);
+void format_size(int64_t value, char buf[FORMAT_NUMBER_MAX]);
 
 /* 1500 of which 1000 are @one as "1.5" */
 void format_fixed(int64_t value, int64_t one, char buf[FORMAT_NUMBER_MAX]);
