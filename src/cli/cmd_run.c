@@ -289,7 +289,7 @@ static int run(struct job *job, struct gb_err *err)
         .on_started = write_pids,
         .on_started_arg = job,
     };
-    int r;
+    int r, lost;
 
     if ((r = open_engine(job, err)) < 0 || (r = fill_box(job, err)) < 0)
         return r;
@@ -304,8 +304,11 @@ static int run(struct job *job, struct gb_err *err)
         spec.sink = out_streams_sink(job->streams);
     }
     r = execution_run(job->box, &spec, &job->outcome, err);
-    out_streams_free(job->streams);
+    lost = out_streams_free(job->streams);
     job->streams = NULL;
+    /* A program that was still printing has failed of it; one that had ended does not know. */
+    if (r == 0 && lost < 0 && job->outcome.exit_code == 0)
+        r = gb_fail(err, -lost, "cannot write the output");
     if (r == 0 && cfg->out_dir)
         r = workspace_fetch(job->box, job->outcome.files, job->outcome.files_len, cfg->out_dir,
                             err);

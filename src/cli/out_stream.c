@@ -32,6 +32,7 @@ struct out_stream {
     int fd;
     int own_fd; /* the terminal, opened anew; -EBADF: fd is not ours to close */
     bool terminal, broken;
+    int error; /* why it is broken */
     struct term_filter filter;
     size_t start, len;
     char pending[TERM_FILTER_OUT_SIZE(CHUNK_MAX)];
@@ -85,6 +86,7 @@ static int push(struct out_stream *out, int timeout)
             continue;
         if (n < 0) {
             out->broken = true;
+            out->error = errno;
             out->len = 0;
             return -errno;
         }
@@ -143,10 +145,12 @@ struct run_sink out_streams_sink(struct out_streams *streams)
     };
 }
 
-void out_streams_free(struct out_streams *streams)
+int out_streams_free(struct out_streams *streams)
 {
+    int lost = 0;
+
     if (!streams)
-        return;
+        return 0;
     for (int i = 0; i < 2; i++) {
         struct out_stream *out = &streams->stream[i];
 
@@ -157,6 +161,9 @@ void out_streams_free(struct out_streams *streams)
             (void) push(out, PUSH_ALL);
         }
         gb_closep(&out->own_fd);
+        if (out->broken && out->error != EPIPE)
+            lost = -out->error;
     }
     free(streams);
+    return lost;
 }

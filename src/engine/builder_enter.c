@@ -114,7 +114,10 @@ static int enter_join(char **argv, struct gb_err *err)
 int builder_enter(int argc, char **argv, struct gb_err *err)
 {
     const char *how = argc > 2 ? argv[2] : "";
+    int r = outer_check_seccomp(err);
 
+    if (r < 0)
+        return r;
     for (int fd = BUILDER_CONTROL_FD; fd < BUILDER_FDS_END; fd++)
         (void) fcntl(fd, F_SETFD, fd == BUILDER_CONTROL_FD ? 0 : FD_CLOEXEC);
     if (strcmp(how, BUILDER_JOIN) == 0)

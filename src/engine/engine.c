@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -34,6 +35,7 @@
 
 #define TEMPLATE_WAIT_MS 120000
 #define OUTER_FDS        3
+#define DESCRIPTORS_MIN  64
 
 const char engine_preload_all[] =
     "numpy pandas matplotlib matplotlib.pyplot plotly plotly.graph_objects plotly.express";
@@ -735,11 +737,33 @@ static bool engine_copy_config(struct engine *engine, const struct engine_config
     return engine->python && engine->preload && engine->lang && (engine->tz || !config->tz);
 }
 
+/* Descriptors of processes arrive over sockets; one that is lost for want of a free number is a
+ * child that nobody can wait for. So there must be plenty before anything is started. */
+static int descriptors_check(struct gb_err *err)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return gb_fail(err, errno, "getrlimit");
+    if (limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void) setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    if (limit.rlim_cur < DESCRIPTORS_MIN)
+        return gb_fail_plain(err, EMFILE,
+                             "only %llu open files are allowed here, %d are needed: ulimit -n 1024",
+                             (unsigned long long) limit.rlim_cur, DESCRIPTORS_MIN);
+    return 0;
+}
+
 int engine_open(const struct engine_config *config, struct engine **ret_engine, struct gb_err *err)
 {
-    struct engine *engine = calloc(1, sizeof *engine);
-    int r;
+    struct engine *engine;
+    int r = descriptors_check(err);
 
+    if (r < 0)
+        return r;
+    engine = calloc(1, sizeof *engine);
     if (!engine)
         return gb_fail(err, ENOMEM, "start the engine");
     engine_init(engine);

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/nsfs.h>
+#include <linux/seccomp.h>
 #include <pwd.h>
 #include <sched.h>
 #include <stdint.h>
@@ -42,6 +43,19 @@ bool outer_is_privileged(void)
     if (geteuid() != 0 || syscall(SYS_capget, &header, data) < 0)
         return false;
     return (data[0].effective & needed) == needed;
+}
+
+int outer_check_seccomp(struct gb_err *err)
+{
+    uint32_t action = SECCOMP_RET_ERRNO;
+
+    if (syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0)
+        return 0;
+    return gb_fail_plain(
+        err, errno,
+        "there are no seccomp filters (%s): the kernel needs CONFIG_SECCOMP_FILTER, "
+        "and a container's profile must allow seccomp(2)",
+        strerrorname_np(errno));
 }
 
 bool outer_owns_pid_namespace(void)

@@ -27,5 +27,8 @@ bool outer_has_range(uid_t uid);
  * then run as root of the host. */
 bool outer_is_host_root(void);
 
+/* Whether the kernel has seccomp filters; @err names what is missing. */
+int outer_check_seccomp(struct gb_err *err);
+
 /* One sentence on why user namespaces may be forbidden here and what to change. */
 void outer_explain(char *buf, size_t size);
