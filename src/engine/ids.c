@@ -28,6 +28,8 @@
 #define HOST_FIRST 1900000000u
 #define HOST_COUNT 524288u
 #define BLOCK      4096u
+#define BLOCK_MIN  256u
+#define BLOCKS_MIN 64u
 
 struct extent {
     uint32_t inside, outside, count;
@@ -78,10 +80,20 @@ static int block_lock(uint32_t host_id, int *ret_fd)
     return 0;
 }
 
+/* A small range is cut into smaller blocks: many engines with fewer boxes each, rather than few. */
+static uint32_t block_size(uint32_t count)
+{
+    uint32_t size = count / BLOCKS_MIN;
+
+    if (size < BLOCK_MIN)
+        size = count < BLOCK_MIN ? count : BLOCK_MIN;
+    return size < BLOCK ? size : BLOCK;
+}
+
 /* Tries the blocks of the extent from a random one on. */
 static int block_take(struct id_pool *pool, const struct extent *extent, struct gb_err *err)
 {
-    uint32_t size = extent->count < BLOCK ? extent->count : BLOCK;
+    uint32_t size = block_size(extent->count);
     uint32_t blocks = extent->count / size, start = 0;
 
     (void) !getrandom(&start, sizeof start, 0);

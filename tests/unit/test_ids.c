@@ -289,10 +289,12 @@ static const struct map_case {
     enum id_mode mode;
     uint32_t start, total, count; /* the ids there are, and how many a pool takes */
 } map_cases[] = {
-    { "a container", "0 100000 65536", "0 100000 65536", ID_RANGE, 1, 65535, BLOCK },
+    { "a container", "0 100000 65536", "0 100000 65536", ID_RANGE, 1, 65535, 1023 },
     { "newuidmap", "0 1000 1\n1 100000 65536\n", "0 1000 1\n1 100000 65536\n", ID_RANGE, 1, 65536,
-      BLOCK },
-    { "a block, exactly", "0 100000 4097", "0 100000 4097", ID_RANGE, 1, BLOCK, BLOCK },
+      1024 },
+    { "many engines", "0 100000 4097", "0 100000 4097", ID_RANGE, 1, 4096, 256 },
+    { "a block, exactly", "0 100000 257", "0 100000 257", ID_RANGE, 1, 256, 256 },
+    { "large blocks", "0 100000 524289", "0 100000 524289", ID_RANGE, 1, 524288, BLOCK },
     { "less than a block", "0 100000 11", "0 100000 11", ID_RANGE, 1, 10, 10 },
     { "just two", "0 100000 2", "0 100000 2", ID_RANGE, 1, 1, 1 },
     { "just one", "0 100000 1", "0 100000 1", ID_SINGLE, 0, 0, 0 },
@@ -360,7 +362,7 @@ static void test_pools_do_not_share(void **state)
     struct seen seen;
 
     (void) state;
-    in_namespaces("0 100000 16385", "0 100000 16385", body_all_blocks, &seen);
+    in_namespaces("0 100000 1025", "0 100000 1025", body_all_blocks, &seen);
 }
 
 /* A block is free again when its owner is dead, whatever it died of. */
