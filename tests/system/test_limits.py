@@ -444,7 +444,9 @@ def test_output_flood(limited, stream):
 
 
 def test_output_of_a_gigabyte(limited):
-    ended(limited("print('x' * 10**9)", "--memory", "2g", timeout=90), "output", "output")
+    # Plenty of time: under an emulator a gigabyte takes more than the usual 30 s.
+    ended(limited("print('x' * 10**9)", "--memory", "2g", "--timeout", "120", timeout=180),
+          "output", "output")
 
 
 def test_output_flood_that_swallows_every_error(limited):

@@ -1,5 +1,6 @@
 # tries: send what is no frame
 # exit: 9
+# options: --timeout 120
 import random
 for i in range(500):
     forge(random.Random(i).randbytes(i * 3))
