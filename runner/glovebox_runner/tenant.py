@@ -25,6 +25,8 @@ from os import _exit, fstat, getpid
 
 from . import frames, reseed, script
 
+POOLED_AFTER_MS = 20  # without a program for so long: cloned ahead of need
+
 EXIT_OURS = 125  # our failure, never the program's
 
 # Modules that only mode "cell" needs, each after those that it needs itself.
@@ -98,11 +100,12 @@ class Control:
         status = fstat(fd)
         return status.st_dev, status.st_ino
 
-    def is_waiting(self) -> bool:
-        """Nothing has come yet."""
+    def is_pooled(self) -> bool:
+        """Whether nobody wants this tenant yet. One that was cloned on request gets its program at
+        once; to warm up first would only make it late."""
         poll = select.poll()
         poll.register(self._fd, select.POLLIN)
-        return not poll.poll(0)
+        return not poll.poll(POOLED_AFTER_MS)
 
     def receive(self) -> frames.Message:
         return frames.recv(self._fd, frames.Reader())
@@ -205,7 +208,7 @@ def main(control_fd: int, warm_up=None):
         control = Control(control_fd)
         _open_streams()
         reseed.reseed()
-        if control.is_waiting():
+        if control.is_pooled():
             script.warm_up()
             if warm_up is not None:
                 warm_up()
