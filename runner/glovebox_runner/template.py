@@ -145,7 +145,7 @@ def main(control, ext_fd, zip_fd):
         else:
             tenant.keep_cells()
     os.close(zip_fd)
-    tenant.prepare_template()
+    tenant.prepare_template(control)
     settle()
     problem = unfit(control)
     if problem:

@@ -115,8 +115,18 @@ def tell_files():
     os.unlink("/workspace/.try")
 
 
+def is_holder(pid):
+    """Our own child that we never made holds our memory (src/engine/seal.c)."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as f:
+            return int(f.read().rpartition(b")")[2].split()[1]) == os.getpid()
+    except OSError:
+        return False
+
+
 def tell_proc():
     processes = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    processes = [pid for pid in processes if not is_holder(pid)]
     leaks = []
     for name in MASKED:
         try:
