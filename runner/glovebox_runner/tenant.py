@@ -223,15 +223,14 @@ def prepare_template(control_fd=None) -> None:
     _prepared = True
     reseed.prepare()
     reseed.reseed()
-    script.warm_up()
+    script.exercise()
     cell = sys.modules.get(__package__ + ".cell")
     if cell is not None:
         cell.warm_up()
 
 
-def main(control_fd: int, warm_up=None):
-    """Runs the one program of this tenant and ends the process. @warm_up is called while there is
-    time for it."""
+def main(control_fd: int):
+    """Runs the one program of this tenant and ends the process."""
     try:
         _block_interrupts()
         if not _prepared:
@@ -245,8 +244,6 @@ def main(control_fd: int, warm_up=None):
         reseed.reseed()
         if control.is_pooled():
             script.warm_up()
-            if warm_up is not None:
-                warm_up()
         message = control.receive()
         if message.type == frames.FRAME_RUN:
             _apply_environment(message)
