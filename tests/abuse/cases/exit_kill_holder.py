@@ -1,4 +1,4 @@
-# tries: end or change the process that holds its memory, and end all the same
+# tries: end or change the process that holds its memory
 children = []
 for name in os.listdir("/proc"):
     if name.isdigit():
@@ -6,17 +6,12 @@ for name in os.listdir("/proc"):
             if int(f.read().rpartition(")")[2].split()[1]) == os.getpid():
                 children.append(int(name))
 try:
-    os.wait()
-    print("a child that nobody made")
-    os._exit(3)
+    escaped(f"a child that nobody made: {os.wait()}")
 except ChildProcessError:
     pass
 for pid in children:
-    for name in os.listdir(f"/proc/{pid}/fd"):
-        print("the holder has descriptor", name)
-        os._exit(3)
-    os.kill(pid, signal.SIGSTOP)
-    os.kill(pid, signal.SIGCONT)
-    os.kill(pid, signal.SIGTERM)
-    os.kill(pid, signal.SIGKILL)
-print("done")
+    if os.listdir(f"/proc/{pid}/fd"):
+        escaped("the holder has descriptors")
+    for sig in (signal.SIGSTOP, signal.SIGCONT, signal.SIGTERM, signal.SIGKILL):
+        os.kill(pid, sig)
+finish()
