@@ -24,6 +24,10 @@ run: deps-run binary ## run an example program in a box and show its receipt
 test: deps-test $(BUILD)/.tests compile ## run all suites (as root: as root and as an ordinary user)
 	@$(PYTHON) tests/run.py --build $(BUILD) $(if $(COUNTS),--counts $(COUNTS)) $(TESTS)
 
+test-without: deps-test $(BUILD)/.tests compile ## limit and abuse suites without cgroups, then without Landlock
+	@GB_WITH=GLOVEBOX_CGROUPS=none $(PYTHON) tests/run.py --build $(BUILD) --only test_limits.py system abuse
+	@GB_WITH=GLOVEBOX_LANDLOCK=off $(PYTHON) tests/run.py --build $(BUILD) --only test_limits.py system abuse
+
 test-v2: deps-vm binary ## limit and abuse suites on Debian's cloud kernel (QEMU, about 40 minutes)
 	@GLOVEBOX=$(BUILD)/glovebox tools/vm/suites.sh $(if $(COUNTS),--counts $(COUNTS))
 
@@ -86,5 +90,5 @@ compile: $(BUILD)/build.ninja
 binary: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) glovebox
 
-.PHONY: help run test test-v2 test-v2-short build cross bench fmt lint deps clean install compile \
+.PHONY: help run test test-without test-v2 test-v2-short build cross bench fmt lint deps clean install compile \
 	binary deps-build deps-run deps-test deps-vm deps-lint deps-bench

@@ -268,6 +268,7 @@ class Glovebox:
         env = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
         name, _, value = MARK.partition("=")
         env.update({"HOME": self.home, "TMPDIR": self.home, name: value})
+        env.update(word.split("=", 1) for word in os.environ.get("GB_WITH", "").split())
         env.update(extra or {})
         return {k: v for k, v in env.items() if v is not None}
 
