@@ -270,34 +270,55 @@ static void list_add(char *list, size_t size, const char *separator, const char 
     snprintf(list + used, size - used, "%s%s", used ? separator : "", word);
 }
 
+/* What apt can do: a package that is there but broken is not mended by installing it. */
+static void packages_cure(const char *absent, const char *broken, struct doctor_check *check)
+{
+    if (!broken[0])
+        doctor_say_cure(check, "apt install %s", absent);
+    else
+        doctor_say_cure(check,
+                        "%s%s%sapt install --reinstall %s, and remove what pip has installed in "
+                        "its place or that does not fit it",
+                        absent[0] ? "apt install " : "", absent, absent[0] ? "; " : "", broken);
+}
+
 void doctor_judge_packages(const struct doctor_findings *f, struct doctor_check *check)
 {
     struct doctor_package packages[DOCTOR_PACKAGES_MAX];
-    char have[200] = "", lack[128] = "", debian[200] = "";
-    const char *broken = NULL;
+    char have[200] = "", lack[128] = "", absent[200] = "", broken[200] = "";
+    const char *why = NULL;
+    bool ended = false;
 
     doctor_read_packages(f, packages);
     for (size_t i = 0; i < DOCTOR_PACKAGES_MAX; i++) {
+        const struct doctor_package *package = &packages[i];
         char word[64];
 
-        if (packages[i].version[0]) {
-            snprintf(word, sizeof word, "%s %s", packages[i].module, packages[i].version);
+        if (package->version[0]) {
+            snprintf(word, sizeof word, "%s %s", package->module, package->version);
             list_add(have, sizeof have, ", ", word);
             continue;
         }
-        list_add(lack, sizeof lack, ", ", packages[i].module);
-        list_add(debian, sizeof debian, " ", packages[i].debian);
-        if (packages[i].trouble[0] && !broken)
-            broken = packages[i].trouble;
+        list_add(lack, sizeof lack, ", ", package->module);
+        if (package->tried && !package->trouble[0]) {
+            list_add(absent, sizeof absent, " ", package->debian);
+        } else if (package->tried || !ended) {
+            /* The first that did not answer took the interpreter with it; of the rest we know
+             * nothing. */
+            ended = ended || !package->tried;
+            list_add(broken, sizeof broken, " ", package->debian);
+            if (!why)
+                why = package->tried ? package->trouble : "the interpreter ended";
+        }
     }
     if (!lack[0]) {
         doctor_say(check, DOCTOR_ACTIVE, "%s", have);
         return;
     }
-    doctor_say(check, DOCTOR_MISSING, "cannot be imported: %s%s%s%s%s%s", lack, broken ? " (" : "",
-               broken ? broken : "", broken ? ")" : "", have[0] ? "; can: " : "", have);
+    doctor_say(check, DOCTOR_MISSING, "cannot be imported: %s%s%s%s%s%s", lack, why ? " (" : "",
+               why ? why : "", why ? ")" : "", have[0] ? "; can: " : "", have);
     if (f->trials[TRIAL_PACKAGES].status == RUN_TIMEOUT)
         doctor_say_cure(check, "importing took longer than the doctor waits: try again");
     else
-        doctor_say_cure(check, "apt install %s", debian);
+        packages_cure(absent, broken, check);
 }

@@ -425,6 +425,31 @@ static void test_packages(void **state)
     assert_says(judged("packages")->cure, "try again");
 }
 
+/* Installing does not mend what is installed. */
+static void test_packages_cure(void **state)
+{
+    char *out = findings.trials[TRIAL_PACKAGES].out;
+
+    (void) state;
+    snprintf(out, DOCTOR_OUT_MAX,
+             "numpy 1\npandas -\nmatplotlib 3\nplotly 5\nrequests 2\nscipy 1\nsklearn -\n"
+             "openpyxl 3\nPIL 9\n");
+    assert_string_equal(judged("packages")->cure, "apt install python3-pandas python3-sklearn");
+
+    snprintf(out, DOCTOR_OUT_MAX,
+             "numpy 1\npandas ! ImportError('libx.so: cannot open')\nmatplotlib 3\nplotly -\n"
+             "requests 2\nscipy 1\nsklearn 1\nopenpyxl 3\nPIL 9\n");
+    assert_says(judged("packages")->reason, "libx.so: cannot open");
+    assert_says(judged("packages")->cure, "apt install python3-plotly; ");
+    assert_says(judged("packages")->cure, "--reinstall python3-pandas,");
+
+    /* The import of scipy crashed: nothing is known of what comes after it. */
+    snprintf(out, DOCTOR_OUT_MAX, "numpy 1\npandas 1\nmatplotlib 3\nplotly 5\nrequests 2\n");
+    assert_says(judged("packages")->reason, "the interpreter ended");
+    assert_says(judged("packages")->cure, "--reinstall python3-scipy,");
+    assert_null(strstr(judged("packages")->cure, "python3-sklearn"));
+}
+
 /* ---- no box ---- */
 
 static void test_no_box(void **state)
@@ -542,6 +567,7 @@ int main(void)
         cmocka_unit_test_setup(test_landlock, setup),
         cmocka_unit_test_setup(test_ids, setup),
         cmocka_unit_test_setup(test_packages, setup),
+        cmocka_unit_test_setup(test_packages_cure, setup),
         cmocka_unit_test_setup(test_no_box, setup),
         cmocka_unit_test_setup(test_no_python, setup),
         cmocka_unit_test_setup(test_cures, setup),
