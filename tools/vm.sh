@@ -3,7 +3,7 @@
 # its status. QEMU emulates the processor, so no KVM and no root is needed; it is ten to twenty
 # times slower than this machine.
 #
-#   tools/vm.sh [--as root|user|subids|login] [--limit SECONDS] [--with FILE]... COMMAND [ARG...]
+#   tools/vm.sh [--as root|user|subids|service|login] [--limit SECONDS] [--with FILE]... COMMAND [ARG...]
 #
 # The command starts in a copy of the project, with the binary in build/glovebox and the files of
 # --with beside it; nothing that it writes comes back. Whom --as stands for, and in which cgroup
@@ -32,7 +32,7 @@ while [[ ${1:-} == --* ]]; do
     esac
     shift 2
 done
-if [[ $# == 0 || ! $who =~ ^(root|user|subids|login)$ || ! $limit =~ ^[0-9]+$ ]]; then
+if [[ $# == 0 || ! $who =~ ^(root|user|subids|service|login)$ || ! $limit =~ ^[0-9]+$ ]]; then
     sed -n 's/^#   \(tools\/vm.sh.*\)/usage: \1/p' "$0" >&2
     exit 2
 fi

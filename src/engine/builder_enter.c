@@ -7,7 +7,8 @@
  * namespace; one must be born in it. So there are three processes:
  *
  *   - the one that the supervisor executed. It makes the namespaces and the other two, lets go of
- *     everything and stays only to collect the keeper.
+ *     everything and stays only to collect the keeper, and to undo what it did to the cgroup that
+ *     it and the supervisor are in (cgroup_v2.c).
  *   - the keeper, PID 1 of that namespace: it does nothing but end when the supervisor and the
  *     builder are both gone, and with it everything that could still be running there.
  *   - the builder, executed once more so that its memory belongs to the new user namespace. It is a
@@ -20,9 +21,11 @@
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,9 +33,11 @@
 #include "base/autoclean.h"
 #include "base/err.h"
 #include "engine/builder.h"
+#include "engine/cgroup.h"
 #include "engine/outer.h"
 #include "engine/seal.h"
 #include "engine/seal_seccomp.h"
+#include "engine/wire.h"
 
 #include "base/banned.h"
 
@@ -72,8 +77,22 @@ static int start_inside(char **argv, int keeper, struct gb_err *err)
     _exit(127);
 }
 
-/* The first time: namespaces, keeper, builder. */
-static int enter_first(char **argv, struct gb_err *err)
+/* Which cgroups the first request will ask for; it stays there for the builder. */
+static enum cgroup_mode wanted_cgroups(void)
+{
+    struct builder_request request;
+    ssize_t n;
+
+    do {
+        n = recv(BUILDER_CONTROL_FD, &request, sizeof request, MSG_PEEK);
+    } while (n < 0 && errno == EINTR);
+    if (n != (ssize_t) sizeof request || request.op != BUILDER_SETUP)
+        return CGROUP_OFF;
+    return (enum cgroup_mode) request.setup.cgroup_mode;
+}
+
+/* Namespaces, keeper, builder. */
+static int enter_make(char **argv, pid_t *ret_keeper, struct gb_err *err)
 {
     int lifeline[2], r;
     pid_t keeper;
@@ -91,12 +110,31 @@ static int enter_first(char **argv, struct gb_err *err)
     if (keeper < 0)
         return gb_fail(err, errno, "start the keeper");
     r = start_inside(argv, lifeline[1], err);
-    if (r < 0)
-        return r;
-    (void) syscall(SYS_close_range, 0, ~0U, 0); /* the lifeline and the socket are theirs now */
-    while (waitpid(keeper, NULL, 0) < 0 && errno == EINTR)
-        ;
-    return 1;
+    if (r == 0)
+        *ret_keeper = keeper;
+    return r;
+}
+
+/* The first time. */
+static int enter_first(char **argv, struct gb_err *err)
+{
+    enum cgroup_mode wanted = wanted_cgroups();
+    bool may_move = wanted == CGROUP_AUTO || wanted == CGROUP_V2;
+    autoclose int group = may_move ? cgroup_step_aside() : -EBADF;
+    pid_t keeper = -1;
+    int r = enter_make(argv, &keeper, err);
+
+    if (r == 0) {
+        /* The lifeline and the socket are theirs now. */
+        if (group >= 0)
+            (void) syscall(SYS_close_range, 0, (unsigned) group - 1, 0);
+        (void) syscall(SYS_close_range, group >= 0 ? (unsigned) group + 1 : 0, ~0U, 0);
+        while (waitpid(keeper, NULL, 0) < 0 && errno == EINTR)
+            ;
+    }
+    if (group >= 0)
+        cgroup_step_back(group);
+    return r < 0 ? r : 1;
 }
 
 static int enter_join(char **argv, struct gb_err *err)

@@ -411,7 +411,7 @@ void cgroup_note(struct cgroup_root *root, const char *fmt, ...)
     va_end(ap);
 }
 
-static int name_draw(char *buf, size_t size)
+int cgroup_name_draw(char *buf, size_t size)
 {
     uint64_t number;
 
@@ -508,7 +508,7 @@ static int root_open(enum cgroup_mode wanted, const char *name, struct cgroup_ro
         root->hiers[i] = (struct cgroup_hier){ .parent_fd = -EBADF, .engine_fd = -EBADF };
     if (name)
         snprintf(root->name, sizeof root->name, "%s", name);
-    else if (name_draw(root->name, sizeof root->name) < 0) {
+    else if (cgroup_name_draw(root->name, sizeof root->name) < 0) {
         free(root);
         return gb_fail(err, EIO, "draw a random name");
     }

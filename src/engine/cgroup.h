@@ -49,6 +49,15 @@ struct cgroup {
  * @ret_root is never NULL on success; its mode says what was found. */
 int cgroup_root_open(enum cgroup_mode wanted, struct cgroup_root **ret_root, struct gb_err *err);
 
+/* For a builder that is about to enter a PID namespace, from which it would not see who is in the
+ * way of cgroup v2: moves us and the supervisor into a leaf of our group and hands the controllers
+ * down, if that group is ours alone. Returns a descriptor for cgroup_step_back(), which the caller
+ * closes, or -errno: then nobody was moved, and the builder has to look for another place. */
+int cgroup_step_aside(void);
+
+/* Takes them back, unless another engine still needs the place. Waits for nobody but the kernel. */
+void cgroup_step_back(int parent_fd);
+
 /* Removes the engine's own (by now empty) directory too. Accepts NULL. */
 void cgroup_root_close(struct cgroup_root *root);
 

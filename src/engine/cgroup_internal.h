@@ -135,6 +135,9 @@ int cgroup_place_open(const char *controller, enum cgroup_place place, int *ret_
 
 /* ---- directories ---- */
 
+/* A new name for an engine. */
+int cgroup_name_draw(char *buf, size_t size);
+
 /* Makes the engine's directory beneath @parent_fd, or opens it with @reopen, and locks it. */
 int cgroup_engine_open(int parent_fd, const char *name, bool reopen, int *ret_fd);
 

@@ -14,10 +14,13 @@
  *         ├── <box>
  *         └── <box>
  *
- * In a group that we share, with the shell that started us or, rootless, with a supervisor that the
- * builder's PID namespace hides, nobody is moved. systemd gives a user the whole tree of the user's
- * own manager, so the slice above a scope is as good: it has no processes, and the scope's group
- * becomes the neighbour of the engine's.
+ * In a group that we share with others, such as the shell that started us, nobody is moved. systemd
+ * gives a user the whole tree of the user's own manager, so the slice above a scope is as good: it
+ * has no processes, and the scope's group becomes the neighbour of the engine's.
+ *
+ * A rootless builder cannot see its supervisor from the PID namespace that it works in, and can
+ * move nobody whom it does not see. There the process that makes that namespace moves them before
+ * it does so (cgroup_step_aside), and back when all is over: it outlives the builder.
  *
  * A box's first process is born in its group with CLONE_INTO_CGROUP; nothing ever moves there.
  */
@@ -80,9 +83,9 @@ static int v2_disable(int dir_fd)
 
 /* ---- the leaf ---- */
 
-static void leaf_name(const struct cgroup_root *root, char *buf, size_t size)
+static void leaf_name(const char *engine, char *buf, size_t size)
 {
-    snprintf(buf, size, CGROUP_LEAF_PREFIX "%s", root->name + strlen(CGROUP_ENGINE_PREFIX));
+    snprintf(buf, size, CGROUP_LEAF_PREFIX "%s", engine + strlen(CGROUP_ENGINE_PREFIX));
 }
 
 static pid_t parent_of(pid_t pid)
@@ -142,7 +145,7 @@ static int pid_move(pid_t pid, void *data)
     return r == -ESRCH ? 0 : r;
 }
 
-static int leaf_enter(struct cgroup_root *root, int parent_fd)
+static int leaf_enter(const char *engine, int parent_fd)
 {
     autoclose int fd = -EBADF;
     char name[CGROUP_NAME_MAX];
@@ -151,13 +154,19 @@ static int leaf_enter(struct cgroup_root *root, int parent_fd)
     r = cgroup_each_pid(parent_fd, pid_check_ours, NULL);
     if (r < 0)
         return r;
-    leaf_name(root, name, sizeof name);
+    leaf_name(engine, name, sizeof name);
     if (mkdirat(parent_fd, name, 0700) < 0 && errno != EEXIST)
         return -errno;
     fd = openat(parent_fd, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
     return cgroup_each_pid(parent_fd, pid_move, &fd);
+}
+
+static int pid_is_hidden(pid_t pid, void *data)
+{
+    (void) data;
+    return pid <= 0;
 }
 
 static int leaf_leave(int parent_fd, const char *name, void *data)
@@ -168,6 +177,8 @@ static int leaf_leave(int parent_fd, const char *name, void *data)
     if (!cgroup_leaf_name_ok(name))
         return 0;
     fd = openat(parent_fd, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0 && cgroup_each_pid(fd, pid_is_hidden, NULL) > 0)
+        return 0; /* for those who see all of them */
     /* All that is handed down was handed down after somebody had moved to a leaf, so it may be
      * taken back. The kernel refuses while another engine beside us needs it: then it is that
      * one's to clean up. */
@@ -180,12 +191,12 @@ static int leaf_leave(int parent_fd, const char *name, void *data)
 
 /* ---- opening ---- */
 
-static int v2_hand_down(struct cgroup_root *root, int parent_fd, struct gb_err *err)
+static int v2_hand_down(const char *engine, int parent_fd, struct gb_err *err)
 {
     int r = v2_enable(parent_fd, V2_REQUIRED);
 
     for (int i = 0; r == -EBUSY && i < MOVES_MAX; i++) {
-        r = leaf_enter(root, parent_fd);
+        r = leaf_enter(engine, parent_fd);
         if (r == -EBUSY)
             return gb_fail_plain(err, EBUSY, "other processes share our cgroup");
         if (r < 0)
@@ -215,7 +226,7 @@ static int v2_prepare(struct cgroup_root *root, int parent_fd, struct gb_err *er
     struct cgroup_hier *hier = &root->hiers[0];
     int r;
 
-    r = v2_hand_down(root, parent_fd, err);
+    r = v2_hand_down(root->name, parent_fd, err);
     if (r < 0)
         return r;
     (void) v2_enable(parent_fd, CG_CPU);
@@ -316,6 +327,33 @@ static int v2_open(struct cgroup_root *root, bool reopen, struct gb_err *err)
     if (r < 0 && (v2_try(root, PLACE_TOP, reopen, NULL) == 0 || v2_try_above(root, reopen) == 0))
         return 0;
     return r;
+}
+
+int cgroup_step_aside(void)
+{
+    autoclose int parent_fd = -EBADF;
+    char name[CGROUP_NAME_MAX];
+    unsigned unused;
+    int r;
+
+    r = cgroup_place_open(NULL, PLACE_OWN, &parent_fd, &unused);
+    if (r == 0)
+        r = v2_check_place(parent_fd, NULL);
+    if (r == 0)
+        r = cgroup_name_draw(name, sizeof name);
+    if (r < 0)
+        return r;
+    r = v2_hand_down(name, parent_fd, NULL);
+    if (r < 0) {
+        cgroup_step_back(parent_fd);
+        return r;
+    }
+    return TAKE_FD(parent_fd);
+}
+
+void cgroup_step_back(int parent_fd)
+{
+    (void) cgroup_each_dir(parent_fd, leaf_leave, NULL);
 }
 
 /* At the top there is no leaf, and the controllers stay handed down: others may use them too. */

@@ -1,8 +1,12 @@
 """Each limit, hit for real, with and without control groups; the receipt must name it."""
 
+import glob
+import os
 import time
+import uuid
 
 import pytest
+from conftest import cgroup_mounts, read_proc, wait_for
 
 
 @pytest.fixture(params=["auto", "none"])
@@ -353,6 +357,49 @@ def test_cpu_share(gb, has_cgroups, cpus):
     r = gb.receipt(code, "--cpus", str(cpus))
     usage = r["usage"]
     assert usage["cpu_ms"] <= usage["wall_ms"] * cpus * 1.5 + 150, usage
+
+
+# ---- a group of one's own ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def group():
+    """A new cgroup v2 beside ours, such as a service has that was delegated to its user."""
+    lines = read_proc("self", "cgroup").decode().splitlines()
+    own = [line[3:] for line in lines if line.startswith("0::")]
+    places = [os.path.dirname(top + own[0]) for top in cgroup_mounts() if own and own[0] != "/"]
+    for place in places:
+        handed_down = os.path.join(place, "cgroup.subtree_control")
+        if os.access(place, os.W_OK) and os.access(handed_down, os.W_OK):
+            with open(handed_down, encoding="ascii") as f:
+                if {"memory", "pids"} <= set(f.read().split()):
+                    break
+    else:
+        pytest.skip("no place on cgroup v2 where we could make a group")
+    path = os.path.join(place, "gbtest." + uuid.uuid4().hex)
+    os.mkdir(path)
+    yield path
+    os.rmdir(path)
+
+
+@pytest.mark.parametrize("end", ["orderly", "killed"])
+def test_alone_in_a_group(gb, group, end):
+    """Whoever is in the way of our own boxes' groups goes into a leaf, and comes back."""
+
+    def enter():
+        with open(os.path.join(group, "cgroup.procs"), "w", encoding="ascii") as f:
+            f.write("0")
+
+    code = "print('up', flush=True); input()"
+    p = gb.start("run", "--cgroups", "v2", "-c", code, preexec_fn=enter)
+    assert p.stdout.readline() == b"up\n", p.stderr.read()
+    assert glob.glob(group + "/glovebox.[0-9a-f]*/*/memory.max")
+    if end == "orderly":
+        assert gb.finish(p, b"\n").code == 0
+    else:
+        p.kill()
+        p.wait()
+    wait_for(lambda: not glob.glob(group + "/*/"), what="the groups to go")
 
 
 # ---- disk --------------------------------------------------------------------------------------

@@ -493,6 +493,49 @@ static void test_v2_leaf(void **state)
     assert_int_equal(children_of_own(), 0);
 }
 
+static bool in_a_leaf(void)
+{
+    char text[4096];
+
+    assert_true(io_read_text_at(AT_FDCWD, "/proc/self/cgroup", text, sizeof text) > 0);
+    return strstr(text, CGROUP_LEAF_PREFIX) != NULL;
+}
+
+/* What the child of a rootless supervisor does on its behalf; we are the supervisor. */
+static void test_v2_step_aside(void **state)
+{
+    int to[2], from[2];
+    pid_t child;
+    char word;
+
+    (void) state;
+    assert_int_equal(pipe2(to, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(from, O_CLOEXEC), 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        int fd = cgroup_step_aside();
+
+        close(to[1]);
+        (void) !write(from[1], fd >= 0 ? "y" : "n", 1);
+        (void) !read(to[0], &word, 1);
+        if (fd >= 0)
+            cgroup_step_back(fd);
+        _exit(0);
+    }
+    close(to[0]);
+    assert_int_equal(read(from[0], &word, 1), 1);
+    assert_int_equal(word, 'y');
+    assert_true(in_a_leaf());
+    assert_int_equal(children_of_own(), 1);
+    close(to[1]);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_false(in_a_leaf());
+    assert_int_equal(children_of_own(), 0);
+    close(from[0]);
+    close(from[1]);
+}
+
 /* ---- choice ---- */
 
 static void test_auto(void **state)
@@ -552,7 +595,8 @@ static int run_parsers_and_none(void)
 static int run_real(void)
 {
     const struct CMUnitTest tests[] = { EVERY_BACKEND, REAL_BACKEND };
-    const struct CMUnitTest leaf[] = { cmocka_unit_test(test_v2_leaf) };
+    const struct CMUnitTest leaf[] = { cmocka_unit_test(test_v2_leaf),
+                                       cmocka_unit_test(test_v2_step_aside) };
     char name[40];
     int failed;
 

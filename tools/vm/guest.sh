@@ -7,6 +7,7 @@
 #   root     root, in a service of its own
 #   user     uid 64001, nameless, in a scope of a cgroup tree that was delegated to it
 #   subids   the same with a name and a range of subordinate ids
+#   service  uid 64001 in a system service with User= and Delegate=yes: only its own group is given
 #   login    uid 64001 in a session that belongs to root: nothing is delegated
 uid=64001
 cgroups=/sys/fs/cgroup
@@ -63,6 +64,10 @@ place() {
     case $1 in
     root)
         cgroup_path system.slice/vm.service
+        ;;
+    service)
+        cgroup_path system.slice/vm.service
+        cgroup_give "$at"
         ;;
     login)
         cgroup_path user.slice/user-$uid.slice/session-1.scope
