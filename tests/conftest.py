@@ -8,7 +8,8 @@ descendants, so a process that outlives its glovebox becomes a child of ours and
 
 Others may use this machine at the same time. A thing that nobody can attribute (a file in /tmp with
 a name that says nothing) therefore counts only when GB_STRICT_LEAKS=1 says that we are alone.
-GB_MUST_WORK=1 turns "this host lacks something" from a skip into a failure.
+GB_MUST_WORK=1 turns "this host lacks something" from a skip into a failure. GB_SLOW=N makes every
+wait that only ends what hangs N times as long, for emulators.
 """
 
 import collections
@@ -33,7 +34,8 @@ STRICT = os.environ.get("GB_STRICT_LEAKS") == "1"
 MARK = "GB_TEST_MARK=" + uuid.uuid4().hex
 BOX_ID_FIRST = 1_900_000_000  # as root, boxes run under host ids from here on
 BOX_ID_LAST = 4_294_967_293
-PATIENCE = 5.0  # how long teardown may take after the run has ended, in seconds
+SLOW = float(os.environ.get("GB_SLOW", "1"))
+PATIENCE = 5.0 * SLOW  # how long teardown may take after the run has ended, in seconds
 PR_SET_CHILD_SUBREAPER = 36
 
 Result = collections.namedtuple("Result", "code out err raw_out raw_err receipt")
@@ -50,6 +52,7 @@ def need(condition, reason):
 
 def wait_for(condition, seconds=20.0, what="the condition"):
     """Polls until condition() is true and returns its value; fails the test after @seconds."""
+    seconds *= SLOW
     end = time.monotonic() + seconds
     while True:
         value = condition()
@@ -284,6 +287,7 @@ class Glovebox:
 
     def finish(self, process, stdin=b"", timeout=60):
         """Feeds @stdin, reads to the end and gives the result."""
+        timeout *= SLOW
         try:
             out, err = process.communicate(stdin, timeout=timeout)
         except subprocess.TimeoutExpired:

@@ -33,6 +33,12 @@ compile() {
     ninja -C "$dir" all bench_engine
 }
 
+# machine BINARY : a short form of the suites on the users' kernel, counted test by test
+machine() {
+    GLOVEBOX=$1 tools/vm/suites.sh --short --counts "$logs/vm.counts" >"$logs/vm.log" 2>&1 || true
+    sed 's/^/# /' "$logs/vm.log"
+}
+
 behind() {
     step gcc-werror compile build-gcc --werror
     # Without --werror: gcc's warnings are guesses once the sanitizers have rewritten the code.
@@ -40,6 +46,7 @@ behind() {
     touch "$logs/asan.done"
     CC=clang step clang-werror compile build-clang --werror
     step aarch64 tools/cross.sh
+    machine build-gcc/glovebox
     BUILD=build-clang tools/lint.sh || true
     tools/fuzz.sh 60 || true
 }
@@ -62,7 +69,7 @@ asan_suites() {
 # add_up : the counts of the suites and the TAP lines of the steps
 add_up() {
     local suite
-    for suite in test asan-unit asan-system; do
+    for suite in test asan-unit asan-system vm; do
         # A suite that did not come as far as counting has failed.
         cat "$logs/$suite.counts" 2>/dev/null || echo "0 1 0"
     done
@@ -73,7 +80,7 @@ tools/deps.sh
 
 say "checks and fuzzing start in the background"
 # A session of its own, so that what is left of it can be ended as one.
-export -f step compile behind
+export -f step compile machine behind
 export logs
 setsid nice -n 10 bash -c 'set -euo pipefail; behind' >"$logs/behind.tap" 2>"$logs/behind.err" &
 behind_pid=$!
