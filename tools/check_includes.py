@@ -29,6 +29,9 @@ OUTSIDE = {
     "sqlite3.h": ["store/store_sqlite.c"],
     "libpq-fe.h": ["store/store_postgres.c"],
     "microhttpd.h": ["server/"],
+    "sodium.h": ["service/", "mark/"],
+    "archive.h": ["service/"],
+    "archive_entry.h": ["service/"],
     "curl/curl.h": ["service/", "mark/"],
 }
 
