@@ -334,6 +334,11 @@ static int conn_open(struct conn *conn, const char *path, struct gb_err *err)
                 "set up", err);
 }
 
+static int fail_foreign(const char *path, struct gb_err *err)
+{
+    return gb_fail_plain(err, EUCLEAN, "'%s' is not a store of glovebox", path);
+}
+
 /* Refuses another program's file, which is not ours to write to, and what we would not understand.
  */
 static int check_version(sqlite3 *db, const char *path, int64_t *ret_version, struct gb_err *err)
@@ -345,10 +350,10 @@ static int check_version(sqlite3 *db, const char *path, int64_t *ret_version, st
         r = ask(db, "PRAGMA user_version", &version, err);
     if (r == 0)
         r = ask(db, "SELECT count(*) FROM sqlite_schema", &tables, err);
-    if (r < 0 && r != -EUCLEAN)
+    if (r < 0)
         return r;
-    if (r < 0 || (id != APPLICATION_ID && (id != 0 || version != 0 || tables != 0)))
-        return gb_fail_plain(err, EUCLEAN, "'%s' is not a store of glovebox", path);
+    if (id != APPLICATION_ID && (id != 0 || version != 0 || tables != 0))
+        return fail_foreign(path, err);
     if (version < 0 || version > (int64_t) migrations_len)
         return gb_fail_plain(err, EPROTONOSUPPORT,
                              "'%s' was made by a newer glovebox: its version is %lld, and this one "
@@ -432,7 +437,7 @@ static int open_file(struct sqlite_store *s, const char *path, struct gb_err *er
     int64_t version;
 
     if (r < 0)
-        return r;
+        return r == -EUCLEAN ? fail_foreign(path, err) : r;
     writer = s->conns[CONN_WRITE].db;
     r = check_version(writer, path, &version, err); /* before the first byte is written */
     if (r == 0)
