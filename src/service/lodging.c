@@ -39,7 +39,8 @@ static char *const *strings(const char *const *list)
 
 static struct run_spec spec_make(struct execution *x, const struct execution_request *request)
 {
-    static char *no_args[] = { (char[]){ "" }, NULL };
+    static char empty[] = "";
+    static char *no_args[] = { empty, NULL };
     bool python = x->kind == EXECUTION_CELL || x->kind == EXECUTION_SCRIPT;
 
     return (struct run_spec){

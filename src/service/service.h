@@ -363,14 +363,14 @@ int files_stat(struct session *session, const char *path, size_t path_len,
 json_t *file_info_to_json(const struct file_info *info);
 
 #define FILE_ETAG_MAX 64
-struct file_handle {
+struct file_reader {
     int fd; /* the caller's; a regular file, open for reading */
     int64_t size, mtime_ns; /* mtime since 1970 */
     char etag[FILE_ETAG_MAX]; /* with its quotes */
 };
 
 int files_open(struct session *session, const char *path, size_t path_len,
-               struct file_handle *ret_handle, struct fault *fault);
+               struct file_reader *ret_reader, struct fault *fault);
 
 /* An upload takes its place under its name only when it is committed, whole; parents are made. Any
  * file of that name makes way. @expected is the announced length or -1. What is beyond the session's
