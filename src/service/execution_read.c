@@ -150,10 +150,11 @@ void execution_interrupt_all(struct service *service)
     /* Asked without the lock: the last reference to a session may be dropped on the way. */
     pthread_mutex_lock(&service->lock);
     list = calloc((size_t) service->in_flight + 1, sizeof *list);
-    TAILQ_FOREACH (x, &service->live, in_list)
+    TAILQ_FOREACH_REVERSE (x, &service->live, execution_list, in_list)
         if (list)
             list[len++] = execution_ref(x);
     pthread_mutex_unlock(&service->lock);
+    /* The newest first: what waits must not get the turn of what is stopped. */
     for (size_t i = 0; i < len; i++) {
         (void) execution_interrupt(list[i], &ignored);
         execution_unref(list[i]);

@@ -94,8 +94,7 @@ static void *worker_main(void *arg)
     struct fault fault = { 0 };
 
     /* One that was refused in line is kept too: its reader wants to know why. */
-    (void) execution_go(x, &x->copy->request, &fault);
-    execution_leave(x, true);
+    (void) execution_go(x, &x->copy->request, true, &fault);
     execution_unref(x);
     /* The last that this thread does with the service: it may be closed now. */
     worker_count(service, -1);
@@ -142,8 +141,7 @@ static int start(struct service *service, const struct caller *caller, struct se
     }
     /* It is in line already: let it leave as one that was interrupted. */
     atomic_store(&x->interrupted, true);
-    (void) execution_go(x, request, &ignored);
-    execution_leave(x, false);
+    (void) execution_go(x, request, false, &ignored);
     execution_unref(x);
     (void) fault_set(fault, FAULT_UNAVAILABLE, "out-of-threads", NULL,
                      "the service has too much to do; try again in a moment");
@@ -210,8 +208,7 @@ int execution_run_here(struct service *service, const struct caller *caller,
         atomic_fetch_add(&service->refused, 1);
         return -1;
     }
-    r = execution_go(x, request, fault);
-    execution_leave(x, r == 0);
+    r = execution_go(x, request, false, fault);
     if (r < 0) {
         execution_unref(x);
         return r;

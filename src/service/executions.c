@@ -209,7 +209,7 @@ static int admit(struct service *service, const struct caller *caller, struct ex
 }
 
 static void execution_finish(struct execution *x, struct outcome *outcome,
-                             const struct fault *fault);
+                             const struct fault *fault, bool keep);
 static void kept_remove(struct service *service, struct execution *x);
 
 /* What earlier executions of a session printed counts against its quota. Once that is half full,
@@ -266,8 +266,7 @@ int execution_begin(struct service *service, const struct caller *caller, struct
         return -1;
     }
     if (session && turn_enter(session, x, fault) < 0) {
-        execution_finish(x, NULL, fault);
-        execution_leave(x, false);
+        execution_finish(x, NULL, fault, false);
         execution_unref(x);
         return -1;
     }
@@ -508,30 +507,6 @@ static int64_t memory_of(const struct execution *x)
                       o->files_len * 128);
 }
 
-/* DONE, with an outcome or a fault. */
-static void execution_finish(struct execution *x, struct outcome *outcome, const struct fault *fault)
-{
-    struct session *session;
-
-    pthread_mutex_lock(&x->lock);
-    if (outcome) {
-        x->outcome = *outcome;
-        displays_join(x);
-    } else {
-        x->fault = *fault;
-    }
-    x->state = EXECUTION_DONE;
-    x->ended_us = clock_now_us();
-    session = x->session;
-    x->session = NULL;
-    if (x->readers > 0)
-        pthread_cond_broadcast(&x->cond);
-    if (x->done_fd >= 0)
-        cancel_write(x->done_fd);
-    pthread_mutex_unlock(&x->lock);
-    session_unref(session);
-}
-
 /* With the lock held; the table's reference is the caller's now. */
 static void kept_remove(struct service *service, struct execution *x)
 {
@@ -572,7 +547,8 @@ void execution_sweep(struct service *service)
     } while (x);
 }
 
-void execution_leave(struct execution *x, bool keep)
+/* Out of what is under way: kept, or gone. */
+static void execution_leave(struct execution *x, bool keep)
 {
     struct service *service = x->service;
     struct execution *surplus;
@@ -610,6 +586,35 @@ void execution_leave(struct execution *x, bool keep)
     }
 }
 
+/* Everything that others may wait for comes before DONE: who has seen the receipt finds the turn, the
+ * session and the key's numbers free. */
+static void execution_finish(struct execution *x, struct outcome *outcome, const struct fault *fault,
+                             bool keep)
+{
+    struct session *session;
+
+    pthread_mutex_lock(&x->lock);
+    if (outcome) {
+        x->outcome = *outcome;
+        displays_join(x);
+    } else {
+        x->fault = *fault;
+    }
+    session = x->session;
+    x->session = NULL;
+    pthread_mutex_unlock(&x->lock);
+    session_unref(session);
+    execution_leave(x, keep);
+    pthread_mutex_lock(&x->lock);
+    x->state = EXECUTION_DONE;
+    x->ended_us = clock_now_us();
+    if (x->readers > 0)
+        pthread_cond_broadcast(&x->cond);
+    if (x->done_fd >= 0)
+        cancel_write(x->done_fd);
+    pthread_mutex_unlock(&x->lock);
+}
+
 /* What an execution that was stopped in line comes to. */
 static void outcome_cancelled(struct outcome *ret_outcome)
 {
@@ -626,7 +631,8 @@ static void outcome_failed(struct outcome *ret_outcome)
                                      .memory_peak_bytes = -1 };
 }
 
-int execution_go(struct execution *x, const struct execution_request *request, struct fault *fault)
+int execution_go(struct execution *x, const struct execution_request *request, bool keep_refused,
+                 struct fault *fault)
 {
     struct service *service = x->service;
     struct session *session = x->session;
@@ -662,6 +668,6 @@ int execution_go(struct execution *x, const struct execution_request *request, s
     }
     if (session && ran)
         turn_give(session);
-    execution_finish(x, r == 0 ? &outcome : NULL, fault);
+    execution_finish(x, r == 0 ? &outcome : NULL, fault, r == 0 || keep_refused);
     return r;
 }

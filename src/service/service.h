@@ -235,6 +235,9 @@ int session_list(struct service *service, const struct caller *caller, const cha
 /* Starts its idle time anew. */
 void session_touch(struct session *session);
 
+/* Interrupts what runs in it, with @all also what waits. *@ret_count is how many: 0 is no fault. */
+int session_interrupt(struct session *session, bool all, size_t *ret_count, struct fault *fault);
+
 /* Stops what runs in it, refuses what waits, and ends it. Returns once it is gone, which takes at
  * most the grace of an interrupt. The reference stays the caller's. */
 int session_delete(struct session *session, struct fault *fault);

@@ -191,11 +191,10 @@ struct execution {
 int execution_begin(struct service *service, const struct caller *caller, struct session *session,
                     const struct execution_request *request, struct execution **ret_execution,
                     struct fault *fault);
-/* Waits for its turn, runs it, finishes it; in whatever thread. */
+/* Waits for its turn, runs it, finishes it; in whatever thread. With @keep_refused also one that was
+ * refused on the way can be found afterwards. */
 int execution_go(struct execution *execution, const struct execution_request *request,
-                 struct fault *fault);
-/* Out of what is under way: kept, or gone. */
-void execution_leave(struct execution *execution, bool keep);
+                 bool keep_refused, struct fault *fault);
 
 /* While it runs, by lodging.c: where what comes from the tenant goes. */
 struct run_sink execution_sink(struct execution *execution);

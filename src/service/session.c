@@ -82,6 +82,7 @@ static int request_check(struct service *service, const struct session_request *
     struct wish_bounds bounds = { &config->session, &config->ceiling, config->wall_default_us,
                                   config->wall_max_us };
     char quoted[FORMAT_QUOTED_MAX];
+    int64_t idle_us;
 
     if (request->template && strcmp(request->template, "default") != 0) {
         format_quoted(request->template, quoted);
@@ -94,14 +95,16 @@ static int request_check(struct service *service, const struct session_request *
     if (request->packages)
         return fault_set(fault, FAULT_INVALID, "packages-not-available", "packages",
                          "packages cannot be added yet; leave this out");
-    *ret_idle_us = request->idle_us < 0 ? config->idle_us : request->idle_us;
-    if (*ret_idle_us > config->idle_max_us || *ret_idle_us < USEC_PER_SEC)
+    idle_us = request->idle_us < 0 ? config->idle_us : request->idle_us;
+    if (idle_us > config->idle_max_us || idle_us < USEC_PER_SEC)
         return fault_set(fault, FAULT_INVALID, "idle-out-of-range", "idle_timeout",
                          "idle_timeout must be from 1 to %lld seconds",
                          (long long) (config->idle_max_us / USEC_PER_SEC));
-    if (env_check(request->env, fault) < 0)
+    if (env_check(request->env, fault) < 0 ||
+        wish_to_limits(&request->limits, &bounds, ret_limits, fault) < 0)
         return -1;
-    return wish_to_limits(&request->limits, &bounds, ret_limits, fault);
+    *ret_idle_us = idle_us;
+    return 0;
 }
 
 /* Takes a place for one session: of the service and of the caller. */
@@ -208,7 +211,7 @@ static int session_make(struct service *service, const struct caller *caller,
 {
     struct limits limits;
     struct session *session;
-    int64_t idle_us;
+    int64_t idle_us = 0;
 
     if (request_check(service, request, &limits, &idle_us, fault) < 0)
         return -1;
