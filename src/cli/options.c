@@ -26,8 +26,10 @@ enum {
     FOR_HELP = 1 << 2,
     FOR_VERSION = 1 << 3,
     FOR_DOCTOR = 1 << 4,
+    FOR_KEY = 1 << 5,
+    FOR_AUDIT = 1 << 6,
 };
-#define FOR_ALL (FOR_GLOBAL | FOR_RUN | FOR_HELP | FOR_VERSION | FOR_DOCTOR)
+#define FOR_ALL (FOR_GLOBAL | FOR_RUN | FOR_HELP | FOR_VERSION | FOR_DOCTOR | FOR_KEY | FOR_AUDIT)
 
 static const char *const cgroup_choices[] = { "auto", "v2", "v1", "none", NULL };
 static const char *const landlock_choices[] = { "off", "on", NULL };
@@ -52,6 +54,27 @@ static bool preload_valid(const char *text)
     return !start;
 }
 
+static bool since_valid(const char *text)
+{
+    int64_t us;
+
+    return parse_utc(text, &us) == 0 || parse_seconds(text, &us) == 0;
+}
+
+static bool hash_valid(const char *text)
+{
+    return strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64;
+}
+
+static bool id_valid(const char *text)
+{
+    for (; *text; text++)
+        if (!((*text | 32) >= 'a' && (*text | 32) <= 'z') && !(*text >= '0' && *text <= '9') &&
+            !strchr("._-", *text))
+            return false;
+    return true;
+}
+
 #define MEMBER(m) .offset = offsetof(struct config, m)
 
 static const struct config_option options[] = {
@@ -74,8 +97,10 @@ static const struct config_option options[] = {
     { "out", 0, OPT_STRING, MEMBER(out_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
       .commands = FOR_RUN, .group = "Files",
       .help = "copy what the program created or changed in /workspace to DIR" },
-    { "json", 0, OPT_BOOL, MEMBER(json), "no", .commands = FOR_RUN | FOR_DOCTOR, .group = "Output",
-      .help = "print one JSON object instead: the receipt of a run, or the doctor's report" },
+    { "json", 0, OPT_BOOL, MEMBER(json), "no",
+      .commands = FOR_RUN | FOR_DOCTOR | FOR_KEY | FOR_AUDIT, .group = "Output",
+      .help = "print one JSON object instead: the receipt of a run, the doctor's report, keys, or "
+              "the audit log" },
     { "quiet", 'q', OPT_BOOL, MEMBER(quiet), "no", .commands = FOR_RUN, .group = "Output",
       .help = "say nothing of our own on stderr but errors" },
     { "output", 0, OPT_SIZE, MEMBER(output_bytes), "64m", 1, PIB, .metavar = "SIZE",
@@ -116,6 +141,38 @@ static const struct config_option options[] = {
     { "landlock", 0, OPT_CHOICE, MEMBER(landlock), "on", .choices = landlock_choices,
       .commands = FOR_RUN | FOR_DOCTOR, .group = "Isolation",
       .help = "the second wall around files and signals; off is for tests" },
+    { "name", 0, OPT_STRING, MEMBER(key_name), NULL, 1, 128, .metavar = "NAME", .commands = FOR_KEY,
+      .flags = CONFIG_ARGS_ONLY, .group = "Key",
+      .help = "whom or what the key is for, in your own words" },
+    { "sessions", 0, OPT_INT, MEMBER(key_sessions), NULL, 1, 1000000, .metavar = "N",
+      .commands = FOR_KEY, .flags = CONFIG_ARGS_ONLY, .group = "Key",
+      .help = "sessions that the key may have at one time, instead of the server's default" },
+    { "executions", 0, OPT_INT, MEMBER(key_executions), NULL, 1, 1000000, .metavar = "N",
+      .commands = FOR_KEY, .flags = CONFIG_ARGS_ONLY, .group = "Key",
+      .help = "executions that the key may have in flight, instead of the server's default" },
+    { "rate", 0, OPT_INT, MEMBER(key_rate), NULL, 1, 1000000000, .metavar = "N",
+      .commands = FOR_KEY, .flags = CONFIG_ARGS_ONLY, .group = "Key",
+      .help = "requests for work a minute, instead of the server's default" },
+    { "since", 0, OPT_STRING, MEMBER(audit_since), NULL, 1, 64, .metavar = "WHEN",
+      .valid = since_valid,
+      .expected = "a time in UTC such as 2026-11-15 or 2026-11-15T08:30:00Z, or a span such as 2h",
+      .commands = FOR_AUDIT, .flags = CONFIG_ARGS_ONLY, .group = "Audit",
+      .help = "show what began at that time in UTC or later, such as 2026-11-15, "
+              "2026-11-15T08:30:00Z, or 2h for the last two hours" },
+    { "last", 0, OPT_INT, MEMBER(audit_last), NULL, 1, 100000, .metavar = "N",
+      .commands = FOR_AUDIT, .flags = CONFIG_ARGS_ONLY, .group = "Audit",
+      .help = "show only the last N entries that match" },
+    { "session", 0, OPT_STRING, MEMBER(audit_session), NULL, 1, 64, .metavar = "ID",
+      .valid = id_valid, .expected = "the id of a session", .commands = FOR_AUDIT,
+      .flags = CONFIG_ARGS_ONLY, .group = "Audit", .help = "show only what ran in that session" },
+    { "head", 0, OPT_STRING, MEMBER(audit_head), NULL, 1, 64, .metavar = "HASH",
+      .valid = hash_valid, .expected = "a head as verify prints it, 64 hex digits",
+      .commands = FOR_AUDIT, .flags = CONFIG_ARGS_ONLY, .group = "Audit",
+      .help = "verify that the head which an earlier verify printed is still in the log" },
+    { "data", 0, OPT_STRING, MEMBER(data_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
+      .commands = FOR_KEY | FOR_AUDIT, .group = "Data",
+      .help = "where the service keeps its store; without it /var/lib/glovebox for root, else "
+              "glovebox in the user's state directory" },
     { "help", 'h', OPT_BOOL, MEMBER(help), "no", .commands = FOR_ALL,
       .flags = CONFIG_ARGS_ONLY | CONFIG_ENDS_OPTIONS, .group = "General",
       .help = "show this help" },
@@ -155,6 +212,36 @@ static const struct config_command commands[] = {
         .examples = "  glovebox doctor\n"
                     "  glovebox doctor --json\n",
         .args = CONFIG_ARGS_NONE,
+    },
+    [COMMAND_KEY - 1] = {
+        .name = "key",
+        .mask = FOR_KEY,
+        .synopsis = "create|list|revoke [OPTIONS] [ID]",
+        .summary = "make, list and revoke API keys of the service",
+        .description = "Keys let clients in. create prints a new token; it is shown only this once, "
+                       "since the store keeps no more than its hash. list shows the keys, revoke "
+                       "ends one: a service that runs refuses it within about a second.",
+        .examples = "  glovebox key create --name laptop\n"
+                    "  glovebox key create --sessions 5 --executions 2 --rate 600\n"
+                    "  glovebox key list\n"
+                    "  glovebox key revoke 3f9c2a7d51e0\n",
+        .args = CONFIG_ARGS_WORDS,
+        .words = "create list revoke",
+    },
+    [COMMAND_AUDIT - 1] = {
+        .name = "audit",
+        .mask = FOR_AUDIT,
+        .synopsis = "verify|show [OPTIONS]",
+        .summary = "check and show the log of everything that was run",
+        .description = "The service logs every execution in a chain of hashes. verify reads the "
+                       "whole chain, names the first entry that is broken, and prints the head to "
+                       "be kept elsewhere; it exits with 1 when the log is not whole. show lists "
+                       "the entries.",
+        .examples = "  glovebox audit verify\n"
+                    "  glovebox audit show --last 20\n"
+                    "  glovebox audit show --since 2h --json\n",
+        .args = CONFIG_ARGS_WORDS,
+        .words = "verify show",
     },
     [COMMAND_HELP - 1] = {
         .name = "help",
@@ -214,10 +301,63 @@ static int find_command(const char *name, const struct config_command **ret_comm
     return r;
 }
 
+static const struct {
+    enum command_id command;
+    enum action_id action;
+    const char *word;
+    int args;
+} actions[] = {
+    { COMMAND_KEY, ACTION_KEY_CREATE, "create", 0 },
+    { COMMAND_KEY, ACTION_KEY_LIST, "list", 0 },
+    { COMMAND_KEY, ACTION_KEY_REVOKE, "revoke", 1 },
+    { COMMAND_AUDIT, ACTION_AUDIT_VERIFY, "verify", 0 },
+    { COMMAND_AUDIT, ACTION_AUDIT_SHOW, "show", 0 },
+};
+
+/* The first argument of key and audit says what to do; it is taken off the others. */
+static int take_action(const struct config_command *command, struct config *cfg, struct gb_err *err)
+{
+    char quoted[FORMAT_QUOTED_MAX];
+
+    if (!command->words)
+        return 0;
+    if (cfg->args_len == 0)
+        return gb_fail_plain(err, EINVAL, "what is to be done? write glovebox %s %s", command->name,
+                             command->synopsis);
+    for (size_t i = 0; i < ARRAY_LEN(actions); i++)
+        if (actions[i].command == cfg->command && strcmp(actions[i].word, cfg->args[0]) == 0) {
+            cfg->action = actions[i].action;
+            cfg->args++;
+            cfg->args_len--;
+            if (cfg->args_len < actions[i].args)
+                return gb_fail_plain(err, EINVAL, "no ID; 'glovebox key list' shows them");
+            return 0;
+        }
+    format_quoted(cfg->args[0], quoted);
+    return gb_fail_plain(err, EINVAL, "glovebox %s cannot %s; it takes one of: %s", command->name,
+                         quoted, command->words);
+}
+
+/* Options of one action that were given to another would be quietly ignored. */
+static int check_action(const struct config *cfg, struct gb_err *err)
+{
+    bool create = cfg->key_name || cfg->key_sessions || cfg->key_executions || cfg->key_rate;
+    bool show = cfg->audit_since || cfg->audit_last || cfg->audit_session;
+
+    if (create && cfg->action != ACTION_KEY_CREATE)
+        return gb_fail_plain(err, EINVAL,
+                             "--name, --sessions, --executions and --rate are for key create");
+    if (show && cfg->action != ACTION_AUDIT_SHOW)
+        return gb_fail_plain(err, EINVAL, "--since, --last and --session are for audit show");
+    if (cfg->audit_head && cfg->action != ACTION_AUDIT_VERIFY)
+        return gb_fail_plain(err, EINVAL, "--head is for audit verify");
+    return 0;
+}
+
 static int check_args(const struct config *cfg, struct gb_err *err)
 {
     char quoted[FORMAT_QUOTED_MAX];
-    int most = cfg->command == COMMAND_HELP ? 1 : 0;
+    int most = cfg->command == COMMAND_HELP || cfg->action == ACTION_KEY_REVOKE ? 1 : 0;
 
     if (cfg->command == COMMAND_RUN) {
         if (!cfg->code && cfg->args_len == 0)
@@ -270,7 +410,11 @@ static int load_command(const struct config_command *command, int argc, char **a
         return r;
     cfg->args = argv + next;
     cfg->args_len = argc - next;
-    r = check_args(cfg, err);
+    r = take_action(command, cfg, err);
+    if (r == 0)
+        r = check_args(cfg, err);
+    if (r == 0)
+        r = check_action(cfg, err);
     if (r < 0)
         return r;
     r = config_load_env(&load, err);
