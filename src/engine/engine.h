@@ -91,6 +91,7 @@ struct snapshot {
     size_t len;
     uint32_t count;
     bool incomplete;
+    bool mapped; /* @data is a mapping, else it is from malloc */
 };
 
 int snapshot_take(struct box *box, struct snapshot *ret_snapshot, struct gb_err *err);
