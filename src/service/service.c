@@ -332,7 +332,7 @@ void service_drain(struct service *service)
             execution_interrupt_all(service);
     }
     while ((session = session_any(service))) {
-        (void) session_end(session, END_SHUTDOWN);
+        (void) session_stop(session, END_SHUTDOWN);
         session_unref(session);
     }
 }

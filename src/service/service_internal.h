@@ -107,7 +107,7 @@ struct session {
 
 /* Ends it: out of the table, what runs is stopped, what waits is refused. Once only; the first
  * reason counts. Returns whether it was this call. */
-bool session_end(struct session *session, enum session_end end);
+bool session_stop(struct session *session, enum session_end end);
 void session_fault_ended(enum session_end end, const char *id, struct fault *fault);
 
 /* Between these the session does not expire. */

@@ -547,7 +547,7 @@ static void session_finish(struct session *session, enum session_end end)
     session_unref(session); /* the table's */
 }
 
-bool session_end(struct session *session, enum session_end end)
+bool session_stop(struct session *session, enum session_end end)
 {
     if (!session_retire(session, end, -1))
         return false;
@@ -559,7 +559,7 @@ int session_delete(struct session *session, struct fault *fault)
 {
     enum session_end end;
 
-    if (session_end(session, END_DELETED))
+    if (session_stop(session, END_DELETED))
         return 0;
     pthread_mutex_lock(&session->lock);
     end = session->end;
