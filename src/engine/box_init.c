@@ -22,6 +22,7 @@
 #include <net/if.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -176,8 +177,10 @@ static _Noreturn void serve(void)
             continue;
         if (n != sizeof command)
             _exit(0); /* the lifeline is cut */
-        if (command.op == BOX_OP_KILL) {
-            if (kill(-1, SIGKILL) < 0 && errno != ESRCH)
+        if (command.op == BOX_OP_KILL || (command.op == BOX_OP_SIGNAL_ONE && command.pgid > 1)) {
+            bool all = command.op == BOX_OP_KILL;
+
+            if (kill(all ? -1 : command.pgid, all ? SIGKILL : command.signal) < 0 && errno != ESRCH)
                 answer = errno;
             (void) !send(LIFELINE_FD, &answer, sizeof answer, MSG_NOSIGNAL);
         } else if (command.op == BOX_OP_SIGNAL && command.pgid > 1) {

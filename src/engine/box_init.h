@@ -25,7 +25,11 @@ struct box_report {
 #define BOX_READY 0xffu
 
 /* What the builder may ask of PID 1. */
-enum box_op { BOX_OP_KILL = 1, BOX_OP_SIGNAL };
+enum box_op {
+    BOX_OP_KILL = 1,   /* SIGKILL to all; answered */
+    BOX_OP_SIGNAL,     /* to a process group */
+    BOX_OP_SIGNAL_ONE, /* to process @pgid; answered */
+};
 
 struct box_command {
     uint32_t op;

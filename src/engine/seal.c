@@ -37,10 +37,15 @@ static int step_oom(const struct seal_spec *spec)
 {
     autoclose int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
-    (void) spec;
     if (fd < 0)
         return -errno;
-    return write(fd, "1000", 4) == 4 ? 0 : -errno;
+    if (write(fd, "1000", 4) != 4)
+        return -errno;
+    /* Not before, as /proc/self is not ours any more then; and not after the join, where others
+     * have the same id. */
+    if (spec->exec && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+        return -errno;
+    return 0;
 }
 
 static int step_join(const struct seal_spec *spec)
@@ -118,11 +123,11 @@ static int step_caps(const struct seal_spec *spec)
     return seal_caps(0);
 }
 
-/* The change of ids made the process undumpable, which would hide /proc/self from the program. */
+/* The change of ids made the process undumpable, which would hide /proc/self from the program. An
+ * exec changes it by itself. */
 static int step_dumpable(const struct seal_spec *spec)
 {
-    (void) spec;
-    return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 ? -errno : 0;
+    return prctl(PR_SET_DUMPABLE, spec->exec ? 0 : 1, 0, 0, 0) < 0 ? -errno : 0;
 }
 
 static int step_no_new_privs(const struct seal_spec *spec)

@@ -24,6 +24,11 @@
 #define SEAL_MAGIC 0x6c616573u
 #define SEAL_DONE  0xffu
 
+/* Steps of a command (command_start.c) around those of the table. */
+#define SEAL_FILTER 0xf0u /* before: the large filter */
+#define SEAL_CWD    0xf1u /* after SEAL_DONE: its directory */
+#define SEAL_EXEC   0xf2u /* after SEAL_DONE: the program */
+
 struct seal_report {
     uint32_t magic;
     uint32_t step; /* index into the table of steps, or SEAL_DONE */
@@ -39,6 +44,7 @@ struct seal_spec {
     unsigned cgroup_fds_len; /* files to write "0" to; none with CLONE_INTO_CGROUP */
     bool landlock;
     bool cgroups;
+    bool exec; /* a program is executed next; until then the memory is the builder's and hidden */
     struct limits limits;
 };
 

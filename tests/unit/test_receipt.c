@@ -18,7 +18,7 @@
 #define R   "\xef\xbf\xbd"
 #define MIB ((size_t) 1024 * 1024)
 
-static const struct receipt_ids plain_ids = { NULL, "exec_1", 1 };
+static const struct receipt_ids plain_ids = { .execution_id = "exec_1", .execution_count = 1 };
 
 static json_t *build(const struct outcome *o, const struct receipt_ids *ids)
 {
@@ -83,7 +83,7 @@ static void test_everything(void **state)
         .error_traceback = tb,
         .error_traceback_len = 1,
     };
-    json_t *json = build(&o, &(struct receipt_ids){ "sess_1", "exec_1", 7 });
+    json_t *json = build(&o, &(struct receipt_ids){ "sess_1", "exec_1", 7, true, true });
 
     (void) state;
     assert_dumps(json,
@@ -97,7 +97,8 @@ static void test_everything(void **state)
                  "\"truncated\":{\"stdout\":0,\"stderr\":0,\"outputs\":0},"
                  "\"usage\":{\"cpu_ms\":3,\"peak_memory_bytes\":1048576,\"wall_ms\":2,"
                  "\"processes\":3,\"hosts\":[]},"
-                 "\"session_id\":\"sess_1\",\"execution_id\":\"exec_1\",\"execution_count\":7}");
+                 "\"session_id\":\"sess_1\",\"execution_id\":\"exec_1\",\"execution_count\":7,"
+                 "\"session_lost\":true,\"shell_lost\":true}");
     json_decref(json);
 }
 
