@@ -29,7 +29,7 @@ OUTSIDE = {
     "sqlite3.h": ["store/store_sqlite"],
     "libpq-fe.h": ["store/store_postgres.c"],
     "microhttpd.h": ["server/"],
-    "sodium.h": ["service/", "mark/"],
+    "sodium.h": ["service/", "mark/", "server/"],
     "archive.h": ["service/"],
     "archive_entry.h": ["service/"],
     "curl/curl.h": ["service/", "mark/"],

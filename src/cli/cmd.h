@@ -15,6 +15,7 @@ int cmd_run(const struct config *cfg);
 int cmd_doctor(const struct config *cfg);
 int cmd_key(const struct config *cfg);
 int cmd_audit(const struct config *cfg);
+int cmd_serve(const struct config *cfg);
 
 /* Opens the store of the service: --data, or the default place. */
 int cmd_open_store(const struct config *cfg, bool must_exist, struct store **ret_store,

@@ -48,6 +48,8 @@ static int dispatch(const struct config *cfg)
     switch (cfg->command) {
     case COMMAND_DOCTOR:
         return cmd_doctor(cfg);
+    case COMMAND_SERVE:
+        return cmd_serve(cfg);
     case COMMAND_KEY:
         return cmd_key(cfg);
     case COMMAND_AUDIT:

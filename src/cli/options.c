@@ -28,11 +28,15 @@ enum {
     FOR_DOCTOR = 1 << 4,
     FOR_KEY = 1 << 5,
     FOR_AUDIT = 1 << 6,
+    FOR_SERVE = 1 << 7,
 };
-#define FOR_ALL (FOR_GLOBAL | FOR_RUN | FOR_HELP | FOR_VERSION | FOR_DOCTOR | FOR_KEY | FOR_AUDIT)
+#define FOR_ALL                                                                                    \
+    (FOR_GLOBAL | FOR_RUN | FOR_HELP | FOR_VERSION | FOR_DOCTOR | FOR_KEY | FOR_AUDIT | FOR_SERVE)
 
 static const char *const cgroup_choices[] = { "auto", "v2", "v1", "none", NULL };
 static const char *const landlock_choices[] = { "off", "on", NULL };
+static const char *const log_level_choices[] = { "error", "warning", "info", "debug", NULL };
+static const char *const log_format_choices[] = { "text", "json", NULL };
 static const char *const preload_choices[] = { "auto", "all", "none", NULL };
 
 _Static_assert(CGROUP_AUTO == 0 && CGROUP_V2 == 1 && CGROUP_V1 == 2 && CGROUP_OFF == 3,
@@ -87,7 +91,7 @@ static const struct config_option options[] = {
               "displays and figures; without --json they are printed as text" },
     { "preload", 0, OPT_STRING, MEMBER(preload), "auto", 1, 1024, .metavar = "WHICH",
       .choices = preload_choices, .valid = preload_valid,
-      .expected = "auto, all, none or module names such as numpy,pandas", .commands = FOR_RUN,
+      .expected = "auto, all, none or module names such as numpy,pandas", .commands = FOR_RUN | FOR_SERVE,
       .group = "Program",
       .help = "modules that are imported before the program starts: auto (those that its text "
               "names), all, none, or a list such as numpy,pandas" },
@@ -107,7 +111,7 @@ static const struct config_option options[] = {
       .commands = FOR_RUN, .group = "Output",
       .help = "end the run when stdout or stderr grows beyond SIZE" },
     { "reply", 0, OPT_SIZE, MEMBER(reply_bytes), "1m", 1, GIB, .metavar = "SIZE",
-      .aliases = { { "MAX_OUTPUT_SIZE", 0 } }, .commands = FOR_RUN, .group = "Output",
+      .aliases = { { "MAX_OUTPUT_SIZE", 0 } }, .commands = FOR_RUN | FOR_SERVE, .group = "Output",
       .help = "with --json, show at most SIZE of each stream, its beginning and its end" },
     { "timeout", 0, OPT_SECONDS, MEMBER(timeout_us), "30", SEC / 1000, 7 * 86400 * SEC,
       .metavar = "S", .aliases = { { "MAX_EXECUTION_TIME", 0 } }, .commands = FOR_RUN,
@@ -116,14 +120,14 @@ static const struct config_option options[] = {
       .metavar = "S", .commands = FOR_RUN, .group = "Limits",
       .help = "CPU time in seconds of all its processes together; 0 sets none" },
     { "memory", 0, OPT_SIZE, MEMBER(memory_bytes), "512m", 16 * MIB, PIB, .metavar = "SIZE",
-      .aliases = { { "MAX_MEMORY_MB", MIB } }, .commands = FOR_RUN, .group = "Limits",
+      .aliases = { { "MAX_MEMORY_MB", MIB } }, .commands = FOR_RUN | FOR_SERVE, .group = "Limits",
       .help = "memory of everything in the box, files in it included" },
     { "cpus", 0, OPT_CPUS, MEMBER(cpus_milli), "1.0", 10, 1024 * 1000, .metavar = "N",
-      .commands = FOR_RUN, .group = "Limits", .help = "CPUs it may keep busy, such as 0.5 or 2" },
-    { "pids", 0, OPT_INT, MEMBER(pids), "64", 1, 1000000, .metavar = "N", .commands = FOR_RUN,
+      .commands = FOR_RUN | FOR_SERVE, .group = "Limits", .help = "CPUs it may keep busy, such as 0.5 or 2" },
+    { "pids", 0, OPT_INT, MEMBER(pids), "64", 1, 1000000, .metavar = "N", .commands = FOR_RUN | FOR_SERVE,
       .group = "Limits", .help = "processes and threads at one time" },
     { "disk", 0, OPT_SIZE, MEMBER(disk_bytes), "64m", 64 * KIB, PIB, .metavar = "SIZE",
-      .commands = FOR_RUN, .group = "Limits",
+      .commands = FOR_RUN | FOR_SERVE, .group = "Limits",
       .help = "bytes in /workspace; /tmp and /dev/shm may hold as much each" },
     { "inodes", 0, OPT_INT, MEMBER(inodes), "16384", 16, 2 * GIB, .metavar = "N",
       .commands = FOR_RUN, .group = "Limits", .help = "files and directories in /workspace" },
@@ -131,16 +135,80 @@ static const struct config_option options[] = {
       .commands = FOR_RUN, .group = "Limits",
       .help = "the largest single file; 0 means as much as --disk" },
     { "open-files", 0, OPT_INT, MEMBER(open_files), "1024", 16, 1000000, .metavar = "N",
-      .commands = FOR_RUN, .group = "Limits", .help = "open files of each process" },
+      .commands = FOR_RUN | FOR_SERVE, .group = "Limits", .help = "open files of each process" },
     { "allow-host", 0, OPT_LIST, MEMBER(allow_hosts), .max = 256, .metavar = "H",
       .commands = FOR_RUN, .group = "Isolation",
       .help = "refused for now: a box has no network but its own loopback" },
     { "cgroups", 0, OPT_CHOICE, MEMBER(cgroups), "auto", .choices = cgroup_choices,
-      .commands = FOR_RUN | FOR_DOCTOR, .group = "Isolation",
+      .commands = FOR_RUN | FOR_SERVE | FOR_DOCTOR, .group = "Isolation",
       .help = "how limits are enforced; auto takes the best that this host has" },
     { "landlock", 0, OPT_CHOICE, MEMBER(landlock), "on", .choices = landlock_choices,
-      .commands = FOR_RUN | FOR_DOCTOR, .group = "Isolation",
+      .commands = FOR_RUN | FOR_SERVE | FOR_DOCTOR, .group = "Isolation",
       .help = "the second wall around files and signals; off is for tests" },
+    { "listen", 0, OPT_LIST, MEMBER(listens), .max = 16, .metavar = "ADDR:PORT",
+      .commands = FOR_SERVE, .group = "Service",
+      .help = "address to serve at: 127.0.0.1:8080 (the default), [::1]:8080 or unix:PATH; may be "
+              "repeated; port 0 takes a free one" },
+    { "port-file", 0, OPT_STRING, MEMBER(port_file), NULL, 1, PATH_BYTES_MAX, .metavar = "PATH",
+      .commands = FOR_SERVE, .group = "Service",
+      .help = "write the ports to PATH once they are open, one a line" },
+    { "config", 0, OPT_STRING, MEMBER(config_file), NULL, 1, PATH_BYTES_MAX, .metavar = "PATH",
+      .commands = FOR_SERVE, .flags = CONFIG_ARGS_ONLY, .group = "Service",
+      .help = "read PATH before the usual configuration files" },
+    { "pool", 0, OPT_INT, MEMBER(pool), "8", 0, 1024, .metavar = "N", .commands = FOR_SERVE,
+      .group = "Service", .help = "boxes that are kept ready" },
+    { "max-sessions", 0, OPT_INT, MEMBER(max_sessions), "100", 0, 100000, .metavar = "N",
+      .commands = FOR_SERVE, .group = "Service", .help = "sessions at one time" },
+    { "idle", 0, OPT_SECONDS, MEMBER(idle_us), "3600", SEC, 365 * 86400 * SEC, .metavar = "S",
+      .commands = FOR_SERVE, .group = "Service",
+      .help = "end a session that was not used for so long" },
+    { "sweep", 0, OPT_SECONDS, MEMBER(sweep_us), "300", SEC / 10, 86400 * SEC, .metavar = "S",
+      .commands = FOR_SERVE, .group = "Service", .help = "how often idle sessions are looked for" },
+    { "grace", 0, OPT_SECONDS, MEMBER(grace_us), "30", 0, 86400 * SEC, .metavar = "S",
+      .commands = FOR_SERVE, .group = "Service",
+      .help = "when told to stop, let what runs go on for so long" },
+    { "default-timeout", 0, OPT_SECONDS, MEMBER(default_timeout_us), "30", SEC / 1000,
+      7 * 86400 * SEC, .metavar = "S", .commands = FOR_SERVE, .group = "Service",
+      .help = "wall time of an execution that asks for none" },
+    { "max-timeout", 0, OPT_SECONDS, MEMBER(max_timeout_us), "300", SEC / 1000, 7 * 86400 * SEC,
+      .metavar = "S", .commands = FOR_SERVE, .group = "Service",
+      .help = "the most wall time that may be asked for" },
+    { "simple-max-timeout", 0, OPT_SECONDS, MEMBER(simple_max_timeout_us), "120", SEC / 1000,
+      7 * 86400 * SEC, .metavar = "S", .aliases = { { "MAX_EXECUTION_TIME", 0 } },
+      .commands = FOR_SERVE, .group = "Service", .help = "the same in the simple API" },
+    { "max-memory", 0, OPT_SIZE, MEMBER(max_memory_bytes), "4g", 16 * MIB, PIB, .metavar = "SIZE",
+      .commands = FOR_SERVE, .group = "Service", .help = "the most memory that may be asked for" },
+    { "max-cpus", 0, OPT_CPUS, MEMBER(max_cpus_milli), "4", 10, 1024 * 1000, .metavar = "N",
+      .commands = FOR_SERVE, .group = "Service", .help = "the most CPUs that may be asked for" },
+    { "max-pids", 0, OPT_INT, MEMBER(max_pids), "1024", 1, 1000000, .metavar = "N",
+      .commands = FOR_SERVE, .group = "Service", .help = "the most processes" },
+    { "max-disk", 0, OPT_SIZE, MEMBER(max_disk_bytes), "8g", 64 * KIB, PIB, .metavar = "SIZE",
+      .commands = FOR_SERVE, .group = "Service", .help = "the largest workspace" },
+    { "session-disk", 0, OPT_SIZE, MEMBER(session_disk_bytes), "1g", 64 * KIB, PIB,
+      .metavar = "SIZE", .commands = FOR_SERVE, .group = "Service",
+      .help = "the workspace of a session that asks for none; --disk is that of single runs" },
+    { "allowed-host", 0, OPT_LIST, MEMBER(allowed_hosts), .max = 64, .metavar = "NAME",
+      .commands = FOR_SERVE, .group = "Access",
+      .help = "a name that clients may use for this service in the Host header; may be repeated" },
+    { "require-key", 0, OPT_BOOL, MEMBER(require_key), "no", .commands = FOR_SERVE,
+      .group = "Access", .help = "ask for a key on loopback and Unix sockets too" },
+    { "no-auth", 0, OPT_BOOL, MEMBER(no_auth), "no", .commands = FOR_SERVE, .group = "Access",
+      .help = "ask for no key anywhere: whoever reaches the address may run code" },
+    { "connections", 0, OPT_INT, MEMBER(connections), "4096", 1, 1000000, .metavar = "N",
+      .commands = FOR_SERVE, .group = "Access", .help = "connections at one time" },
+    { "connections-per-client", 0, OPT_INT, MEMBER(connections_per_client), "256", 0, 1000000,
+      .metavar = "N", .commands = FOR_SERVE, .group = "Access",
+      .help = "connections of one client address, where it is not loopback; 0 sets no limit" },
+    { "log-level", 0, OPT_CHOICE, MEMBER(log_level), "info", .choices = log_level_choices,
+      .aliases = { { "LOG_LEVEL", 0 } }, .commands = FOR_SERVE, .group = "Log",
+      .help = "how much is logged" },
+    { "log-format", 0, OPT_CHOICE, MEMBER(log_format), "text", .choices = log_format_choices,
+      .commands = FOR_SERVE, .group = "Log", .help = "lines for people, or JSON lines" },
+    { "log-file", 0, OPT_STRING, MEMBER(log_file), NULL, 1, PATH_BYTES_MAX, .metavar = "PATH",
+      .aliases = { { "LOG_FILE", 0 } }, .commands = FOR_SERVE, .group = "Log",
+      .help = "append the log to PATH instead of writing it to stderr" },
+    { "log-code", 0, OPT_BOOL, MEMBER(log_code), "no", .commands = FOR_SERVE, .group = "Log",
+      .help = "write every program into the log; they may hold secrets" },
     { "name", 0, OPT_STRING, MEMBER(key_name), NULL, 1, 128, .metavar = "NAME", .commands = FOR_KEY,
       .flags = CONFIG_ARGS_ONLY, .group = "Key",
       .help = "whom or what the key is for, in your own words" },
@@ -170,8 +238,8 @@ static const struct config_option options[] = {
       .commands = FOR_AUDIT, .flags = CONFIG_ARGS_ONLY, .group = "Audit",
       .help = "verify that the head which an earlier verify printed is still in the log" },
     { "data", 0, OPT_STRING, MEMBER(data_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
-      .commands = FOR_KEY | FOR_AUDIT, .group = "Data",
-      .help = "where the service keeps its store; without it /var/lib/glovebox for root, else "
+      .commands = FOR_SERVE | FOR_KEY | FOR_AUDIT, .group = "Data",
+      .help = "where the service keeps its store and workspaces; without it /var/lib/glovebox for root, else "
               "glovebox in the user's state directory" },
     { "help", 'h', OPT_BOOL, MEMBER(help), "no", .commands = FOR_ALL,
       .flags = CONFIG_ARGS_ONLY | CONFIG_ENDS_OPTIONS, .group = "General",
@@ -200,6 +268,20 @@ static const struct config_command commands[] = {
                     "  glovebox run --json hello.py\n",
         .args = CONFIG_ARGS_FILES,
         .stops = true,
+    },
+    [COMMAND_SERVE - 1] = {
+        .name = "serve",
+        .mask = FOR_SERVE,
+        .synopsis = "[OPTIONS]",
+        .summary = "serve boxes over HTTP: sessions, streams, files",
+        .description = "Runs programs for clients: one-shot in a fresh box, or in a session that "
+                       "keeps its variables and files. On loopback no key is needed; any other "
+                       "address needs one (glovebox key create). SIGTERM lets what runs finish.",
+        .examples = "  glovebox serve\n"
+                    "  glovebox serve --listen 127.0.0.1:0 --port-file port\n"
+                    "  glovebox serve --listen 0.0.0.0:8080 --allowed-host box.example.com\n"
+                    "  glovebox serve --listen unix:/run/glovebox.sock --log-format json\n",
+        .args = CONFIG_ARGS_NONE,
     },
     [COMMAND_DOCTOR - 1] = {
         .name = "doctor",
@@ -281,6 +363,7 @@ const struct config_command options_global = {
     .examples = "  glovebox run hello.py\n"
                 "  echo 'print(6 * 7)' | glovebox run -\n"
                 "  glovebox run --help\n"
+                "  glovebox serve\n"
                 "  glovebox doctor\n",
     .args = CONFIG_ARGS_COMMANDS,
     .stops = true,
@@ -420,6 +503,12 @@ static int load_command(const struct config_command *command, int argc, char **a
     r = config_load_env(&load, err);
     if (r < 0)
         return r;
+    if (cfg->config_file) {
+        /* Named, so it must be there. */
+        r = config_load_file(&load, cfg->config_file, err);
+        if (r < 0)
+            return r;
+    }
     r = load_files(&load, err);
     if (r < 0)
         return r;

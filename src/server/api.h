@@ -5,8 +5,8 @@
 #include "server/server_internal.h"
 
 /* NAME=value, NULL-terminated, from an object of texts. */
-int env_from_json(const json_t *map, char ***ret_env);
-void env_free(char **env); /* accepts NULL */
+int body_env_from_json(const json_t *map, char ***ret_env);
+void body_env_free(char **env); /* accepts NULL */
 
 struct run_options {
     enum media media;

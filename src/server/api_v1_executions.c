@@ -15,14 +15,14 @@
 
 /* ---- environment ---- */
 
-void env_free(char **env)
+void body_env_free(char **env)
 {
     for (size_t i = 0; env && env[i]; i++)
         free(env[i]);
     free(env);
 }
 
-int env_from_json(const json_t *map, char ***ret_env)
+int body_env_from_json(const json_t *map, char ***ret_env)
 {
     char **env = calloc(json_object_size(map) + 1, sizeof *env);
     const char *name;
@@ -34,7 +34,7 @@ int env_from_json(const json_t *map, char ***ret_env)
     json_object_foreach((json_t *) map, name, value) {
         if (asprintf(&env[i], "%s=%s", name, json_string_value(value)) < 0) {
             env[i] = NULL;
-            env_free(env);
+            body_env_free(env);
             return -1;
         }
         i++;
@@ -143,13 +143,13 @@ static void execute(struct request *rq, struct session *session, const struct bo
     request.kind = kind;
     if (fill_request(rq, body, &request) < 0)
         return;
-    if (body->env && env_from_json(body->env, &env) < 0) {
+    if (body->env && body_env_from_json(body->env, &env) < 0) {
         reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
         return;
     }
     request.env = (const char *const *) env;
     run_request(rq, session, &request, &options);
-    env_free(env);
+    body_env_free(env);
 }
 
 void v1_execute(struct request *rq)

@@ -34,16 +34,19 @@ static int element_q(const char *p, const char *end)
 {
     int q = 1000;
 
-    while ((p = memchr(p, ';', (size_t) (end - p)))) {
-        const char *stop;
+    for (; p < end; p++) {
+        const char *stop, *last;
 
+        if (*p != ';')
+            continue;
         p = skip_blank(p + 1, end);
-        stop = memchr(p, ';', (size_t) (end - p));
-        stop = stop ? stop : end;
-        while (stop > p && (stop[-1] == ' ' || stop[-1] == '\t'))
-            stop--;
-        if (stop - p >= 2 && (*p | 32) == 'q' && p[1] == '=')
-            q = parse_q(p + 2, (size_t) (stop - p - 2));
+        for (stop = p; stop < end && *stop != ';';)
+            stop++;
+        for (last = stop; last > p && (last[-1] == ' ' || last[-1] == '\t');)
+            last--;
+        if (last - p >= 2 && (*p | 32) == 'q' && p[1] == '=')
+            q = parse_q(p + 2, (size_t) (last - p - 2));
+        p = stop - 1;
     }
     return q;
 }

@@ -266,7 +266,19 @@ static const struct field fields_ready[] = { ALWAYS("ready", FIELD_BOOL, NULL), 
 RESPONSE(ready, NULL);
 
 static const struct field fields_limits_info[] = {
-    MAYBE("defaults", FIELD_ANY, NULL), MAYBE("ceiling", FIELD_ANY, NULL), END };
+    { "oneshot", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_limits,
+      .help = "of a run in a fresh box that asks for nothing" },
+    { "session", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_limits,
+      .help = "of a session that asks for nothing" },
+    { "ceiling", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_limits,
+      .help = "the most that may be asked for" },
+    ALWAYS("command_timeout", FIELD_OBJECT, "default and most, in seconds"),
+    ALWAYS("sessions", FIELD_OBJECT, "most, idle_timeout, idle_timeout_most"),
+    ALWAYS("code_bytes", FIELD_INT, "the longest program"),
+    ALWAYS("stdin_bytes", FIELD_INT, "the longest standard input"),
+    ALWAYS("reply_bytes", FIELD_OBJECT, "default and most, of each stream in a receipt"),
+    END,
+};
 RESPONSE(limits_info, "What runs get when they do not ask, and the most they may ask for.");
 
 static const struct field fields_stats[] = {
@@ -348,11 +360,19 @@ RESPONSE(event, "One event of a stream: a line of NDJSON. In server-sent events 
 
 static const char *const session_states[] = { "ready", "running", "lost", NULL };
 static const struct field fields_session[] = {
-    ALWAYS("id", FIELD_TEXT, NULL),
+    ALWAYS("session_id", FIELD_TEXT, NULL),
     { "state", FIELD_CHOICE, FIELD_REQUIRED, .choices = session_states },
+    ALWAYS("created", FIELD_NUMBER, "seconds since 1970"),
+    ALWAYS("age", FIELD_NUMBER, "seconds"),
+    ALWAYS("idle", FIELD_NUMBER, "seconds without use"),
+    ALWAYS("idle_timeout", FIELD_NUMBER, "seconds without use before it is ended"),
+    ALWAYS("expires_in", FIELD_NUMBER, "seconds left of them"),
+    ALWAYS("execution_count", FIELD_INT, NULL),
+    ALWAYS("waiting", FIELD_INT, "executions in line, without the one that runs"),
+    { "limits", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_limits },
     END,
 };
-RESPONSE(session, "A session: id, state, times, counts and limits.");
+RESPONSE(session, "A session.");
 
 static const struct field fields_session_page[] = {
     { "sessions", FIELD_LIST, FIELD_REQUIRED, .of = &schema_session },

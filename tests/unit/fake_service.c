@@ -260,7 +260,7 @@ void session_get_info(struct session *session, struct session_info *ret)
 
 json_t *session_info_to_json(const struct session_info *info)
 {
-    return json_pack("{s:s,s:s}", "id", info->id, "state", "ready");
+    return json_pack("{s:s,s:s}", "session_id", info->id, "state", "ready");
 }
 
 int session_list(struct service *s, const struct caller *caller, const char *after,

@@ -156,7 +156,7 @@ static void make_session(char id[32])
 
     assert_int_equal(ask("POST /v1/sessions", "", ""), 201);
     json = json_loads(body_of(), 0, NULL);
-    snprintf(id, 32, "%s", json_string_value(json_object_get(json, "id")));
+    snprintf(id, 32, "%s", json_string_value(json_object_get(json, "session_id")));
     json_decref(json);
 }
 
