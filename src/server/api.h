@@ -4,8 +4,8 @@
 #include "base/autoclean.h"
 #include "server/server_internal.h"
 
-/* NAME=value, NULL-terminated, from an object of texts. */
-int body_env_from_json(const json_t *map, char ***ret_env);
+/* NAME=value, NULL-terminated, from an object of texts; on failure the reply has been sent. */
+int body_env_read(struct request *rq, const json_t *map, char ***ret_env);
 void body_env_free(char **env); /* accepts NULL */
 
 struct run_options {

@@ -22,22 +22,44 @@ void body_env_free(char **env)
     free(env);
 }
 
-int body_env_from_json(const json_t *map, char ***ret_env)
+/* The service checks the pairs; an = in a name would move the border between the two. */
+static bool names_are_plain(const json_t *map)
 {
-    char **env = calloc(json_object_size(map) + 1, sizeof *env);
     const char *name;
     json_t *value;
-    size_t i = 0;
 
-    if (!env)
+    json_object_foreach((json_t *) map, name, value)
+        if (!*name || strchr(name, '='))
+            return false;
+    return true;
+}
+
+int body_env_read(struct request *rq, const json_t *map, char ***ret_env)
+{
+    json_t *value, *errors;
+    const char *name;
+    size_t i = 0;
+    char **env;
+
+    if (!names_are_plain(map)) {
+        errors = json_array();
+        fields_add_error(errors, "body", "env", "bad_name", "a name is empty or holds an =");
+        reply_invalid(rq, errors);
         return -1;
-    json_object_foreach((json_t *) map, name, value) {
-        if (asprintf(&env[i], "%s=%s", name, json_string_value(value)) < 0) {
-            env[i] = NULL;
-            body_env_free(env);
-            return -1;
+    }
+    env = calloc(json_object_size(map) + 1, sizeof *env);
+    if (env)
+        json_object_foreach((json_t *) map, name, value) {
+            if (asprintf(&env[i], "%s=%s", name, json_string_value(value)) < 0) {
+                env[i] = NULL;
+                break;
+            }
+            i++;
         }
-        i++;
+    if (!env || i < json_object_size(map)) {
+        body_env_free(env);
+        reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+        return -1;
     }
     *ret_env = env;
     return 0;
@@ -143,10 +165,8 @@ static void execute(struct request *rq, struct session *session, const struct bo
     request.kind = kind;
     if (fill_request(rq, body, &request) < 0)
         return;
-    if (body->env && body_env_from_json(body->env, &env) < 0) {
-        reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+    if (body->env && body_env_read(rq, body->env, &env) < 0)
         return;
-    }
     request.env = (const char *const *) env;
     run_request(rq, session, &request, &options);
     body_env_free(env);

@@ -140,9 +140,7 @@ void v1_session_create(struct request *rq)
         return;
     if (body.files && read_files(rq, body.files, &files) < 0)
         return;
-    if (body.env && body_env_from_json(body.env, &env) < 0) {
-        reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
-    } else {
+    if (!body.env || body_env_read(rq, body.env, &env) == 0) {
         request.env = (const char *const *) env;
         create(rq, &request, files);
     }
