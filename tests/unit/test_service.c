@@ -233,7 +233,8 @@ static void test_display_in_order(void **state)
     (void) state;
     assert_int_equal(execution_start(service, &local, session, &request, &x, &fault), 0);
     while (execution_next_event(x, &cursor, buf, sizeof buf, PATIENCE_US, &event) == 1) {
-        len += (size_t) snprintf(kinds + len, sizeof kinds - len, "%s ", event_kind_name(event.kind));
+        len +=
+            (size_t) snprintf(kinds + len, sizeof kinds - len, "%s ", event_kind_name(event.kind));
         event_release(&event);
     }
     execution_unref(x);
@@ -257,8 +258,8 @@ static void test_oneshot(void **state)
 
 static void test_flood(void **state)
 {
-    struct execution_request request =
-        request_of(EXECUTION_CELL, "line = 'x' * 999 + '\\n'\nfor i in range(30000): print(line, end='')");
+    struct execution_request request = request_of(
+        EXECUTION_CELL, "line = 'x' * 999 + '\\n'\nfor i in range(30000): print(line, end='')");
     struct session *session = session_new();
     struct service_stats before, after;
     struct execution *x;
@@ -336,8 +337,8 @@ static void test_files(void **state)
     assert_int_equal(fault.kind, FAULT_NOT_FOUND);
     assert_true(files_open(session, "../etc/passwd", 13, &reader, &fault) < 0);
     assert_int_equal(fault.kind, FAULT_BAD_REQUEST);
-    check_run(session, EXECUTION_CELL, "import os; os.symlink('/etc/passwd', 'link'); os.mkfifo('p')",
-              "ok", "");
+    check_run(session, EXECUTION_CELL,
+              "import os; os.symlink('/etc/passwd', 'link'); os.mkfifo('p')", "ok", "");
     assert_true(files_open(session, "link", 4, &reader, &fault) < 0);
     assert_true(files_open(session, "p", 1, &reader, &fault) < 0);
     assert_true(files_open(session, "out", 3, &reader, &fault) < 0);
@@ -407,8 +408,8 @@ static void test_archive(void **state)
     upload(session, "a.txt", "first", true);
     upload(session, "d/b.txt", "second", true);
     check_run(session, EXECUTION_CELL,
-              "import os; os.symlink('/etc/passwd', 'link'); open(b'\\xff', 'w').write('raw')", "ok",
-              NULL);
+              "import os; os.symlink('/etc/passwd', 'link'); open(b'\\xff', 'w').write('raw')",
+              "ok", NULL);
     assert_int_equal(files_archive(session, "", 0, bytes_add, &bytes, &fault), 0);
     archive = archive_read_new();
     archive_read_support_filter_gzip(archive);
