@@ -34,7 +34,8 @@ static struct account *account_get(struct service *service, const char *key_id)
     return account;
 }
 
-/* Only the time that became tokens is used up: who asks all the time must not starve by rounding. */
+/* Only the time that became tokens is used up: who asks all the time must not starve by rounding.
+ */
 static void bucket_fill(struct account *account, int64_t now, int64_t rate, int64_t burst)
 {
     int64_t elapsed = now - account->filled_us, gained;

@@ -2,8 +2,9 @@
  * A workspace as tar.gz, made while it is sent.
  *
  * The tree is listed page by page and each file is read from its own descriptor, so memory stays
- * flat whatever the size. Code may run meanwhile: a file that has gone is left out, one that shrinks
- * is filled up with zeros (its size is in the header before it), one that grows is cut there.
+ * flat whatever the size. Code may run meanwhile: a file that has gone is left out, one that
+ * shrinks is filled up with zeros (its size is in the header before it), one that grows is cut
+ * there.
  */
 #include <archive.h>
 #include <archive_entry.h>
@@ -115,7 +116,8 @@ static int page_add(struct pack *pack, const char *dir, char **after, struct fau
         return 0;
     if (pack->reader_gone)
         return fault_set(fault, FAULT_BAD_REQUEST, "reader-gone", NULL, "nobody reads the archive");
-    return fault_set(fault, FAULT_INTERNAL, "archive-failed", NULL, "the archive could not be made");
+    return fault_set(fault, FAULT_INTERNAL, "archive-failed", NULL,
+                     "the archive could not be made");
 }
 
 static int pack_open(struct pack *pack)
@@ -154,10 +156,9 @@ int files_archive(struct session *session, const char *dir, size_t dir_len,
                   int (*write)(void *arg, const void *data, size_t len), void *arg,
                   struct fault *fault)
 {
-    struct pack pack = { .session = session,
-                         .strip = dir_len > 0 ? dir_len + 1 : 0,
-                         .write = write,
-                         .arg = arg };
+    struct pack pack = {
+        .session = session, .strip = dir_len > 0 ? dir_len + 1 : 0, .write = write, .arg = arg
+    };
     autofree char *path = NULL;
     char *after = NULL;
     int r;

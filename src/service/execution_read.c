@@ -2,9 +2,9 @@
  * Executions as others see them: found by id, waited for, interrupted, read.
  *
  * A reader has a cursor and asks for the next event. Nothing is queued for it: text comes from the
- * logs, displays from the list, the rest from the outcome, so a reader may come late, be slow, leave
- * and come back, and costs the run a wake-up at most. What is read is copied or read from a file
- * outside the execution's lock; JSON is parsed outside of it too.
+ * logs, displays from the list, the rest from the outcome, so a reader may come late, be slow,
+ * leave and come back, and costs the run a wake-up at most. What is read is copied or read from a
+ * file outside the execution's lock; JSON is parsed outside of it too.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -150,9 +150,9 @@ void execution_interrupt_all(struct service *service)
     /* Asked without the lock: the last reference to a session may be dropped on the way. */
     pthread_mutex_lock(&service->lock);
     list = calloc((size_t) service->in_flight + 1, sizeof *list);
-    TAILQ_FOREACH_REVERSE (x, &service->live, execution_list, in_list)
-        if (list)
-            list[len++] = execution_ref(x);
+    TAILQ_FOREACH_REVERSE(x, &service->live, execution_list, in_list)
+    if (list)
+        list[len++] = execution_ref(x);
     pthread_mutex_unlock(&service->lock);
     /* The newest first: what waits must not get the turn of what is stopped. */
     for (size_t i = 0; i < len; i++) {
@@ -217,7 +217,7 @@ int execution_receipt(struct execution *x, json_t **ret_json, struct fault *faul
 const char *event_kind_name(enum event_kind kind)
 {
     static const char *const names[] = {
-        [EVENT_STDOUT] = "stdout", [EVENT_STDERR] = "stderr", [EVENT_DISPLAY] = "display",
+        [EVENT_STDOUT] = "stdout", [EVENT_STDERR] = "stderr",   [EVENT_DISPLAY] = "display",
         [EVENT_RESULT] = "result", [EVENT_RECEIPT] = "receipt", [EVENT_FAULT] = "error",
     };
 

@@ -104,9 +104,9 @@ static int request_check(struct service *service, const struct session *session,
 
 static bool asks_beyond_time(const struct limits *wish)
 {
-    return wish->cpu_us >= 0 || wish->memory_bytes >= 0 || wish->cpu_milli >= 0 || wish->pids >= 0 ||
-           wish->disk_bytes >= 0 || wish->disk_inodes >= 0 || wish->file_bytes >= 0 ||
-           wish->open_files >= 0 || wish->output_bytes >= 0;
+    return wish->cpu_us >= 0 || wish->memory_bytes >= 0 || wish->cpu_milli >= 0 ||
+           wish->pids >= 0 || wish->disk_bytes >= 0 || wish->disk_inodes >= 0 ||
+           wish->file_bytes >= 0 || wish->open_files >= 0 || wish->output_bytes >= 0;
 }
 
 static int limits_make(struct service *service, const struct session *session,
@@ -586,10 +586,10 @@ static void execution_leave(struct execution *x, bool keep)
     }
 }
 
-/* Everything that others may wait for comes before DONE: who has seen the receipt finds the turn, the
- * session and the key's numbers free. */
-static void execution_finish(struct execution *x, struct outcome *outcome, const struct fault *fault,
-                             bool keep)
+/* Everything that others may wait for comes before DONE: who has seen the receipt finds the turn,
+ * the session and the key's numbers free. */
+static void execution_finish(struct execution *x, struct outcome *outcome,
+                             const struct fault *fault, bool keep)
 {
     struct session *session;
 
@@ -624,11 +624,9 @@ static void outcome_cancelled(struct outcome *ret_outcome)
 /* For the log and the numbers only. */
 static void outcome_failed(struct outcome *ret_outcome)
 {
-    *ret_outcome = (struct outcome){ .status = RUN_SYSTEM,
-                                     .exit_code = 125,
-                                     .wall_us = -1,
-                                     .cpu_us = -1,
-                                     .memory_peak_bytes = -1 };
+    *ret_outcome = (struct outcome){
+        .status = RUN_SYSTEM, .exit_code = 125, .wall_us = -1, .cpu_us = -1, .memory_peak_bytes = -1
+    };
 }
 
 int execution_go(struct execution *x, const struct execution_request *request, bool keep_refused,
@@ -654,8 +652,7 @@ int execution_go(struct execution *x, const struct execution_request *request, b
         r = 0;
     } else if (r == 0) {
         ran = true;
-        r = session ? run_in_session(x, &own, &outcome, fault)
-                    : run_once(x, &own, &outcome, fault);
+        r = session ? run_in_session(x, &own, &outcome, fault) : run_once(x, &own, &outcome, fault);
     }
     if (r < 0)
         atomic_fetch_add(&service->refused, 1);

@@ -1,10 +1,10 @@
 /*
- * Files of a session, over the engine's calls. They may come while code runs: what is uploaded takes
- * its place in one step, and what is read is what was there when it was opened.
+ * Files of a session, over the engine's calls. They may come while code runs: what is uploaded
+ * takes its place in one step, and what is read is what was there when it was opened.
  *
- * Paths come from the network as raw bytes and are checked here first, so that a client is told what
- * is wrong with them; the engine never follows a link and never leaves the workspace whatever they
- * say.
+ * Paths come from the network as raw bytes and are checked here first, so that a client is told
+ * what is wrong with them; the engine never follows a link and never leaves the workspace whatever
+ * they say.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -82,7 +82,8 @@ struct file_error {
 };
 
 static const struct file_error file_errors[] = {
-    { ENOENT, FAULT_NOT_FOUND, "file-unknown", "there is no such file; list the files to see them" },
+    { ENOENT, FAULT_NOT_FOUND, "file-unknown",
+      "there is no such file; list the files to see them" },
     { ENOTDIR, FAULT_CONFLICT, "not-a-directory", "a part of the path is a file" },
     { EISDIR, FAULT_CONFLICT, "is-a-directory", "this is a directory" },
     { EEXIST, FAULT_CONFLICT, "file-exists",

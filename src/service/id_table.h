@@ -22,4 +22,4 @@ struct id_node *id_table_find(const struct id_table *table, const char *id);
 void id_table_remove(struct id_table *table, struct id_node *node);
 
 /* The thing of which @member of type struct id_node is a part. */
-#define ID_NODE_OF(node, type, member) ((type *) ((char *) (node) - offsetof(type, member)))
+#define ID_NODE_OF(node, type, member) ((type *) ((char *) (node) -offsetof(type, member)))

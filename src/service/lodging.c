@@ -154,7 +154,8 @@ int lodging_run_once(struct execution *x, const struct execution_request *reques
     struct gb_err err = { 0 };
     int r;
 
-    /* These are of the execution and not of the box: whatever they are, a box of the pool will do. */
+    /* These are of the execution and not of the box: whatever they are, a box of the pool will do.
+     */
     limits.wall_us = pool->wall_us;
     limits.output_bytes = pool->output_bytes;
     spec.env = strings(request->env);

@@ -1,9 +1,10 @@
 /*
- * The whole of one output stream, kept while and after an execution runs, for any number of readers.
+ * The whole of one output stream, kept while and after an execution runs, for any number of
+ * readers.
  *
- * One thread appends, in the middle of a run; it must never wait for a reader. Small output stays in
- * memory. What grows beyond that goes to a file that has no name, so nothing is left behind whatever
- * happens to us. What a budget or the disk has no room for is counted but not kept.
+ * One thread appends, in the middle of a run; it must never wait for a reader. Small output stays
+ * in memory. What grows beyond that goes to a file that has no name, so nothing is left behind
+ * whatever happens to us. What a budget or the disk has no room for is counted but not kept.
  *
  * @lock guards the members. The bytes of the file below @kept never change, so they are read and
  * written outside of it.

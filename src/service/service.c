@@ -430,7 +430,7 @@ json_t *service_limits_to_json(struct service *service)
                      (json_int_t) c->sessions_max, "idle_timeout",
                      (double) c->idle_us / USEC_PER_SEC, "idle_timeout_most",
                      (double) c->idle_max_us / USEC_PER_SEC, "code_bytes",
-                     (json_int_t) c->code_bytes_max, "stdin_bytes",
-                     (json_int_t) c->input_bytes_max, "reply_bytes", "default",
-                     (json_int_t) c->reply_bytes, "most", (json_int_t) c->reply_bytes_max);
+                     (json_int_t) c->code_bytes_max, "stdin_bytes", (json_int_t) c->input_bytes_max,
+                     "reply_bytes", "default", (json_int_t) c->reply_bytes, "most",
+                     (json_int_t) c->reply_bytes_max);
 }

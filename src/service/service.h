@@ -65,8 +65,9 @@ enum execution_kind {
     EXECUTION_SCRIPT,  /* Python, as python3 would run it; not in a session */
 };
 
-/* What one key may have at a time. -1: as configured; SERVICE_NO_LIMIT: any number; 0: nothing. They
- * are those of a key in the store; callers without a key are only bound by the service's own. */
+/* What one key may have at a time. -1: as configured; SERVICE_NO_LIMIT: any number; 0: nothing.
+ * They are those of a key in the store; callers without a key are only bound by the service's own.
+ */
 #define SERVICE_NO_LIMIT INT64_MAX
 struct key_limits {
     int64_t sessions;
@@ -77,13 +78,13 @@ struct key_limits {
 
 struct service_config {
     struct engine_config engine; /* its pool limits are set by us */
-    struct store *store;  /* of the audit log and session records; may be NULL. Not closed */
+    struct store *store;         /* of the audit log and session records; may be NULL. Not closed */
     struct keys *keys;    /* whose times of use the sweeper writes; may be NULL. Not closed */
     const char *data_dir; /* holds spilled output and workspaces; must exist */
 
-    struct limits oneshot, session; /* the defaults; wall_us here is not used */
-    struct limits ceiling;          /* nobody gets more; wall_us here is not used */
-    int64_t wall_default_us, wall_max_us;                 /* of cells and scripts */
+    struct limits oneshot, session;       /* the defaults; wall_us here is not used */
+    struct limits ceiling;                /* nobody gets more; wall_us here is not used */
+    int64_t wall_default_us, wall_max_us; /* of cells and scripts */
     int64_t command_wall_default_us, command_wall_max_us; /* of commands and shells */
 
     int64_t sessions_max;
@@ -93,12 +94,12 @@ struct service_config {
     int64_t in_flight_max; /* of the whole service */
     struct key_limits key; /* of keys that bring none; callers without a key have none */
 
-    int64_t code_bytes_max;                 /* of a program or command */
-    int64_t input_bytes_max;                /* of standard input as text */
-    int64_t reply_bytes, reply_bytes_max;   /* of each stream in a receipt; default and most */
-    int64_t kept_count, kept_us;            /* finished executions: how many, how long at most */
+    int64_t code_bytes_max;               /* of a program or command */
+    int64_t input_bytes_max;              /* of standard input as text */
+    int64_t reply_bytes, reply_bytes_max; /* of each stream in a receipt; default and most */
+    int64_t kept_count, kept_us;          /* finished executions: how many, how long at most */
     int64_t kept_memory_bytes, kept_disk_bytes; /* what they may hold together */
-    int64_t grace_us;                       /* for running executions when draining */
+    int64_t grace_us;                           /* for running executions when draining */
 
     bool log_code; /* the operator asked for it */
     /* One line of the log; may be NULL. Called by any thread. */
@@ -145,7 +146,7 @@ struct service_stats {
     int64_t boxes_ready, boxes_live;
     int64_t sessions_live, sessions_max, sessions_made, sessions_expired, sessions_lost;
     int64_t executions_running, executions_waiting, executions_kept;
-    int64_t executions[SERVICE_STATUSES];    /* by enum run_status, since the start */
+    int64_t executions[SERVICE_STATUSES];      /* by enum run_status, since the start */
     int64_t duration_buckets[SERVICE_BUCKETS]; /* not cumulative */
     int64_t duration_sum_us, duration_count;
     int64_t refused; /* requests for work that met a fault */
@@ -187,12 +188,12 @@ json_t *limits_to_json(const struct limits *limits);
 #define SESSION_ID_MAX 40
 
 struct session_request {
-    struct limits limits;    /* a wish */
-    int64_t idle_us;         /* -1: the default */
-    const char *template;    /* NULL or "default" */
-    const char *network;     /* NULL or "none"; anything else is refused: not there yet */
-    bool packages;           /* asked for; refused: not there yet */
-    const char *const *env;  /* NAME=value, NULL-terminated; may be NULL */
+    struct limits limits;   /* a wish */
+    int64_t idle_us;        /* -1: the default */
+    const char *template;   /* NULL or "default" */
+    const char *network;    /* NULL or "none"; anything else is refused: not there yet */
+    bool packages;          /* asked for; refused: not there yet */
+    const char *const *env; /* NAME=value, NULL-terminated; may be NULL */
 };
 
 void session_request_init(struct session_request *ret_request);
@@ -206,11 +207,11 @@ enum session_state {
 struct session_info {
     char id[SESSION_ID_MAX];
     enum session_state state;
-    int64_t age_us, idle_us;    /* how long it has been there, how long unused */
+    int64_t age_us, idle_us; /* how long it has been there, how long unused */
     int64_t created_unix_us;
     int64_t idle_limit_us, expires_in_us;
     int64_t execution_count;
-    int64_t waiting;            /* executions in line, without the one that runs */
+    int64_t waiting; /* executions in line, without the one that runs */
     struct limits limits;
 };
 
@@ -250,8 +251,8 @@ struct execution_request {
     enum execution_kind kind;
     const char *code; /* program, command or line; may hold NUL only to be refused */
     size_t code_len;
-    const char *filename;   /* for tracebacks; NULL: a fitting one */
-    const char *input;      /* standard input; NULL: empty */
+    const char *filename; /* for tracebacks; NULL: a fitting one */
+    const char *input;    /* standard input; NULL: empty */
     size_t input_len;
     const char *const *env; /* NAME=value; of one-shots and commands only */
     struct limits limits;   /* a wish; in a session only wall_us may be asked for */
@@ -292,8 +293,8 @@ bool execution_wait(struct execution *execution, int64_t timeout_us);
 /* Its status once done. */
 enum run_status execution_status(struct execution *execution);
 
-/* Its receipt, new at each call and the caller's own. Before the end: state, ids, times and how much
- * has been printed. A run that was refused or failed on our side tells that as a fault. */
+/* Its receipt, new at each call and the caller's own. Before the end: state, ids, times and how
+ * much has been printed. A run that was refused or failed on our side tells that as a fault. */
 int execution_receipt(struct execution *execution, json_t **ret_json, struct fault *fault);
 
 /* Asks it to stop: as with Ctrl-C; asked again: at once. One that waits leaves the line. */
@@ -327,33 +328,33 @@ struct event {
     int64_t left_out; /* streams: raw bytes before @offset that were not kept */
     const char *text; /* streams: valid UTF-8, in the reader's buffer */
     size_t text_len;
-    json_t *json;     /* displays, result, receipt: owned, free with event_release() */
+    json_t *json; /* displays, result, receipt: owned, free with event_release() */
     struct fault fault;
 };
 
-/* The next event for this reader: 1 and the event, 0 when none came within @timeout_us, -1 after the
- * last. Any number of readers may read at any time; none holds up the run or costs it memory.
+/* The next event for this reader: 1 and the event, 0 when none came within @timeout_us, -1 after
+ * the last. Any number of readers may read at any time; none holds up the run or costs it memory.
  * @buf is at least 64 bytes; a stream's event is no longer than it. Relative to stdout and stderr a
  * display keeps its place. */
 int execution_next_event(struct execution *execution, struct event_cursor *cursor, char *buf,
                          size_t size, int64_t timeout_us, struct event *ret_event);
 void event_release(struct event *event);
 
-/* A page of a whole stream, raw: up to @size bytes from @offset. *@ret_total is how much there is by
- * now, *@ret_kept how much of that can be read, *@ret_done whether more may come. */
-int execution_read_output(struct execution *execution, enum stream stream, int64_t offset, char *buf,
-                          size_t size, size_t *ret_len, int64_t *ret_total, int64_t *ret_kept,
-                          bool *ret_done, struct fault *fault);
+/* A page of a whole stream, raw: up to @size bytes from @offset. *@ret_total is how much there is
+ * by now, *@ret_kept how much of that can be read, *@ret_done whether more may come. */
+int execution_read_output(struct execution *execution, enum stream stream, int64_t offset,
+                          char *buf, size_t size, size_t *ret_len, int64_t *ret_total,
+                          int64_t *ret_kept, bool *ret_done, struct fault *fault);
 
 /* ---- files of a session ---- */
 
-/* Paths are raw bytes beneath the workspace: no "..", no empty or "." part, not absolute, no NUL, no
- * more than 4000 bytes, no part above 255. They need not be UTF-8. */
+/* Paths are raw bytes beneath the workspace: no "..", no empty or "." part, not absolute, no NUL,
+ * no more than 4000 bytes, no part above 255. They need not be UTF-8. */
 #define FILE_PATH_MAX 4000
 
-/* Entries of directory @dir ("" is the workspace), or of the whole tree beneath it, sorted by bytes,
- * after path @after (empty: from the start). Paths in it are beneath the workspace. Free with
- * file_list_release(). */
+/* Entries of directory @dir ("" is the workspace), or of the whole tree beneath it, sorted by
+ * bytes, after path @after (empty: from the start). Paths in it are beneath the workspace. Free
+ * with file_list_release(). */
 int files_list(struct session *session, const char *dir, size_t dir_len, bool recursive,
                const char *after, size_t after_len, size_t max, struct file_list *ret_list,
                struct fault *fault);
@@ -367,8 +368,8 @@ json_t *file_info_to_json(const struct file_info *info);
 
 #define FILE_ETAG_MAX 64
 struct file_reader {
-    int fd; /* the caller's; a regular file, open for reading */
-    int64_t size, mtime_ns; /* mtime since 1970 */
+    int fd;                   /* the caller's; a regular file, open for reading */
+    int64_t size, mtime_ns;   /* mtime since 1970 */
     char etag[FILE_ETAG_MAX]; /* with its quotes */
 };
 
@@ -376,8 +377,8 @@ int files_open(struct session *session, const char *path, size_t path_len,
                struct file_reader *ret_reader, struct fault *fault);
 
 /* An upload takes its place under its name only when it is committed, whole; parents are made. Any
- * file of that name makes way. @expected is the announced length or -1. What is beyond the session's
- * quota is FAULT_TOO_LARGE. */
+ * file of that name makes way. @expected is the announced length or -1. What is beyond the
+ * session's quota is FAULT_TOO_LARGE. */
 struct file_upload;
 int files_upload_begin(struct session *session, const char *path, size_t path_len, int64_t expected,
                        struct file_upload **ret_upload, struct fault *fault);

@@ -97,8 +97,8 @@ struct session {
     int64_t users; /* file operations under way */
     int64_t last_used_us;
     int64_t execution_count;
-    uint64_t epoch;           /* grows with each loss of the variables */
-    bool loss_untold;         /* nobody who came after it has been told */
+    uint64_t epoch;   /* grows with each loss of the variables */
+    bool loss_untold; /* nobody who came after it has been told */
     struct execution *running;
 
     struct lodging lodging; /* of who has the turn */
@@ -191,8 +191,8 @@ struct execution {
 int execution_begin(struct service *service, const struct caller *caller, struct session *session,
                     const struct execution_request *request, struct execution **ret_execution,
                     struct fault *fault);
-/* Waits for its turn, runs it, finishes it; in whatever thread. With @keep_refused also one that was
- * refused on the way can be found afterwards. */
+/* Waits for its turn, runs it, finishes it; in whatever thread. With @keep_refused also one that
+ * was refused on the way can be found afterwards. */
 int execution_go(struct execution *execution, const struct execution_request *request,
                  bool keep_refused, struct fault *fault);
 
@@ -247,7 +247,8 @@ int64_t unix_now_us(void);
 /* One round of the sweeper. */
 void service_sweep(struct service *service);
 
-/* The engine's error as a fault: ours, and for now. The message goes to the log, not to the client. */
+/* The engine's error as a fault: ours, and for now. The message goes to the log, not to the client.
+ */
 int fault_from_engine(struct service *service, const char *what, const struct gb_err *err,
                       struct fault *fault);
 

@@ -2,8 +2,8 @@
  * Sessions: who has which, how long they live, and why they are gone.
  *
  * A session is in the table from the moment its box is ready until it ends: deleted, expired, or
- * because the service stops. Ending takes it out of the table at once, so nobody new finds it; those
- * who have it already meet END_... when they next try to use it. The box goes with the last
+ * because the service stops. Ending takes it out of the table at once, so nobody new finds it;
+ * those who have it already meet END_... when they next try to use it. The box goes with the last
  * reference.
  */
 #include <errno.h>
@@ -258,7 +258,8 @@ void session_fault_ended(enum session_end end, const char *id, struct fault *fau
     switch (end) {
     case END_EXPIRED:
         (void) fault_set(fault, FAULT_NOT_FOUND, "session-expired", "session_id",
-                         "session %s was not used for too long and has expired; make a new one", id);
+                         "session %s was not used for too long and has expired; make a new one",
+                         id);
         return;
     case END_DELETED:
         (void) fault_set(fault, FAULT_NOT_FOUND, "session-deleted", "session_id",
@@ -426,7 +427,8 @@ int session_list(struct service *service, const struct caller *caller, const cha
     if (after)
         r = serial_of(service, after, caller->key_id, &serial);
     if (r == 0) {
-        TAILQ_FOREACH (session, &service->sessions_by_age, by_age) {
+        TAILQ_FOREACH(session, &service->sessions_by_age, by_age)
+        {
             if (session->serial <= serial || strcmp(session->key_id, caller->key_id) != 0)
                 continue;
             more = len == max;
@@ -502,7 +504,8 @@ static void record_end(struct session *session, enum session_end end)
                     err.msg);
 }
 
-/* Marks it as ended and out of the table, if @idle_since is negative or it has been unused since. */
+/* Marks it as ended and out of the table, if @idle_since is negative or it has been unused since.
+ */
 static bool session_retire(struct session *session, enum session_end end, int64_t idle_since)
 {
     struct service *service = session->service;
@@ -532,8 +535,8 @@ static void session_finish(struct session *session, enum session_end end)
 
     /* Those in line see the end for themselves; the one that runs is asked to stop, at once. */
     pthread_mutex_lock(&session->lock);
-    TAILQ_FOREACH (x, &session->line, in_line)
-        pthread_cond_signal(&x->turn_cond);
+    TAILQ_FOREACH(x, &session->line, in_line)
+    pthread_cond_signal(&x->turn_cond);
     x = session->running ? execution_ref(session->running) : NULL;
     pthread_mutex_unlock(&session->lock);
     if (x) {
@@ -577,7 +580,8 @@ void session_sweep(struct service *service)
         struct session *session, *idle = NULL;
 
         pthread_mutex_lock(&service->lock);
-        TAILQ_FOREACH (session, &service->sessions_by_age, by_age) {
+        TAILQ_FOREACH(session, &service->sessions_by_age, by_age)
+        {
             pthread_mutex_lock(&session->lock);
             if (!session->busy && session->line_len == 0 && session->users == 0 &&
                 now - session->last_used_us >= session->idle_us)

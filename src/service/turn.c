@@ -1,13 +1,13 @@
 /*
  * The line of executions in a session: first come, first served, one at a time.
  *
- * Who gives the turn back hands it to the first in line, by name, so nobody who comes later can slip
- * in between. One that is interrupted, or whose session ends, leaves the line by itself.
+ * Who gives the turn back hands it to the first in line, by name, so nobody who comes later can
+ * slip in between. One that is interrupted, or whose session ends, leaves the line by itself.
  *
  * A loss of the variables is told here. Whoever was in line when it happened wrote code for
  * variables that are gone, so each of them is refused; and if there was none, the first to come
- * afterwards is. From then on somebody knows, and a new interpreter is used. Commands do not work on
- * variables and are not concerned.
+ * afterwards is. From then on somebody knows, and a new interpreter is used. Commands do not work
+ * on variables and are not concerned.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -73,8 +73,8 @@ static void line_pass_on(struct session *session)
 /* With the lock held: whether this one is to be told that the variables are gone. */
 static bool loss_concerns(struct session *session, struct execution *x)
 {
-    bool concerns = x->kind != EXECUTION_COMMAND &&
-                    (session->loss_untold || x->epoch != session->epoch);
+    bool concerns =
+        x->kind != EXECUTION_COMMAND && (session->loss_untold || x->epoch != session->epoch);
 
     if (concerns)
         session->loss_untold = false;
@@ -159,8 +159,8 @@ int session_interrupt(struct session *session, bool all, size_t *ret_count, stru
     if (list) {
         /* What waits comes first: it must not get the turn of what is stopped. */
         if (all)
-            TAILQ_FOREACH (x, &session->line, in_line)
-                list[len++] = execution_ref(x);
+            TAILQ_FOREACH(x, &session->line, in_line)
+        list[len++] = execution_ref(x);
         if (session->running)
             list[len++] = execution_ref(session->running);
     }

@@ -81,8 +81,8 @@ static int row_refuse(const struct wish_row *row, struct fault *fault)
     char loc[64];
 
     (void) snprintf(loc, sizeof loc, "limits.%s", row->name);
-    return fault_set(fault, FAULT_INVALID, "limit-malformed", loc, "%s must be %s, and not negative",
-                     row->name, wanted[row->unit]);
+    return fault_set(fault, FAULT_INVALID, "limit-malformed", loc,
+                     "%s must be %s, and not negative", row->name, wanted[row->unit]);
 }
 
 static int row_read(const struct wish_row *row, const json_t *json, int64_t *ret_value,

@@ -291,8 +291,7 @@ int box_open_read(struct box *box, const char *path, int *ret_fd, struct gb_err 
     NO_FILES;
 }
 
-int box_file_stat(struct box *box, const char *path, struct file_info *ret_info,
-                  struct gb_err *err)
+int box_file_stat(struct box *box, const char *path, struct file_info *ret_info, struct gb_err *err)
 {
     (void) box;
     (void) path;
@@ -379,11 +378,11 @@ void file_list_release(struct file_list *list)
 
 const struct caller local = { .key_id = "", .listener = "test" };
 const struct caller alice = { .key_id = "aaaaaaaaaaaa",
-                                     .listener = "test",
-                                     .limits = { -1, -1, -1 } };
+                              .listener = "test",
+                              .limits = { -1, -1, -1 } };
 const struct caller bob = { .key_id = "bbbbbbbbbbbb",
-                                   .listener = "test",
-                                   .limits = { -1, -1, -1 } };
+                            .listener = "test",
+                            .limits = { -1, -1, -1 } };
 
 _Atomic int64_t test_now;
 
@@ -451,7 +450,7 @@ struct execution_request request_of(const char *code)
 
 /* Runs to the end; the fault, if any, in @ret_fault. */
 struct execution *run_here(struct service *service, const struct caller *caller,
-                                  struct session *session, const char *code, struct fault *ret_fault)
+                           struct session *session, const char *code, struct fault *ret_fault)
 {
     struct execution_request request = request_of(code);
     struct execution *x = NULL;
@@ -462,7 +461,7 @@ struct execution *run_here(struct service *service, const struct caller *caller,
 }
 
 struct execution *start(struct service *service, const struct caller *caller,
-                               struct session *session, const char *code)
+                        struct session *session, const char *code)
 {
     struct execution_request request = request_of(code);
     struct execution *x = NULL;

@@ -1,6 +1,6 @@
 /*
- * An engine that runs nothing, for the tests of the service: its boxes are numbers, and a program is
- * a word that says what happens.
+ * An engine that runs nothing, for the tests of the service: its boxes are numbers, and a program
+ * is a word that says what happens.
  *
  *   say TEXT     prints TEXT
  *   warn TEXT    prints TEXT to stderr

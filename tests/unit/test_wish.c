@@ -30,11 +30,12 @@ static void test_good(void **state)
     struct limits wish;
 
     (void) state;
-    assert_int_equal(wish_of("{\"timeout\": 1.5, \"cpu_time\": 2, \"memory\": \"64m\", \"cpus\": 0.5,"
-                             " \"pids\": 7, \"disk\": 1048576, \"inodes\": 100, \"file_size\": \"1k\","
-                             " \"open_files\": 20, \"output\": 0}",
-                             &wish, &fault),
-                     0);
+    assert_int_equal(
+        wish_of("{\"timeout\": 1.5, \"cpu_time\": 2, \"memory\": \"64m\", \"cpus\": 0.5,"
+                " \"pids\": 7, \"disk\": 1048576, \"inodes\": 100, \"file_size\": \"1k\","
+                " \"open_files\": 20, \"output\": 0}",
+                &wish, &fault),
+        0);
     assert_int_equal(wish.wall_us, 1500000);
     assert_int_equal(wish.cpu_us, 2000000);
     assert_int_equal(wish.memory_bytes, 64 * MIB);
@@ -54,12 +55,28 @@ static void test_good(void **state)
 static void test_bad(void **state)
 {
     static const char *const cases[] = {
-        "[]", "1", "\"x\"", "{\"timeout\": \"30\"}", "{\"timeout\": -1}", "{\"timeout\": null}",
-        "{\"timeout\": true}", "{\"timeout\": [1]}", "{\"timeout\": 1e300}",
-        "{\"timeout\": 0.0000001}", "{\"timeout\": 9223372036854775807}", "{\"memory\": 1.5}",
-        "{\"memory\": \"much\"}", "{\"memory\": \"\"}", "{\"memory\": \"-1\"}",
-        "{\"memory\": \"64m\\u0000\"}", "{\"pids\": 1.5}", "{\"pids\": \"7\"}", "{\"cpus\": \"1\"}",
-        "{\"Memory\": 1}", "{\"\": 1}", "{\"memory_bytes\": 1}",
+        "[]",
+        "1",
+        "\"x\"",
+        "{\"timeout\": \"30\"}",
+        "{\"timeout\": -1}",
+        "{\"timeout\": null}",
+        "{\"timeout\": true}",
+        "{\"timeout\": [1]}",
+        "{\"timeout\": 1e300}",
+        "{\"timeout\": 0.0000001}",
+        "{\"timeout\": 9223372036854775807}",
+        "{\"memory\": 1.5}",
+        "{\"memory\": \"much\"}",
+        "{\"memory\": \"\"}",
+        "{\"memory\": \"-1\"}",
+        "{\"memory\": \"64m\\u0000\"}",
+        "{\"pids\": 1.5}",
+        "{\"pids\": \"7\"}",
+        "{\"cpus\": \"1\"}",
+        "{\"Memory\": 1}",
+        "{\"\": 1}",
+        "{\"memory_bytes\": 1}",
     };
     struct fault fault;
     struct limits wish;
