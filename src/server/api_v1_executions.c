@@ -87,14 +87,16 @@ void reply_receipt(struct request *rq, struct execution *execution)
 
 static void reply_detached(struct request *rq, struct execution *execution)
 {
+    struct fault fault = { 0 };
     char location[96];
+    json_t *progress;
 
     request_note(rq, execution_session_id(execution), execution_id(execution));
     snprintf(location, sizeof location, "/v1/executions/%s", execution_id(execution));
-    reply_json_at(rq, MHD_HTTP_ACCEPTED,
-                  json_pack("{s:s,s:s?,s:s}", "execution_id", execution_id(execution), "session_id",
-                            execution_session_id(execution), "state", "running"),
-                  location);
+    if (execution_receipt(execution, &progress, &fault) < 0)
+        reply_fault(rq, &fault);
+    else
+        reply_json_at(rq, MHD_HTTP_ACCEPTED, progress, location);
 }
 
 void run_request(struct request *rq, struct session *session, struct execution_request *request,

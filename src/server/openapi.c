@@ -124,7 +124,7 @@ static json_t *responses(const struct route *route)
     if (route->flags & ROUTE_STREAMS && route->body == ROUTE_JSON)
         (void) json_object_set_new(
             json, "202", json_pack("{s:s,s:o}", "description", "it runs (detach)", "content",
-                                   content("application/json", &schema_receipt)));
+                                   content("application/json", &schema_progress)));
     if (strcmp(route->name, "v1_file_put") == 0)
         (void) json_object_set_new(json, "200",
                                    json_pack("{s:s,s:o}", "description", "it was replaced",

@@ -311,12 +311,14 @@ static const char *const status_choices[] = { "ok", "error", "timeout", "oom", "
                                               "disk", "output", "cancelled", "system", NULL };
 static const struct field fields_receipt[] = {
     { "status", FIELD_CHOICE, FIELD_REQUIRED, .choices = status_choices, .help = "why it ended" },
+    MAYBE("limit", FIELD_TEXT, "the limit that ended it"),
     ALWAYS("success", FIELD_BOOL, "status is ok"),
     ALWAYS("exit_code", FIELD_INT, NULL),
     ALWAYS("stdout", FIELD_TEXT, "its beginning and end, within the budget"),
     ALWAYS("stderr", FIELD_TEXT, NULL),
     ALWAYS("execution_time", FIELD_NUMBER, "seconds"),
     MAYBE("result", FIELD_OBJECT, "the value of the last expression, by MIME type"),
+    MAYBE("result_metadata", FIELD_OBJECT, "what goes with it, by MIME type"),
     { "outputs", FIELD_LIST, FIELD_REQUIRED, .of = &schema_display, .help = "what it showed" },
     { "error", FIELD_OBJECT, FIELD_NULLABLE, .of = &schema_error },
     { "files", FIELD_LIST, FIELD_REQUIRED, .of = &schema_changed, .help = "what it changed" },
@@ -325,10 +327,22 @@ static const struct field fields_receipt[] = {
     MAYBE("session_id", FIELD_TEXT, NULL),
     ALWAYS("execution_id", FIELD_TEXT, NULL),
     ALWAYS("execution_count", FIELD_INT, NULL),
+    { "session_lost", FIELD_BOOL, 0, .help = "the session's variables are gone; its files are not" },
+    { "shell_lost", FIELD_BOOL, 0, .help = "the session's shell ended; the next one is new" },
     END,
 };
-RESPONSE(receipt, "What came of an execution. A run that has not ended has state, ids and times "
-                  "only.");
+RESPONSE(receipt, "What came of an execution.");
+
+static const char *const progress_choices[] = { "waiting", "running", NULL };
+static const struct field fields_progress[] = {
+    { "status", FIELD_CHOICE, FIELD_REQUIRED, .choices = progress_choices },
+    ALWAYS("execution_id", FIELD_TEXT, NULL),
+    MAYBE("session_id", FIELD_TEXT, NULL),
+    ALWAYS("execution_time", FIELD_NUMBER, "seconds so far"),
+    ALWAYS("output", FIELD_OBJECT, "bytes of stdout and stderr so far"),
+    END,
+};
+RESPONSE(progress, "An execution that has not ended: what stands in place of its receipt.");
 
 static const struct field fields_interrupted[] = {
     ALWAYS("interrupted", FIELD_INT, "how many executions were asked to stop"), END };
@@ -431,7 +445,7 @@ const struct schema *const schemas_all[] = {
     &schema_command,    &schema_simple_execute, &schema_session_create, &schema_move,
     &schema_mkdir,      &schema_root,         &schema_health,         &schema_ready,
     &schema_limits_info, &schema_stats,       &schema_error,          &schema_display,
-    &schema_changed,    &schema_receipt,      &schema_interrupted,    &schema_output,
+    &schema_changed,    &schema_receipt,      &schema_progress, &schema_interrupted,    &schema_output,
     &schema_event,      &schema_session,      &schema_session_page,   &schema_file,
     &schema_file_page,  &schema_uploaded,     &schema_moved,          &schema_mistake,
     &schema_problem,    NULL,

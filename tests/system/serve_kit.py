@@ -168,7 +168,7 @@ def wait_running(server, execution, seconds=20):
     """Until an execution has left the line."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if server.good("GET", f"/v1/executions/{execution}").get("state") == "running":
+        if server.good("GET", f"/v1/executions/{execution}")["status"] == "running":
             return
         time.sleep(0.02)
     pytest.fail("it does not run")

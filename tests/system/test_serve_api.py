@@ -67,9 +67,9 @@ def test_bad_input(server):
     server.problem(422, "POST", "/v1/execute", {"code": "1", "env": {"A=B": "c"}})
     server.problem(422, "POST", f"/v1/sessions/{session}/execute", {"code": "#" * (9 << 20)})
     for body in ({"limits": {"pids": -1}}, {"env": {"a": 1}}, {"network": "all"}, {"idle_timeout": 0},
-                 {"packages": ["x"]}, {"template": "nope"}, {"files": [{"path": "../x", "text": ""}]},
-                 {"files": [{"path": "a", "base64": "!"}]}, {"files": "x"}, {"nope": 1}):
+                 {"packages": ["x"]}, {"template": "nope"}, {"files": [{"path": "a", "base64": "!"}]}, {"files": "x"}, {"nope": 1}):
         server.problem(422, "POST", "/v1/sessions", body)
+    server.problem(400, "POST", "/v1/sessions", {"files": [{"path": "../x", "text": ""}]})
     assert len(server.good("GET", "/v1/sessions")["sessions"]) == 1  # none of these left one behind
     for path in ("/v1/sessions/nope", "/v1/executions/nope", "/v1/executions/nope/output",
                  "/v1/executions/nope/events", "/v1/sessions/nope/files", "/nothing", "/v1"):
@@ -163,7 +163,7 @@ def test_coming_back(server):
     while b"one" not in reply.readline():
         pass
     connection.close()  # it goes on without us
-    assert server.good("GET", f"/v1/executions/{execution}")["state"] == "running"
+    assert server.good("GET", f"/v1/executions/{execution}")["status"] == "running"
     page = server.good("GET", f"/v1/executions/{execution}/output?stream=stdout&offset=0")
     assert page["text"] == "one\n" and not page["done"] and page["next"] == 4
     server.good("PUT", f"/v1/sessions/{session}/files/go", b"", 201)
@@ -184,7 +184,7 @@ def test_detach_interrupt_and_order(server):
     first = server.good("POST", path, {"code": "import time\ntime.sleep(60)", "detach": True}, 202)
     wait_running(server, first["execution_id"])
     second = server.good("POST", path, {"code": "'second'", "detach": True}, 202)
-    assert server.good("GET", f"/v1/executions/{second['execution_id']}")["state"] == "waiting"
+    assert server.good("GET", f"/v1/executions/{second['execution_id']}")["status"] == "waiting"
     server.good("POST", f"/v1/executions/{first['execution_id']}/interrupt")
     receipt = server.good("GET", f"/v1/executions/{first['execution_id']}?wait=20")
     assert receipt["status"] == "cancelled" and receipt["exit_code"] == 130
