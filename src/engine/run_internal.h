@@ -62,8 +62,9 @@ struct run {
 
     /* of a session */
     struct cgroup_usage before;
-    struct proc_record *spared; /* processes that were there; NULL: the tenant alone */
+    struct proc_record *spared; /* processes that were there; @standing or owned */
     size_t spared_len;
+    struct proc_record standing[2];
     int64_t pids_seen;
 };
 

@@ -111,8 +111,8 @@ static int shell_greet(struct shell *shell, struct gb_err *err)
 
 int shell_open(struct box *box, char *const *env, struct shell **ret_shell, struct gb_err *err)
 {
-    char *argv[] = { (char *) "/bin/bash", (char *) "--norc",      (char *) "--noprofile",
-                     (char *) "-i",        (char *) "--noediting", NULL };
+    char *argv[] = { (char *) "/bin/bash",   (char *) "--norc", (char *) "--noprofile",
+                     (char *) "--noediting", (char *) "-i",     NULL };
     struct shell *shell = calloc(1, sizeof *shell);
     autofree char **all = NULL;
     size_t len = 0;
@@ -140,6 +140,7 @@ int shell_open(struct box *box, char *const *env, struct shell **ret_shell, stru
         shell_free(shell);
         return r;
     }
+    box_stand(box, shell->piped.tenant);
     *ret_shell = shell;
     return 0;
 }
@@ -148,6 +149,7 @@ void shell_free(struct shell *shell)
 {
     if (!shell)
         return;
+    box_unstand(shell->box, shell->piped.tenant);
     tenant_free(shell->piped.tenant);
     for (int i = 0; i < 3; i++)
         gb_closep(&shell->piped.ends[i]);
