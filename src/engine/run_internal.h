@@ -48,6 +48,7 @@ struct run {
     const char *done_id; /* what a DONE must say to be the one that is waited for; NULL: anything */
     int64_t done_code;   /* as DONE told; -1: it did not */
     struct input *input; /* may be NULL */
+    void *owner;         /* for the functions of the table */
 
     int64_t started_us, deadline_us, watch_us;
     int64_t hard_us, again_us; /* 0 until a stop was soft */

@@ -185,8 +185,17 @@ static void shell_hard(struct run *run)
     session_kill_started(run, true);
 }
 
+static void shell_soft(struct run *run)
+{
+    char line[STATUS_MAX];
+    int len = snprintf(line, sizeof line, "\nprintf '%s %%d\\n' \"$?\" >&97\n", run->done_id);
+
+    session_soft(run);
+    (void) text_write(run->owner, line, (size_t) len, 0);
+}
+
 static const struct run_ops shell_ops = {
-    .soft = session_soft,
+    .soft = shell_soft,
     .hard = shell_hard,
     .count = session_count,
     .control = shell_control,
@@ -257,6 +266,7 @@ int shell_run(struct shell *shell, const struct run_spec *spec, struct outcome *
         return gb_fail_plain(err, ECHILD, "the shell ended between two commands");
     run_init(&run, &shell_ops, shell->box, spec);
     snprintf(id, sizeof id, "%llu", (unsigned long long) ++shell->count);
+    run.owner = shell;
     run.done_ends = true;
     run.done_id = id;
     run.tenant = shell->piped.tenant;
