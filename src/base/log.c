@@ -7,7 +7,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/autoclean.h"
 #include "base/utf8.h"
 
 #include "base/banned.h"
@@ -26,7 +25,7 @@ struct line {
 
 static void put(struct line *line, const char *data, size_t len)
 {
-    if (len > line->size - line->len)
+    if (line->len + len > line->size)
         len = 0; /* a piece is whole or absent, so that no escape is cut in two */
     memcpy(line->buf + line->len, data, len);
     line->len += len;
@@ -41,18 +40,13 @@ static void put_text(struct line *line, const char *text)
  * too, and so are the marks that change the direction of text. */
 static bool is_harmful(const char *p, size_t len)
 {
-    static const char *const marks[] = { "\xe2\x80\xa8", "\xe2\x80\xa9", "\xe2\x80\xaa",
-                                         "\xe2\x80\xab", "\xe2\x80\xac", "\xe2\x80\xad",
-                                         "\xe2\x80\xae" };
-
     if (len == 1)
         return (unsigned char) *p < 0x20 || *p == 0x7f;
     if (len == 2)
         return (unsigned char) p[0] == 0xc2 && (unsigned char) p[1] < 0xa0;
-    for (size_t i = 0; len == 3 && i < ARRAY_LEN(marks); i++)
-        if (memcmp(p, marks[i], 3) == 0)
-            return true;
-    return false;
+    /* U+2028 to U+202E: separators of lines and paragraphs, changes of direction */
+    return len == 3 && (unsigned char) p[0] == 0xe2 && (unsigned char) p[1] == 0x80 &&
+           (unsigned char) p[2] >= 0xa8 && (unsigned char) p[2] <= 0xae;
 }
 
 static void put_escape(struct line *line, const char *p, size_t len)
@@ -135,7 +129,7 @@ static void put_field(struct line *line, enum log_format format, const struct lo
 
 static void put_time(struct line *line, int64_t wall_us)
 {
-    time_t seconds = (time_t)(wall_us / 1000000);
+    time_t seconds = (time_t) (wall_us / 1000000);
     char day[32], all[48];
     struct tm tm;
 

@@ -28,9 +28,18 @@ struct log_field {
     int64_t number;
 };
 
-#define LOG_TEXT(name, value)   { (name), LOG_FIELD_TEXT, (value), 0 }
-#define LOG_INT(name, value)    { (name), LOG_FIELD_INT, NULL, (value) }
-#define LOG_MSEC(name, time_us) { (name), LOG_FIELD_MSEC, NULL, (time_us) } /* as 1.234 */
+#define LOG_TEXT(name, value)                                                                      \
+    {                                                                                              \
+        (name), LOG_FIELD_TEXT, (value), 0                                                         \
+    }
+#define LOG_INT(name, value)                                                                       \
+    {                                                                                              \
+        (name), LOG_FIELD_INT, NULL, (value)                                                       \
+    }
+#define LOG_MSEC(name, time_us)                                                                    \
+    {                                                                                              \
+        (name), LOG_FIELD_MSEC, NULL, (time_us)                                                    \
+    } /* as 1.234 */
 
 /* Sets where lines go, before threads start. @path NULL: stderr. A file is appended to. */
 int log_open(enum log_level level, enum log_format format, const char *path, struct gb_err *err);

@@ -374,29 +374,32 @@ static int prepare(struct serve *serve, struct gb_err *err)
                     cfg->log_file, err);
 }
 
+/* Returns the exit code of a failure, or 0 once it serves. */
+static int begin(struct serve *serve, struct gb_err *err)
+{
+    if (catch_signals(serve, err) < 0 || open_store(serve, err) < 0)
+        return EXIT_OURS;
+    if (server_check(&serve->server_config, keys_any(serve->keys), err) < 0)
+        return EXIT_USAGE;
+    return start(serve, err) < 0 ? EXIT_OURS : 0;
+}
+
 int cmd_serve(const struct config *cfg)
 {
     struct serve serve = { .cfg = cfg, .signal_fd = -1, .drained_fd = -1 };
     struct gb_err err = { 0 };
-    int code = 0;
+    int code;
 
     if (prepare(&serve, &err) < 0) {
         say("%s", err.msg);
         return EXIT_USAGE;
     }
     raise_descriptors();
-    if (catch_signals(&serve, &err) < 0 || open_store(&serve, &err) < 0) {
-        say("%s", err.msg);
-        code = EXIT_OURS;
-    } else if (server_check(&serve.server_config, keys_any(serve.keys), &err) < 0) {
-        say("%s", err.msg);
-        code = EXIT_USAGE;
-    } else if (start(&serve, &err) < 0) {
-        say("%s", err.msg);
-        code = EXIT_OURS;
-    } else {
+    code = begin(&serve, &err);
+    if (code == 0)
         wait_for_end(&serve);
-    }
+    else
+        say("%s", err.msg);
     stop(&serve);
     if (code == 0)
         log_event(LOG_LEVEL_INFO, "stopped", LOG_INT("code", 0));

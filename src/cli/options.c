@@ -91,8 +91,8 @@ static const struct config_option options[] = {
               "displays and figures; without --json they are printed as text" },
     { "preload", 0, OPT_STRING, MEMBER(preload), "auto", 1, 1024, .metavar = "WHICH",
       .choices = preload_choices, .valid = preload_valid,
-      .expected = "auto, all, none or module names such as numpy,pandas", .commands = FOR_RUN | FOR_SERVE,
-      .group = "Program",
+      .expected = "auto, all, none or module names such as numpy,pandas",
+      .commands = FOR_RUN | FOR_SERVE, .group = "Program",
       .help = "modules that are imported before the program starts: auto (those that its text "
               "names), all, none, or a list such as numpy,pandas" },
     { "file", 0, OPT_LIST, MEMBER(files), .max = 256, .metavar = "PATH", .commands = FOR_RUN,
@@ -123,9 +123,11 @@ static const struct config_option options[] = {
       .aliases = { { "MAX_MEMORY_MB", MIB } }, .commands = FOR_RUN | FOR_SERVE, .group = "Limits",
       .help = "memory of everything in the box, files in it included" },
     { "cpus", 0, OPT_CPUS, MEMBER(cpus_milli), "1.0", 10, 1024 * 1000, .metavar = "N",
-      .commands = FOR_RUN | FOR_SERVE, .group = "Limits", .help = "CPUs it may keep busy, such as 0.5 or 2" },
-    { "pids", 0, OPT_INT, MEMBER(pids), "64", 1, 1000000, .metavar = "N", .commands = FOR_RUN | FOR_SERVE,
-      .group = "Limits", .help = "processes and threads at one time" },
+      .commands = FOR_RUN | FOR_SERVE, .group = "Limits",
+      .help = "CPUs it may keep busy, such as 0.5 or 2" },
+    { "pids", 0, OPT_INT, MEMBER(pids), "64", 1, 1000000, .metavar = "N",
+      .commands = FOR_RUN | FOR_SERVE, .group = "Limits",
+      .help = "processes and threads at one time" },
     { "disk", 0, OPT_SIZE, MEMBER(disk_bytes), "64m", 64 * KIB, PIB, .metavar = "SIZE",
       .commands = FOR_RUN | FOR_SERVE, .group = "Limits",
       .help = "bytes in /workspace; /tmp and /dev/shm may hold as much each" },
@@ -239,7 +241,8 @@ static const struct config_option options[] = {
       .help = "verify that the head which an earlier verify printed is still in the log" },
     { "data", 0, OPT_STRING, MEMBER(data_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
       .commands = FOR_SERVE | FOR_KEY | FOR_AUDIT, .group = "Data",
-      .help = "where the service keeps its store and workspaces; without it /var/lib/glovebox for root, else "
+      .help = "where the service keeps its store and workspaces; without it /var/lib/glovebox for "
+              "root, else "
               "glovebox in the user's state directory" },
     { "help", 'h', OPT_BOOL, MEMBER(help), "no", .commands = FOR_ALL,
       .flags = CONFIG_ARGS_ONLY | CONFIG_ENDS_OPTIONS, .group = "General",

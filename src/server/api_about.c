@@ -80,16 +80,15 @@ void about_health(struct request *rq)
                           cgroup_mode_name(stats.engine.cgroup_mode));
     if (stats.engine.note[0])
         (void) json_object_set_new(isolation, "note", json_string(stats.engine.note));
-    reply_json(
-        rq, MHD_HTTP_OK,
-        json_pack("{s:s,s:s,s:s,s:f,s:b,s:b,s:s,s:o,s:{s:I,s:I},s:o,s:I}", "status", "healthy",
-                  "service", "glovebox", "version", GLOVEBOX_VERSION, "uptime_seconds",
-                  (double) stats.uptime_us / 1e6, "ready", stats.ready, "draining",
-                  stats.draining || atomic_load(&rq->server->draining), "authentication",
-                  auth_name(rq->server), "isolation", isolation, "sessions", "live",
-                  (json_int_t) stats.sessions_live, "most", (json_int_t) stats.sessions_max,
-                  "boxes", boxes_json(&stats), "memory_bytes",
-                  (json_int_t) stats.server_rss_bytes));
+    reply_json(rq, MHD_HTTP_OK,
+               json_pack("{s:s,s:s,s:s,s:f,s:b,s:b,s:s,s:o,s:{s:I,s:I},s:o,s:I}", "status",
+                         "healthy", "service", "glovebox", "version", GLOVEBOX_VERSION,
+                         "uptime_seconds", (double) stats.uptime_us / 1e6, "ready", stats.ready,
+                         "draining", stats.draining || atomic_load(&rq->server->draining),
+                         "authentication", auth_name(rq->server), "isolation", isolation,
+                         "sessions", "live", (json_int_t) stats.sessions_live, "most",
+                         (json_int_t) stats.sessions_max, "boxes", boxes_json(&stats),
+                         "memory_bytes", (json_int_t) stats.server_rss_bytes));
 }
 
 void about_ready(struct request *rq)
@@ -130,9 +129,8 @@ void about_stats(struct request *rq)
                   (json_int_t) stats.sessions_made, "expired", (json_int_t) stats.sessions_expired,
                   "lost", (json_int_t) stats.sessions_lost, "executions", "running",
                   (json_int_t) stats.executions_running, "waiting",
-                  (json_int_t) stats.executions_waiting, "kept",
-                  (json_int_t) stats.executions_kept, "by_status", statuses, "boxes",
-                  boxes_json(&stats), "http", "requests",
+                  (json_int_t) stats.executions_waiting, "kept", (json_int_t) stats.executions_kept,
+                  "by_status", statuses, "boxes", boxes_json(&stats), "http", "requests",
                   (json_int_t) atomic_load(&server->request_count), "streams",
                   (json_int_t) atomic_load(&server->streams)));
 }
@@ -161,8 +159,8 @@ void about_docs(struct request *rq)
     for (size_t i = 0; i < sizeof random; i++)
         snprintf(nonce + 2 * i, 3, "%02x", random[i]);
     page = fill_page(nonce);
-    response = page ? MHD_create_response_from_buffer_with_free_callback(strlen(page), page, free)
-                    : NULL;
+    response =
+        page ? MHD_create_response_from_buffer_with_free_callback(strlen(page), page, free) : NULL;
     if (!response) {
         free(page);
         return;

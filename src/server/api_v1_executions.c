@@ -28,9 +28,7 @@ static bool names_are_plain(const json_t *map)
     const char *name;
     json_t *value;
 
-    json_object_foreach((json_t *) map, name, value)
-        if (!*name || strchr(name, '='))
-            return false;
+    json_object_foreach((json_t *) map, name, value) if (!*name || strchr(name, '=')) return false;
     return true;
 }
 
@@ -49,7 +47,8 @@ int body_env_read(struct request *rq, const json_t *map, char ***ret_env)
     }
     env = calloc(json_object_size(map) + 1, sizeof *env);
     if (env)
-        json_object_foreach((json_t *) map, name, value) {
+        json_object_foreach((json_t *) map, name, value)
+        {
             if (asprintf(&env[i], "%s=%s", name, json_string_value(value)) < 0) {
                 env[i] = NULL;
                 break;
@@ -261,10 +260,11 @@ static json_t *page_to_json(const struct query_output *query, const char *data, 
     if (partial < len && !(done && query->offset + (int64_t) len >= kept))
         len -= partial;
     len = utf8_replace(data, len, text, 3 * len, &used);
-    json = json_pack("{s:s,s:s%,s:I,s:I,s:I,s:I,s:b}", "stream", query->stream ? "stderr" : "stdout",
-                     "text", text, len, "offset", (json_int_t) query->offset, "next",
-                     (json_int_t) (query->offset + (int64_t) used), "total", (json_int_t) total,
-                     "kept", (json_int_t) kept, "done", done);
+    json =
+        json_pack("{s:s,s:s%,s:I,s:I,s:I,s:I,s:b}", "stream", query->stream ? "stderr" : "stdout",
+                  "text", text, len, "offset", (json_int_t) query->offset, "next",
+                  (json_int_t) query->offset + (json_int_t) used, "total", (json_int_t) total,
+                  "kept", (json_int_t) kept, "done", done);
     free(text);
     return json;
 }

@@ -55,8 +55,8 @@ static int put_file(struct session *session, const struct body_file *file, struc
         return fault_set(fault, FAULT_UNAVAILABLE, "no-memory", NULL, "try again later");
     if (sodium_base642bin(data, text_len / 4 * 3 + 3, file->base64, text_len, "\r\n", &len, NULL,
                           sodium_base64_VARIANT_ORIGINAL) != 0)
-        r = fault_set(fault, FAULT_INVALID, "bad-base64", "files", "base64 of '%.100s' is not valid",
-                      file->path);
+        r = fault_set(fault, FAULT_INVALID, "bad-base64", "files",
+                      "base64 of '%.100s' is not valid", file->path);
     else
         r = put_bytes(session, file->path, data, len, fault);
     free(data);
@@ -70,7 +70,8 @@ static int read_files(struct request *rq, const json_t *list, struct body_file *
     json_t *errors = json_array(), *item;
     size_t i;
 
-    json_array_foreach((json_t *) list, i, item) {
+    json_array_foreach((json_t *) list, i, item)
+    {
         if (!files || fields_read_body(&schema_new_file, item, true, &files[i], errors) < 0)
             break;
         if (!files[i].text == !files[i].base64) {

@@ -66,9 +66,8 @@ static ssize_t on_read(void *cls, uint64_t pos, char *buf, size_t max)
     do
         n = read(archive->read_fd, buf, max);
     while (n < 0 && errno == EINTR);
-    (void) MHD_set_connection_option(
-        archive->mhd, MHD_CONNECTION_OPTION_TIMEOUT,
-        (unsigned) (archive->server->config.idle_us / USEC_PER_SEC));
+    (void) MHD_set_connection_option(archive->mhd, MHD_CONNECTION_OPTION_TIMEOUT,
+                                     (unsigned) (archive->server->config.idle_us / USEC_PER_SEC));
     if (n > 0)
         return n;
     return n == 0 && !atomic_load(&archive->failed) ? MHD_CONTENT_READER_END_OF_STREAM

@@ -26,8 +26,8 @@ void fields_add_error(json_t *errors, const char *where, const char *name, const
                       const char *msg)
 {
     if (json_array_size(errors) < ERRORS_MAX)
-        (void) json_array_append_new(errors, json_pack("{s:[s,s*],s:s,s:s}", "loc", where, name,
-                                                       "msg", msg, "type", type));
+        (void) json_array_append_new(
+            errors, json_pack("{s:[s,s*],s:s,s:s}", "loc", where, name, "msg", msg, "type", type));
 }
 
 static int refuse(const struct slot *slot, const char *type, const char *msg)
@@ -160,9 +160,8 @@ static int set_map(const struct slot *slot, const json_t *value)
         return refuse(slot, "not_an_object", "must be an object whose values are texts");
     if (slot->field->max != 0 && json_object_size(value) > (size_t) slot->field->max)
         return refuse(slot, "too_long", "has too many entries");
-    json_object_foreach((json_t *) value, name, item)
-        if (!json_is_string(item))
-            return refuse(slot, "not_a_text", "must be an object whose values are texts");
+    json_object_foreach((json_t *) value, name, item) if (!json_is_string(item)) return refuse(
+        slot, "not_a_text", "must be an object whose values are texts");
     *(const json_t **) slot->target = value;
     return 0;
 }
@@ -275,7 +274,8 @@ int fields_read_body(const struct schema *schema, const json_t *body, bool stric
         fields_add_error(errors, "body", NULL, "not_an_object", "the body must be a JSON object");
         return -EINVAL;
     }
-    json_object_foreach((json_t *) body, name, value) {
+    json_object_foreach((json_t *) body, name, value)
+    {
         const struct field *field = find_field(schema, name);
 
         if (!field && strict)
@@ -427,8 +427,7 @@ json_t *field_to_schema(const struct field *field)
         (void) json_object_set_new(json, "description", json_string(field->help));
     if (field->example)
         (void) json_object_set_new(
-            json, "examples",
-            json_pack("[o]", json_loads(field->example, JSON_DECODE_ANY, NULL)));
+            json, "examples", json_pack("[o]", json_loads(field->example, JSON_DECODE_ANY, NULL)));
     return json;
 }
 

@@ -26,7 +26,10 @@ struct header_row {
     size_t offset;
 };
 
-#define HEADER(name, member) { name, offsetof(struct headers, member) }
+#define HEADER(name, member)                                                                       \
+    {                                                                                              \
+        name, offsetof(struct headers, member)                                                     \
+    }
 
 /* Each of these may come once only. */
 static const struct header_row header_rows[] = {
@@ -54,7 +57,8 @@ static enum MHD_Result collect(void *cls, enum MHD_ValueKind kind, const char *k
 
     (void) kind;
     value = value ? value : "";
-    if (strlen(key) != key_size || strlen(value) != value_size)
+    /* "Content-Length : 5" is a length to some and none to others. */
+    if (strlen(key) != key_size || strlen(value) != value_size || strpbrk(key, " \t"))
         headers->bad = true;
     /* Several Accept lines are one list; the first is enough for what we offer. */
     if (strcasecmp(key, "Accept") == 0 && !headers->accept)
@@ -85,7 +89,7 @@ static int check_framing(struct request *rq)
     int64_t length;
 
     if (h->bad)
-        return refuse_framing(rq, "a header holds a NUL byte");
+        return refuse_framing(rq, "the name of a header holds a blank, or its value a NUL byte");
     if (h->twice) {
         rq->refusal.close = true;
         return refuse(rq, MHD_HTTP_BAD_REQUEST, "bad-framing", "the header %s is there twice",
@@ -245,16 +249,17 @@ int gate_authenticate(struct request *rq)
     struct gb_err err = { 0 };
     int r;
 
-    rq->caller = (struct caller){ .key_id = "", .listener = rq->listener->url,
-                                  .limits = { -1, -1, -1 } };
+    rq->caller =
+        (struct caller){ .key_id = "", .listener = rq->listener->url, .limits = { -1, -1, -1 } };
     if (check_origin(rq) < 0)
         return -1;
     if (!token) {
         if (!rq->listener->needs_key || rq->route->auth != ROUTE_KEY)
             return 0;
-        return refuse(rq, MHD_HTTP_UNAUTHORIZED, "key-needed",
-                      "send a key: Authorization: Bearer KEY, or X-API-Key: KEY; the operator makes "
-                      "one with: glovebox key create");
+        return refuse(
+            rq, MHD_HTTP_UNAUTHORIZED, "key-needed",
+            "send a key: Authorization: Bearer KEY, or X-API-Key: KEY; the operator makes "
+            "one with: glovebox key create");
     }
     if (rq->route->auth != ROUTE_KEY)
         return 0;

@@ -13,21 +13,21 @@
  * waits for "100 Continue", or the extent of the request is in doubt: then at once, and the
  * connection is closed.
  *
- * Time. The library ends a connection on which nothing moves for idle_us; this is switched off while
- * a handler or a stream waits, and bounds clients that do not read. A client that sends one byte a
- * second is not idle, so a watch thread looks once a second for connections whose headers or body
- * have not come by their deadline, and shuts their sockets down. A body's deadline moves with what
- * was received, so large uploads take the time they need at BODY_RATE bytes a second.
+ * Time. The library ends a connection on which nothing moves for idle_us; this is switched off
+ * while a handler or a stream waits, and bounds clients that do not read. A client that sends one
+ * byte a second is not idle, so a watch thread looks once a second for connections whose headers or
+ * body have not come by their deadline, and shuts their sockets down. A body's deadline moves with
+ * what was received, so large uploads take the time they need at BODY_RATE bytes a second.
  *
  * Memory. A JSON body is in memory as a whole; all of them together have BODIES_MAX. Uploads and
  * downloads go piece by piece through the library's buffer of POOL_BYTES.
  */
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <netinet/in.h>
 #include <unistd.h>
 
 #include "base/autoclean.h"
@@ -333,8 +333,7 @@ static void log_request(const struct request *rq)
         return;
     log_event(rq->status >= 500 ? LOG_LEVEL_ERROR : LOG_LEVEL_INFO, "request",
               LOG_TEXT("id", rq->id), LOG_TEXT("method", rq->method_name), LOG_TEXT("path", path),
-              LOG_INT("status", rq->status),
-              LOG_MSEC("ms", clock_now_us() - rq->started_us),
+              LOG_INT("status", rq->status), LOG_MSEC("ms", clock_now_us() - rq->started_us),
               LOG_TEXT("key", rq->caller.key_id && *rq->caller.key_id ? rq->caller.key_id : NULL),
               LOG_TEXT("session", rq->session_id[0] ? rq->session_id : NULL),
               LOG_TEXT("execution", rq->execution_id[0] ? rq->execution_id : NULL),
@@ -458,7 +457,8 @@ static int listener_open(struct server *server, const char *text, struct gb_err 
     if (r < 0)
         return r;
     l->local = listen_is_local(&l->spec);
-    l->needs_key = config->auth == SERVER_AUTH_KEY || (config->auth == SERVER_AUTH_AUTO && !l->local);
+    l->needs_key =
+        config->auth == SERVER_AUTH_KEY || (config->auth == SERVER_AUTH_AUTO && !l->local);
     name_listener(l, &addr);
     /* clang-format off */
     l->daemon = MHD_start_daemon(

@@ -1,10 +1,10 @@
 #include "server/listen.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -191,8 +191,9 @@ int listen_socket(const struct listen_spec *spec, int *ret_fd, struct sockaddr_s
     r = bind_one(infos, ret_fd, ret_addr);
     freeaddrinfo(infos);
     if (r == -EADDRINUSE)
-        return gb_fail_plain(err, EADDRINUSE,
-                             "port %d of %.100s is in use; choose another with --listen %.100s:PORT",
-                             spec->port, spec->host, spec->host);
+        return gb_fail_plain(
+            err, EADDRINUSE,
+            "port %d of %.100s is in use; choose another with --listen %.100s:PORT", spec->port,
+            spec->host, spec->host);
     return r < 0 ? gb_fail(err, -r, "listen at %.100s port %d", spec->host, spec->port) : 0;
 }

@@ -24,7 +24,7 @@ int listen_parse(const char *text, struct listen_spec *ret_spec, struct gb_err *
 /* Whether only this machine can reach it. A name other than localhost counts as reachable. */
 bool listen_is_local(const struct listen_spec *spec);
 
-/* A listening socket; @ret_addr is what it is bound to. A file that a dead server left in place of a
- * Unix socket is replaced; one where somebody listens is not. */
+/* A listening socket; @ret_addr is what it is bound to. A file that a dead server left in place of
+ * a Unix socket is replaced; one where somebody listens is not. */
 int listen_socket(const struct listen_spec *spec, int *ret_fd, struct sockaddr_storage *ret_addr,
                   struct gb_err *err);

@@ -77,8 +77,8 @@ static void write_all(FILE *out, struct server *server)
     write_one(out, "glovebox_sessions_max", "gauge", "The most sessions.", stats.sessions_max);
     write_one(out, "glovebox_sessions_made_total", "counter", "Sessions made.",
               stats.sessions_made);
-    write_one(out, "glovebox_sessions_expired_total", "counter", "Sessions that were idle too long.",
-              stats.sessions_expired);
+    write_one(out, "glovebox_sessions_expired_total", "counter",
+              "Sessions that were idle too long.", stats.sessions_expired);
     write_one(out, "glovebox_sessions_lost_total", "counter", "Sessions that lost their variables.",
               stats.sessions_lost);
     write_one(out, "glovebox_executions_running", "gauge", "Executions that run.",

@@ -26,11 +26,10 @@ static json_t *path_parameter(const char *name)
 {
     bool path = strcmp(name, "path") == 0;
 
-    return json_pack("{s:s,s:s,s:b,s:s,s:{s:s}}", "name", name, "in", "path", "required", 1,
-                     "description",
-                     path ? "a path beneath the workspace; its slashes may stand as they are"
-                          : "an id",
-                     "schema", "type", "string");
+    return json_pack(
+        "{s:s,s:s,s:b,s:s,s:{s:s}}", "name", name, "in", "path", "required", 1, "description",
+        path ? "a path beneath the workspace; its slashes may stand as they are" : "an id",
+        "schema", "type", "string");
 }
 
 static json_t *parameters(const struct route *route)
@@ -90,9 +89,8 @@ static json_t *success(const struct route *route)
     if (route->flags & ROUTE_STREAMS) {
         (void) json_object_set_new(media, "text/event-stream",
                                    json_pack("{s:{s:s}}", "schema", "type", "string"));
-        (void) json_object_set_new(
-            media, "application/x-ndjson",
-            json_pack("{s:o}", "schema", ref("schemas", schema_event.name)));
+        (void) json_object_set_new(media, "application/x-ndjson",
+                                   json_pack("{s:o}", "schema", ref("schemas", schema_event.name)));
     }
     (void) json_object_set_new(json, "content", media);
     return json;
@@ -114,17 +112,17 @@ static json_t *responses(const struct route *route)
     snprintf(code, sizeof code, "%d", route->success);
     (void) json_object_set_new(json, code, success(route));
     if (strcmp(route->name, "v1_file_get") == 0) {
-        (void) json_object_set_new(
-            json, "206", json_pack("{s:s,s:{s:{}}}", "description", "the range", "content",
-                                   "application/octet-stream"));
+        (void) json_object_set_new(json, "206",
+                                   json_pack("{s:s,s:{s:{}}}", "description", "the range",
+                                             "content", "application/octet-stream"));
         (void) json_object_set_new(json, "304", json_pack("{s:s}", "description", "not changed"));
-        (void) json_object_set_new(json, "416",
-                                   json_pack("{s:s}", "description", "no such range"));
+        (void) json_object_set_new(json, "416", json_pack("{s:s}", "description", "no such range"));
     }
     if (route->flags & ROUTE_STREAMS && route->body == ROUTE_JSON)
-        (void) json_object_set_new(
-            json, "202", json_pack("{s:s,s:o}", "description", "it runs (detach)", "content",
-                                   content("application/json", &schema_progress)));
+        (void) json_object_set_new(json, "202",
+                                   json_pack("{s:s,s:o}", "description", "it runs (detach)",
+                                             "content",
+                                             content("application/json", &schema_progress)));
     if (strcmp(route->name, "v1_file_put") == 0)
         (void) json_object_set_new(json, "200",
                                    json_pack("{s:s,s:o}", "description", "it was replaced",
@@ -202,10 +200,10 @@ static json_t *components(void)
     for (size_t i = 0; schemas_all[i]; i++)
         (void) json_object_set_new(schemas, schemas_all[i]->name, fields_to_schema(schemas_all[i]));
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
-        (void) json_object_set_new(
-            list, problems[i].status,
-            json_pack("{s:s,s:o}", "description", problems[i].text, "content",
-                      content("application/problem+json", &schema_problem)));
+        (void) json_object_set_new(list, problems[i].status,
+                                   json_pack("{s:s,s:o}", "description", problems[i].text,
+                                             "content",
+                                             content("application/problem+json", &schema_problem)));
     return json_pack("{s:o,s:o,s:{s:{s:s,s:s},s:{s:s,s:s,s:s}}}", "schemas", schemas, "responses",
                      list, "securitySchemes", "bearer", "type", "http", "scheme", "bearer", "key",
                      "type", "apiKey", "in", "header", "name", "X-API-Key");

@@ -1,4 +1,5 @@
-/* Replies: every one carries the request's id and says that it is not to be stored or guessed at. */
+/* Replies: every one carries the request's id and says that it is not to be stored or guessed at.
+ */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,10 +135,10 @@ static json_t *loc_to_json(const char *loc)
 static json_t *problem_json(struct request *rq, json_t *errors)
 {
     const struct refusal *refusal = &rq->refusal;
-    json_t *json = json_pack("{s:s+,s:s,s:i,s:s,s:s}", "type", "urn:glovebox:problem:",
-                             refusal->type, "title",
-                             MHD_get_reason_phrase_for((unsigned) refusal->status), "status",
-                             refusal->status, "detail", refusal->detail, "request_id", rq->id);
+    json_t *json =
+        json_pack("{s:s+,s:s,s:i,s:s,s:s}", "type", "urn:glovebox:problem:", refusal->type, "title",
+                  MHD_get_reason_phrase_for((unsigned) refusal->status), "status", refusal->status,
+                  "detail", refusal->detail, "request_id", rq->id);
 
     if (errors && json)
         (void) json_object_set_new(json, "errors", errors);
@@ -236,7 +237,8 @@ void reply_invalid(struct request *rq, json_t *errors)
 
     refusal->status = MHD_HTTP_UNPROCESSABLE_CONTENT;
     refusal->type = "invalid-request";
-    json_array_foreach(errors, i, item) {
+    json_array_foreach(errors, i, item)
+    {
         const char *name = json_string_value(json_array_get(json_object_get(item, "loc"), 1));
         int n = snprintf(refusal->detail + used, sizeof refusal->detail - used, "%s%s%s%s",
                          used ? "; " : "", name ? name : "", name ? ": " : "",

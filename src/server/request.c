@@ -1,6 +1,6 @@
 /* What handlers ask of a request. */
-#include <string.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "server/server_internal.h"
 
@@ -44,8 +44,10 @@ static int parse_body(struct request *rq)
     }
     rq->json = json_loadb(rq->body, rq->body_len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (!rq->json) {
-        reply_problem(rq, MHD_HTTP_BAD_REQUEST, "bad-json", "the body is not JSON: %s (line %d, "
-                      "column %d)", error.text, error.line, error.column);
+        reply_problem(rq, MHD_HTTP_BAD_REQUEST, "bad-json",
+                      "the body is not JSON: %s (line %d, "
+                      "column %d)",
+                      error.text, error.line, error.column);
         return -1;
     }
     return 0;

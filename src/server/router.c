@@ -7,15 +7,16 @@
 #include "server/schemas.h"
 #include "server/server_internal.h"
 
-#include "base/banned.h"
-
 #define GET    METHOD_GET
 #define POST   METHOD_POST
 #define PUT    METHOD_PUT
 #define DELETE METHOD_DELETE
 
 #define ROUTE(method_, pattern_, handler_, ...)                                                    \
-    { .method = (method_), .pattern = (pattern_), .handle = handler_, .name = #handler_,           \
+    { .method = (method_),                                                                         \
+      .pattern = (pattern_),                                                                       \
+      .handle = handler_,                                                                          \
+      .name = #handler_,                                                                           \
       __VA_ARGS__ },
 const struct route routes[] = {
 #include "server/routes.def"
@@ -23,6 +24,8 @@ const struct route routes[] = {
 #undef ROUTE
 
 const size_t routes_len = sizeof routes / sizeof *routes;
+
+#include "base/banned.h"
 
 /* What a pattern's braces stand for. */
 struct match {
@@ -55,6 +58,14 @@ static bool match_pattern(const char *pattern, const struct url *url, struct mat
     return left == 0;
 }
 
+/* Copies without the end; gives the place behind. */
+static char *copy_part(char *to, const char *part)
+{
+    while (*part)
+        *to++ = *part++;
+    return to;
+}
+
 /* The parts of {path} with slashes between. */
 static char *join_rest(const struct match *match)
 {
@@ -67,8 +78,7 @@ static char *join_rest(const struct match *match)
     path = malloc(len);
     part = match->rest;
     for (size_t i = 0; path && i < match->rest_parts; i++, part = url_next_part(part)) {
-        memcpy(path + used, part, strlen(part));
-        used += strlen(part);
+        used = (size_t) (copy_part(path + used, part) - path);
         path[used++] = i + 1 < match->rest_parts ? '/' : '\0';
     }
     return path;

@@ -98,9 +98,9 @@ extern const struct schema schema_page_query, schema_files_query, schema_upload_
 /* ---- responses ---- */
 
 extern const struct schema schema_root, schema_health, schema_ready, schema_limits_info,
-    schema_stats, schema_receipt, schema_progress, schema_interrupted, schema_output, schema_event, schema_session,
-    schema_session_page, schema_file_page, schema_file, schema_uploaded, schema_moved,
-    schema_problem;
+    schema_stats, schema_receipt, schema_progress, schema_interrupted, schema_output, schema_event,
+    schema_session, schema_session_page, schema_file_page, schema_file, schema_uploaded,
+    schema_moved, schema_problem;
 
 /* All of them, for /openapi.json; ends with NULL. */
 extern const struct schema *const schemas_all[];

@@ -26,12 +26,12 @@ struct server_config {
     struct service *service;
     struct keys *keys; /* NULL: there are none, and every key is refused */
 
-    char *const *listens;       /* "127.0.0.1:8080", "[::]:80,dialect=NAME", "unix:PATH"; NULL ends */
+    char *const *listens; /* "127.0.0.1:8080", "[::]:80,dialect=NAME", "unix:PATH"; NULL ends */
     char *const *allowed_hosts; /* more names for the Host header; NULL ends, or NULL */
     enum server_auth auth;
 
-    int64_t connections_max;             /* of each address */
-    int64_t connections_per_client;      /* by client address, where it is not loopback; 0: no limit */
+    int64_t connections_max;        /* of each address */
+    int64_t connections_per_client; /* by client address, where it is not loopback; 0: no limit */
     int64_t header_us, body_us, idle_us; /* deadlines; http.c says how the second grows */
     int64_t keepalive_us;                /* silence in a stream before a comment is sent */
     int64_t body_bytes_max;              /* of a JSON body */

@@ -128,7 +128,7 @@ struct headers {
     const char *content_type, *range, *if_range, *if_none_match, *if_match, *expect;
     const char *transfer_encoding, *content_length, *last_event_id;
     const char *twice; /* the name of one that may come once and came again */
-    bool bad;          /* a NUL in a name or value */
+    bool bad;          /* a blank in a name, a NUL in a value */
 };
 
 /* Where a streamed body goes. */

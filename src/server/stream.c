@@ -4,8 +4,8 @@
  * The connection's own thread asks for the next event and waits for it, in slices of a second, and
  * writes it before it asks again. A slow reader therefore slows only itself: the run goes on, and
  * what it prints is read from where it is kept. In between the thread looks at the socket. A client
- * that has closed its sending half may still read, so this alone does not end a stream: a comment is
- * sent, to which a client that is gone answers with a reset. When the client has left only the
+ * that has closed its sending half may still read, so this alone does not end a stream: a comment
+ * is sent, to which a client that is gone answers with a reset. When the client has left only the
  * stream ends, and the run too if that was asked for.
  */
 #include <poll.h>
@@ -50,10 +50,10 @@ static json_t *text_to_json(const struct event *event)
 
 static json_t *fault_to_json(const struct fault *fault)
 {
-    return json_pack("{s:s+,s:s,s:i,s:s}", "type", "urn:glovebox:problem:",
-                     fault->type ? fault->type : "error", "title",
-                     MHD_get_reason_phrase_for((unsigned) fault->kind), "status",
-                     (int) fault->kind, "detail", fault->detail);
+    return json_pack("{s:s+,s:s,s:i,s:s}", "type",
+                     "urn:glovebox:problem:", fault->type ? fault->type : "error", "title",
+                     MHD_get_reason_phrase_for((unsigned) fault->kind), "status", (int) fault->kind,
+                     "detail", fault->detail);
 }
 
 static json_t *event_to_json(struct event *event)
@@ -171,9 +171,8 @@ static ssize_t on_read(void *cls, uint64_t pos, char *buf, size_t max)
         /* While we wait the library must not think the connection idle. */
         (void) MHD_set_connection_option(s->mhd, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
         r = s->started ? next_text(s) : put_start(s);
-        (void) MHD_set_connection_option(
-            s->mhd, MHD_CONNECTION_OPTION_TIMEOUT,
-            (unsigned) (s->server->config.idle_us / USEC_PER_SEC));
+        (void) MHD_set_connection_option(s->mhd, MHD_CONNECTION_OPTION_TIMEOUT,
+                                         (unsigned) (s->server->config.idle_us / USEC_PER_SEC));
         if (r != 0)
             return r > 0 ? MHD_CONTENT_READER_END_OF_STREAM : MHD_CONTENT_READER_END_WITH_ERROR;
     }

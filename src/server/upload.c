@@ -134,9 +134,8 @@ static int finish_part(struct uploading *up)
         return 0;
     if (files_upload_commit(TAKE_PTR(up->file), &created, &fault) < 0)
         return refuse_fault(up->rq, &fault);
-    (void) json_array_append_new(up->done,
-                                 json_pack("{s:s,s:s,s:I}", "path", up->path, "kind", "file",
-                                           "size", (json_int_t) up->file_bytes));
+    (void) json_array_append_new(up->done, json_pack("{s:s,s:s,s:I}", "path", up->path, "kind",
+                                                     "file", "size", (json_int_t) up->file_bytes));
     return 0;
 }
 

@@ -190,7 +190,7 @@ def test_detach_interrupt_and_order(server):
     assert receipt["status"] == "cancelled" and receipt["exit_code"] == 130
     receipt = server.good("GET", f"/v1/executions/{second['execution_id']}?wait=20")
     assert receipt["result"]["text/plain"] == "'second'"
-    third = server.good("POST", path, {"code": "time.sleep(60)", "detach": True}, 202)
+    third = server.good("POST", path, {"code": "import time\ntime.sleep(60)", "detach": True}, 202)
     wait_running(server, third["execution_id"])
     assert server.good("POST", f"/v1/sessions/{session}/interrupt")["interrupted"] == 1
     assert server.good("GET", f"/v1/executions/{third['execution_id']}?wait=20")["status"] == "cancelled"

@@ -165,8 +165,8 @@ void service_get_stats(struct service *s, struct service_stats *ret)
 
 const char *service_status_name(size_t i)
 {
-    static const char *const names[] = { "ok",   "error",  "timeout",   "oom",   "killed",
-                                         "pids", "disk",   "output",    "cancelled", "system" };
+    static const char *const names[] = { "ok",   "error", "timeout", "oom",       "killed",
+                                         "pids", "disk",  "output",  "cancelled", "system" };
 
     return names[i];
 }
@@ -449,8 +449,9 @@ int execution_interrupt(struct execution *e, struct fault *fault)
 
 const char *event_kind_name(enum event_kind kind)
 {
-    static const char *const names[] = { "stdout", "stderr",  "display",
-                                         "result", "receipt", "fault" };
+    static const char *const names[] = {
+        "stdout", "stderr", "display", "result", "receipt", "fault"
+    };
 
     return names[kind];
 }
@@ -471,8 +472,11 @@ int execution_next_event(struct execution *e, struct event_cursor *cursor, char 
 
             len = len < size ? len : size;
             memcpy(buf, e->out + cursor->out, len);
-            *ret = (struct event){ .kind = EVENT_STDOUT, .offset = cursor->out, .text = buf,
-                                   .text_len = len, .next = cursor->out + (int64_t) len };
+            *ret = (struct event){ .kind = EVENT_STDOUT,
+                                   .offset = cursor->out,
+                                   .text = buf,
+                                   .text_len = len,
+                                   .next = cursor->out + (int64_t) len };
             cursor->out += (int64_t) len;
             r = 1;
         } else if (e->done) {
@@ -676,7 +680,8 @@ int keys_verify(struct keys *keys, const char *token, struct keys_info *ret, str
     (void) keys;
     if (strcmp(token, FAKE_KEY) != 0)
         return gb_fail_plain(err, EACCES, "no such key");
-    *ret = (struct keys_info){ .id = "000000000001", .sessions = -1, .executions = -1,
-                               .rate_per_minute = -1 };
+    *ret = (struct keys_info){
+        .id = "000000000001", .sessions = -1, .executions = -1, .rate_per_minute = -1
+    };
     return 0;
 }

@@ -20,8 +20,7 @@ static int read_execute(const char *text, bool strict, struct body_execute *ret,
     assert_non_null(json);
     r = fields_read_body(&schema_execute, json, strict, ret, errors);
     if (r < 0) {
-        const char *type = json_string_value(
-            json_object_get(json_array_get(errors, 0), "type"));
+        const char *type = json_string_value(json_object_get(json_array_get(errors, 0), "type"));
 
         assert_non_null(type);
         strncpy(first, type, 63);
@@ -118,8 +117,9 @@ static int read_output(const char *target, struct query_output *ret)
 
 static void test_query(void **state)
 {
-    static const char *const bad[] = { "/?stream=x", "/?offset=-1", "/?offset=1.5", "/?limit=0",
-                                       "/?nope=1",   "/?offset=1&offset=2", "/?offset=" };
+    static const char *const bad[] = { "/?stream=x", "/?offset=-1", "/?offset=1.5",
+                                       "/?limit=0",  "/?nope=1",    "/?offset=1&offset=2",
+                                       "/?offset=" };
     struct query_output query;
 
     (void) state;

@@ -2,14 +2,14 @@
  * The HTTP layer over a fake service, through raw sockets: framing, who may come in, bodies,
  * replies, streams, files, deadlines.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,7 +41,8 @@ static size_t reply_len;
 
 static int dial(int to)
 {
-    struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons((uint16_t) to),
+    struct sockaddr_in addr = { .sin_family = AF_INET,
+                                .sin_port = htons((uint16_t) to),
                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -113,9 +114,10 @@ static int ask(const char *line, const char *headers, const char *body)
 {
     char text[65536];
 
-    snprintf(text, sizeof text,
-             "%s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %zu\r\n%s\r\n%s",
-             line, strlen(body), headers, body);
+    snprintf(
+        text, sizeof text,
+        "%s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %zu\r\n%s\r\n%s",
+        line, strlen(body), headers, body);
     return send_raw(text);
 }
 
@@ -226,7 +228,9 @@ static void test_framing(void **state)
 
 static void test_bad_urls(void **state)
 {
-    static const char *const bad[] = { "/%00", "/a/../b", "/v1/%2e%2e/x", "/%zz", "/\xff\xfe", "//" };
+    static const char *const bad[] = {
+        "/%00", "/a/../b", "/v1/%2e%2e/x", "/%zz", "/\xff\xfe", "//"
+    };
     char *line = malloc(6000);
 
     (void) state;
@@ -245,11 +249,12 @@ static void test_bad_urls(void **state)
 
 static void test_pipelined(void **state)
 {
-    static const char two[] = "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20\r\n"
-                              "\r\n{\"code\": \"echo one\"}"
-                              "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
-                              "GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n"
-                              "GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    static const char two[] =
+        "POST /execute HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20\r\n"
+        "\r\n{\"code\": \"echo one\"}"
+        "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        "GET /nothing HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        "GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     const char *one;
 
     (void) state;
@@ -265,7 +270,8 @@ static void test_pipelined(void **state)
 
 static void test_slow_header(void **state)
 {
-    static const char slow[] = "GET /health HTTP/1.1\r\nX-Slow: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    static const char slow[] =
+        "GET /health HTTP/1.1\r\nX-Slow: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
     int fd = dial(port);
 
     (void) state;
@@ -370,8 +376,10 @@ static void test_keys(void **state)
         if (cases[i].status == 401)
             assert_true(has("WWW-Authenticate: Bearer"));
     }
-    /* Open without a key even here; and a key that is wrong is refused even where none is needed. */
-    snprintf(text, sizeof text, "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    /* Open without a key even here; and a key that is wrong is refused even where none is needed.
+     */
+    snprintf(text, sizeof text,
+             "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     assert_int_equal(send_bytes(locked_port, text, strlen(text)), 200);
     assert_int_equal(ask("GET /v1/sessions", "X-API-Key: wrong\r\n", ""), 401);
 }
@@ -546,9 +554,8 @@ static void test_sessions(void **state)
     assert_string_equal(body_of(), "hello");
     end_session(ids[0]);
     assert_int_equal(ask("POST /v1/sessions", "", "{\"files\": [{\"path\": \"a\"}]}"), 422);
-    assert_int_equal(ask("POST /v1/sessions", "",
-                         "{\"files\": [{\"path\": \"a\", \"base64\": \"***\"}]}"),
-                     422);
+    assert_int_equal(
+        ask("POST /v1/sessions", "", "{\"files\": [{\"path\": \"a\", \"base64\": \"***\"}]}"), 422);
     assert_int_equal(ask("POST /v1/sessions", "", "{\"idle_timeout\": \"x\"}"), 422);
     /* A session whose files were refused is not left behind. */
     assert_int_equal(ask("GET /v1/sessions", "", ""), 200);
@@ -561,9 +568,9 @@ static void test_detach_and_output(void **state)
     json_t *json;
 
     (void) state;
-    assert_int_equal(ask("POST /v1/execute", "",
-                         "{\"code\": \"echo gr\xc3\xbc\xc3\x9f\", \"detach\": true}"),
-                     202);
+    assert_int_equal(
+        ask("POST /v1/execute", "", "{\"code\": \"echo gr\xc3\xbc\xc3\x9f\", \"detach\": true}"),
+        202);
     json = json_loads(body_of(), 0, NULL);
     snprintf(id, sizeof id, "%s", json_string_value(json_object_get(json, "execution_id")));
     json_decref(json);
@@ -605,8 +612,8 @@ static void test_sse(void **state)
     (void) state;
     read_until(fd, "event: start");
     assert_true(has("Content-Type: text/event-stream"));
-    assert_int_equal(sscanf(strstr(reply, "\"execution_id\":\""), "\"execution_id\":\"%63[^\"]", id),
-                     1);
+    assert_int_equal(
+        sscanf(strstr(reply, "\"execution_id\":\""), "\"execution_id\":\"%63[^\"]", id), 1);
     fake_tick(service);
     read_until(fd, "tick"); /* while it runs */
     read_until(fd, ": keep-alive");
@@ -653,8 +660,7 @@ static void test_leaving(void **state)
     close(fd);
     assert_int_equal(fake_interrupts(service), 0);
     /* Gone, and had asked for that. */
-    fd = open_stream("text/event-stream",
-                     "{\"code\": \"wait\", \"cancel_on_disconnect\": true}");
+    fd = open_stream("text/event-stream", "{\"code\": \"wait\", \"cancel_on_disconnect\": true}");
     read_until(fd, "event: start");
     close(fd);
     assert_true(fake_wait_interrupt(service));
@@ -712,7 +718,7 @@ static int post_parts(const char *id, const char *type, const char *body)
 }
 
 #define PART(name, text)                                                                           \
-    "--bound12\r\nContent-Disposition: form-data; name=\"file\"" name                                    \
+    "--bound12\r\nContent-Disposition: form-data; name=\"file\"" name                              \
     "\r\nContent-Type: text/plain\r\n\r\n" text "\r\n"
 
 static void test_multipart(void **state)
@@ -731,18 +737,20 @@ static void test_multipart(void **state)
     assert_int_equal(ask(line, "", ""), 200);
     assert_string_equal(body_of(), "2\r\n2");
     /* Broken off: what was whole is there, the rest is not. */
-    assert_int_equal(post_parts(id, type, PART("; filename=\"three\"", "3") "--bound12\r\nContent-Dis"),
-                     400);
+    assert_int_equal(
+        post_parts(id, type, PART("; filename=\"three\"", "3") "--bound12\r\nContent-Dis"), 400);
     assert_problem(400);
     assert_int_equal(post_parts(id, type, ""), 400);
     assert_int_equal(post_parts(id, type, "no parts at all"), 400);
     assert_int_equal(post_parts(id, type, PART("", "1") "--bound12--\r\n"), 422);
     assert_int_equal(post_parts(id, type, PART("; filename=\"../x\"", "1") "--bound12--\r\n"), 422);
     assert_int_equal(post_parts(id, type, PART("; filename=\"\xff\"", "1") "--bound12--\r\n"), 400);
-    assert_int_equal(post_parts(id, type, PART("; filename=\"big\"", "FULL") "--bound12--\r\n"), 413);
+    assert_int_equal(post_parts(id, type, PART("; filename=\"big\"", "FULL") "--bound12--\r\n"),
+                     413);
     assert_int_equal(post_parts(id, "multipart/form-data", "x"), 400);
     assert_int_equal(post_parts(id, "text/plain", "x"), 415);
-    assert_int_equal(post_parts("none", type, PART("; filename=\"one\"", "1") "--bound12--\r\n"), 404);
+    assert_int_equal(post_parts("none", type, PART("; filename=\"one\"", "1") "--bound12--\r\n"),
+                     404);
     end_session(id);
 }
 
@@ -909,18 +917,30 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_framing),      cmocka_unit_test(test_bad_urls),
-        cmocka_unit_test(test_pipelined),    cmocka_unit_test(test_slow_header),
-        cmocka_unit_test(test_slow_body),    cmocka_unit_test(test_gate),
-        cmocka_unit_test(test_keys),         cmocka_unit_test(test_ownership),
-        cmocka_unit_test(test_bodies),       cmocka_unit_test(test_deep_json),
-        cmocka_unit_test(test_large_bodies), cmocka_unit_test(test_methods),
-        cmocka_unit_test(test_about),        cmocka_unit_test(test_sessions),
-        cmocka_unit_test(test_detach_and_output), cmocka_unit_test(test_sse),
-        cmocka_unit_test(test_ndjson),       cmocka_unit_test(test_leaving),
-        cmocka_unit_test(test_put_and_get),  cmocka_unit_test(test_multipart),
-        cmocka_unit_test(test_archive),      cmocka_unit_test(test_unix_socket),
-        cmocka_unit_test(test_many),         cmocka_unit_test(test_check),
+        cmocka_unit_test(test_framing),
+        cmocka_unit_test(test_bad_urls),
+        cmocka_unit_test(test_pipelined),
+        cmocka_unit_test(test_slow_header),
+        cmocka_unit_test(test_slow_body),
+        cmocka_unit_test(test_gate),
+        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_ownership),
+        cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_deep_json),
+        cmocka_unit_test(test_large_bodies),
+        cmocka_unit_test(test_methods),
+        cmocka_unit_test(test_about),
+        cmocka_unit_test(test_sessions),
+        cmocka_unit_test(test_detach_and_output),
+        cmocka_unit_test(test_sse),
+        cmocka_unit_test(test_ndjson),
+        cmocka_unit_test(test_leaving),
+        cmocka_unit_test(test_put_and_get),
+        cmocka_unit_test(test_multipart),
+        cmocka_unit_test(test_archive),
+        cmocka_unit_test(test_unix_socket),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_check),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

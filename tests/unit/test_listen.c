@@ -1,10 +1,10 @@
 /* Addresses to listen at, and stale Unix sockets. */
+#include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,8 +51,20 @@ static void test_parse(void **state)
 static void test_refused(void **state)
 {
     static const char *const cases[] = {
-        "",        ":",     "localhost", "127.0.0.1:",   "1.2.3.4:65536", "1.2.3.4:-1", "::1:80",
-        "[::1:80", "[]:80", "a b:80",    "x:80,dialect=", "x:80,dialect=A B", "unix:", "1.2.3.4:8x",
+        "",
+        ":",
+        "localhost",
+        "127.0.0.1:",
+        "1.2.3.4:65536",
+        "1.2.3.4:-1",
+        "::1:80",
+        "[::1:80",
+        "[]:80",
+        "a b:80",
+        "x:80,dialect=",
+        "x:80,dialect=A B",
+        "unix:",
+        "1.2.3.4:8x",
         "1.2.3.4:0000080",
     };
     char longer[200] = "unix:/";

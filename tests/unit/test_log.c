@@ -22,8 +22,8 @@ static const char *line_of(enum log_format format, const char *event,
                            const struct log_field *fields)
 {
     static char buf[LOG_LINE_MAX + 1];
-    size_t len = log_format_line(format, LOG_LEVEL_INFO, INT64_C(1700000000123456), event, fields,
-                                 buf);
+    size_t len =
+        log_format_line(format, LOG_LEVEL_INFO, INT64_C(1700000000123456), event, fields, buf);
 
     assert_true(len > 0 && len <= LOG_LINE_MAX);
     buf[len] = '\0';
@@ -88,8 +88,8 @@ static void test_long_values_are_cut(void **state)
     memset(big, '"', 100000);
     big[100000] = '\0';
     for (int format = 0; format < 2; format++) {
-        const struct log_field fields[] = { LOG_TEXT("a", big), LOG_TEXT("b", big),
-                                            LOG_INT("c", 1), END };
+        const struct log_field fields[] = { LOG_TEXT("a", big), LOG_TEXT("b", big), LOG_INT("c", 1),
+                                            END };
         const char *line = line_of((enum log_format) format, big, fields);
 
         if (format == LOG_FORMAT_JSON)
@@ -118,10 +118,8 @@ static void test_levels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_json),
-        cmocka_unit_test(test_text),
-        cmocka_unit_test(test_hostile_values),
-        cmocka_unit_test(test_long_values_are_cut),
+        cmocka_unit_test(test_json),           cmocka_unit_test(test_text),
+        cmocka_unit_test(test_hostile_values), cmocka_unit_test(test_long_values_are_cut),
         cmocka_unit_test(test_levels),
     };
 

@@ -57,9 +57,9 @@ static void test_paths(void **state)
 static void test_refused(void **state)
 {
     static const char *const cases[] = {
-        "",      "*",      "http://x/", "a",       "//",       "/a//b",     "/a/../b", "/..",
-        "/a/.",  "/%2e%2e", "/%2E.",    "/%00",    "/a%00b",   "/%",        "/%4",     "/%zz",
-        "/%c3",  "/\xff",  "/%ff%fe",   "/?a=%00", "/?%zz=1",  "/?a=%ff",   "/a//",
+        "",     "*",       "http://x/", "a",       "//",      "/a//b",   "/a/../b", "/..",
+        "/a/.", "/%2e%2e", "/%2E.",     "/%00",    "/a%00b",  "/%",      "/%4",     "/%zz",
+        "/%c3", "/\xff",   "/%ff%fe",   "/?a=%00", "/?%zz=1", "/?a=%ff", "/a//",
     };
 
     (void) state;
@@ -111,8 +111,7 @@ static void test_query(void **state)
     assert_string_equal(url_param(&url, "d"), "=");
     assert_null(url_param(&url, "e"));
     url_release(&url);
-    assert_int_equal(
-        url_parse("/?1&2&3&4&5&6&7&8&9&10&11&12&13&14&15&16&17", &url, &why), 400);
+    assert_int_equal(url_parse("/?1&2&3&4&5&6&7&8&9&10&11&12&13&14&15&16&17", &url, &why), 400);
 }
 
 int main(void)
