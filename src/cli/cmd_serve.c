@@ -329,7 +329,6 @@ static void wait_for_end(struct serve *serve)
     log_event(LOG_LEVEL_INFO, "draining", LOG_TEXT("signal", sig == SIGINT ? "SIGINT" : "SIGTERM"));
     if (isatty(STDERR_FILENO))
         say("finishing what runs; once more to end at once");
-    server_drain(serve->server);
     if (pthread_create(&thread, NULL, drain_main, serve) != 0) {
         service_drain(serve->service);
         return;

@@ -84,17 +84,16 @@ void about_health(struct request *rq)
                json_pack("{s:s,s:s,s:s,s:f,s:b,s:b,s:s,s:o,s:{s:I,s:I},s:o,s:I}", "status",
                          "healthy", "service", "glovebox", "version", GLOVEBOX_VERSION,
                          "uptime_seconds", (double) stats.uptime_us / 1e6, "ready", stats.ready,
-                         "draining", stats.draining || atomic_load(&rq->server->draining),
-                         "authentication", auth_name(rq->server), "isolation", isolation,
-                         "sessions", "live", (json_int_t) stats.sessions_live, "most",
-                         (json_int_t) stats.sessions_max, "boxes", boxes_json(&stats),
-                         "memory_bytes", (json_int_t) stats.server_rss_bytes));
+                         "draining", stats.draining, "authentication", auth_name(rq->server),
+                         "isolation", isolation, "sessions", "live",
+                         (json_int_t) stats.sessions_live, "most", (json_int_t) stats.sessions_max,
+                         "boxes", boxes_json(&stats), "memory_bytes",
+                         (json_int_t) stats.server_rss_bytes));
 }
 
 void about_ready(struct request *rq)
 {
-    bool ready =
-        service_is_ready(rq->server->config.service) && !atomic_load(&rq->server->draining);
+    bool ready = service_is_ready(rq->server->config.service);
 
     rq->refusal.retry_after_s = ready ? 0 : 1;
     reply_json(rq, ready ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE,

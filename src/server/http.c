@@ -555,16 +555,10 @@ int server_port(const struct server *server, size_t i)
     return i < server->listeners_len ? server->listeners[i].port : 0;
 }
 
-void server_drain(struct server *server)
-{
-    atomic_store(&server->draining, true);
-}
-
 void server_close(struct server *server)
 {
     if (!server)
         return;
-    atomic_store(&server->draining, true);
     for (size_t i = 0; i < server->listeners_len; i++) {
         struct listener *l = &server->listeners[i];
 

@@ -69,8 +69,7 @@ static void write_all(FILE *out, struct server *server)
     write_statuses(out, &stats);
     write_durations(out, &stats);
     write_one(out, "sandbox_package_installs_total", "counter", "Packages installed.", 0);
-    write_one(out, "glovebox_ready", "gauge", "1 while new work is taken.",
-              stats.ready && !atomic_load(&server->draining));
+    write_one(out, "glovebox_ready", "gauge", "1 while new work is taken.", stats.ready);
     write_one(out, "glovebox_uptime_seconds", "gauge", "Since the start.",
               stats.uptime_us / 1000000);
     write_one(out, "glovebox_sessions_live", "gauge", "Sessions.", stats.sessions_live);

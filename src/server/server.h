@@ -58,9 +58,5 @@ const char *server_url(const struct server *server, size_t i);
 /* Its port; 0 for a Unix socket. */
 int server_port(const struct server *server, size_t i);
 
-/* From now on /readyz says no; connections are still taken, so that clients can read what is
- * theirs. */
-void server_drain(struct server *server);
-
 /* Stops listening, ends every connection, removes socket files. Accepts NULL. */
 void server_close(struct server *server);

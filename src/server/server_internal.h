@@ -109,7 +109,6 @@ struct server {
     struct conn conns; /* head of a ring */
     bool stop;
 
-    atomic_bool draining;
     _Atomic int64_t body_bytes; /* of JSON bodies in memory */
     _Atomic uint64_t request_count;
     _Atomic int64_t replies[6]; /* by the status's first digit */
