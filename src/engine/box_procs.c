@@ -141,7 +141,7 @@ static const struct proc_record *procs_find(const struct procs *procs, int32_t p
 static bool is_kept(const struct proc_record *keep, size_t keep_len, const struct proc_record *proc)
 {
     for (size_t i = 0; i < keep_len; i++)
-        if (keep[i].pid == proc->pid && keep[i].start == proc->start)
+        if (keep[i].pid == proc->pid && (keep[i].start == 0 || keep[i].start == proc->start))
             return true;
     return false;
 }

@@ -15,6 +15,7 @@
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -37,6 +38,25 @@ static _Noreturn void die(int fd, uint32_t step, int error)
     _exit(error == ENOENT ? 127 : 126);
 }
 
+/* A name without a slash is looked for, without the help of an environment. */
+static void execute(const struct command *command)
+{
+    static const char *const places[] = { "/usr/local/bin", "/usr/bin", "/bin" };
+    const char *name = command->argv[0];
+    char path[256];
+
+    if (strchr(name, '/')) {
+        (void) execve(name, command->argv, command->envp);
+        return;
+    }
+    errno = ENOENT;
+    for (size_t i = 0; i < ARRAY_LEN(places) && errno == ENOENT; i++) {
+        if (snprintf(path, sizeof path, "%s/%s", places[i], name) >= (int) sizeof path)
+            return;
+        (void) execve(path, command->argv, command->envp);
+    }
+}
+
 static _Noreturn void command_main(const struct seal_spec *spec, const struct command *command)
 {
     int r;
@@ -51,7 +71,7 @@ static _Noreturn void command_main(const struct seal_spec *spec, const struct co
         die(SEAL_CONTROL_FD, SEAL_CWD, errno);
     if (command->keep_control && fcntl(SEAL_CONTROL_FD, F_SETFD, 0) < 0)
         die(SEAL_CONTROL_FD, SEAL_EXEC, errno);
-    execve(command->argv[0], command->argv, command->envp);
+    execute(command);
     die(SEAL_CONTROL_FD, SEAL_EXEC, errno);
 }
 

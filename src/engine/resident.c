@@ -93,6 +93,7 @@ int resident_open(struct box *box, char *const *env, struct resident **ret_resid
     /* Descriptor 0 is at its end for good; a cell's input comes with the cell. */
     gb_closep(&resident->piped.ends[0]);
     resident->piped.ends[0] = -EBADF;
+    box_stand(box, resident->piped.tenant);
     *ret_resident = resident;
     return 0;
 }
@@ -101,6 +102,7 @@ void resident_free(struct resident *resident)
 {
     if (!resident)
         return;
+    box_unstand(resident->box, resident->piped.tenant);
     tenant_free(resident->piped.tenant);
     for (int i = 0; i < 3; i++)
         gb_closep(&resident->piped.ends[i]);

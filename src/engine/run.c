@@ -50,7 +50,8 @@ static void stream_close(struct pipe_in *in)
 void run_release(struct run *run)
 {
     snapshot_release(&run->after);
-    free(run->spared);
+    if (run->spared != run->standing)
+        free(run->spared);
     for (int i = 0; i < 2; i++) {
         stream_close(&run->streams[i]);
         outbuf_release(&run->streams[i].kept);

@@ -48,6 +48,7 @@ struct run {
     const char *done_id; /* what a DONE must say to be the one that is waited for; NULL: anything */
     int64_t done_code;   /* as DONE told; -1: it did not */
     struct input *input; /* may be NULL */
+    void *owner;         /* for the functions of the table */
 
     int64_t started_us, deadline_us, watch_us;
     int64_t hard_us, again_us; /* 0 until a stop was soft */
@@ -62,8 +63,9 @@ struct run {
 
     /* of a session */
     struct cgroup_usage before;
-    struct proc_record *spared; /* processes that were there; NULL: the tenant alone */
+    struct proc_record *spared; /* processes that were there; @standing or owned */
     size_t spared_len;
+    struct proc_record standing[2];
     int64_t pids_seen;
 };
 

@@ -136,9 +136,12 @@ static int step_no_new_privs(const struct seal_spec *spec)
     return seal_no_new_privs();
 }
 
+/* A shell is there to kill what others of its session have started, and each of them is a domain of
+ * its own. What is out of its reach is so by namespaces, which hold for signals and abstract
+ * sockets alike. */
 static int step_landlock(const struct seal_spec *spec)
 {
-    return spec->landlock ? seal_landlock() : 0;
+    return spec->landlock ? seal_landlock(!spec->exec) : 0;
 }
 
 static int step_signals(const struct seal_spec *spec)

@@ -30,8 +30,6 @@
 
 #include "base/banned.h"
 
-#define ALONE 2 /* PID 1 and one more */
-
 struct session_state {
     int meters[METER_COUNT]; /* -EBADF: this host has none */
     bool metered;
@@ -250,6 +248,41 @@ static int files_after(struct run *run, struct gb_err *err)
 
 /* ---- processes ---- */
 
+void box_stand(struct box *box, struct tenant *tenant)
+{
+    for (size_t i = 0; i < ARRAY_LEN(box->standing); i++) {
+        if (!box->standing[i]) {
+            box->standing[i] = tenant;
+            return;
+        }
+    }
+}
+
+void box_unstand(struct box *box, const struct tenant *tenant)
+{
+    for (size_t i = 0; i < ARRAY_LEN(box->standing); i++)
+        if (box->standing[i] == tenant)
+            box->standing[i] = NULL;
+}
+
+/* Whether there is nothing in the box but PID 1 and those that we know; they are the list then. */
+static bool procs_known(struct run *run)
+{
+    const struct box *box = run->box;
+    int64_t alive = 0;
+
+    if (!box->session->metered || run->before.pids < 0)
+        return false;
+    for (size_t i = 0; i < ARRAY_LEN(box->standing); i++)
+        if (box->standing[i] && tenant_is_alive(box->standing[i]))
+            run->standing[alive++] = (struct proc_record){ .pid = tenant_group(box->standing[i]) };
+    if (run->before.pids > alive + 1)
+        return false;
+    run->spared = run->standing;
+    run->spared_len = (size_t) alive;
+    return true;
+}
+
 static int procs_before(struct run *run, struct gb_err *err)
 {
     struct builder_request request = { .op = BOX_PROCS, .box = run->box->id };
@@ -258,7 +291,7 @@ static int procs_before(struct run *run, struct gb_err *err)
     size_t fds_len = 0, len;
     struct stat st;
 
-    if (run->box->session->metered && run->before.pids >= 0 && run->before.pids <= ALONE)
+    if (procs_known(run))
         return 0;
     r = engine_call(run->box->engine, &request, NULL, 0, &reply, fds, &fds_len, err);
     if (r < 0)

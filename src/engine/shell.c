@@ -111,8 +111,8 @@ static int shell_greet(struct shell *shell, struct gb_err *err)
 
 int shell_open(struct box *box, char *const *env, struct shell **ret_shell, struct gb_err *err)
 {
-    char *argv[] = { (char *) "/bin/bash", (char *) "--norc",      (char *) "--noprofile",
-                     (char *) "-i",        (char *) "--noediting", NULL };
+    char *argv[] = { (char *) "/bin/bash",   (char *) "--norc", (char *) "--noprofile",
+                     (char *) "--noediting", (char *) "-i",     NULL };
     struct shell *shell = calloc(1, sizeof *shell);
     autofree char **all = NULL;
     size_t len = 0;
@@ -140,6 +140,7 @@ int shell_open(struct box *box, char *const *env, struct shell **ret_shell, stru
         shell_free(shell);
         return r;
     }
+    box_stand(box, shell->piped.tenant);
     *ret_shell = shell;
     return 0;
 }
@@ -148,6 +149,7 @@ void shell_free(struct shell *shell)
 {
     if (!shell)
         return;
+    box_unstand(shell->box, shell->piped.tenant);
     tenant_free(shell->piped.tenant);
     for (int i = 0; i < 3; i++)
         gb_closep(&shell->piped.ends[i]);
@@ -183,8 +185,17 @@ static void shell_hard(struct run *run)
     session_kill_started(run, true);
 }
 
+static void shell_soft(struct run *run)
+{
+    char line[STATUS_MAX];
+    int len = snprintf(line, sizeof line, "\nprintf '%s %%d\\n' \"$?\" >&97\n", run->done_id);
+
+    session_soft(run);
+    (void) text_write(run->owner, line, (size_t) len, 0);
+}
+
 static const struct run_ops shell_ops = {
-    .soft = session_soft,
+    .soft = shell_soft,
     .hard = shell_hard,
     .count = session_count,
     .control = shell_control,
@@ -255,6 +266,7 @@ int shell_run(struct shell *shell, const struct run_spec *spec, struct outcome *
         return gb_fail_plain(err, ECHILD, "the shell ended between two commands");
     run_init(&run, &shell_ops, shell->box, spec);
     snprintf(id, sizeof id, "%llu", (unsigned long long) ++shell->count);
+    run.owner = shell;
     run.done_ends = true;
     run.done_id = id;
     run.tenant = shell->piped.tenant;

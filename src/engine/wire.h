@@ -139,7 +139,8 @@ struct builder_reply {
 /* One process of a box, with the numbers that the box sees. */
 struct proc_record {
     int32_t pid, ppid;
-    uint64_t start; /* field 22 of stat(5): tells it from another with the same number */
+    uint64_t start; /* field 22 of stat(5): tells it from another with the same number; 0 in a list
+                       of the spared: not known */
 };
 
 /* One regular file; @path_len bytes of its path follow, without a NUL. Host byte order. */

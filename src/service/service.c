@@ -105,7 +105,7 @@ int id_new(const char *prefix, char *buf, size_t size)
 
 void service_log(struct service *service, int priority, const char *fmt, ...)
 {
-    char line[512];
+    char line[2048];
     va_list args;
 
     if (!service->config.log)

@@ -101,7 +101,7 @@ struct service_config {
     int64_t kept_memory_bytes, kept_disk_bytes; /* what they may hold together */
     int64_t grace_us;                           /* for running executions when draining */
 
-    bool log_code; /* the operator asked for it */
+    bool log_code; /* the operator asked for it: the first 300 bytes of each program */
     /* One line of the log; may be NULL. Called by any thread. */
     void (*log)(void *arg, int priority, const char *line);
     void *log_arg;

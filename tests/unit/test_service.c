@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <syslog.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -290,7 +291,7 @@ static void upload(struct session *session, const char *path, const char *text, 
 {
     struct file_upload *upload;
     struct fault fault;
-    bool is_created;
+    bool is_created = false;
 
     if (files_upload_begin(session, path, strlen(path), -1, &upload, &fault) < 0 ||
         files_upload_write(upload, text, strlen(text), &fault) < 0 ||
@@ -456,6 +457,14 @@ static void test_end(void **state)
     assert_int_equal(report.count, count);
 }
 
+/* What the service has to say about a failure. */
+static void log_print(void *arg, int priority, const char *line)
+{
+    (void) arg;
+    if (priority <= LOG_WARNING)
+        fprintf(stderr, "# %s\n", line);
+}
+
 static void dir_remove(void)
 {
     DIR *dir = opendir(data_dir);
@@ -495,6 +504,7 @@ int main(int argc, char **argv)
         return 1;
     service_config_default(&config);
     config.data_dir = data_dir;
+    config.log = log_print;
     config.engine = (struct engine_config){ .preload = "", .landlock = true, .pool_boxes = 2 };
     r = store_open(&(struct store_config){ .dir = data_dir }, &store, &err);
     if (r == 0) {
