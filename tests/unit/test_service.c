@@ -434,6 +434,10 @@ static void test_archive(void **state)
     free(bytes.data);
     assert_string_equal(names, "a.txt=first;d/=;d/b.txt=second;\xff=raw;");
     assert_true(files_archive(session, "", 0, bytes_refuse, NULL, &fault) < 0);
+    check_run(session, EXECUTION_CELL,
+              "import os; _ = open('big', 'wb').write(os.urandom(1 << 20))", "ok", NULL);
+    assert_true(files_archive(session, "", 0, bytes_refuse, NULL, &fault) < 0);
+    assert_string_equal(fault.type, "reader-gone");
     assert_true(files_archive(session, "nowhere", 7, bytes_refuse, NULL, &fault) < 0);
     assert_int_equal(fault.kind, FAULT_NOT_FOUND);
     session_done(session);
