@@ -375,6 +375,7 @@ int receipt_to_json(const struct outcome *outcome, const struct receipt_ids *ids
          put_shown(receipt, outcome, &left_out.outputs) &&
          put(receipt, "error", error_to_json(outcome)) &&
          put(receipt, "files", files_to_json(outcome)) &&
+         (!outcome->files_incomplete || put(receipt, "files_incomplete", json_true())) &&
          put(receipt, "truncated", truncated_to_json(&left_out)) &&
          put(receipt, "usage", usage_to_json(outcome)) && put_ids(receipt, ids);
     receipt = object_done(receipt, ok);
