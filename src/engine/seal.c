@@ -230,7 +230,9 @@ void seal_tenant(const struct seal_spec *spec)
         report_send(SEAL_CONTROL_FD, i, -r);
         _exit(126);
     }
-    if (spec->cgroups) /* where our own watch counts memory it would count this twice */
+    /* Where our own watch counts memory it would count this twice; and what is executed next has
+     * another memory. */
+    if (spec->cgroups && !spec->exec)
         memory_hold();
     report_send(SEAL_CONTROL_FD, SEAL_DONE, 0);
 }
