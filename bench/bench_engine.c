@@ -465,6 +465,34 @@ static void burst(struct bench *bench)
         json_pack("{s:f, s:f, s:f}", "forks_ms", forks, "boxes_ms", boxes, "ratio", boxes / forks));
 }
 
+/* What the kernel takes for a box with nobody in it: namespaces, mounts, groups, and their end. */
+static void empty(struct bench *bench)
+{
+    struct samples made = { 0 }, gone = { 0 };
+    double make_ms, end_ms;
+
+    for (int i = 0; i < ROUNDS_DEFAULT; i++) {
+        int64_t start = clock_now_us();
+        struct gb_err err;
+        struct box *box;
+
+        if (box_acquire(bench->engines[BOX], &bench->limits, &box, &err) < 0)
+            die("box", err.msg);
+        sample_add(&made, clock_now_us() - start);
+        start = clock_now_us();
+        box_release(box);
+        sample_add(&gone, clock_now_us() - start);
+    }
+    make_ms = percentile_ms(&made, 0.5);
+    end_ms = percentile_ms(&gone, 0.5);
+    printf("empty    a box without a program: %.2f ms to make, %.2f ms to remove\n", make_ms,
+           end_ms);
+    json_object_set_new(bench->result, "empty",
+                        json_pack("{s:f, s:f}", "make_ms", make_ms, "remove_ms", end_ms));
+    free(made.us);
+    free(gone.us);
+}
+
 /* ---- inside and outside ---- */
 
 static void inside(struct bench *bench, const char *name, const char *code)
@@ -522,7 +550,8 @@ static void memory(struct bench *bench)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC), stdio[3] = { null, null, null };
     char path[64];
-    int64_t dirty, tables;
+    int64_t dirty, tables, fork_kib;
+    char answer[64];
     struct tenant *tenant;
     struct gb_err err;
     struct box *box;
@@ -535,11 +564,15 @@ static void memory(struct bench *bench)
     dirty = field_kib(path, "Private_Dirty:") + field_kib(path, "Private_Clean:");
     snprintf(path, sizeof path, "/proc/%d/status", tenant_pid(tenant));
     tables = field_kib(path, "VmPTE:");
-    printf("memory   an idle tenant has %lld KiB of its own, and %lld KiB of page tables\n",
-           (long long) dirty, (long long) tables);
+    floor_ask(&bench->floor, "memory", answer, sizeof answer);
+    fork_kib = strtoll(answer, NULL, 10);
+    printf("memory   an idle tenant has %lld KiB of its own (a bare fork %lld), and %lld KiB of "
+           "page tables\n",
+           (long long) dirty, (long long) fork_kib, (long long) tables);
     json_object_set_new(bench->result, "memory",
-                        json_pack("{s:I, s:I}", "private_kib", (json_int_t) dirty,
-                                  "page_tables_kib", (json_int_t) tables));
+                        json_pack("{s:I, s:I, s:I}", "private_kib", (json_int_t) dirty,
+                                  "fork_private_kib", (json_int_t) fork_kib, "page_tables_kib",
+                                  (json_int_t) tables));
     tenant_free(tenant);
     box_release(box);
     (void) close(null);
@@ -564,12 +597,14 @@ int main(int argc, char **argv)
     bench.engines[BOX] = engine_start(&bench, 0, false);
     bench.engines[POOLED] = engine_start(&bench, POOL, false);
     bench.engines[TENANT] = engine_start(&bench, POOL, true);
+    (void) sleep(1); /* until the pools are full */
     latency(&bench, rounds > 0 ? rounds : 1);
     latency_report(&bench);
     engine_close(bench.engines[POOLED]);
     engine_close(bench.engines[TENANT]);
     rate(&bench);
     burst(&bench);
+    empty(&bench);
     memory(&bench);
     inside(&bench, "cpu", CPU_CELL);
     inside(&bench, "stat", STAT_CELL);

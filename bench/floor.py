@@ -6,6 +6,7 @@ is driven by lines on standard input and answers each with one line, in microsec
   one            one fork: "first end"
   burst N        N forks at once, until the last has ended: "end"
   loop SECONDS   forks one after the other: "count"
+  memory         a fork that waits: "KiB of its own"
   self CODE      the cell's own stopwatch (it prints a number), here without a fork: "value"
 """
 
@@ -69,6 +70,19 @@ def loop(seconds):
     return (count,)
 
 
+def memory():
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(60)
+        os._exit(0)
+    time.sleep(0.2)
+    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as f:
+        own = sum(int(line.split()[1]) for line in f if line.startswith("Private_"))
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    return (own,)
+
+
 def own_stopwatch(code):
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
@@ -90,6 +104,7 @@ def main():
             "one": one,
             "burst": lambda: burst(int(rest)),
             "loop": lambda: loop(float(rest)),
+            "memory": memory,
             "self": lambda: own_stopwatch(rest.replace("\\n", "\n")),
         }[word]()
         print(*answer, flush=True)

@@ -17,11 +17,16 @@ for each kind of user that this one can become:
            all of it ends with the last process. Of the system tests only those in which ids
            matter are run: files, processes, what dies and what stays.
 
+Two lanes run side by side, since most tests wait for something: root in one, the others behind each
+other in the second. What a lane prints is shown when a suite of it is done.
+
 For the throwaway id the tree and the binary are copied to a temporary directory, since the checkout
 may lie where only root can read.
 """
 import argparse
+import concurrent.futures
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -33,6 +38,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -40,7 +46,11 @@ PYTHON = "/usr/bin/python3"
 SUITES = ("unit", "python", "system", "abuse")
 THROUGH_BINARY = ("system", "abuse")
 SUITE_SECONDS = 1200  # a suite that hangs is a failure, not a reason to wait for ever
-SUBIDS_ONLY = ["test_run.py", "test_robust.py", "test_cell.py"]
+SUBIDS_ONLY = ["test_run.py", "test_robust.py"]
+NOT_AS_USER = ["test_docs.py"]  # nothing in them depends on who runs them
+PRINTING = threading.Lock()
+RUNNING = []  # processes of suites
+STOPPED = threading.Event()  # no more of them
 SUBID_START, SUBID_COUNT = 1_800_000_000, 65536
 
 
@@ -48,12 +58,14 @@ class Tally:
     def __init__(self):
         self.passed = self.failed = self.skipped = 0
         self.notes = []
+        self._lock = threading.Lock()
 
     def add(self, suite, passed=0, failed=0, skipped=0, notes=()):
-        self.passed += passed
-        self.failed += failed
-        self.skipped += skipped
-        self.notes += [f"{suite}: {note}" for note in notes]
+        with self._lock:
+            self.passed += passed
+            self.failed += failed
+            self.skipped += skipped
+            self.notes += [f"{suite}: {note}" for note in notes]
 
     def line(self):
         text = f"{self.passed} passed, {self.failed} failed"
@@ -64,9 +76,21 @@ def say(text):
     print(f"\n== {text}", flush=True)
 
 
+def show(name, output):
+    """What a suite printed, as a whole."""
+    output.seek(0)
+    with PRINTING:
+        say(name)
+        shutil.copyfileobj(output, sys.stdout.buffer)
+        sys.stdout.flush()
+
+
 def run(command, **kwargs):
     """Runs it in a process group of its own, which is killed when it takes too long."""
+    if STOPPED.is_set():
+        return None
     process = subprocess.Popen(command, start_new_session=True, **kwargs)
+    RUNNING.append(process)
     try:
         return process.wait(timeout=SUITE_SECONDS)
     except BaseException as reason:
@@ -76,6 +100,16 @@ def run(command, **kwargs):
         if isinstance(reason, subprocess.TimeoutExpired):
             return None
         raise
+    finally:
+        RUNNING.remove(process)
+
+
+def stop_running():
+    """Lanes wait in threads, which no signal reaches: what they wait for ends."""
+    STOPPED.set()
+    for process in list(RUNNING):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 # ---- cmocka programs, through meson ----
@@ -140,8 +174,9 @@ def count_junit(path):
 
 def pytest(name, where, tally, tree=ROOT, env=None, wrap=(), scratch=None):
     """Runs pytest on @where of @tree, after the words of @wrap, and counts its report."""
-    say(name)
     with contextlib.ExitStack() as stack:
+        shown = stack.enter_context(tempfile.TemporaryFile())
+        stack.callback(show, name, shown)
         if scratch is None:
             scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="glovebox-test-"))
         report = pathlib.Path(scratch) / "report.xml"
@@ -151,7 +186,8 @@ def pytest(name, where, tally, tree=ROOT, env=None, wrap=(), scratch=None):
                    f"--junitxml={report}", *where]
         environment = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", PYTHONPATH=f"{tree}/runner",
                            **(env or {}))
-        code = run(command, cwd=tree, env=environment, stdin=subprocess.DEVNULL)
+        code = run(command, cwd=tree, env=environment, stdin=subprocess.DEVNULL, stdout=shown,
+                   stderr=subprocess.STDOUT)
         if code is None:
             tally.add(name, failed=1, notes=[f"FAILED: not done after {SUITE_SECONDS} s"])
             return
@@ -241,6 +277,9 @@ def staged(binary, uid):
 def paths_of(suite, who, only):
     """The suite's folder, or those of its files that are asked for."""
     files = only or (SUBIDS_ONLY if who == "subids" else [])
+    if who == "user" and not only:
+        names = sorted(path.name for path in (ROOT / "tests" / suite).glob("test_*.py"))
+        files = [name for name in names if name not in NOT_AS_USER]
     found = [f"tests/{suite}/{file}" for file in files if (ROOT / "tests" / suite / file).exists()]
     return found or [f"tests/{suite}"]
 
@@ -267,6 +306,19 @@ def suite_binary(suite, who, build, only, tally):
 
 
 # ---- all of it ----
+
+
+def run_lanes(lanes):
+    """Each lane in a thread of its own; the first exception is ours too."""
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        running = [pool.submit(lambda jobs=jobs: [job() for job in jobs]) for jobs in lanes]
+        try:
+            for lane in running:
+                lane.result()
+        except BaseException:
+            stop_running()
+            raise
+
 
 
 def identities():
@@ -298,14 +350,16 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
     build, tally = args.build.resolve(), Tally()
-    for suite in args.suites or SUITES:
-        if suite == "unit":
-            suite_unit(build, tally)
-        elif suite == "python":
-            pytest("Python unit tests", ["tests/unit"], tally)
-        else:
-            for one in who:
-                suite_binary(suite, one, build, args.only.split(",") if args.only else [], tally)
+    suites = args.suites or SUITES
+    only = args.only.split(",") if args.only else []
+    if "unit" in suites:
+        suite_unit(build, tally)
+    if "python" in suites:
+        pytest("Python unit tests", ["tests/unit"], tally)
+    lanes = [[one for one in who if one == "root"], [one for one in who if one != "root"]]
+    through_binary = [suite for suite in suites if suite in THROUGH_BINARY]
+    run_lanes([functools.partial(suite_binary, suite, one, build, only, tally)
+               for suite in through_binary for one in lane] for lane in lanes)
 
     say("summary")
     for note in tally.notes:

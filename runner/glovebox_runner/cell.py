@@ -19,6 +19,8 @@ only takes note. At the start of a cell what was noted, or is pending, counts fo
 the message says that it was meant for the one before.
 """
 
+import __future__
+import ast
 import builtins
 import fcntl
 import io
@@ -44,11 +46,9 @@ for _module in (display, hooks, notebook, display.rich):
     script.our_globals.append(_module.__dict__)
 script.our_globals.append(globals())
 
-
-def _future_flags():
-    import __future__
-
-    return sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+_FUTURE_FLAGS = 0
+for _name in __future__.all_feature_names:
+    _FUTURE_FLAGS |= getattr(__future__, _name).compiler_flag
 
 
 # ---- the text ----
@@ -102,8 +102,6 @@ class Cell(script.Program):
 
     def compile_parts(self, flags):
         """Code to run, and code whose value is to be shown; each may be None."""
-        import ast
-
         text, tree = self._parse(flags)
         last = tree.body[-1] if tree.body else None
         if not isinstance(last, ast.Expr) or _is_muted(text, last):
@@ -111,7 +109,7 @@ class Cell(script.Program):
         tree.body.pop()
         body = self._compile(tree, "exec", flags) if tree.body else None
         if body is not None:
-            flags |= body.co_flags & _future_flags()
+            flags |= body.co_flags & _FUTURE_FLAGS
         return body, self._compile(ast.Expression(last.value), "eval", flags)
 
     def _compile(self, tree, how, flags):
@@ -153,8 +151,9 @@ class _Streams:
             return False
 
     def restore(self) -> None:
-        for stream in (getattr(sys, "stdout", None), getattr(sys, "stderr", None)):
-            if not any(stream is ours for ours in self.streams):
+        for name, ours in (("stdout", self.streams[1]), ("stderr", self.streams[2])):
+            stream = getattr(sys, name, None)
+            if stream is not ours:
                 try:
                     stream.flush()
                 except BaseException:
@@ -201,7 +200,8 @@ class Session(script._Ending):
         self._loop = None
         self._filenames = set()
         self._value = None
-        self._noted = False  # an interrupt came while no cell ran
+        self._open = False  # to interrupts
+        self._noted = False  # one came while no cell ran
         self._shell = notebook.Shell(self._main.__dict__, self._program.filename)
         shell = self._shell
         builtins.get_ipython = lambda: shell
@@ -224,7 +224,7 @@ class Session(script._Ending):
         self._program.prepare()
         while True:
             self._run_steps(self._cell_steps())
-            if not self._control.is_ours():
+            if getpid() != self._pid:
                 return
             try:
                 self._message = self._control.receive()
@@ -280,6 +280,7 @@ class Session(script._Ending):
         self._noted = False
 
     def _open_to_interrupts(self) -> None:
+        self._open = True
         _set_handler(SIGINT, default_int_handler)
         noted, self._noted = self._noted, False
         _mask(SIG_UNBLOCK, _INTERRUPT)
@@ -287,8 +288,10 @@ class Session(script._Ending):
             raise KeyboardInterrupt
 
     def _close_to_late_ones(self) -> None:
-        _set_handler(SIGINT, self._note)
-        _mask(SIG_BLOCK, _INTERRUPT)
+        if self._open:
+            _set_handler(SIGINT, self._note)
+            _mask(SIG_BLOCK, _INTERRUPT)
+            self._open = False
 
     def _interruptible(self, call, *args):
         _set_handler(SIGINT, default_int_handler)
@@ -307,7 +310,7 @@ class Session(script._Ending):
             watch = notebook.Watch() if self._program.timed else None
             self._open_to_interrupts()
             if body is not None:
-                self._flags |= body.co_flags & _future_flags()
+                self._flags |= body.co_flags & _FUTURE_FLAGS
                 self._run_code(body)
             if last is not None:
                 self._value = self._run_code(last)

@@ -2,7 +2,7 @@
 
 All clones of a template start from the same memory, so whatever generator a preloaded module had
 seeded would give every tenant the same numbers. CPython's after-fork hooks mend the random module
-alone. Modules that guard themselves by comparing process ids are not safe either: in a PID
+alone. Modules that guard themselves by comparing process ids are not safe by that: in a PID
 namespace the clone may well have the number that the template has.
 
 Only what is already loaded is touched; a module that the program imports later seeds itself. An
@@ -14,9 +14,18 @@ import sys
 
 _MT19937_WORDS = 624
 
+_template_pid = None
+
+
+def prepare() -> None:
+    """In the template."""
+    global _template_pid
+    _template_pid = os.getpid()
+
 
 def _random(module):
-    module.seed()
+    if _template_pid is None:  # else CPython's hook has done it
+        module.seed()
 
 
 def _numpy(module):
@@ -27,8 +36,9 @@ def _numpy(module):
 
 
 def _ssl(module):
-    # OpenSSL notices a fork by its process id.
-    module.RAND_add(os.urandom(32), 32.0)
+    # OpenSSL notices a fork by its process id, and sees to it when it is used next.
+    if _template_pid is None or _template_pid == os.getpid():
+        module.RAND_add(os.urandom(32), 32.0)
 
 
 def _tempfile(module):

@@ -631,7 +631,7 @@ class _LastName:
             namespace[name] = None
 
 
-_WARM_UP = b"""
+_EXERCISE = b"""
 import sys as _
 class A:
     x: int = 1
@@ -647,18 +647,25 @@ def g(n):
 for i, b in enumerate(sorted(A().f(1, *[3], k={"a": 1}), key=str)):
     c = (i, b)[0:1]
 """
+_WARM_UP = b"import sys as _"
 
 
-def warm_up() -> None:
+def warm_up(code=_WARM_UP) -> None:
     """Goes once through what stands between a message and a program. A clone's first touch of
-    each page makes a copy of it; this does the touching while nobody waits."""
-    fields = [(frames.KEY_CODE, _WARM_UP), (frames.KEY_FILENAME, "<stdin>")]
+    each page makes a copy of it; this does the touching while nobody waits. Not more than that: a
+    clone that waits is to be small."""
+    fields = [(frames.KEY_CODE, code), (frames.KEY_FILENAME, "<stdin>")]
     message = frames.Reader().feed(frames.encode(frames.FRAME_RUN, fields)[0])
     before = sys.modules.get("__main__")
     program = Program(message)
     exec(program.compile(), program.make_main().__dict__)
     if before is not None:
         sys.modules["__main__"] = before
+
+
+def exercise() -> None:
+    """For the template: the compiler and the loop are used once in all their parts."""
+    warm_up(_EXERCISE)
 
 
 def run(message: frames.Message, control):

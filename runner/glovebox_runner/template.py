@@ -72,14 +72,6 @@ def exercise():
                 continue
 
 
-def touch():
-    """In a clone that waits for its program: the least that copies the pages which nearly every
-    program with a table will write to."""
-    pandas = sys.modules.get("pandas")
-    if pandas is not None:
-        pandas.DataFrame({"a": range(4)}).sum().to_dict()
-
-
 def use_numpy(numpy):
     values = numpy.arange(12.0).reshape(3, 4)
     (values @ values.T).sum(axis=0).tolist()
@@ -145,7 +137,7 @@ def main(control, ext_fd, zip_fd):
         else:
             tenant.keep_cells()
     os.close(zip_fd)
-    tenant.prepare_template()
+    tenant.prepare_template(control)
     settle()
     problem = unfit(control)
     if problem:
@@ -155,4 +147,4 @@ def main(control, ext_fd, zip_fd):
     fd = extension.serve(control)
     if fd is None:
         os._exit(0)
-    tenant.main(fd, warm_up=touch)
+    tenant.main(fd)

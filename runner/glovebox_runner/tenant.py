@@ -6,8 +6,10 @@ It makes the interpreter look freshly started (signals, streams, randomness), wa
 message, and hands it to the mode that the message names. It never returns.
 
 Everything that can be done before the message is done before it: a pooled tenant waits in
-receive(), and what comes after that is the time a user waits. Modules are imported at the top, in
-the template, where they cost nothing.
+receive(), and what comes after that is the time a user waits. What can be done before the clone is
+done in the template (prepare_template), where it costs nothing: modules are imported, signals are
+as the program is to find them, and the standard streams exist, over descriptors that have the same
+numbers in every clone. In a clone each of these would be paid in copied pages.
 
 SIGINT is blocked until the program runs. One that comes while the tenant waits stays pending and
 interrupts the program at its first instruction, without a traceback of ours.
@@ -78,22 +80,24 @@ _SEND_FLAGS = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 # Holds the template's streams: to destroy one is to flush it, into a descriptor that is now ours.
 _template_streams = []
 
+# In a template, and so in its clones.
+_prepared = False
+_control = None  # over the number that the control socket has in all of them
+
 
 class Control:
     """The control socket. Sending is best effort: it never waits and never raises."""
 
     def __init__(self, fd: int) -> None:
-        os.set_inheritable(fd, False)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fileno=fd)
-        self._identity = self._identify(fd)
-        self._pid = getpid()
         self._fd = fd
-        try:
-            # Room for the largest DONE while the other side is busy.
-            room = 4 * frames.FRAME_PACKET_MAX
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, room)
-        except OSError:
-            pass
+        self.settle()
+
+    def settle(self) -> None:
+        """In the process that is to use it: this is the file that we mean by this number."""
+        os.set_inheritable(self._fd, False)
+        self._identity = self._identify(self._fd)
+        self._pid = getpid()
 
     @staticmethod
     def _identify(fd: int):
@@ -145,9 +149,13 @@ class Control:
             pass
 
 
-def _reset_signals() -> None:
-    """As python3 finds and sets them at its start; SIGINT stays blocked until the program runs."""
+def _block_interrupts() -> None:
+    """All other signals are let through; SIGINT stays blocked until the program runs."""
     _signal.pthread_sigmask(_signal.SIG_SETMASK, (_signal.SIGINT,))
+
+
+def _reset_signals() -> None:
+    """As python3 finds and sets them at its start."""
     _signal.set_wakeup_fd(-1)
     for number in _DEFAULT_AT_START:
         if _signal.getsignal(number) != _signal.SIG_DFL:
@@ -190,28 +198,52 @@ def _apply_environment(message: frames.Message) -> None:
             time.tzset()
 
 
-def prepare_template() -> None:
+def _open_streams_over_pipes() -> None:
+    """The streams of all clones. They look at what they are made over, and clones have pipes."""
+    saved = [os.dup(fd) for fd in range(3)]
+    ends = os.pipe()
+    try:
+        for fd in range(3):
+            os.dup2(ends[fd > 0], fd)
+        _open_streams()
+    finally:
+        for fd, old in enumerate(saved):
+            os.dup2(old, fd)
+        for fd in (*saved, *ends):
+            os.close(fd)
+
+
+def prepare_template(control_fd=None) -> None:
     """For the template, once, when everything is loaded: what is made at the first use is made
     here, for all clones, and not in each of them (the generator of OpenSSL takes a millisecond)."""
+    global _prepared, _control
+    _reset_signals()
+    _open_streams_over_pipes()
+    _control = None if control_fd is None else Control(control_fd)
+    _prepared = True
+    reseed.prepare()
     reseed.reseed()
-    script.warm_up()
+    script.exercise()
     cell = sys.modules.get(__package__ + ".cell")
     if cell is not None:
         cell.warm_up()
 
 
-def main(control_fd: int, warm_up=None):
-    """Runs the one program of this tenant and ends the process. @warm_up is called while there is
-    time for it."""
+def main(control_fd: int):
+    """Runs the one program of this tenant and ends the process."""
     try:
-        _reset_signals()
-        control = Control(control_fd)
-        _open_streams()
+        _block_interrupts()
+        if not _prepared:
+            _reset_signals()
+            _open_streams()
+        control = _control
+        if control is None:
+            control = Control(control_fd)
+        else:
+            control.settle()
         reseed.reseed()
         if control.is_pooled():
             script.warm_up()
-            if warm_up is not None:
-                warm_up()
         message = control.receive()
         if message.type == frames.FRAME_RUN:
             _apply_environment(message)

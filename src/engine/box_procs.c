@@ -26,29 +26,31 @@
 
 #include "base/banned.h"
 
-#define PROCS_MAX  100000
-#define ROUNDS_MAX 25
-#define ROUND_WAIT (1000) /* microseconds for the killed to be gone */
-#define ANCESTORS  64
+#define PROCS_MAX    100000
+#define ROUNDS_MAX   25
+#define ROUND_WAIT   (1000) /* microseconds for the killed to be gone */
+#define HOLDER_TICKS 100    /* of a hundred in a second */
+#define ANCESTORS    64
 
 struct procs {
     struct proc_record *items; /* owned */
     size_t len, cap;
 };
 
-/* Fields 3, 4 and 22 of stat(5), counted after the last ')'. Zombies are not there any more. */
-static bool proc_parse(const char *text, struct proc_record *ret_record)
+/* Fields 3, 4, 22 and 38 of stat(5), counted after the last ')'. Zombies are not there any more. */
+static bool proc_parse(const char *text, struct proc_record *ret_record, bool *ret_silent)
 {
     const char *rest = strrchr(text, ')');
     unsigned long long start;
-    int ppid;
+    int ppid, exit_signal;
     char state;
 
     if (!rest || sscanf(rest + 1,
                         " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
-                        "%*d %llu",
-                        &state, &ppid, &start) != 3)
+                        "%*d %llu %*u %*d %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %d",
+                        &state, &ppid, &start, &exit_signal) != 4)
         return false;
+    *ret_silent = exit_signal == 0;
     ret_record->ppid = ppid;
     ret_record->start = start;
     return state != 'Z' && state != 'X';
@@ -69,9 +71,28 @@ static int procs_add(struct procs *procs, const struct proc_record *record)
     return 0;
 }
 
+static const struct proc_record *procs_find(const struct procs *procs, int32_t pid)
+{
+    for (size_t i = 0; i < procs->len; i++)
+        if (procs->items[i].pid == pid)
+            return &procs->items[i];
+    return NULL;
+}
+
+/* The process that holds a tenant's memory (seal.c) is ours. It tells nobody when it ends, its
+ * parent is a tenant, whose own parent is out of sight, and it is as old as that: a program that
+ * can make the like of it later cannot make it then. */
+static bool is_holder(const struct procs *procs, const struct proc_record *proc)
+{
+    const struct proc_record *parent = procs_find(procs, proc->ppid);
+
+    return parent && parent->ppid == 0 && proc->start - parent->start <= HOLDER_TICKS;
+}
+
 static int procs_read(DIR *dir, struct procs *procs)
 {
     struct dirent *entry;
+    bool silent;
     int r = 0;
 
     while (r == 0 && procs->len < PROCS_MAX && (entry = readdir(dir))) {
@@ -84,7 +105,9 @@ static int procs_read(DIR *dir, struct procs *procs)
         snprintf(path, sizeof path, "%s/stat", entry->d_name);
         if (record.pid <= 1 || io_read_text_at(dirfd(dir), path, text, sizeof text) < 0)
             continue; /* PID 1 is ours; others may be gone by now */
-        if (proc_parse(text, &record))
+        /* A parent has been listed by then: pids are in order, and these two are at the beginning.
+         */
+        if (proc_parse(text, &record, &silent) && !(silent && is_holder(procs, &record)))
             r = procs_add(procs, &record);
     }
     return r;
@@ -128,14 +151,6 @@ int box_procs(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, str
     *ret_fd = TAKE_FD(out);
     *ret_count = (uint32_t) procs.len;
     return 0;
-}
-
-static const struct proc_record *procs_find(const struct procs *procs, int32_t pid)
-{
-    for (size_t i = 0; i < procs->len; i++)
-        if (procs->items[i].pid == pid)
-            return &procs->items[i];
-    return NULL;
 }
 
 static bool is_kept(const struct proc_record *keep, size_t keep_len, const struct proc_record *proc)

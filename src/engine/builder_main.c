@@ -251,13 +251,14 @@ static void serve_usage(struct builder *builder, struct box_entry *box, struct e
     x->reply.usage.disk = (int32_t) box_disk_full(box);
 }
 
-/* Usage is taken before the kill too: where nobody keeps count, that is how many there were. */
+/* Where nobody keeps count, usage is taken before the kill too: that is how many there were. */
 static int serve_finish(struct builder *builder, struct box_entry *box, struct exchange *x,
                         struct gb_err *err)
 {
     int r;
 
-    serve_usage(builder, box, x);
+    if (cgroup_root_mode(builder->cgroups) == CGROUP_OFF)
+        serve_usage(builder, box, x);
     r = box_kill(box, err);
     if (r < 0)
         return r;

@@ -718,7 +718,10 @@ int cgroup_open_procs(const struct cgroup_root *root, const struct cgroup *cg,
     if (root->ops->clone_into)
         return 0;
     for (int i = 0; i < root->n_hiers; i++) {
-        fds[i] = openat(cg->dir_fds[i], "cgroup.procs", O_WRONLY | O_CLOEXEC);
+        /* Not cgroup.procs: to move whole processes the kernel stops all forks and exits, and
+         * after an idle moment it waits for an RCU grace period first. A thread that moves itself
+         * (5.5 and later) needs neither, and those that move here have one thread. */
+        fds[i] = openat(cg->dir_fds[i], "tasks", O_WRONLY | O_CLOEXEC);
         if (fds[i] < 0) {
             int r = gb_fail(err, errno, "open the process list of cgroup '%s'", cg->name);
 

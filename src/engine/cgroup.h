@@ -21,6 +21,10 @@ enum cgroup_mode { CGROUP_AUTO, CGROUP_V2, CGROUP_V1, CGROUP_OFF };
 #define CGROUP_FDS_MAX  6
 #define CGROUP_NAME_MAX 48
 
+/* Processes of ours in a box's group, beside those that its limit is for: PID 1, and the holder of
+ * the tenant's memory (seal.c). */
+#define CGROUP_OWN_PIDS 2
+
 /* What a box has used so far. A member that this host cannot tell is -1. */
 struct cgroup_usage {
     int64_t cpu_us;

@@ -135,8 +135,7 @@ static int v1_limit(const struct cgroup_root *root, const struct cgroup *cg,
     r = v1_limit_memory(memory, limits->memory_bytes);
     if (r < 0)
         return gb_fail(err, -r, "limit the memory of cgroup '%s'", cg->name);
-    /* One more: the box's own PID 1 lives there too. */
-    r = pids < 0 ? 0 : cgroup_write_int(pids, "pids.max", limits->pids + 1);
+    r = pids < 0 ? 0 : cgroup_write_int(pids, "pids.max", limits->pids + CGROUP_OWN_PIDS);
     if (r < 0)
         return gb_fail(err, -r, "limit the processes of cgroup '%s'", cg->name);
     r = cpu < 0 ? 0 : v1_limit_cpu(cpu, limits->cpu_milli);

@@ -358,8 +358,7 @@ static int v2_limit(const struct cgroup_root *root, const struct cgroup *cg,
         r = v2_write_if_there(fd, "memory.oom.group", 0);
     if (r < 0)
         return gb_fail(err, -r, "limit the memory of cgroup '%s'", cg->name);
-    /* One more: the box's own PID 1 lives there too. */
-    r = cgroup_write_int(fd, "pids.max", limits->pids + 1);
+    r = cgroup_write_int(fd, "pids.max", limits->pids + CGROUP_OWN_PIDS);
     if (r < 0)
         return gb_fail(err, -r, "limit the processes of cgroup '%s'", cg->name);
     r = root->hiers[0].controllers & CG_CPU ? v2_limit_cpu(fd, limits->cpu_milli) : 0;

@@ -115,8 +115,19 @@ def tell_files():
     os.unlink("/workspace/.try")
 
 
+def is_holder(pid):
+    """A tenant's only child, which the tenant never made, holds its memory (src/engine/seal.c).
+    Tenants have a parent out of sight, and what outlived its parent has PID 1."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as f:
+            return int(f.read().rpartition(b")")[2].split()[1]) > 1
+    except OSError:
+        return False
+
+
 def tell_proc():
     processes = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    processes = [pid for pid in processes if not is_holder(pid)]
     leaks = []
     for name in MASKED:
         try:

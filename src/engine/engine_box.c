@@ -162,6 +162,8 @@ int tenant_spawn(struct box *box, const int stdio[3], struct tenant **ret_tenant
         return r;
     }
     *tenant = (struct tenant){ .box = box, .pidfd = -EBADF, .control = pair[0] };
+    /* Room for the largest DONE while we are busy; a host that gives less merely has it wait. */
+    (void) setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &(int){ 4 * FRAME_PACKET_MAX }, sizeof(int));
     fds[0] = box->pidfd;
     memcpy(fds + 1, stdio, sizeof(int) * 3);
     fds[4] = pair[1];

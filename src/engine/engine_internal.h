@@ -26,11 +26,12 @@ struct box {
     struct session_state *session; /* of session.c; NULL until something runs that stays */
     uint64_t files_changed;        /* counts our own changes to the files; atomic */
     struct tenant *standing[2];    /* residents and shells that are known to be there */
+    bool standing_command[2];      /* it is a program of its own, not a clone of a template */
 };
 
 /* Registers what stays in the box, as far as there is room: with a known number of processes nobody
  * has to be asked for a list of them. */
-void box_stand(struct box *box, struct tenant *tenant);
+void box_stand(struct box *box, struct tenant *tenant, bool command);
 void box_unstand(struct box *box, const struct tenant *tenant);
 
 void session_state_free(struct session_state *state); /* accepts NULL */

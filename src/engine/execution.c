@@ -97,9 +97,9 @@ static void outcome_usage(struct run *run)
     o->cpu_us = run->usage.cpu_us;
     o->memory_peak_bytes = run->usage.memory_peak_bytes;
     o->processes = run->usage.pids_peak;
-    /* The cgroup counts PID 1, our watch does not. */
+    /* The cgroup counts ours too, our watch does not. */
     if (!box_is_watched(run->box))
-        o->processes--;
+        o->processes -= CGROUP_OWN_PIDS;
     if (o->processes < 1)
         o->processes = 1;
 }

@@ -93,7 +93,7 @@ int resident_open(struct box *box, char *const *env, struct resident **ret_resid
     /* Descriptor 0 is at its end for good; a cell's input comes with the cell. */
     gb_closep(&resident->piped.ends[0]);
     resident->piped.ends[0] = -EBADF;
-    box_stand(box, resident->piped.tenant);
+    box_stand(box, resident->piped.tenant, false);
     *ret_resident = resident;
     return 0;
 }

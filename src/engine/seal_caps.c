@@ -23,12 +23,15 @@ static int caps_set(uint64_t mask)
 int seal_caps(uint64_t keep)
 {
     for (unsigned cap = 0; cap < 64; cap++) {
-        int have = prctl(PR_CAPBSET_READ, cap, 0, 0, 0);
-
-        if (have < 0)
+        if (keep & (UINT64_C(1) << cap))
+            continue;
+        if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0)
+            continue;
+        if (errno == EINVAL)
             break; /* past the last one that this kernel knows */
-        if (have && !(keep & (UINT64_C(1) << cap)) && prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0)
-            return -errno;
+        /* Not allowed to: that is right only where there is nothing left to drop. */
+        if (prctl(PR_CAPBSET_READ, cap, 0, 0, 0) != 0)
+            return -EPERM;
     }
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
         return -errno;

@@ -248,11 +248,12 @@ static int files_after(struct run *run, struct gb_err *err)
 
 /* ---- processes ---- */
 
-void box_stand(struct box *box, struct tenant *tenant)
+void box_stand(struct box *box, struct tenant *tenant, bool command)
 {
     for (size_t i = 0; i < ARRAY_LEN(box->standing); i++) {
         if (!box->standing[i]) {
             box->standing[i] = tenant;
+            box->standing_command[i] = command;
             return;
         }
     }
@@ -263,6 +264,17 @@ void box_unstand(struct box *box, const struct tenant *tenant)
     for (size_t i = 0; i < ARRAY_LEN(box->standing); i++)
         if (box->standing[i] == tenant)
             box->standing[i] = NULL;
+}
+
+/* Each tenant that is a clone has a process that holds its memory (seal.c). */
+static int64_t holders(const struct box *box)
+{
+    int64_t count = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(box->standing) && !box_is_watched(box); i++)
+        if (box->standing[i] && !box->standing_command[i])
+            count += CGROUP_OWN_PIDS - 1;
+    return count;
 }
 
 /* Whether there is nothing in the box but PID 1 and those that we know; they are the list then. */
@@ -276,7 +288,7 @@ static bool procs_known(struct run *run)
     for (size_t i = 0; i < ARRAY_LEN(box->standing); i++)
         if (box->standing[i] && tenant_is_alive(box->standing[i]))
             run->standing[alive++] = (struct proc_record){ .pid = tenant_group(box->standing[i]) };
-    if (run->before.pids > alive + 1)
+    if (run->before.pids > alive + 1 + holders(box))
         return false;
     run->spared = run->standing;
     run->spared_len = (size_t) alive;
@@ -378,9 +390,9 @@ static void outcome_usage(struct run *run)
     o->cpu_us = run->usage.cpu_us;
     o->memory_peak_bytes = run->usage.memory_peak_bytes;
     o->processes = run->usage.pids_peak;
-    /* The cgroup counts PID 1, our watch does not. */
+    /* The cgroup counts ours too, our watch does not. */
     if (!box_is_watched(run->box))
-        o->processes--;
+        o->processes -= 1 + holders(run->box);
     if (o->processes < 1)
         o->processes = 1;
 }

@@ -140,7 +140,7 @@ int shell_open(struct box *box, char *const *env, struct shell **ret_shell, stru
         shell_free(shell);
         return r;
     }
-    box_stand(box, shell->piped.tenant);
+    box_stand(box, shell->piped.tenant, true);
     *ret_shell = shell;
     return 0;
 }

@@ -23,24 +23,33 @@
 
 struct pack {
     struct session *session;
-    struct archive *archive;
+    struct archive *tar, *gzip;
     struct archive_entry *entry;
     char *buf;
     size_t strip; /* of each path: the directory that was asked for */
     int (*write)(void *arg, const void *data, size_t len);
     void *arg;
     bool reader_gone;
+    bool mute; /* nothing more is passed on */
 };
 
-static la_ssize_t pack_write(struct archive *archive, void *arg, const void *data, size_t len)
+static la_ssize_t gzip_write(struct archive *archive, void *arg, const void *data, size_t len)
 {
     struct pack *pack = arg;
 
-    if (pack->write(pack->arg, data, len) < 0) {
-        pack->reader_gone = true;
-        archive_set_error(archive, EPIPE, "nobody reads");
-        return -1;
-    }
+    (void) archive;
+    if (!pack->mute && pack->write(pack->arg, data, len) < 0)
+        pack->reader_gone = pack->mute = true;
+    return (la_ssize_t) len;
+}
+
+static la_ssize_t tar_write(struct archive *archive, void *arg, const void *data, size_t len)
+{
+    struct pack *pack = arg;
+
+    (void) archive;
+    if (!pack->mute && archive_write_data(pack->gzip, data, len) != (la_ssize_t) len)
+        pack->mute = true;
     return (la_ssize_t) len;
 }
 
@@ -70,7 +79,7 @@ static int data_add(struct pack *pack, int fd, int64_t size)
             continue;
         if (n <= 0)
             break; /* libarchive fills up what is missing */
-        if (archive_write_data(pack->archive, pack->buf, (size_t) n) < 0)
+        if (archive_write_data(pack->tar, pack->buf, (size_t) n) < 0 || pack->mute)
             return -EIO;
         done += n;
     }
@@ -88,7 +97,7 @@ static int file_add(struct pack *pack, const struct file_info *info)
         box_open_read(pack->session->lodging.box, info->path, &fd, &err) < 0)
         return 0;
     entry_fill(pack, info);
-    if (archive_write_header(pack->archive, pack->entry) < ARCHIVE_WARN)
+    if (archive_write_header(pack->tar, pack->entry) < ARCHIVE_WARN || pack->mute)
         return -EIO;
     return info->kind == FILE_REGULAR ? data_add(pack, fd, info->size) : 0;
 }
@@ -120,36 +129,56 @@ static int page_add(struct pack *pack, const char *dir, char **after, struct fau
                      "the archive could not be made");
 }
 
-static int pack_open(struct pack *pack)
+static int gzip_open(struct pack *pack)
 {
-    pack->buf = malloc(BUFFER);
-    pack->entry = archive_entry_new();
-    pack->archive = archive_write_new();
-    if (!pack->buf || !pack->entry || !pack->archive)
-        return -ENOMEM;
-    if (archive_write_add_filter_gzip(pack->archive) != ARCHIVE_OK ||
-        archive_write_set_format_pax_restricted(pack->archive) != ARCHIVE_OK ||
-        /* Names need not be UTF-8: as they are. */
-        archive_write_set_options(pack->archive, "hdrcharset=BINARY,compression-level=1") !=
-            ARCHIVE_OK ||
-        archive_write_open(pack->archive, pack, NULL, pack_write, NULL) != ARCHIVE_OK)
+    if (archive_write_add_filter_gzip(pack->gzip) != ARCHIVE_OK ||
+        archive_write_set_format_raw(pack->gzip) != ARCHIVE_OK ||
+        archive_write_set_options(pack->gzip, "compression-level=1") != ARCHIVE_OK ||
+        archive_write_set_bytes_per_block(pack->gzip, (int) BUFFER) != ARCHIVE_OK ||
+        archive_write_set_bytes_in_last_block(pack->gzip, 1) != ARCHIVE_OK ||
+        archive_write_open(pack->gzip, pack, NULL, gzip_write, NULL) != ARCHIVE_OK)
+        return -EIO;
+    archive_entry_set_filetype(pack->entry, AE_IFREG);
+    return archive_write_header(pack->gzip, pack->entry) == ARCHIVE_OK ? 0 : -EIO;
+}
+
+static int tar_open(struct pack *pack)
+{
+    /* Names need not be UTF-8: as they are. */
+    if (archive_write_set_format_pax_restricted(pack->tar) != ARCHIVE_OK ||
+        archive_write_set_options(pack->tar, "hdrcharset=BINARY") != ARCHIVE_OK ||
+        archive_write_open(pack->tar, pack, NULL, tar_write, NULL) != ARCHIVE_OK)
         return -EIO;
     return 0;
 }
 
+static int pack_open(struct pack *pack)
+{
+    pack->buf = malloc(BUFFER);
+    pack->entry = archive_entry_new();
+    pack->tar = archive_write_new();
+    pack->gzip = archive_write_new();
+    if (!pack->buf || !pack->entry || !pack->tar || !pack->gzip)
+        return -ENOMEM;
+    return gzip_open(pack) < 0 || tar_open(pack) < 0 ? -EIO : 0;
+}
+
+/* Both in any case; 0 when all of it was passed on. */
 static int pack_close(struct pack *pack, bool whole)
 {
-    int r = 0;
+    int tar, gzip;
 
-    if (pack->archive && !whole)
-        (void) archive_write_fail(pack->archive);
-    else if (pack->archive && archive_write_close(pack->archive) != ARCHIVE_OK)
-        r = -EIO;
-    if (pack->archive)
-        (void) archive_write_free(pack->archive);
+    if (!whole)
+        pack->mute = true;
+    tar = pack->tar ? archive_write_close(pack->tar) : ARCHIVE_FATAL;
+    gzip = pack->gzip ? archive_write_close(pack->gzip) : ARCHIVE_FATAL;
+    if (pack->tar)
+        (void) archive_write_free(pack->tar);
+    if (pack->gzip)
+        (void) archive_write_free(pack->gzip);
     archive_entry_free(pack->entry);
     free(pack->buf);
-    return r;
+    return tar == ARCHIVE_OK && gzip == ARCHIVE_OK && !pack->mute ? 0 : -EIO;
 }
 
 int files_archive(struct session *session, const char *dir, size_t dir_len,

@@ -22,6 +22,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "service/env.h"
 #include "service/receipt.h"
 #include "service/service_internal.h"
@@ -30,6 +31,7 @@
 #include "base/banned.h"
 
 #define KEPT_FILES_MAX 512 /* descriptors are few */
+#define LOGGED_CODE    300u
 
 void execution_request_init(struct execution_request *ret_request)
 {
@@ -486,6 +488,21 @@ static void count_outcome(struct execution *x, const struct outcome *outcome)
                     run_status_name(outcome->status), (long long) us);
 }
 
+/* As a JSON string, so that no byte of it can pass for a line of the log. */
+static void log_code(struct execution *x, const struct execution_request *request)
+{
+    size_t len = request->code_len < LOGGED_CODE ? request->code_len : LOGGED_CODE;
+    autofree char *quoted = NULL;
+    json_t *text;
+
+    if (!x->service->config.log_code)
+        return;
+    text = json_stringn(request->code, len - utf8_partial_end(request->code, len));
+    quoted = json_dumps(text, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
+    json_decref(text);
+    service_log(x->service, LOG_INFO, "execution %s code %s", x->id, quoted ? quoted : "not text");
+}
+
 /* The displays were copied when they came; the outcome takes these copies in place of its own. */
 static void displays_join(struct execution *x)
 {
@@ -662,6 +679,7 @@ int execution_go(struct execution *x, const struct execution_request *request, b
     if (r == 0 || outcome.status == RUN_SYSTEM) {
         audit_note(x, request, &outcome);
         count_outcome(x, &outcome);
+        log_code(x, request);
     }
     if (session && ran)
         turn_give(session);

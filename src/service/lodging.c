@@ -34,7 +34,7 @@ int lodging_open(struct service *service, const struct limits *limits, char *con
 /* The engine takes lists of strings that it does not change, without const. */
 static char *const *strings(const char *const *list)
 {
-    return (char *const *) (uintptr_t) list;
+    return (char *const *) list;
 }
 
 static struct run_spec spec_make(struct execution *x, const struct execution_request *request)
@@ -77,7 +77,7 @@ static int cell_run(struct session *session, const struct run_spec *spec, bool a
             return 0;
         resident_free(lodging->resident);
         lodging->resident = NULL;
-        if (r == 0 || r != -ECHILD || change->found_lost) {
+        if (r != -ECHILD || change->found_lost) {
             change->variables_lost = true;
             return r;
         }
@@ -105,7 +105,7 @@ static int shell_line_run(struct session *session, const struct run_spec *spec,
             return 0;
         shell_free(lodging->shell);
         lodging->shell = NULL;
-        if (r == 0 || r != -ECHILD || change->shell_lost) {
+        if (r != -ECHILD || change->shell_lost) {
             change->shell_lost = true;
             return r;
         }

@@ -35,10 +35,10 @@ struct lodging_change {
 
 /* Runs the code to its end. 0 with an outcome, or a fault of ours; @ret_change is filled in any
  * case. */
-int lodging_run(struct session *session, struct execution *execution,
+int lodging_run(struct session *session, struct execution *x,
                 const struct execution_request *request, struct outcome *ret_outcome,
                 struct lodging_change *ret_change, struct fault *fault);
 
 /* The same in a fresh box that is gone afterwards. */
-int lodging_run_once(struct execution *execution, const struct execution_request *request,
+int lodging_run_once(struct execution *x, const struct execution_request *request,
                      struct outcome *ret_outcome, struct fault *fault);

@@ -97,7 +97,7 @@ int id_new(const char *prefix, char *buf, size_t size)
         return -ENOBUFS;
     if (getrandom(bits, sizeof bits, 0) != (ssize_t) sizeof bits)
         return -EIO;
-    memcpy(buf, prefix, len);
+    (void) snprintf(buf, size, "%s", prefix);
     for (size_t i = 0; i < sizeof bits; i++)
         (void) snprintf(buf + len + 2 * i, 3, "%02x", bits[i]);
     return 0;
@@ -105,7 +105,7 @@ int id_new(const char *prefix, char *buf, size_t size)
 
 void service_log(struct service *service, int priority, const char *fmt, ...)
 {
-    char line[512];
+    char line[2048];
     va_list args;
 
     if (!service->config.log)

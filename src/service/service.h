@@ -101,7 +101,7 @@ struct service_config {
     int64_t kept_memory_bytes, kept_disk_bytes; /* what they may hold together */
     int64_t grace_us;                           /* for running executions when draining */
 
-    bool log_code; /* the operator asked for it */
+    bool log_code; /* the operator asked for it: the first 300 bytes of each program */
     /* One line of the log; may be NULL. Called by any thread. */
     void (*log)(void *arg, int priority, const char *line);
     void *log_arg;
@@ -278,27 +278,27 @@ int execution_start(struct service *service, const struct caller *caller, struct
 /* One that runs, or ended and is still kept. */
 int execution_find(struct service *service, const struct caller *caller, const char *id,
                    struct execution **ret_execution, struct fault *fault);
-struct execution *execution_ref(struct execution *execution);
-void execution_unref(struct execution *execution); /* accepts NULL */
+struct execution *execution_ref(struct execution *x);
+void execution_unref(struct execution *x); /* accepts NULL */
 
-const char *execution_id(const struct execution *execution);
-const char *execution_session_id(const struct execution *execution); /* NULL: one-shot */
+const char *execution_id(const struct execution *x);
+const char *execution_session_id(const struct execution *x); /* NULL: one-shot */
 
 enum execution_state { EXECUTION_WAITING, EXECUTION_RUNNING, EXECUTION_DONE };
-enum execution_state execution_state(struct execution *execution);
+enum execution_state execution_state(struct execution *x);
 
 /* Waits until it has ended, at most @timeout_us (negative: for ever); true when it has. */
-bool execution_wait(struct execution *execution, int64_t timeout_us);
+bool execution_wait(struct execution *x, int64_t timeout_us);
 
 /* Its status once done. */
-enum run_status execution_status(struct execution *execution);
+enum run_status execution_status(struct execution *x);
 
 /* Its receipt, new at each call and the caller's own. Before the end: state, ids, times and how
  * much has been printed. A run that was refused or failed on our side tells that as a fault. */
-int execution_receipt(struct execution *execution, json_t **ret_json, struct fault *fault);
+int execution_receipt(struct execution *x, json_t **ret_json, struct fault *fault);
 
 /* Asks it to stop: as with Ctrl-C; asked again: at once. One that waits leaves the line. */
-int execution_interrupt(struct execution *execution, struct fault *fault);
+int execution_interrupt(struct execution *x, struct fault *fault);
 
 /* ---- what an execution gives, as it comes ---- */
 
@@ -336,15 +336,15 @@ struct event {
  * the last. Any number of readers may read at any time; none holds up the run or costs it memory.
  * @buf is at least 64 bytes; a stream's event is no longer than it. Relative to stdout and stderr a
  * display keeps its place. */
-int execution_next_event(struct execution *execution, struct event_cursor *cursor, char *buf,
-                         size_t size, int64_t timeout_us, struct event *ret_event);
+int execution_next_event(struct execution *x, struct event_cursor *cursor, char *buf, size_t size,
+                         int64_t timeout_us, struct event *ret_event);
 void event_release(struct event *event);
 
 /* A page of a whole stream, raw: up to @size bytes from @offset. *@ret_total is how much there is
  * by now, *@ret_kept how much of that can be read, *@ret_done whether more may come. */
-int execution_read_output(struct execution *execution, enum stream stream, int64_t offset,
-                          char *buf, size_t size, size_t *ret_len, int64_t *ret_total,
-                          int64_t *ret_kept, bool *ret_done, struct fault *fault);
+int execution_read_output(struct execution *x, enum stream stream, int64_t offset, char *buf,
+                          size_t size, size_t *ret_len, int64_t *ret_total, int64_t *ret_kept,
+                          bool *ret_done, struct fault *fault);
 
 /* ---- files of a session ---- */
 

@@ -122,12 +122,12 @@ void budget_unref(struct session_budget *budget);
 /* ---- turn.c: the line of executions in a session ---- */
 
 /* Puts the execution in line, or gives it the turn if nobody has it. */
-int turn_enter(struct session *session, struct execution *execution, struct fault *fault);
+int turn_enter(struct session *session, struct execution *x, struct fault *fault);
 /* 0 with the turn, 1 when it was interrupted in line, or a fault. */
-int turn_wait(struct session *session, struct execution *execution, struct fault *fault);
+int turn_wait(struct session *session, struct execution *x, struct fault *fault);
 void turn_give(struct session *session);
 /* Wakes one that waits so that it looks whether it was interrupted. */
-void turn_wake(struct session *session, struct execution *execution);
+void turn_wake(struct session *session, struct execution *x);
 /* The variables are gone; @told: and the one who has the turn hears it instead of a receipt. */
 void turn_lost(struct session *session, bool told);
 int turn_fault_lost(const struct session *session, struct fault *fault);
@@ -193,11 +193,11 @@ int execution_begin(struct service *service, const struct caller *caller, struct
                     struct fault *fault);
 /* Waits for its turn, runs it, finishes it; in whatever thread. With @keep_refused also one that
  * was refused on the way can be found afterwards. */
-int execution_go(struct execution *execution, const struct execution_request *request,
-                 bool keep_refused, struct fault *fault);
+int execution_go(struct execution *x, const struct execution_request *request, bool keep_refused,
+                 struct fault *fault);
 
 /* While it runs, by lodging.c: where what comes from the tenant goes. */
-struct run_sink execution_sink(struct execution *execution);
+struct run_sink execution_sink(struct execution *x);
 
 /* Drops kept ones that are too old, too many or too large. With service->lock not held. */
 void execution_sweep(struct service *service);

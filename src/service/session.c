@@ -374,7 +374,9 @@ void session_get_info(struct session *session, struct session_info *ret_info)
 
 static json_t *seconds(int64_t us)
 {
-    return json_real((double) (us / USEC_PER_MSEC) / 1000);
+    int64_t ms = us / USEC_PER_MSEC;
+
+    return json_real((double) ms / 1000);
 }
 
 json_t *session_info_to_json(const struct session_info *info)

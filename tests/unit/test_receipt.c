@@ -118,6 +118,24 @@ static void test_nothing(void **state)
     json_decref(json);
 }
 
+/* What only some receipts have. */
+static void test_in_a_session(void **state)
+{
+    struct outcome o = { .files_incomplete = true };
+    json_t *json = build(&o, &(struct receipt_ids){ .session_id = "ses_1" });
+
+    (void) state;
+    assert_true(json_is_true(json_object_get(json, "files_incomplete")));
+    assert_true(json_is_false(json_object_get(json, "session_lost")));
+    assert_null(json_object_get(json, "shell_lost"));
+    json_decref(json);
+    o.files_incomplete = false;
+    json = build(&o, &plain_ids);
+    assert_null(json_object_get(json, "files_incomplete"));
+    assert_null(json_object_get(json, "session_lost"));
+    json_decref(json);
+}
+
 /* Only "ok" is a success, whatever the exit code says. */
 static void test_success(void **state)
 {
@@ -529,13 +547,21 @@ static void test_new_id(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_everything),    cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_success),       cmocka_unit_test(test_error_in_parts),
-        cmocka_unit_test(test_error_bounded), cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_cuts),          cmocka_unit_test(test_growth),
-        cmocka_unit_test(test_shown),         cmocka_unit_test(test_bundles),
-        cmocka_unit_test(test_bundle_growth), cmocka_unit_test(test_bundles_together),
-        cmocka_unit_test(test_bundle_depth),  cmocka_unit_test(test_new_id),
+        cmocka_unit_test(test_everything),
+        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_success),
+        cmocka_unit_test(test_in_a_session),
+        cmocka_unit_test(test_error_in_parts),
+        cmocka_unit_test(test_error_bounded),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_growth),
+        cmocka_unit_test(test_shown),
+        cmocka_unit_test(test_bundles),
+        cmocka_unit_test(test_bundle_growth),
+        cmocka_unit_test(test_bundles_together),
+        cmocka_unit_test(test_bundle_depth),
+        cmocka_unit_test(test_new_id),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
