@@ -256,6 +256,8 @@ int service_open(const struct service_config *config, struct service **ret_servi
     r = store_prepare(service, err);
     if (r == 0)
         r = engine_open(&service->config.engine, &service->engine, err);
+    if (r == 0)
+        r = reaper_open(&service->reaper, err);
     if (r == 0) {
         r = pthread_create(&service->sweeper, NULL, sweeper_main, service);
         service->sweeper_runs = r == 0;
@@ -352,6 +354,7 @@ void service_close(struct service *service)
     pthread_mutex_unlock(&service->lock);
     if (service->sweeper_runs)
         (void) pthread_join(service->sweeper, NULL);
+    reaper_close(service->reaper);
     if (audit_close(service->audit, &err) < 0)
         service_log(service, LOG_ERR, "audit log: %s", err.msg);
     engine_close(service->engine);
