@@ -410,26 +410,43 @@ static void test_order(void **state)
 
 /* ---- children ---- */
 
+/* Cancels as soon as the cell prints something. */
+static int press_when_printed(void *arg, enum stream stream, const char *data, size_t len)
+{
+    const int *fds = arg;
+
+    (void) stream;
+    (void) data;
+    (void) len;
+    (void) !write(fds[1], "x", 1);
+    return 0;
+}
+
 static void test_children(void **state)
 {
     struct place *place = *state;
-    struct outcome *o;
+    struct run_spec spec =
+        spec_of("new = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+                "open('go', 'w').write('x\\n')\n"
+                "os.system('(sleep 600 & echo $! > daemon) &')\n"
+                "for name in ('worker', 'daemon'):\n"
+                " while not os.path.exists(name) or not open(name).read(): pass\n"
+                "print('there')\n"
+                "while True: time.sleep(0.01)");
+    int fds[2];
 
+    assert_int_equal(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
+    spec.cancel_fd = fds[0];
+    spec.sink = (struct run_sink){ .arg = fds, .write = press_when_printed };
     assert_ok(cell(place, "import subprocess, os, time\n"
+                          "os.mkfifo('go')\n"
                           "old = subprocess.Popen(['sleep', '600'])\n"
                           "server = subprocess.Popen(['sh', '-c',\n"
-                          "  'read x < go; sleep 600 & echo $! > worker; wait'])\n"
-                          "os.mkfifo('go')"));
-    o = cell_within(place,
-                    "new = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
-                    "open('go', 'w').write('x\\n')\n"
-                    "os.system('(sleep 600 & echo $! > daemon) &')\n"
-                    "for name in ('worker', 'daemon'):\n"
-                    " while not os.path.exists(name) or not open(name).read(): pass\n"
-                    "while True: time.sleep(0.01)",
-                    2000);
-    assert_ended(o, RUN_TIMEOUT, 124);
-    assert_false(o->lost);
+                          "  'read x < go; sleep 600 & echo $! > worker; wait'])"));
+    assert_ended(cell_spec(place, &spec), RUN_CANCELLED, 130);
+    assert_false(place->outcome.lost);
+    (void) close(fds[0]);
+    (void) close(fds[1]);
     prints(place,
            "def alive(pid):\n"
            " try: return open('/proc/%s/stat' % pid).read().split()[2] != 'Z'\n"
