@@ -139,21 +139,78 @@ static void *press(void *arg)
     return NULL;
 }
 
+/* Cancels as soon as the cell prints something, once. */
+static int press_when_printed(void *arg, enum stream stream, const char *data, size_t len)
+{
+    const int *fds = arg;
+
+    (void) data;
+    (void) len;
+    if (stream == STREAM_OUT)
+        (void) !write(fds[1], "x", 1);
+    return 0;
+}
+
 static void test_cancel(void **state)
 {
     struct place *place = *state;
-    struct run_spec spec = spec_of("import time\nx = 1\ntime.sleep(60)");
-    int fds[3];
-    pthread_t thread;
+    struct run_spec spec = spec_of("import time\nx = 1\nprint(x)\ntime.sleep(60)");
+    int fds[2];
 
     assert_int_equal(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
-    fds[2] = 100000;
     spec.cancel_fd = fds[0];
-    assert_int_equal(pthread_create(&thread, NULL, press, fds), 0);
+    spec.sink = (struct run_sink){ .arg = fds, .write = press_when_printed };
     assert_ended(cell_spec(place, &spec), RUN_CANCELLED, 130);
-    pthread_join(thread, NULL);
     assert_false(place->outcome.lost);
     prints(place, "print(x)", "1\n");
+    (void) close(fds[0]);
+    (void) close(fds[1]);
+}
+
+/* Asked twice means at once. */
+static int press_always(void *arg, enum stream stream, const char *data, size_t len)
+{
+    (void) press_when_printed(arg, STREAM_OUT, data, len);
+    return press_when_printed(arg, stream, data, len);
+}
+
+static void test_cancel_twice(void **state)
+{
+    struct place *place = *state;
+    struct run_spec spec = spec_of("import signal\nsignal.signal(2, signal.SIG_IGN)\nprint(1)\n"
+                                   "while True: pass");
+    int fds[2];
+
+    assert_int_equal(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
+    spec.cancel_fd = fds[0];
+    spec.sink = (struct run_sink){ .arg = fds, .write = press_always };
+    assert_ended(cell_spec(place, &spec), RUN_CANCELLED, 130);
+    assert_true(place->outcome.lost);
+    (void) close(fds[0]);
+    (void) close(fds[1]);
+}
+
+/* In the moment in which a cell is done it cannot be killed any more: whatever is asked then, the
+ * session is either lost and said to be, or it goes on. */
+static void test_cancel_at_the_end(void **state)
+{
+    struct place *place = *state;
+    struct run_spec spec = spec_of("print(1)");
+    char waste[8];
+    int fds[2];
+
+    assert_int_equal(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
+    spec.cancel_fd = fds[0];
+    spec.sink = (struct run_sink){ .arg = fds, .write = press_always };
+    for (int i = 0; i < 50; i++) {
+        struct outcome *o = cell_spec(place, &spec);
+
+        while (read(fds[0], waste, sizeof waste) > 0)
+            ;
+        if (o->lost)
+            resident_again(place);
+        prints(place, "print(2)", "2\n");
+    }
     (void) close(fds[0]);
     (void) close(fds[1]);
 }
@@ -410,18 +467,6 @@ static void test_order(void **state)
 
 /* ---- children ---- */
 
-/* Cancels as soon as the cell prints something. */
-static int press_when_printed(void *arg, enum stream stream, const char *data, size_t len)
-{
-    const int *fds = arg;
-
-    (void) stream;
-    (void) data;
-    (void) len;
-    (void) !write(fds[1], "x", 1);
-    return 0;
-}
-
 static void test_children(void **state)
 {
     struct place *place = *state;
@@ -572,6 +617,8 @@ int main(int argc, char **argv)
         in_place(test_deaf_loses),
         in_place(test_cpu_limit),
         in_place(test_cancel),
+        in_place(test_cancel_twice),
+        in_place(test_cancel_at_the_end),
         in_place(test_late_interrupts),
         in_place(test_ends),
         in_place(test_dies_between),
