@@ -383,7 +383,6 @@ void service_get_stats(struct service *service, struct service_stats *ret_stats)
 {
     struct service_stats stats = { .uptime_us = clock_now_us() - service->started_us,
                                    .sessions_max = service->config.sessions_max,
-                                   .boxes_ready = -1,
                                    .server_rss_bytes = rss_bytes() };
 
     pthread_mutex_lock(&service->lock);
@@ -392,7 +391,6 @@ void service_get_stats(struct service *service, struct service_stats *ret_stats)
     stats.sessions_live = (int64_t) service->sessions.len;
     stats.executions_kept = service->kept_len;
     stats.kept_memory_bytes = service->kept_memory;
-    stats.boxes_live = service->sessions_taken;
     pthread_mutex_unlock(&service->lock);
     stats.kept_disk_bytes = atomic_load(&service->output.disk_used);
     stats.executions_running = atomic_load(&service->running);
@@ -409,6 +407,8 @@ void service_get_stats(struct service *service, struct service_stats *ret_stats)
     for (size_t i = 0; i < SERVICE_BUCKETS; i++)
         stats.duration_buckets[i] = atomic_load(&service->buckets[i]);
     engine_get_info(service->engine, &stats.engine);
+    stats.boxes_ready = stats.engine.boxes_ready;
+    stats.boxes_live = stats.engine.boxes_live;
     *ret_stats = stats;
 }
 
