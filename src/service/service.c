@@ -50,7 +50,7 @@ void service_config_default(struct service_config *config)
         .code_bytes_max = 8 * MIB,
         .input_bytes_max = 8 * MIB,
         .reply_bytes = MIB,
-        .reply_bytes_max = 16 * MIB,
+        .reply_bytes_max = 4 * MIB,
         .kept_count = 1000,
         .kept_us = 15 * 60 * USEC_PER_SEC,
         .kept_memory_bytes = 256 * MIB,
