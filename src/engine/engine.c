@@ -815,4 +815,10 @@ void engine_get_info(struct engine *engine, struct engine_info *ret_info)
         .template_pid = engine->template.pid,
     };
     memcpy(ret_info->note, engine->note, sizeof ret_info->note);
+    pthread_mutex_lock(&engine->boxes_lock);
+    for (const struct box *box = engine->boxes; box; box = box->next) {
+        ret_info->boxes_live++;
+        ret_info->boxes_ready += box->ready;
+    }
+    pthread_mutex_unlock(&engine->boxes_lock);
 }

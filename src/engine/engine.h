@@ -43,6 +43,7 @@ struct engine_info {
     enum cgroup_mode cgroup_mode;
     char note[200]; /* why cgroups are not better, or "" */
     pid_t builder_pid, template_pid;
+    unsigned boxes_ready, boxes_live; /* waiting in the pool; there at all */
 };
 
 /* All modules that a full template holds. */

@@ -166,6 +166,6 @@ int lodging_run_once(struct execution *x, const struct execution_request *reques
         r = box_command(box, &spec, spec.env, NULL, ret_outcome, &err);
     else
         r = execution_run(box, &spec, ret_outcome, &err);
-    box_release(box);
+    reaper_take(x->service->reaper, box);
     return r < 0 ? fault_from_engine(x->service, "the code could not be run", &err, fault) : 0;
 }
