@@ -38,7 +38,9 @@
 
 #include "base/banned.h"
 
-#define POOL_BYTES     (128u * 1024)
+/* A connection's buffer. The library clears all of it between requests: 64 KiB cost 1 µs, 512 KiB
+ * 15 µs, and uploads are no faster. */
+#define POOL_BYTES     (64u * 1024)
 #define POOL_INCREMENT (16u * 1024)
 #define BODIES_MAX     (INT64_C(256) * 1024 * 1024)
 #define DISCARD_MAX    (INT64_C(128) * 1024 * 1024)
