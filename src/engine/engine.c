@@ -352,7 +352,7 @@ static void env_add(char *block, size_t size, size_t *used, const char *name, co
 }
 
 /* The whole environment of a tenant; the template must not have another one. */
-static void template_env(const struct engine *engine, char *block, size_t size)
+void engine_tenant_env(const struct engine *engine, char *block, size_t size)
 {
     static const char *const fixed[][2] = {
         { "PATH", "/usr/local/bin:/usr/bin:/bin" },
@@ -395,7 +395,7 @@ static int template_begin(struct engine *engine, struct gb_err *err)
     if (r < 0)
         return gb_fail(err, -r, "socketpair");
     snprintf(request.template.python, sizeof request.template.python, "%s", engine->python);
-    template_env(engine, request.template.env, sizeof request.template.env);
+    engine_tenant_env(engine, request.template.env, sizeof request.template.env);
     snprintf(setup.preload, sizeof setup.preload, "%s", engine->preload);
     r = engine_call(engine, &request, &theirs, 1, &reply, fds, &fds_len, err);
     if (r < 0)
@@ -521,6 +521,7 @@ static void box_close(struct box *box)
     gb_closep(&box->lifeline);
     gb_closep(&box->root);
     wire_close_fds(box->cgroup_fds, box->cgroup_fds_len);
+    session_state_free(box->session);
     free(box);
 }
 
@@ -814,4 +815,10 @@ void engine_get_info(struct engine *engine, struct engine_info *ret_info)
         .template_pid = engine->template.pid,
     };
     memcpy(ret_info->note, engine->note, sizeof ret_info->note);
+    pthread_mutex_lock(&engine->boxes_lock);
+    for (const struct box *box = engine->boxes; box; box = box->next) {
+        ret_info->boxes_live++;
+        ret_info->boxes_ready += box->ready;
+    }
+    pthread_mutex_unlock(&engine->boxes_lock);
 }
