@@ -108,9 +108,10 @@ static void test_timeout_loses(void **state)
 static void test_deaf_loses(void **state)
 {
     struct place *place = *state;
-    struct outcome *o = cell_within(
-        place, "import signal\nsignal.signal(2, signal.SIG_IGN)\nwhile True: pass", 200);
+    struct outcome *o;
 
+    assert_ok(cell(place, "import signal"));
+    o = cell_within(place, "signal.signal(2, signal.SIG_IGN)\nwhile True: pass", 300);
     assert_ended(o, RUN_TIMEOUT, 124);
     assert_true(o->lost);
 }
