@@ -381,7 +381,10 @@ class Session(script._Ending):
             # The program broke the builtins, which frames.py shares with it.
             script._builtins_namespace.update(__builtins__)
             packets = frames.encode(frames.FRAME_DONE, fields)
-        self._control.send_whole(packets)
+        if getpid() != self._pid:
+            return  # whoever holds the lock may not be in this process
+        with self._publisher.lock:  # threads may be showing something
+            self._control.send_whole(packets)
 
 
 def _text_input(data: bytes):

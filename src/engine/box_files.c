@@ -304,11 +304,11 @@ int box_remove(const struct box_entry *box, const char *path, bool tree, bool *r
 
     r = place_open(box, path, false, &place);
     if (r == 0) {
-        if (fstatat(place.dir, place.name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-            r = -errno;
-        else if (tree)
+        r = fstatat(place.dir, place.name, &st, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
+        if (r == 0 && tree)
             r = remove_entry(place.dir, place.name, REMOVE_DEPTH, &budget);
-        else if (unlinkat(place.dir, place.name, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0) < 0)
+        else if (r == 0 &&
+                 unlinkat(place.dir, place.name, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0) < 0)
             r = -errno;
         (void) close(place.dir);
     }

@@ -74,8 +74,8 @@ static int command_call(struct box *box, char *const *argv, char *const *env, co
     autoclose int strings = memfd_create("glovebox-command", MFD_CLOEXEC);
     int sent[5] = { stdio[0], stdio[1], stdio[2], control, strings };
     struct builder_reply reply;
-    int fds[WIRE_FDS_MAX], r;
-    size_t fds_len = 0;
+    int got[WIRE_FDS_MAX], r;
+    size_t got_len = 0;
 
     if (strings < 0)
         return gb_fail(err, errno, "make a memory file");
@@ -87,14 +87,14 @@ static int command_call(struct box *box, char *const *argv, char *const *env, co
     request.command.keep_control = keep_control;
     request.command.landlock = engine_get_config(box->engine)->landlock;
     snprintf(request.command.cwd, sizeof request.command.cwd, "%s", cwd ? cwd : "");
-    r = engine_call(box->engine, &request, sent, 5, &reply, fds, &fds_len, err);
+    r = engine_call(box->engine, &request, sent, 5, &reply, got, &got_len, err);
     if (r < 0)
         return r;
-    if (fds_len != 1) {
-        wire_close_fds(fds, fds_len);
+    if (got_len != 1) {
+        wire_close_fds(got, got_len);
         return gb_fail_plain(err, EPROTO, "the builder sent no process");
     }
-    *ret_pidfd = fds[0];
+    *ret_pidfd = got[0];
     return 0;
 }
 
@@ -177,9 +177,6 @@ static int start(struct run *run, char *const *env, const char *cwd, int input_f
 
     if (!text)
         return gb_fail(err, ENOMEM, "start a command");
-    if ((r = session_begin(run, err)) < 0)
-        return r;
-    /* What can be busy here is the tenant that waits; it is not ours to hurt. */
     run_start_clock(run);
     r = command_spawn(run->box, run->spec->argv ? run->spec->argv : shell, env, cwd, false, &piped,
                       err);
@@ -191,6 +188,32 @@ static int start(struct run *run, char *const *env, const char *cwd, int input_f
     run->streams[STREAM_OUT].fd = piped.ends[1];
     run->streams[STREAM_ERR].fd = piped.ends[2];
     return 0;
+}
+
+/* A box that is full has no room for a command: that is an outcome like others. */
+static int refused(struct run *run, int r, struct gb_err *err)
+{
+    struct outcome *o = &run->outcome;
+
+    session_count(run);
+    if (r == -EAGAIN) {
+        run->usage.pids_refused = 1;
+        o->status = RUN_PIDS;
+        o->limit = LIMIT_PIDS;
+        o->exit_code = 126;
+    } else if (r == -EPROTO && run->usage.oom_kills > 0) {
+        o->status = RUN_OOM;
+        o->limit = LIMIT_MEMORY;
+        o->exit_code = 137;
+    } else {
+        return r;
+    }
+    run_take_text(run, STREAM_ERR, "glovebox: the box has no room for the command\n");
+    o->cpu_us = run->usage.cpu_us;
+    o->memory_peak_bytes = run->usage.memory_peak_bytes;
+    o->processes = 1;
+    r = outbuf_take(&run->streams[STREAM_ERR].kept, &o->err);
+    return r < 0 ? gb_fail(err, -r, "keep the output") : 0;
 }
 
 int box_command(struct box *box, const struct run_spec *spec, char *const *env, const char *cwd,
@@ -209,11 +232,14 @@ int box_command(struct box *box, const struct run_spec *spec, char *const *env, 
     if (spec->input)
         r = input_file(spec, &own_input, err);
     if (r == 0)
+        r = session_begin(&run, err);
+    if (r == 0) {
         r = start(&run, env, cwd, spec->input ? own_input : spec->stdin_fd, err);
-    if (r == 0)
-        r = run_loop(&run, err);
-    if (r == 0)
-        r = session_end(&run, err);
+        if (r < 0)
+            r = refused(&run, r, err);
+        else if ((r = run_loop(&run, err)) == 0)
+            r = session_end(&run, err);
+    }
     tenant_free(run.tenant);
     input_close(&input);
     run_release(&run);

@@ -586,16 +586,31 @@ static void box_unlink(struct box *box)
     pthread_mutex_unlock(&engine->boxes_lock);
 }
 
+/* Whether a box that was made with @made will do. Time and output are counted by us for each
+ * execution; of CPU time a tenant that was cloned ahead may have a limit of its own. */
+static bool limits_fit(const struct limits *made, const struct limits *wanted)
+{
+    struct limits same = *wanted;
+
+    same.wall_us = made->wall_us;
+    same.output_bytes = made->output_bytes;
+    if (made->cpu_us == 0)
+        same.cpu_us = 0;
+    return memcmp(made, &same, sizeof same) == 0;
+}
+
 static struct box *pool_take(struct engine *engine, const struct limits *limits)
 {
     struct box *found = NULL;
 
     pthread_mutex_lock(&engine->boxes_lock);
     for (struct box *box = engine->boxes; box && !found; box = box->next)
-        if (box->ready && memcmp(&box->limits, limits, sizeof *limits) == 0)
+        if (box->ready && limits_fit(&box->limits, limits))
             found = box;
-    if (found)
+    if (found) {
         found->ready = false;
+        found->limits = *limits;
+    }
     pthread_mutex_unlock(&engine->boxes_lock);
     return found;
 }

@@ -62,7 +62,8 @@ int engine_wait_ready(struct engine *engine, struct gb_err *err);
 
 /* ---- boxes ---- */
 
-/* A fresh box, from the pool if one with these limits is ready. */
+/* A fresh box, from the pool if one with these limits is ready. Wall time and output are limits of
+ * executions and need not be the same, nor CPU time if the pool's boxes have no limit of it. */
 int box_acquire(struct engine *engine, const struct limits *limits, struct box **ret_box,
                 struct gb_err *err);
 

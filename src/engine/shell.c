@@ -43,7 +43,7 @@ struct shell {
     uint64_t count;
 };
 
-static const char setup[] = "set +H\n"
+static const char setup[] = "set +H +o history\n"
                             "exec 97>&3 3>&-\n"
                             "unset PS1 PS2 HISTFILE\n"
                             "printf '0 0\\n' >&97\n";

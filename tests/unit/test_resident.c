@@ -108,9 +108,10 @@ static void test_timeout_loses(void **state)
 static void test_deaf_loses(void **state)
 {
     struct place *place = *state;
-    struct outcome *o = cell_within(
-        place, "import signal\nsignal.signal(2, signal.SIG_IGN)\nwhile True: pass", 200);
+    struct outcome *o;
 
+    assert_ok(cell(place, "import signal"));
+    o = cell_within(place, "signal.signal(2, signal.SIG_IGN)\nwhile True: pass", 300);
     assert_ended(o, RUN_TIMEOUT, 124);
     assert_true(o->lost);
 }
@@ -465,6 +466,24 @@ static void test_order(void **state)
     assert_int_equal(strlen(order.text), strstr(order.text, "0:b") ? 14 : 12);
 }
 
+/* Messages of threads and the end of a cell do not mix, however large they are. */
+static void test_threads_show(void **state)
+{
+    struct place *place = *state;
+
+    assert_ok(cell(place, "import threading\n"
+                          "stop = threading.Event()\n"
+                          "class Big:\n def __repr__(self): return 'x' * 200000\n"
+                          "def work():\n"
+                          " while not stop.is_set(): display(Big())\n"
+                          "threads = [threading.Thread(target=work) for _ in range(3)]\n"
+                          "for t in threads: t.start()"));
+    for (int i = 0; i < 20; i++)
+        prints(place, "print('here')", "here\n");
+    assert_ok(cell(place, "stop.set()\nfor t in threads: t.join()"));
+    prints(place, "print('end')", "end\n");
+}
+
 /* ---- children ---- */
 
 static void test_children(void **state)
@@ -631,6 +650,7 @@ int main(int argc, char **argv)
         in_place(test_output_between),
         in_place(test_flood_behind),
         in_place(test_order),
+        in_place(test_threads_show),
         in_place(test_children),
         in_place(test_files_changed),
         in_place(test_usage),
