@@ -1,5 +1,3 @@
-#include "service/keys.h"
-
 #include <errno.h>
 #include <pthread.h>
 #include <sodium.h>
@@ -10,6 +8,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
+#include "service/keys_internal.h"
 
 #include "base/banned.h"
 
@@ -157,13 +156,22 @@ static int refresh(struct keys *keys, struct gb_err *err)
     return r;
 }
 
+/* While the copy may still serve, one thread asks and the others go on; after that all wait. */
+static bool refresh_lock(struct keys *keys, int64_t now_us)
+{
+    if (now_us - keys->checked_us < KEYS_CHECK_US)
+        return false;
+    if (now_us - keys->answered_us >= KEYS_STALE_US)
+        return pthread_mutex_lock(&keys->refreshing) == 0;
+    return pthread_mutex_trylock(&keys->refreshing) == 0;
+}
+
 static int refresh_if_due(struct keys *keys, struct gb_err *err)
 {
     int64_t now_us = clock_now_us();
     int r = 0;
 
-    if (now_us - keys->checked_us >= KEYS_CHECK_US &&
-        pthread_mutex_trylock(&keys->refreshing) == 0) {
+    if (refresh_lock(keys, now_us)) {
         if (now_us - keys->checked_us >= KEYS_CHECK_US) {
             r = refresh(keys, err);
             keys->checked_us = clock_now_us();
@@ -246,6 +254,12 @@ int keys_verify(struct keys *keys, const char *token, struct keys_info *ret_info
         (void) pthread_rwlock_unlock(&keys->lock);
     }
     return found ? 0 : gb_fail_plain(err, EACCES, "that is not a valid key");
+}
+
+void keys_age(struct keys *keys, int64_t us)
+{
+    keys->checked_us -= us;
+    keys->answered_us -= us;
 }
 
 bool keys_any(struct keys *keys)

@@ -119,7 +119,7 @@ static int exec(sqlite3 *db, const char *sql, const char *what, struct gb_err *e
 
 /* ---- statements ---- */
 
-struct query query_begin(struct sqlite_store *s, enum statement which)
+struct query db_query_begin(struct sqlite_store *s, enum statement which)
 {
     return (struct query){ s->prepared[which], 1, SQLITE_OK };
 }
@@ -131,31 +131,31 @@ static void query_note(struct query *q, int rc)
     q->next++;
 }
 
-void query_text(struct query *q, const char *text)
+void db_query_text(struct query *q, const char *text)
 {
     query_note(q, sqlite3_bind_text(q->stmt, q->next, text, -1, SQLITE_STATIC));
 }
 
-void query_optional_text(struct query *q, const char *text)
+void db_query_optional_text(struct query *q, const char *text)
 {
     if (*text)
-        query_text(q, text);
+        db_query_text(q, text);
     else
         query_note(q, sqlite3_bind_null(q->stmt, q->next));
 }
 
-void query_int(struct query *q, int64_t value)
+void db_query_int(struct query *q, int64_t value)
 {
     query_note(q, sqlite3_bind_int64(q->stmt, q->next, value));
 }
 
-void query_optional(struct query *q, int64_t value, int64_t none)
+void db_query_optional(struct query *q, int64_t value, int64_t none)
 {
     query_note(q, value == none ? sqlite3_bind_null(q->stmt, q->next)
                                 : sqlite3_bind_int64(q->stmt, q->next, value));
 }
 
-void query_hash(struct query *q, const uint8_t hash[STORE_HASH_BYTES])
+void db_query_hash(struct query *q, const uint8_t hash[STORE_HASH_BYTES])
 {
     char hex[STORE_HEX_MAX];
 
@@ -163,7 +163,7 @@ void query_hash(struct query *q, const uint8_t hash[STORE_HASH_BYTES])
     query_note(q, sqlite3_bind_text(q->stmt, q->next, hex, -1, SQLITE_TRANSIENT));
 }
 
-int query_step(struct query *q, const char *what, struct gb_err *err)
+int db_query_step(struct query *q, const char *what, struct gb_err *err)
 {
     if (q->rc == SQLITE_OK) {
         int rc = sqlite3_step(q->stmt);
@@ -175,31 +175,31 @@ int query_step(struct query *q, const char *what, struct gb_err *err)
     return fail_sqlite(sqlite3_db_handle(q->stmt), q->rc, what, err);
 }
 
-void query_end(struct query *q)
+void db_query_end(struct query *q)
 {
     (void) sqlite3_reset(q->stmt); /* tells once more what step told */
     (void) sqlite3_clear_bindings(q->stmt);
 }
 
-int query_run(struct query *q, const char *what, struct gb_err *err)
+int db_query_run(struct query *q, const char *what, struct gb_err *err)
 {
-    int r = query_step(q, what, err);
+    int r = db_query_step(q, what, err);
 
-    query_end(q);
+    db_query_end(q);
     return r < 0 ? r : sqlite3_changes(sqlite3_db_handle(q->stmt));
 }
 
 static int run_plain(struct sqlite_store *s, enum statement which, struct gb_err *err)
 {
-    struct query q = query_begin(s, which);
-    int r = query_run(&q, statements[which].sql, err);
+    struct query q = db_query_begin(s, which);
+    int r = db_query_run(&q, statements[which].sql, err);
 
     return r < 0 ? r : 0;
 }
 
 /* ---- columns ---- */
 
-bool column_copy(sqlite3_stmt *stmt, int column, char *buf, size_t size)
+bool db_column_copy(sqlite3_stmt *stmt, int column, char *buf, size_t size)
 {
     const char *text;
     size_t len;
@@ -214,20 +214,21 @@ bool column_copy(sqlite3_stmt *stmt, int column, char *buf, size_t size)
     return true;
 }
 
-bool column_copy_optional(sqlite3_stmt *stmt, int column, char *buf, size_t size)
+bool db_column_copy_optional(sqlite3_stmt *stmt, int column, char *buf, size_t size)
 {
     buf[0] = '\0';
-    return sqlite3_column_type(stmt, column) == SQLITE_NULL || column_copy(stmt, column, buf, size);
+    return sqlite3_column_type(stmt, column) == SQLITE_NULL ||
+           db_column_copy(stmt, column, buf, size);
 }
 
-bool column_hash(sqlite3_stmt *stmt, int column, uint8_t ret_hash[STORE_HASH_BYTES])
+bool db_column_hash(sqlite3_stmt *stmt, int column, uint8_t ret_hash[STORE_HASH_BYTES])
 {
     char hex[STORE_HEX_MAX];
 
-    return column_copy(stmt, column, hex, sizeof hex) && store_unhex(hex, ret_hash);
+    return db_column_copy(stmt, column, hex, sizeof hex) && store_unhex(hex, ret_hash);
 }
 
-bool column_int(sqlite3_stmt *stmt, int column, int64_t *ret_value)
+bool db_column_int(sqlite3_stmt *stmt, int column, int64_t *ret_value)
 {
     if (sqlite3_column_type(stmt, column) != SQLITE_INTEGER)
         return false;
@@ -235,7 +236,7 @@ bool column_int(sqlite3_stmt *stmt, int column, int64_t *ret_value)
     return true;
 }
 
-int64_t column_optional(sqlite3_stmt *stmt, int column, int64_t none)
+int64_t db_column_optional(sqlite3_stmt *stmt, int column, int64_t none)
 {
     return sqlite3_column_type(stmt, column) == SQLITE_NULL ? none
                                                             : sqlite3_column_int64(stmt, column);
@@ -243,21 +244,21 @@ int64_t column_optional(sqlite3_stmt *stmt, int column, int64_t none)
 
 /* ---- transactions ---- */
 
-void conn_lock(struct sqlite_store *s, enum conn_id id)
+void db_lock(struct sqlite_store *s, enum conn_id id)
 {
     (void) pthread_mutex_lock(&s->conns[id].lock);
 }
 
-void conn_unlock(struct sqlite_store *s, enum conn_id id)
+void db_unlock(struct sqlite_store *s, enum conn_id id)
 {
     (void) pthread_mutex_unlock(&s->conns[id].lock);
 }
 
-int write_begin(struct sqlite_store *s, bool durable, struct gb_err *err)
+int db_write_begin(struct sqlite_store *s, bool durable, struct gb_err *err)
 {
     int r = 0;
 
-    conn_lock(s, CONN_WRITE);
+    db_lock(s, CONN_WRITE);
     if (s->durable != durable)
         /* Not prepared: SQLite acts on this one while it compiles it. */
         r = exec(s->conns[CONN_WRITE].db,
@@ -268,11 +269,11 @@ int write_begin(struct sqlite_store *s, bool durable, struct gb_err *err)
         r = run_plain(s, BEGIN, err);
     }
     if (r < 0)
-        conn_unlock(s, CONN_WRITE);
+        db_unlock(s, CONN_WRITE);
     return r;
 }
 
-int write_end(struct sqlite_store *s, int r, struct gb_err *err)
+int db_write_end(struct sqlite_store *s, int r, struct gb_err *err)
 {
     if (r >= 0) {
         int committed = run_plain(s, COMMIT, err);
@@ -282,7 +283,7 @@ int write_end(struct sqlite_store *s, int r, struct gb_err *err)
     /* After some errors SQLite has rolled back by itself. */
     if (r < 0 && !sqlite3_get_autocommit(s->conns[CONN_WRITE].db))
         (void) run_plain(s, ROLLBACK, NULL);
-    conn_unlock(s, CONN_WRITE);
+    db_unlock(s, CONN_WRITE);
     return r;
 }
 
@@ -405,7 +406,7 @@ static int set_wal(sqlite3 *db, const char *path, struct gb_err *err)
     if (rc == SQLITE_OK)
         rc = sqlite3_step(stmt);
     if (rc == SQLITE_ROW)
-        (void) column_copy(stmt, 0, mode, sizeof mode);
+        (void) db_column_copy(stmt, 0, mode, sizeof mode);
     (void) sqlite3_finalize(stmt);
     if (rc != SQLITE_ROW)
         return fail_sqlite(db, rc, "switch to WAL", err);

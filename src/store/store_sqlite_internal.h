@@ -63,38 +63,38 @@ struct query {
 };
 
 /* Parameters are bound in their order. The first failure is kept and told by the next step. */
-struct query query_begin(struct sqlite_store *s, enum statement which);
-void query_text(struct query *q, const char *text);          /* stays until the end */
-void query_optional_text(struct query *q, const char *text); /* the same; an empty one is NULL */
-void query_int(struct query *q, int64_t value);
-void query_optional(struct query *q, int64_t value, int64_t none); /* @none is NULL */
-void query_hash(struct query *q, const uint8_t hash[STORE_HASH_BYTES]);
+struct query db_query_begin(struct sqlite_store *s, enum statement which);
+void db_query_text(struct query *q, const char *text);          /* stays until the end */
+void db_query_optional_text(struct query *q, const char *text); /* the same; an empty one is NULL */
+void db_query_int(struct query *q, int64_t value);
+void db_query_optional(struct query *q, int64_t value, int64_t none); /* @none is NULL */
+void db_query_hash(struct query *q, const uint8_t hash[STORE_HASH_BYTES]);
 
 /* 1: a row, 0: no more. */
-int query_step(struct query *q, const char *what, struct gb_err *err);
-void query_end(struct query *q);
+int db_query_step(struct query *q, const char *what, struct gb_err *err);
+void db_query_end(struct query *q);
 
 /* Steps a query that gives no rows, and ends it. Returns how many rows it changed. */
-int query_run(struct query *q, const char *what, struct gb_err *err);
+int db_query_run(struct query *q, const char *what, struct gb_err *err);
 
 /* Copy the text of a column; false when it is no text, or does not fit whole. NULL is the empty
  * text for the second. */
-bool column_copy(sqlite3_stmt *stmt, int column, char *buf, size_t size);
-bool column_copy_optional(sqlite3_stmt *stmt, int column, char *buf, size_t size);
-bool column_hash(sqlite3_stmt *stmt, int column, uint8_t ret_hash[STORE_HASH_BYTES]);
-bool column_int(sqlite3_stmt *stmt, int column, int64_t *ret_value);
-int64_t column_optional(sqlite3_stmt *stmt, int column, int64_t none);
+bool db_column_copy(sqlite3_stmt *stmt, int column, char *buf, size_t size);
+bool db_column_copy_optional(sqlite3_stmt *stmt, int column, char *buf, size_t size);
+bool db_column_hash(sqlite3_stmt *stmt, int column, uint8_t ret_hash[STORE_HASH_BYTES]);
+bool db_column_int(sqlite3_stmt *stmt, int column, int64_t *ret_value);
+int64_t db_column_optional(sqlite3_stmt *stmt, int column, int64_t none);
 
-void conn_lock(struct sqlite_store *s, enum conn_id id);
-void conn_unlock(struct sqlite_store *s, enum conn_id id);
+void db_lock(struct sqlite_store *s, enum conn_id id);
+void db_unlock(struct sqlite_store *s, enum conn_id id);
 
 /* Begins a transaction; holds the lock of the writing connection unless it fails. @durable: the
  * commit waits for the disk. */
-int write_begin(struct sqlite_store *s, bool durable, struct gb_err *err);
+int db_write_begin(struct sqlite_store *s, bool durable, struct gb_err *err);
 
 /* Commits if @r says that all went well, else takes everything back; gives the lock back. Returns
  * @r, or the failure to commit. */
-int write_end(struct sqlite_store *s, int r, struct gb_err *err);
+int db_write_end(struct sqlite_store *s, int r, struct gb_err *err);
 
 extern const struct store_ops store_sqlite_ops;
 void store_sqlite_close(struct store *store);

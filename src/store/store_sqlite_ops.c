@@ -18,49 +18,49 @@ static int fail_row(const char *what, struct gb_err *err)
 
 static int key_changed(struct sqlite_store *s, struct gb_err *err)
 {
-    struct query q = query_begin(s, KEY_CHANGED);
+    struct query q = db_query_begin(s, KEY_CHANGED);
 
-    return query_run(&q, "note that keys changed", err);
+    return db_query_run(&q, "note that keys changed", err);
 }
 
 static int key_add(struct store *store, const struct store_key *key, struct gb_err *err)
 {
     struct sqlite_store *s = sqlite_of(store);
-    int r = write_begin(s, true, err);
+    int r = db_write_begin(s, true, err);
     struct query q;
 
     if (r < 0)
         return r;
-    q = query_begin(s, KEY_ADD);
-    query_text(&q, key->id);
-    query_text(&q, key->name);
-    query_hash(&q, key->hash);
-    query_int(&q, key->created_us);
-    query_optional(&q, key->last_used_us, 0);
-    query_optional(&q, key->revoked_us, 0);
-    query_optional(&q, key->sessions, STORE_LIMIT_DEFAULT);
-    query_optional(&q, key->executions, STORE_LIMIT_DEFAULT);
-    query_optional(&q, key->rate_per_minute, STORE_LIMIT_DEFAULT);
-    r = query_run(&q, "add a key", err);
+    q = db_query_begin(s, KEY_ADD);
+    db_query_text(&q, key->id);
+    db_query_text(&q, key->name);
+    db_query_hash(&q, key->hash);
+    db_query_int(&q, key->created_us);
+    db_query_optional(&q, key->last_used_us, 0);
+    db_query_optional(&q, key->revoked_us, 0);
+    db_query_optional(&q, key->sessions, STORE_LIMIT_DEFAULT);
+    db_query_optional(&q, key->executions, STORE_LIMIT_DEFAULT);
+    db_query_optional(&q, key->rate_per_minute, STORE_LIMIT_DEFAULT);
+    r = db_query_run(&q, "add a key", err);
     if (r >= 0)
         r = key_changed(s, err);
-    r = write_end(s, r, err);
+    r = db_write_end(s, r, err);
     return r < 0 ? r : 0;
 }
 
 static bool key_read(sqlite3_stmt *stmt, struct store_key *ret_key)
 {
     struct store_key key = {
-        .last_used_us = column_optional(stmt, 4, 0),
-        .revoked_us = column_optional(stmt, 5, 0),
-        .sessions = column_optional(stmt, 6, STORE_LIMIT_DEFAULT),
-        .executions = column_optional(stmt, 7, STORE_LIMIT_DEFAULT),
-        .rate_per_minute = column_optional(stmt, 8, STORE_LIMIT_DEFAULT),
+        .last_used_us = db_column_optional(stmt, 4, 0),
+        .revoked_us = db_column_optional(stmt, 5, 0),
+        .sessions = db_column_optional(stmt, 6, STORE_LIMIT_DEFAULT),
+        .executions = db_column_optional(stmt, 7, STORE_LIMIT_DEFAULT),
+        .rate_per_minute = db_column_optional(stmt, 8, STORE_LIMIT_DEFAULT),
     };
 
-    if (!column_copy(stmt, 0, key.id, sizeof key.id) ||
-        !column_copy(stmt, 1, key.name, sizeof key.name) || !column_hash(stmt, 2, key.hash) ||
-        !column_int(stmt, 3, &key.created_us))
+    if (!db_column_copy(stmt, 0, key.id, sizeof key.id) ||
+        !db_column_copy(stmt, 1, key.name, sizeof key.name) || !db_column_hash(stmt, 2, key.hash) ||
+        !db_column_int(stmt, 3, &key.created_us))
         return false;
     *ret_key = key;
     return true;
@@ -89,9 +89,9 @@ static int key_list(struct store *store, struct store_key **ret_keys, size_t *re
     struct query q;
     int r;
 
-    conn_lock(s, CONN_READ);
-    q = query_begin(s, KEY_LIST);
-    while ((r = query_step(&q, "list keys", err)) > 0) {
+    db_lock(s, CONN_READ);
+    q = db_query_begin(s, KEY_LIST);
+    while ((r = db_query_step(&q, "list keys", err)) > 0) {
         if (grow(&keys, len, sizeof *keys) < 0)
             r = gb_fail(err, ENOMEM, "list keys");
         else if (!key_read(q.stmt, &keys[len]))
@@ -100,8 +100,8 @@ static int key_list(struct store *store, struct store_key **ret_keys, size_t *re
             break;
         len++;
     }
-    query_end(&q);
-    conn_unlock(s, CONN_READ);
+    db_query_end(&q);
+    db_unlock(s, CONN_READ);
     if (r < 0)
         return r;
     *ret_keys = TAKE_PTR(keys);
@@ -111,37 +111,37 @@ static int key_list(struct store *store, struct store_key **ret_keys, size_t *re
 
 static int key_find_living(struct sqlite_store *s, const char *id, struct gb_err *err)
 {
-    struct query q = query_begin(s, KEY_FIND);
+    struct query q = db_query_begin(s, KEY_FIND);
     int r;
 
-    query_text(&q, id);
-    r = query_step(&q, "find a key", err);
+    db_query_text(&q, id);
+    r = db_query_step(&q, "find a key", err);
     if (r == 0)
         r = gb_fail_plain(err, ENOENT, "there is no key '%s'", id);
     else if (r > 0 && sqlite3_column_type(q.stmt, 0) != SQLITE_NULL)
         r = gb_fail_plain(err, EALREADY, "key '%s' is revoked already", id);
-    query_end(&q);
+    db_query_end(&q);
     return r;
 }
 
 static int key_revoke(struct store *store, const char *id, int64_t now_us, struct gb_err *err)
 {
     struct sqlite_store *s = sqlite_of(store);
-    int r = write_begin(s, true, err);
+    int r = db_write_begin(s, true, err);
     struct query q;
 
     if (r < 0)
         return r;
     r = key_find_living(s, id, err);
     if (r >= 0) {
-        q = query_begin(s, KEY_REVOKE);
-        query_text(&q, id);
-        query_int(&q, now_us);
-        r = query_run(&q, "revoke a key", err);
+        q = db_query_begin(s, KEY_REVOKE);
+        db_query_text(&q, id);
+        db_query_int(&q, now_us);
+        r = db_query_run(&q, "revoke a key", err);
     }
     if (r >= 0)
         r = key_changed(s, err);
-    r = write_end(s, r, err);
+    r = db_write_end(s, r, err);
     return r < 0 ? r : 0;
 }
 
@@ -149,15 +149,15 @@ static int key_revoke(struct store *store, const char *id, int64_t now_us, struc
 static int run_touch(struct sqlite_store *s, enum statement which, const char *id, int64_t time_us,
                      struct gb_err *err)
 {
-    int r = write_begin(s, false, err);
+    int r = db_write_begin(s, false, err);
     struct query q;
 
     if (r < 0)
         return r;
-    q = query_begin(s, which);
-    query_text(&q, id);
-    query_int(&q, time_us);
-    return write_end(s, query_run(&q, "note a use", err), err);
+    q = db_query_begin(s, which);
+    db_query_text(&q, id);
+    db_query_int(&q, time_us);
+    return db_write_end(s, db_query_run(&q, "note a use", err), err);
 }
 
 static int key_touch(struct store *store, const char *id, int64_t used_us, struct gb_err *err)
@@ -173,13 +173,13 @@ static int key_generation(struct store *store, int64_t *ret_generation, struct g
     struct query q;
     int r;
 
-    conn_lock(s, CONN_READ);
-    q = query_begin(s, KEY_GENERATION);
-    r = query_step(&q, "ask for the generation of keys", err);
-    if (r == 0 || (r > 0 && !column_int(q.stmt, 0, ret_generation)))
+    db_lock(s, CONN_READ);
+    q = db_query_begin(s, KEY_GENERATION);
+    r = db_query_step(&q, "ask for the generation of keys", err);
+    if (r == 0 || (r > 0 && !db_column_int(q.stmt, 0, ret_generation)))
         r = fail_row("ask for the generation of keys", err);
-    query_end(&q);
-    conn_unlock(s, CONN_READ);
+    db_query_end(&q);
+    db_unlock(s, CONN_READ);
     return r < 0 ? r : 0;
 }
 
@@ -188,29 +188,30 @@ static int key_generation(struct store *store, int64_t *ret_generation, struct g
 static int session_add(struct store *store, const struct store_session *session, struct gb_err *err)
 {
     struct sqlite_store *s = sqlite_of(store);
-    int r = write_begin(s, false, err);
+    int r = db_write_begin(s, false, err);
     struct query q;
 
     if (r < 0)
         return r;
-    q = query_begin(s, SESSION_ADD);
-    query_text(&q, session->id);
-    query_optional_text(&q, session->key_id);
-    query_int(&q, session->created_us);
-    query_int(&q, session->last_used_us);
-    r = write_end(s, query_run(&q, "add a session", err), err);
+    q = db_query_begin(s, SESSION_ADD);
+    db_query_text(&q, session->id);
+    db_query_optional_text(&q, session->key_id);
+    db_query_int(&q, session->created_us);
+    db_query_int(&q, session->last_used_us);
+    r = db_write_end(s, db_query_run(&q, "add a session", err), err);
     return r < 0 ? r : 0;
 }
 
 static bool session_read(sqlite3_stmt *stmt, struct store_session *ret_session)
 {
-    struct store_session session = { .ended_us = column_optional(stmt, 4, 0) };
+    struct store_session session = { .ended_us = db_column_optional(stmt, 4, 0) };
     char end[16];
 
-    if (!column_copy(stmt, 0, session.id, sizeof session.id) ||
-        !column_copy_optional(stmt, 1, session.key_id, sizeof session.key_id) ||
-        !column_int(stmt, 2, &session.created_us) || !column_int(stmt, 3, &session.last_used_us) ||
-        !column_copy_optional(stmt, 5, end, sizeof end))
+    if (!db_column_copy(stmt, 0, session.id, sizeof session.id) ||
+        !db_column_copy_optional(stmt, 1, session.key_id, sizeof session.key_id) ||
+        !db_column_int(stmt, 2, &session.created_us) ||
+        !db_column_int(stmt, 3, &session.last_used_us) ||
+        !db_column_copy_optional(stmt, 5, end, sizeof end))
         return false;
     if (end[0])
         session.end = store_end_from_name(end);
@@ -225,16 +226,16 @@ static int session_get(struct store *store, const char *id, struct store_session
     struct query q;
     int r;
 
-    conn_lock(s, CONN_READ);
-    q = query_begin(s, SESSION_GET);
-    query_text(&q, id);
-    r = query_step(&q, "find a session", err);
+    db_lock(s, CONN_READ);
+    q = db_query_begin(s, SESSION_GET);
+    db_query_text(&q, id);
+    r = db_query_step(&q, "find a session", err);
     if (r == 0)
         r = gb_fail_plain(err, ENOENT, "there is no record of session '%s'", id);
     else if (r > 0 && !session_read(q.stmt, ret_session))
         r = fail_row("find a session", err);
-    query_end(&q);
-    conn_unlock(s, CONN_READ);
+    db_query_end(&q);
+    db_unlock(s, CONN_READ);
     return r < 0 ? r : 0;
 }
 
@@ -249,12 +250,12 @@ static int session_touch(struct store *store, const char *id, int64_t used_us, s
 
 static int session_exists(struct sqlite_store *s, const char *id, struct gb_err *err)
 {
-    struct query q = query_begin(s, SESSION_FIND);
+    struct query q = db_query_begin(s, SESSION_FIND);
     int r;
 
-    query_text(&q, id);
-    r = query_step(&q, "find a session", err);
-    query_end(&q);
+    db_query_text(&q, id);
+    r = db_query_step(&q, "find a session", err);
+    db_query_end(&q);
     return r == 0 ? gb_fail_plain(err, ENOENT, "there is no record of session '%s'", id) : r;
 }
 
@@ -262,20 +263,20 @@ static int session_end(struct store *store, const char *id, int64_t now_us, enum
                        struct gb_err *err)
 {
     struct sqlite_store *s = sqlite_of(store);
-    int r = write_begin(s, false, err);
+    int r = db_write_begin(s, false, err);
     struct query q;
 
     if (r < 0)
         return r;
     r = session_exists(s, id, err);
     if (r > 0) {
-        q = query_begin(s, SESSION_END);
-        query_text(&q, id);
-        query_int(&q, now_us);
-        query_text(&q, store_end_name(end));
-        r = query_run(&q, "end a session", err);
+        q = db_query_begin(s, SESSION_END);
+        db_query_text(&q, id);
+        db_query_int(&q, now_us);
+        db_query_text(&q, store_end_name(end));
+        r = db_query_run(&q, "end a session", err);
     }
-    r = write_end(s, r, err);
+    r = db_write_end(s, r, err);
     return r < 0 ? r : 0;
 }
 
@@ -283,28 +284,28 @@ static int64_t session_end_all(struct store *store, int64_t now_us, enum store_e
                                struct gb_err *err)
 {
     struct sqlite_store *s = sqlite_of(store);
-    int r = write_begin(s, false, err);
+    int r = db_write_begin(s, false, err);
     struct query q;
 
     if (r < 0)
         return r;
-    q = query_begin(s, SESSION_END_ALL);
-    query_int(&q, now_us);
-    query_text(&q, store_end_name(end));
-    return write_end(s, query_run(&q, "end all sessions", err), err);
+    q = db_query_begin(s, SESSION_END_ALL);
+    db_query_int(&q, now_us);
+    db_query_text(&q, store_end_name(end));
+    return db_write_end(s, db_query_run(&q, "end all sessions", err), err);
 }
 
 static int64_t session_prune(struct store *store, int64_t before_us, struct gb_err *err)
 {
     struct sqlite_store *s = sqlite_of(store);
-    int r = write_begin(s, false, err);
+    int r = db_write_begin(s, false, err);
     struct query q;
 
     if (r < 0)
         return r;
-    q = query_begin(s, SESSION_PRUNE);
-    query_int(&q, before_us);
-    return write_end(s, query_run(&q, "forget old sessions", err), err);
+    q = db_query_begin(s, SESSION_PRUNE);
+    db_query_int(&q, before_us);
+    return db_write_end(s, db_query_run(&q, "forget old sessions", err), err);
 }
 
 /* ---- audit log ---- */
@@ -312,14 +313,14 @@ static int64_t session_prune(struct store *store, int64_t before_us, struct gb_e
 static int head_read(struct sqlite_store *s, enum statement which, struct store_head *ret_head,
                      struct gb_err *err)
 {
-    struct query q = query_begin(s, which);
+    struct query q = db_query_begin(s, which);
     struct store_head head;
-    int r = query_step(&q, "read the head of the audit log", err);
+    int r = db_query_step(&q, "read the head of the audit log", err);
 
     if (r == 0 ||
-        (r > 0 && (!column_int(q.stmt, 0, &head.seq) || !column_hash(q.stmt, 1, head.hash))))
+        (r > 0 && (!db_column_int(q.stmt, 0, &head.seq) || !db_column_hash(q.stmt, 1, head.hash))))
         r = fail_row("read the head of the audit log", err);
-    query_end(&q);
+    db_query_end(&q);
     if (r < 0)
         return r;
     *ret_head = head;
@@ -331,9 +332,9 @@ static int audit_head(struct store *store, struct store_head *ret_head, struct g
     struct sqlite_store *s = sqlite_of(store);
     int r;
 
-    conn_lock(s, CONN_READ);
+    db_lock(s, CONN_READ);
     r = head_read(s, AUDIT_HEAD, ret_head, err);
-    conn_unlock(s, CONN_READ);
+    db_unlock(s, CONN_READ);
     return r;
 }
 
@@ -346,14 +347,14 @@ static int audit_add(struct sqlite_store *s, const struct store_audit *entry,
     if (entry->seq != head->seq + 1 || memcmp(entry->prev, head->hash, sizeof head->hash) != 0)
         return gb_fail_plain(err, ESTALE, "entry %lld does not follow the head of the audit log",
                              (long long) entry->seq);
-    q = query_begin(s, AUDIT_ADD);
-    query_int(&q, entry->seq);
-    query_int(&q, entry->time_us);
-    query_optional_text(&q, entry->session_id);
-    query_hash(&q, entry->prev);
-    query_hash(&q, entry->hash);
-    query_text(&q, entry->fields);
-    r = query_run(&q, "add to the audit log", err);
+    q = db_query_begin(s, AUDIT_ADD);
+    db_query_int(&q, entry->seq);
+    db_query_int(&q, entry->time_us);
+    db_query_optional_text(&q, entry->session_id);
+    db_query_hash(&q, entry->prev);
+    db_query_hash(&q, entry->hash);
+    db_query_text(&q, entry->fields);
+    r = db_query_run(&q, "add to the audit log", err);
     if (r < 0)
         return r;
     head->seq = entry->seq;
@@ -365,7 +366,7 @@ static int audit_append(struct store *store, const struct store_audit *entries, 
                         struct gb_err *err)
 {
     struct sqlite_store *s = sqlite_of(store);
-    int r = write_begin(s, true, err);
+    int r = db_write_begin(s, true, err);
     struct store_head head;
     struct query q;
 
@@ -375,12 +376,12 @@ static int audit_append(struct store *store, const struct store_audit *entries, 
     for (size_t i = 0; r == 0 && i < len; i++)
         r = audit_add(s, &entries[i], &head, err);
     if (r == 0) {
-        q = query_begin(s, AUDIT_MOVE_HEAD);
-        query_int(&q, head.seq);
-        query_hash(&q, head.hash);
-        r = query_run(&q, "move the head of the audit log", err);
+        q = db_query_begin(s, AUDIT_MOVE_HEAD);
+        db_query_int(&q, head.seq);
+        db_query_hash(&q, head.hash);
+        r = db_query_run(&q, "move the head of the audit log", err);
     }
-    r = write_end(s, r, err);
+    r = db_write_end(s, r, err);
     return r < 0 ? r : 0;
 }
 
@@ -393,16 +394,16 @@ static int audit_read(sqlite3_stmt *stmt, struct store_audit *ret_entry)
 
     if (!fields)
         return -ENOMEM;
-    good = column_int(stmt, 0, &entry.seq);
-    good &= column_int(stmt, 1, &entry.time_us);
-    good &= column_copy_optional(stmt, 2, entry.session_id, sizeof entry.session_id);
+    good = db_column_int(stmt, 0, &entry.seq);
+    good &= db_column_int(stmt, 1, &entry.time_us);
+    good &= db_column_copy_optional(stmt, 2, entry.session_id, sizeof entry.session_id);
     if (entry.session_id[0] && !store_id_valid(entry.session_id)) {
         good = false;
         entry.session_id[0] = '\0';
     }
-    good &= column_hash(stmt, 3, entry.prev);
-    good &= column_hash(stmt, 4, entry.hash);
-    if (!column_copy(stmt, 5, fields, STORE_AUDIT_FIELDS_MAX)) {
+    good &= db_column_hash(stmt, 3, entry.prev);
+    good &= db_column_hash(stmt, 4, entry.hash);
+    if (!db_column_copy(stmt, 5, fields, STORE_AUDIT_FIELDS_MAX)) {
         good = false;
         fields[0] = '\0';
     }
@@ -434,25 +435,25 @@ static int audit_list(struct store *store, const struct store_audit_query *query
     struct query q;
     int r;
 
-    conn_lock(s, CONN_READ);
+    db_lock(s, CONN_READ);
     if (query->session_id)
-        q = query_begin(s, query->newest ? AUDIT_LAST_OF_SESSION : AUDIT_FIRST_OF_SESSION);
+        q = db_query_begin(s, query->newest ? AUDIT_LAST_OF_SESSION : AUDIT_FIRST_OF_SESSION);
     else
-        q = query_begin(s, query->newest ? AUDIT_LAST : AUDIT_FIRST);
-    query_int(&q, query->after_seq);
-    query_int(&q, query->since_us);
-    query_int(&q, (int64_t) query->limit);
+        q = db_query_begin(s, query->newest ? AUDIT_LAST : AUDIT_FIRST);
+    db_query_int(&q, query->after_seq);
+    db_query_int(&q, query->since_us);
+    db_query_int(&q, (int64_t) query->limit);
     if (query->session_id)
-        query_text(&q, query->session_id);
-    while ((r = query_step(&q, "read the audit log", err)) > 0) {
+        db_query_text(&q, query->session_id);
+    while ((r = db_query_step(&q, "read the audit log", err)) > 0) {
         if (grow(&entries, len, sizeof *entries) < 0 || audit_read(q.stmt, &entries[len]) < 0) {
             r = gb_fail(err, ENOMEM, "read the audit log");
             break;
         }
         len++;
     }
-    query_end(&q);
-    conn_unlock(s, CONN_READ);
+    db_query_end(&q);
+    db_unlock(s, CONN_READ);
     if (r < 0) {
         store_audit_free(entries, len);
         return r;

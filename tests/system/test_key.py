@@ -7,7 +7,6 @@ import stat
 import subprocess
 
 import pytest
-from conftest import need
 
 TOKEN = re.compile(r"gb_([0-9a-f]{12})_([0-9a-f]{64})\n")
 
@@ -173,7 +172,8 @@ def test_a_damaged_row_is_no_key(key, data):
 
 
 def test_default_directory(gb, tmp_path, is_root):
-    need(not is_root, "as root the default is the machine's own directory")
+    if is_root:
+        pytest.skip("as root the default is the machine's own directory")
     made_in = tmp_path / "state"
     assert gb("key", "create", env={"XDG_STATE_HOME": str(made_in)}).code == 0
     assert (made_in / "glovebox" / "glovebox.db").exists()

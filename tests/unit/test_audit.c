@@ -155,6 +155,40 @@ static void test_fields(void **state)
     store_audit_free(rows, len);
 }
 
+/* Printed by hand, and still what a JSON library would print: for extreme values too. */
+static void test_fields_are_canonical(void **state)
+{
+    struct fixture *f = *state;
+    struct audit_entry entry = entry_of("exec_1");
+    struct store_audit_query query = { .limit = 10 };
+    struct store_audit *rows;
+    size_t len;
+
+    memset(&entry.limits, 0x7f, sizeof entry.limits);
+    entry.limits.wall_us = INT64_MIN;
+    entry.code_bytes = entry.wall_us = entry.cpu_us = INT64_MAX;
+    entry.output_bytes = entry.memory_peak_bytes = -1;
+    entry.exit_code = INT32_MIN;
+    assert_int_equal(audit_write(f->audit, &entry, &f->err), 0);
+    entry.limit = LIMIT_NONE;
+    entry.status = RUN_OK;
+    assert_int_equal(audit_write(f->audit, &entry, &f->err), 0);
+    assert_int_equal(audit_flush(f->audit, &f->err), 0);
+    assert_int_equal(store_audit_list(f->store, &query, &rows, &len, &f->err), 0);
+    assert_int_equal(len, 2);
+    for (size_t i = 0; i < len; i++) {
+        json_t *json = json_loads(rows[i].fields, JSON_REJECT_DUPLICATES, NULL);
+        autofree char *text = NULL;
+
+        assert_non_null(json);
+        text = json_dumps(json, JSON_SORT_KEYS | JSON_COMPACT | JSON_ENSURE_ASCII);
+        assert_string_equal(text, rows[i].fields);
+        assert_int_equal(json_is_null(json_object_get(json, "limit")), i == 1);
+        json_decref(json);
+    }
+    store_audit_free(rows, len);
+}
+
 /* An entry that the store would refuse must not reach the writer, who could tell nobody. */
 static void test_bad_entries(void **state)
 {
@@ -517,17 +551,12 @@ static void test_read_tampered(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        WITH_LOG(test_fields),
-        WITH_LOG(test_bad_entries),
-        WITH_LOG(test_time_of_now),
-        WITH_LOG(test_threads),
-        WITH_LOG(test_two_writers),
-        WITH_LOG(test_store_fails),
-        WITH_LOG(test_close_tells_what_is_lost),
-        WITH_LOG(test_whole),
-        cmocka_unit_test(test_tampered),
-        WITH_LOG(test_written_anew),
-        WITH_LOG(test_read),
+        WITH_LOG(test_fields),        WITH_LOG(test_fields_are_canonical),
+        WITH_LOG(test_bad_entries),   WITH_LOG(test_time_of_now),
+        WITH_LOG(test_threads),       WITH_LOG(test_two_writers),
+        WITH_LOG(test_store_fails),   WITH_LOG(test_close_tells_what_is_lost),
+        WITH_LOG(test_whole),         cmocka_unit_test(test_tampered),
+        WITH_LOG(test_written_anew),  WITH_LOG(test_read),
         WITH_LOG(test_read_tampered),
     };
 
