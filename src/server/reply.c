@@ -65,7 +65,7 @@ static void send_text(struct request *rq, int status, const char *media, char *t
 static void send_json(struct request *rq, int status, const char *media, json_t *json,
                       const char *location)
 {
-    char *text = json ? json_dumps(json, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    char *text = json ? json_dumps(json, REPLY_JSON) : NULL;
     struct MHD_Response *response;
 
     json_decref(json);

@@ -20,6 +20,10 @@
 #include "service/keys.h"
 #include "service/service.h"
 
+/* How JSON is written. Fifteen digits: what we measured then reads as it was meant, 0.0091 and not
+ * 0.0091000000000000004. */
+#define REPLY_JSON (JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15))
+
 #define REQUEST_ID_MAX 32
 
 enum method {

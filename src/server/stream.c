@@ -75,7 +75,7 @@ static json_t *event_to_json(struct event *event)
 /* Makes @data the pending text; takes @data. */
 static int put_event(struct event_stream *s, const char *name, json_t *data)
 {
-    char *json = data ? json_dumps(data, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    char *json = data ? json_dumps(data, REPLY_JSON) : NULL;
     int len = -1;
 
     json_decref(data);
