@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
+#include "base/clock.h"
 #include "base/io.h"
 #include "base/pidfd.h"
 #include "engine/box.h"
@@ -44,7 +45,8 @@
 
 #include "base/banned.h"
 
-#define SWEEP_BUDGET 2000 /* entries in one request: others wait meanwhile */
+#define SWEEP_US     (20 * USEC_PER_MSEC) /* for one request: others wait meanwhile */
+#define SWEEP_BUDGET 50                   /* entries between two looks at the clock */
 
 struct builder {
     bool has_keeper; /* rootless: BUILDER_KEEPER_FD is what its name says */
@@ -288,9 +290,12 @@ static int serve_disk(struct box_entry *box, struct exchange *x, struct gb_err *
 
 static int serve_sweep(struct builder *builder, struct exchange *x, struct gb_err *err)
 {
-    bool more = false;
-    int r = builder->vault.dir < 0 ? 0 : disk_trash_empty(builder->vault.dir, SWEEP_BUDGET, &more);
+    int64_t until_us = clock_now_us() + SWEEP_US;
+    bool more = builder->vault.dir >= 0;
+    int r = 0;
 
+    while (r == 0 && more && clock_now_us() < until_us)
+        r = disk_trash_empty(builder->vault.dir, SWEEP_BUDGET, &more);
     x->reply.usage.files_incomplete = more;
     return r < 0 ? gb_fail(err, -r, "remove old workspaces") : 0;
 }
