@@ -80,13 +80,15 @@ static int workspace_open(struct box_entry *box)
     return box->workspace < 0 ? -errno : 0;
 }
 
-static void entry_init(struct box_entry *box, uint32_t id, const struct limits *limits)
+static void entry_init(struct box_entry *box, uint32_t id, const struct limits *limits,
+                       enum disk_kind disk)
 {
     *box = (struct box_entry){ .id = id,
                                .pidfd = -EBADF,
                                .lifeline = -EBADF,
                                .root = -EBADF,
                                .workspace = -EBADF,
+                               .disk = disk,
                                .limits = *limits };
     for (size_t i = 0; i < CGROUP_FDS_MAX; i++)
         box->cgroup.dir_fds[i] = -EBADF;
@@ -106,9 +108,12 @@ static void cgroup_name_of(uint32_t id, char name[CGROUP_NAME_MAX])
     snprintf(name, CGROUP_NAME_MAX, "box-%u", id);
 }
 
-static int start_init(struct cgroup_root *cgroups, struct box_entry *box, struct gb_err *err)
+static int start_init(struct cgroup_root *cgroups, struct box_entry *box, int workspace,
+                      struct gb_err *err)
 {
-    struct box_spec spec = { .limits = box->limits, .host_id = box->host_id, .proc_self = -EBADF };
+    struct box_spec spec = {
+        .limits = box->limits, .host_id = box->host_id, .workspace = workspace, .proc_self = -EBADF
+    };
     autoclose int inner = -EBADF;
     int pair[2];
     pid_t pid;
@@ -135,15 +140,30 @@ static int start_init(struct cgroup_root *cgroups, struct box_entry *box, struct
     return report_wait(box->lifeline, &box->root, err);
 }
 
-int box_make(struct cgroup_root *cgroups, struct id_pool *ids, uint32_t id,
-             const struct limits *limits, struct box_entry *ret_box, int *ret_dead,
-             struct gb_err *err)
+/* The mount that is to be the workspace of a box on disk; -EBADF for one in memory. */
+static int disk_mount(struct disk_vault *vault, const struct box_entry *box, int image,
+                      int *ret_mount, struct gb_err *err)
 {
+    if (box->disk == DISK_WATCHED)
+        return disk_vault_make(vault, box->id, box->host_id, ret_mount, err);
+    if (box->disk != DISK_IMAGE)
+        return 0;
+    if (fchownat(image, "", box->host_id, box->host_id, AT_EMPTY_PATH) < 0)
+        return gb_fail(err, errno, "give an image to a box");
+    *ret_mount = fcntl(image, F_DUPFD_CLOEXEC, 0);
+    return *ret_mount < 0 ? gb_fail(err, errno, "copy a descriptor") : 0;
+}
+
+int box_make(struct cgroup_root *cgroups, struct id_pool *ids, uint32_t id,
+             const struct limits *limits, enum disk_kind disk, int image, struct disk_vault *vault,
+             struct box_entry *ret_box, int *ret_dead, struct gb_err *err)
+{
+    autoclose int mount = -EBADF;
     struct box_entry box;
     char name[CGROUP_NAME_MAX];
     int r;
 
-    entry_init(&box, id, limits);
+    entry_init(&box, id, limits, disk);
     r = id_take(ids, &box.host_id);
     if (r < 0)
         return gb_fail_plain(err, -r, "no free host id for another box");
@@ -153,7 +173,9 @@ int box_make(struct cgroup_root *cgroups, struct id_pool *ids, uint32_t id,
         id_give_back(ids, box.host_id);
         return r;
     }
-    r = start_init(cgroups, &box, err);
+    r = disk_mount(vault, &box, image, &mount, err);
+    if (r == 0)
+        r = start_init(cgroups, &box, mount, err);
     if (r == 0)
         r = workspace_open(&box);
     if (r < 0) {
@@ -161,7 +183,7 @@ int box_make(struct cgroup_root *cgroups, struct id_pool *ids, uint32_t id,
 
         if (box.pidfd >= 0)
             *ret_dead = fcntl(box.pidfd, F_DUPFD_CLOEXEC, 0);
-        (void) box_end(cgroups, ids, &box, &ignored);
+        (void) box_end(cgroups, ids, vault, &box, &ignored);
         return r;
     }
     *ret_box = box;
@@ -169,14 +191,14 @@ int box_make(struct cgroup_root *cgroups, struct id_pool *ids, uint32_t id,
 }
 
 int box_adopt(struct cgroup_root *cgroups, uint32_t id, uint32_t host_id,
-              const struct limits *limits, const int fds[3], struct box_entry *ret_box,
-              struct gb_err *err)
+              const struct limits *limits, enum disk_kind disk, const int fds[3],
+              struct box_entry *ret_box, struct gb_err *err)
 {
     struct box_entry box;
     char name[CGROUP_NAME_MAX];
     int r;
 
-    entry_init(&box, id, limits);
+    entry_init(&box, id, limits, disk);
     cgroup_name_of(id, name);
     r = cgroup_adopt(cgroups, name, &box.cgroup, err);
     if (r < 0)
@@ -192,8 +214,14 @@ int box_adopt(struct cgroup_root *cgroups, uint32_t id, uint32_t host_id,
     return 0;
 }
 
-int box_end(struct cgroup_root *cgroups, struct id_pool *ids, struct box_entry *box,
-            struct gb_err *err)
+void box_leave(struct box_entry *box)
+{
+    gb_closep(&box->workspace);
+    box->workspace = -EBADF;
+}
+
+int box_end(struct cgroup_root *cgroups, struct id_pool *ids, struct disk_vault *vault,
+            struct box_entry *box, struct gb_err *err)
 {
     struct pollfd gone = { .fd = box->pidfd, .events = POLLIN };
     int r;
@@ -203,6 +231,8 @@ int box_end(struct cgroup_root *cgroups, struct id_pool *ids, struct box_entry *
         (void) poll(&gone, 1, (int) (END_WAIT_US / USEC_PER_MSEC));
     }
     entry_close(box);
+    if (box->disk == DISK_WATCHED)
+        disk_vault_drop(vault, box->id);
     r = cgroup_remove(cgroups, &box->cgroup, END_WAIT_US);
     /* An id under which something may still live is not given out again. */
     if (r == 0)
@@ -284,5 +314,6 @@ void box_usage(const struct cgroup_root *cgroups, struct box_entry *box, int64_t
 
 enum limit_kind box_disk_full(const struct box_entry *box)
 {
-    return walk_disk_full(box->root);
+    return walk_disk_full(box->root,
+                          box->disk == DISK_IMAGE ? disk_image_slack(box->limits.disk_bytes) : 0);
 }

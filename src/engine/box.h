@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "engine/cgroup.h"
+#include "engine/disk.h"
 #include "engine/ids.h"
 #include "engine/limits.h"
 #include "engine/wire.h"
@@ -18,26 +19,32 @@ struct box_entry {
     int lifeline; /* our end; the supervisor holds a copy, so that a box outlives its builder */
     int root;     /* the box's root directory, O_PATH */
     int workspace;
+    enum disk_kind disk;
     struct limits limits;
     struct cgroup cgroup;
     struct cgroup_usage peak; /* what the watch saw, where no cgroup keeps count */
 };
 
-/* Makes a box: its cgroup, its namespaces, its PID 1; returns when PID 1 is ready. When that fails
+/* Makes a box: its cgroup, its namespaces, its PID 1; returns when PID 1 is ready. With a workspace
+ * on disk that is @image, or a new directory in @vault. When that fails
  * after the clone, @ret_dead is the pidfd of a dead process which the supervisor, its parent, has
  * to collect; else it is not touched. */
 int box_make(struct cgroup_root *cgroups, struct id_pool *ids, uint32_t id,
-             const struct limits *limits, struct box_entry *ret_box, int *ret_dead,
-             struct gb_err *err);
+             const struct limits *limits, enum disk_kind disk, int image, struct disk_vault *vault,
+             struct box_entry *ret_box, int *ret_dead, struct gb_err *err);
 
 /* Takes over a box that a dead builder made. The descriptors become the box's on success. */
 int box_adopt(struct cgroup_root *cgroups, uint32_t id, uint32_t host_id,
-              const struct limits *limits, const int fds[3], struct box_entry *ret_box,
-              struct gb_err *err);
+              const struct limits *limits, enum disk_kind disk, const int fds[3],
+              struct box_entry *ret_box, struct gb_err *err);
 
-/* Kills PID 1, waits for its end, removes the cgroup, closes everything. */
-int box_end(struct cgroup_root *cgroups, struct id_pool *ids, struct box_entry *box,
-            struct gb_err *err);
+/* Kills PID 1, waits for its end, removes the cgroup, closes everything. A workspace on disk
+ * becomes rubbish of @vault. */
+int box_end(struct cgroup_root *cgroups, struct id_pool *ids, struct disk_vault *vault,
+            struct box_entry *box, struct gb_err *err);
+
+/* Closes the workspace: whoever holds it last pays for what the file system still has to write. */
+void box_leave(struct box_entry *box);
 
 /* SIGKILL to all but PID 1, and word back that it was sent. */
 int box_kill(const struct box_entry *box, struct gb_err *err);

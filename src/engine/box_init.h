@@ -13,6 +13,7 @@ struct box_spec {
     int lifeline;
     int cgroup_fds[CGROUP_FDS_MAX]; /* files to write "0" to; none with CLONE_INTO_CGROUP */
     int cgroup_fds_len;
+    int workspace; /* a mount for it, attached nowhere; or -EBADF: it is in memory */
     int proc_self; /* filled by PID 1 itself */
 };
 

@@ -1,6 +1,7 @@
 /*
- * What a box mounts on top of its copy of the skeleton: three memory-backed file systems of its
- * own, pseudo-terminals, and a private /proc, read-only, with the host's business masked.
+ * What a box mounts on top of its copy of the skeleton: a workspace, two memory-backed file
+ * systems, pseudo-terminals, and a private /proc, read-only, with the host's business masked. A
+ * workspace on disk comes as a mount that is attached nowhere yet; else it is memory-backed too.
  *
  * Runs in PID 1 between clone and seal: no malloc, no locks.
  */
@@ -37,14 +38,28 @@ static const char *const masked_directories[] = {
 static int mount_tmpfs(const struct box_spec *spec, const char *name, const char *path, int mode,
                        unsigned long flags)
 {
+    int64_t bytes = spec->limits.disk_bytes;
     char options[160];
 
+    /* The quota of a workspace on disk may be far more than the memory that these are in. */
+    if (spec->workspace >= 0 && bytes > spec->limits.memory_bytes / 2)
+        bytes = spec->limits.memory_bytes / 2;
     snprintf(options, sizeof options, "size=%lld,nr_inodes=%lld,mode=%o,uid=%u,gid=%u",
-             (long long) spec->limits.disk_bytes, (long long) spec->limits.disk_inodes, mode,
-             spec->host_id, spec->host_id);
+             (long long) bytes, (long long) spec->limits.disk_inodes, mode, spec->host_id,
+             spec->host_id);
     if (mount(name, path, "tmpfs", MS_NOSUID | MS_NODEV | flags, options) < 0)
         return -errno;
     return 0;
+}
+
+static int mount_workspace(const struct box_spec *spec)
+{
+    if (spec->workspace < 0)
+        return mount_tmpfs(spec, "workspace", "/workspace", 0755, 0);
+    return syscall(SYS_move_mount, spec->workspace, "", AT_FDCWD, "/workspace",
+                   MOVE_MOUNT_F_EMPTY_PATH) < 0
+               ? -errno
+               : 0;
 }
 
 static int mount_masks(void)
@@ -83,8 +98,7 @@ int box_mount_all(const struct box_spec *spec)
 {
     int r;
 
-    if ((r = mount_tmpfs(spec, "workspace", "/workspace", 0755, 0)) < 0 ||
-        (r = mount_tmpfs(spec, "tmp", "/tmp", 01777, 0)) < 0 ||
+    if ((r = mount_workspace(spec)) < 0 || (r = mount_tmpfs(spec, "tmp", "/tmp", 01777, 0)) < 0 ||
         (r = mount_tmpfs(spec, "shm", "/dev/shm", 01777, MS_NOEXEC)) < 0)
         return r;
     if (mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,

@@ -163,7 +163,7 @@ void walk_release(struct walk *walk)
     *walk = (struct walk){ 0 };
 }
 
-enum limit_kind walk_disk_full(int root)
+enum limit_kind walk_disk_full(int root, int64_t slack)
 {
     static const char *const places[] = { "workspace", "tmp", "dev/shm" };
 
@@ -173,9 +173,9 @@ enum limit_kind walk_disk_full(int root)
 
         if (fd < 0 || fstatfs(fd, &fs) < 0)
             continue;
-        if (fs.f_bavail == 0)
+        if ((int64_t) fs.f_bavail * fs.f_bsize <= (i == 0 ? slack : 0))
             return LIMIT_DISK_BYTES;
-        if (fs.f_ffree == 0)
+        if (fs.f_files > 0 && fs.f_ffree == 0) /* some file systems have no number of them */
             return LIMIT_DISK_INODES;
     }
     return LIMIT_NONE;

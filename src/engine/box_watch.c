@@ -76,7 +76,8 @@ static int64_t files_bytes(const struct box_entry *box)
     static const char *const places[] = { "workspace", "tmp", "dev/shm" };
     int64_t bytes = 0;
 
-    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+    /* A workspace on disk is no memory. */
+    for (size_t i = box->disk == DISK_NONE ? 0 : 1; i < ARRAY_LEN(places); i++) {
         autoclose int fd = openat(box->root, places[i], O_PATH | O_DIRECTORY | O_CLOEXEC);
         struct statfs fs;
 

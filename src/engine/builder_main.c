@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
+#include "base/clock.h"
 #include "base/io.h"
 #include "base/pidfd.h"
 #include "engine/box.h"
@@ -44,10 +45,14 @@
 
 #include "base/banned.h"
 
+#define SWEEP_US     (20 * USEC_PER_MSEC) /* for one request: others wait meanwhile */
+#define SWEEP_BUDGET 50                   /* entries between two looks at the clock */
+
 struct builder {
     bool has_keeper; /* rootless: BUILDER_KEEPER_FD is what its name says */
     struct cgroup_root *cgroups;
     struct id_pool ids;
+    struct disk_vault vault;
     struct box_entry *boxes;
     size_t boxes_len, boxes_cap;
     int64_t template_anon; /* of the newest template; 0 until asked for */
@@ -58,7 +63,8 @@ static const uint64_t builder_caps =
     UINT64_C(1) << CAP_SYS_ADMIN | UINT64_C(1) << CAP_SYS_PTRACE | UINT64_C(1) << CAP_SYS_CHROOT |
     UINT64_C(1) << CAP_SETUID | UINT64_C(1) << CAP_SETGID | UINT64_C(1) << CAP_SETPCAP |
     UINT64_C(1) << CAP_KILL | UINT64_C(1) << CAP_NET_ADMIN | UINT64_C(1) << CAP_CHOWN |
-    UINT64_C(1) << CAP_DAC_OVERRIDE | UINT64_C(1) << CAP_SETFCAP;
+    UINT64_C(1) << CAP_DAC_OVERRIDE | UINT64_C(1) << CAP_SETFCAP |
+    UINT64_C(1) << CAP_FOWNER; /* a tenant's sticky directories are ours to empty */
 
 static struct box_entry *box_find(struct builder *builder, uint32_t id)
 {
@@ -88,7 +94,7 @@ static int box_slot(struct builder *builder, struct gb_err *err)
  * in our place would need. */
 static int setup_fds(struct builder *builder, struct exchange *x, struct gb_err *err)
 {
-    int *fds = x->reply_fds, locks[CGROUP_FDS_MAX + 1];
+    int *fds = x->reply_fds, locks[CGROUP_FDS_MAX + 2];
     size_t locks_len = (size_t) cgroup_root_lock_fds(builder->cgroups, locks);
 
     x->reply_fds_owned = true;
@@ -101,6 +107,8 @@ static int setup_fds(struct builder *builder, struct exchange *x, struct gb_err 
     }
     if (builder->ids.lock_fd >= 0)
         locks[locks_len++] = builder->ids.lock_fd;
+    if (builder->vault.dir >= 0)
+        locks[locks_len++] = builder->vault.dir;
     for (size_t i = 0; i < locks_len; i++)
         fds[x->reply_fds_len++] = fcntl(locks[i], F_DUPFD_CLOEXEC, 0);
     x->reply.setup.locks = (int32_t) locks_len;
@@ -108,6 +116,17 @@ static int setup_fds(struct builder *builder, struct exchange *x, struct gb_err 
         if (fds[i] < 0)
             return gb_fail_plain(err, EMFILE, "the builder cannot open its own namespaces");
     return 0;
+}
+
+/* Leaves the host's file system, but for the directory of workspaces. */
+static int setup_place(struct builder *builder, const struct builder_request *request,
+                       struct gb_err *err)
+{
+    int tree = -EBADF, r = skeleton_enter(request->setup.disk_dir, &tree, err);
+
+    if (r == 0 && tree >= 0)
+        r = disk_vault_open(&builder->vault, tree, request->setup.disk_name, err);
+    return r;
 }
 
 static int serve_setup(struct builder *builder, struct exchange *x, struct gb_err *err)
@@ -127,7 +146,7 @@ static int serve_setup(struct builder *builder, struct exchange *x, struct gb_er
             err, EPERM,
             "the only id of this user namespace is the host's root: map a range of "
             "ids, or start glovebox as an ordinary user");
-    if ((r = skeleton_enter(err)) < 0)
+    if ((r = setup_place(builder, x->request, err)) < 0)
         return r;
     /* Where the kernel lets us: with a single id the host's groups stay (documented). */
     if (builder->ids.mode != ID_SINGLE && setgroups(0, NULL) < 0)
@@ -141,6 +160,7 @@ static int serve_setup(struct builder *builder, struct exchange *x, struct gb_er
     x->reply.setup.cgroup_mode = (int32_t) cgroup_root_mode(builder->cgroups);
     snprintf(x->reply.setup.cgroup_name, sizeof x->reply.setup.cgroup_name, "%s",
              cgroup_root_name(builder->cgroups));
+    snprintf(x->reply.setup.disk_name, sizeof x->reply.setup.disk_name, "%s", builder->vault.name);
     snprintf(x->reply.setup.note, sizeof x->reply.setup.note, "%s",
              cgroup_root_note(builder->cgroups));
     return setup_fds(builder, x, err);
@@ -172,9 +192,12 @@ static int serve_make(struct builder *builder, struct exchange *x, struct gb_err
 
     if (r < 0)
         return r;
+    if (x->fds_len != (x->request->make.disk == DISK_IMAGE))
+        return gb_fail_plain(err, EPROTO, "a box needs an image, or none");
     box = &builder->boxes[builder->boxes_len];
-    r = box_make(builder->cgroups, &builder->ids, x->request->box, &x->request->make.limits, box,
-                 &x->dead, err);
+    r = box_make(builder->cgroups, &builder->ids, x->request->box, &x->request->make.limits,
+                 (enum disk_kind) x->request->make.disk, x->fds_len ? x->fds[0] : -EBADF,
+                 &builder->vault, box, &x->dead, err);
     if (r < 0)
         return r;
     builder->boxes_len++;
@@ -210,7 +233,8 @@ static int serve_adopt(struct builder *builder, struct exchange *x, struct gb_er
     if (x->fds_len != 3)
         return gb_fail_plain(err, EPROTO, "adopting a box needs three descriptors");
     r = box_adopt(builder->cgroups, x->request->box, x->request->make.host_id,
-                  &x->request->make.limits, x->fds, &builder->boxes[builder->boxes_len], err);
+                  &x->request->make.limits, (enum disk_kind) x->request->make.disk, x->fds,
+                  &builder->boxes[builder->boxes_len], err);
     if (r < 0)
         return r;
     builder->boxes_len++;
@@ -251,6 +275,31 @@ static void serve_usage(struct builder *builder, struct box_entry *box, struct e
     x->reply.usage.disk = (int32_t) box_disk_full(box);
 }
 
+static int serve_disk(struct box_entry *box, struct exchange *x, struct gb_err *err)
+{
+    struct disk_usage usage;
+    int r = disk_count_box(box->root, &box->limits, &usage);
+
+    if (r < 0)
+        return gb_fail(err, -r, "count the files of a workspace");
+    x->reply.disk.bytes = usage.bytes;
+    x->reply.disk.inodes = usage.inodes;
+    x->reply.disk.deep = usage.deep;
+    return 0;
+}
+
+static int serve_sweep(struct builder *builder, struct exchange *x, struct gb_err *err)
+{
+    int64_t until_us = clock_now_us() + SWEEP_US;
+    bool more = builder->vault.dir >= 0;
+    int r = 0;
+
+    while (r == 0 && more && clock_now_us() < until_us)
+        r = disk_trash_empty(builder->vault.dir, SWEEP_BUDGET, &more);
+    x->reply.usage.files_incomplete = more;
+    return r < 0 ? gb_fail(err, -r, "remove old workspaces") : 0;
+}
+
 /* Where nobody keeps count, usage is taken before the kill too: that is how many there were. */
 static int serve_finish(struct builder *builder, struct box_entry *box, struct exchange *x,
                         struct gb_err *err)
@@ -282,9 +331,14 @@ static int serve_box(struct builder *builder, struct box_entry *box, struct exch
     case BOX_KILL:
         return box_kill(box, err);
     case BOX_END:
-        r = box_end(builder->cgroups, &builder->ids, box, err);
+        r = box_end(builder->cgroups, &builder->ids, &builder->vault, box, err);
         *box = builder->boxes[--builder->boxes_len];
         return r;
+    case BOX_LEAVE:
+        box_leave(box);
+        return 0;
+    case BOX_DISK:
+        return serve_disk(box, x, err);
     case BOX_SCAN:
         return serve_scan(box, x, err);
     case BOX_FINISH:
@@ -304,6 +358,7 @@ static int serve_box(struct builder *builder, struct box_entry *box, struct exch
         return builder_serve_file(box, x, err);
     case BUILDER_SETUP:
     case BUILDER_TEMPLATE:
+    case BUILDER_SWEEP:
     case BOX_MAKE:
     case BOX_ADOPT:
         break;
@@ -321,6 +376,8 @@ static int serve_request(struct builder *builder, struct exchange *x, struct gb_
         return gb_fail_plain(err, EPROTO, "the builder is not set up");
     if (x->request->op == BUILDER_TEMPLATE)
         return serve_template(builder, x, err);
+    if (x->request->op == BUILDER_SWEEP)
+        return serve_sweep(builder, x, err);
     box = box_find(builder, x->request->box);
     if (x->request->op == BOX_MAKE || x->request->op == BOX_ADOPT) {
         if (box)
@@ -367,11 +424,12 @@ static void sweep(struct builder *builder)
     struct gb_err ignored;
 
     while (builder->boxes_len > 0)
-        (void) box_end(builder->cgroups, &builder->ids, &builder->boxes[--builder->boxes_len],
-                       &ignored);
+        (void) box_end(builder->cgroups, &builder->ids, &builder->vault,
+                       &builder->boxes[--builder->boxes_len], &ignored);
     gb_closep(&builder->template_pidfd);
     cgroup_root_close(builder->cgroups);
     id_pool_release(&builder->ids);
+    disk_vault_close(&builder->vault);
     free(builder->boxes);
 }
 
@@ -393,7 +451,9 @@ static int refuse(const struct gb_err *err)
 
 int builder_main(int argc, char **argv)
 {
-    struct builder builder = { .ids.lock_fd = -EBADF, .template_pidfd = -EBADF };
+    struct builder builder = { .ids.lock_fd = -EBADF,
+                               .vault = DISK_VAULT_NONE,
+                               .template_pidfd = -EBADF };
     struct gb_err err = { 0 };
     int r;
 

@@ -35,13 +35,20 @@ void builder_end_strings(struct builder_request *request)
         request->command.cwd[sizeof request->command.cwd - 1] = '\0';
         return;
     case BUILDER_SETUP:
+        request->setup.cgroup_name[sizeof request->setup.cgroup_name - 1] = '\0';
+        request->setup.disk_name[sizeof request->setup.disk_name - 1] = '\0';
+        request->setup.disk_dir[sizeof request->setup.disk_dir - 1] = '\0';
+        return;
     case BUILDER_TEMPLATE:
+    case BUILDER_SWEEP:
     case BOX_MAKE:
     case BOX_ADOPT:
     case BOX_USAGE:
     case BOX_SIGNAL:
     case BOX_KILL:
     case BOX_END:
+    case BOX_LEAVE:
+    case BOX_DISK:
     case BOX_SCAN:
     case BOX_FINISH:
     case BOX_METERS:

@@ -54,6 +54,9 @@ static const char *const programs[TRIAL_COUNT] = {
                    "        f.write(b'x' * 65536)\n",
     [TRIAL_INODES] = "for n in range(4096):\n"
                      "    open(str(n), 'x').close()\n",
+    [TRIAL_WORKSPACE] = "with open('fill', 'wb', 0) as f:\n"
+                        "    for _ in range(64):\n"
+                        "        f.write(b'x' * 65536)\n",
     [TRIAL_FILE_SIZE] = "with open('large', 'wb', 0) as f:\n"
                         "    for _ in range(64):\n"
                         "        f.write(b'x' * 16384)\n",
@@ -93,11 +96,17 @@ static const char *const programs[TRIAL_COUNT] = {
 
 /* What progress is told. */
 static const char *const titles[TRIAL_COUNT] = {
-    [TRIAL_MEMORY] = "the memory limit",       [TRIAL_PIDS] = "the limit on processes",
-    [TRIAL_DISK] = "the disk quota",           [TRIAL_INODES] = "the limit on files",
-    [TRIAL_FILE_SIZE] = "the file size limit", [TRIAL_OUTPUT] = "the output limit",
-    [TRIAL_CPU_TIME] = "the CPU time limit",   [TRIAL_CPU_SHARE] = "the CPU share",
-    [TRIAL_WALL_TIME] = "the deadline",        [TRIAL_LEFTOVERS] = "what outlives a run",
+    [TRIAL_MEMORY] = "the memory limit",
+    [TRIAL_PIDS] = "the limit on processes",
+    [TRIAL_DISK] = "the disk quota",
+    [TRIAL_INODES] = "the limit on files",
+    [TRIAL_WORKSPACE] = "the quota of workspaces on disk",
+    [TRIAL_FILE_SIZE] = "the file size limit",
+    [TRIAL_OUTPUT] = "the output limit",
+    [TRIAL_CPU_TIME] = "the CPU time limit",
+    [TRIAL_CPU_SHARE] = "the CPU share",
+    [TRIAL_WALL_TIME] = "the deadline",
+    [TRIAL_LEFTOVERS] = "what outlives a run",
     [TRIAL_PACKAGES] = "the Python packages",
 };
 
@@ -113,6 +122,7 @@ static void trial_limits(enum doctor_trial trial, struct limits *limits)
         limits->pids = DOCTOR_PIDS;
         break;
     case TRIAL_DISK:
+    case TRIAL_WORKSPACE:
         limits->disk_bytes = DOCTOR_DISK_KIB * KIB;
         break;
     case TRIAL_INODES:
@@ -300,12 +310,13 @@ static void trial_in(struct job *job, struct box *box, const struct limits *limi
 static void *trial_run(void *arg)
 {
     struct job *job = arg;
+    struct box_options options = { .disk = job->trial == TRIAL_WORKSPACE };
     struct box *box = NULL;
     struct limits limits;
     struct gb_err err = { 0 };
 
     trial_limits(job->trial, &limits);
-    if (box_acquire(job->engine, &limits, &box, &err) < 0) {
+    if (box_acquire_with(job->engine, &limits, &options, &box, &err) < 0) {
         result_fail(&job->findings->trials[job->trial], &err);
         return NULL;
     }
@@ -339,6 +350,8 @@ static void run_trials(struct engine *engine, struct doctor_findings *findings)
         struct job job = { engine, findings, (enum doctor_trial) trial, .cpu_fd = -EBADF,
                            .memory_fd = -EBADF };
 
+        if (trial == TRIAL_WORKSPACE && findings->disk.code)
+            continue;
         progress(findings->config, titles[trial]);
         (void) trial_run(&job);
     }
@@ -432,17 +445,29 @@ static void look_namespaces(struct doctor_findings *findings)
     }
 }
 
-/* As the caller wants its cgroups. Where that cannot be, with what there is: the other walls are
- * worth a look all the same. */
-static int open_engine(struct doctor_findings *findings, struct engine **ret_engine,
-                       struct gb_err *err)
+/* As the caller wants its cgroups, and with a place on disk. Where one of them cannot be, with what
+ * there is: the other walls are worth a look all the same. */
+static int open_engine(struct doctor_findings *findings, const char *disk_dir,
+                       struct engine **ret_engine, struct gb_err *err)
 {
     struct engine_config config = {
         .python = DOCTOR_PYTHON,
         .cgroups = findings->config->cgroups,
         .landlock = findings->config->landlock,
+        .disk_dir = disk_dir,
     };
     int r = engine_open(&config, ret_engine, err);
+
+    if (r < 0 && disk_dir) {
+        struct gb_err disk = *err;
+
+        config.disk_dir = NULL;
+        r = engine_open(&config, ret_engine, err);
+        if (r == 0)
+            findings->disk = disk; /* only where that helped was it the reason */
+        else
+            config.disk_dir = disk_dir;
+    }
 
     if (r == 0 || (config.cgroups != CGROUP_V1 && config.cgroups != CGROUP_V2))
         return r;
@@ -455,14 +480,15 @@ static int open_engine(struct doctor_findings *findings, struct engine **ret_eng
 }
 
 /* Goes as far as this host lets us; findings->stage says how far. */
-static int examine(struct engine **engine, struct box **box, struct doctor_findings *findings)
+static int examine(const char *disk_dir, struct engine **engine, struct box **box,
+                   struct doctor_findings *findings)
 {
     struct gb_err *err = &findings->error;
     struct limits limits;
     int r;
 
     limits_default(&limits);
-    if ((r = open_engine(findings, engine, err)) < 0)
+    if ((r = open_engine(findings, disk_dir, engine, err)) < 0)
         return r;
     engine_get_info(*engine, &findings->info);
     findings->stage = STAGE_BOX;
@@ -484,6 +510,8 @@ int doctor_run(const struct doctor_config *config, struct doctor_report *ret_rep
                struct gb_err *err)
 {
     struct doctor_findings *findings = calloc(1, sizeof *findings);
+    char place[] = "/var/tmp/glovebox-doctor-XXXXXX";
+    const char *disk_dir = config->disk_dir;
     struct engine *engine = NULL;
     struct box *box = NULL;
 
@@ -495,9 +523,13 @@ int doctor_run(const struct doctor_config *config, struct doctor_report *ret_rep
     progress(config, "to make a box");
     doctor_host_look(&findings->host);
     look_namespaces(findings);
-    (void) examine(&engine, &box, findings);
+    if (!disk_dir && !(disk_dir = mkdtemp(place)))
+        (void) gb_fail(&findings->disk, errno, "make a directory below /var/tmp");
+    (void) examine(disk_dir, &engine, &box, findings);
     box_release(box);
     engine_close(engine);
+    if (disk_dir == place)
+        (void) rmdir(place);
     doctor_judge(findings, ret_report);
     free(findings);
     return 0;

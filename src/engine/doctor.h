@@ -88,6 +88,9 @@ struct doctor_report {
 struct doctor_config {
     enum cgroup_mode cgroups; /* as of an engine */
     bool landlock;
+    /* Where workspaces on disk are tried, as engine_config has it; NULL: in a directory below
+     * /var/tmp that is made for it. */
+    const char *disk_dir;
     /* Called in the caller's thread, before each thing that is tried; may be NULL. */
     void (*progress)(void *arg, const char *what);
     void *progress_arg;

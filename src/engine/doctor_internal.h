@@ -22,6 +22,7 @@ enum doctor_trial {
     TRIAL_PIDS,
     TRIAL_DISK,
     TRIAL_INODES,
+    TRIAL_WORKSPACE, /* on disk */
     TRIAL_FILE_SIZE,
     TRIAL_OUTPUT,
     TRIAL_CPU_TIME,
@@ -53,6 +54,7 @@ struct doctor_findings {
     struct gb_err error;          /* of the stage that failed */
     struct gb_err cgroups_forced; /* why the wanted hierarchy cannot be used; code 0: it can */
     struct engine_info info;
+    struct gb_err disk; /* why there are no workspaces on disk; code 0: there are */
 
     struct doctor_result probe;
     ino_t namespaces[DOCTOR_NAMESPACES]; /* ours, in the order of doctor_namespaces */
@@ -124,6 +126,7 @@ void doctor_judge_wall_time(const struct doctor_findings *f, struct doctor_check
 void doctor_judge_leftovers(const struct doctor_findings *f, struct doctor_check *check);
 void doctor_judge_disk(const struct doctor_findings *f, struct doctor_check *check);
 void doctor_judge_inodes(const struct doctor_findings *f, struct doctor_check *check);
+void doctor_judge_workspace(const struct doctor_findings *f, struct doctor_check *check);
 void doctor_judge_file_size(const struct doctor_findings *f, struct doctor_check *check);
 void doctor_judge_output(const struct doctor_findings *f, struct doctor_check *check);
 void doctor_judge_python(const struct doctor_findings *f, struct doctor_check *check);

@@ -213,6 +213,32 @@ void doctor_judge_inodes(const struct doctor_findings *f, struct doctor_check *c
                    DOCTOR_INODES);
 }
 
+/* A watched quota is one that holds, but not the one that this host could have. */
+void doctor_judge_workspace(const struct doctor_findings *f, struct doctor_check *check)
+{
+    if (f->disk.code) {
+        doctor_say(check, DOCTOR_MISSING, "no workspaces on disk: %s", f->disk.msg);
+        doctor_say_cure(check, "give the service a data directory on a disk, owned by its user");
+    } else if (!ended_at(f, TRIAL_WORKSPACE, LIMIT_DISK_BYTES, check)) {
+        return;
+    } else if (f->info.disk_kind == DISK_IMAGE) {
+        doctor_say(check, DOCTOR_ACTIVE,
+                   "hard: %d KiB allowed on disk, in a file system of its own (ext4 image): the "
+                   "write beyond failed",
+                   DOCTOR_DISK_KIB);
+    } else {
+        doctor_say(check, DOCTOR_MISSING,
+                   "watched, not hard (%s): %d KiB allowed on disk, more was written: the program "
+                   "was ended",
+                   f->info.disk_note, DOCTOR_DISK_KIB);
+        doctor_say_cure(
+            check, "%s",
+            f->host.privileged
+                ? "give it loop devices (modprobe loop) and mke2fs (apt install e2fsprogs)"
+                : "start it as root, with loop devices and mke2fs");
+    }
+}
+
 void doctor_judge_file_size(const struct doctor_findings *f, struct doctor_check *check)
 {
     if (ended_at(f, TRIAL_FILE_SIZE, LIMIT_FILE_SIZE, check))

@@ -175,6 +175,7 @@ static const struct row {
     { "leftovers", "Limits", true, doctor_judge_leftovers },
     { "disk", "Limits", true, doctor_judge_disk },
     { "inodes", "Limits", true, doctor_judge_inodes },
+    { "workspace_quota", "Limits", false, doctor_judge_workspace },
     { "file_size", "Limits", true, doctor_judge_file_size },
     { "output", "Limits", true, doctor_judge_output },
     { "python", "Python", true, doctor_judge_python },

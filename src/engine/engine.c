@@ -53,7 +53,8 @@ struct engine {
     struct peer builder, template;
     bool template_ready;
     int32_t id_mode, cgroup_mode;
-    char cgroup_name[CGROUP_NAME_MAX], note[200];
+    char cgroup_name[CGROUP_NAME_MAX], disk_name[DISK_NAME_MAX], note[200];
+    struct disk *disk;    /* NULL: workspaces are in memory */
     int outer[OUTER_FDS]; /* keeper's lifeline, user and PID namespace of a rootless builder */
     int keeper_pidfd;     /* of the process that waits for the keeper */
     int lock_fds[64];     /* on ids and cgroups, of this and earlier builders */
@@ -76,6 +77,11 @@ const struct engine_config *engine_get_config(const struct engine *engine)
 enum cgroup_mode engine_get_cgroup_mode(const struct engine *engine)
 {
     return (enum cgroup_mode) engine->cgroup_mode;
+}
+
+struct disk *engine_get_disk(const struct engine *engine)
+{
+    return engine->disk;
 }
 
 static void pid_reap(int pidfd)
@@ -241,6 +247,8 @@ static int builder_setup(struct engine *engine, struct gb_err *err)
         engine->cgroup_name[0] ? engine->cgroup_mode : (int32_t) engine->config.cgroups;
     snprintf(request.setup.cgroup_name, sizeof request.setup.cgroup_name, "%s",
              engine->cgroup_name);
+    snprintf(request.setup.disk_name, sizeof request.setup.disk_name, "%s", engine->disk_name);
+    snprintf(request.setup.disk_dir, sizeof request.setup.disk_dir, "%s", disk_path(engine->disk));
     r = builder_exchange(engine, &request, &engine->template.pidfd, engine->template_ready, &reply,
                          fds, &fds_len);
     if (r < 0)
@@ -250,7 +258,9 @@ static int builder_setup(struct engine *engine, struct gb_err *err)
     engine->id_mode = reply.setup.id_mode;
     engine->cgroup_mode = reply.setup.cgroup_mode;
     memcpy(engine->cgroup_name, reply.setup.cgroup_name, sizeof engine->cgroup_name);
+    memcpy(engine->disk_name, reply.setup.disk_name, sizeof engine->disk_name);
     memcpy(engine->note, reply.setup.note, sizeof engine->note);
+    engine->disk_name[sizeof engine->disk_name - 1] = '\0';
     engine->cgroup_name[sizeof engine->cgroup_name - 1] = '\0';
     engine->note[sizeof engine->note - 1] = '\0';
     if (fds_len != 1u + (reply.setup.keeper ? OUTER_FDS : 0) + (size_t) reply.setup.locks) {
@@ -298,6 +308,7 @@ static int builder_adopt_all(struct engine *engine, struct gb_err *err)
 
         request.make.limits = box->limits;
         request.make.host_id = box->host_id;
+        request.make.disk = box->disk;
         r = builder_exchange(engine, &request, fds, 3, &reply, NULL, NULL);
         if (r == 0 && reply.error)
             r = gb_fail_plain(err, reply.error, "%s", reply.msg);
@@ -522,23 +533,29 @@ static void box_close(struct box *box)
     gb_closep(&box->root);
     wire_close_fds(box->cgroup_fds, box->cgroup_fds_len);
     session_state_free(box->session);
+    disk_watch_free(box->disk_watch);
     free(box);
 }
 
-static int box_new(struct engine *engine, const struct limits *limits, struct box **ret_box,
-                   struct gb_err *err)
+static int box_new(struct engine *engine, const struct limits *limits, bool on_disk,
+                   struct box **ret_box, struct gb_err *err)
 {
     struct builder_request request = { .op = BOX_MAKE };
-    struct box *box = calloc(1, sizeof *box);
+    autoclose int image = -EBADF;
+    struct box *box;
     struct builder_reply reply;
-    int fds[WIRE_FDS_MAX], r;
+    int fds[WIRE_FDS_MAX], r = 0;
     size_t fds_len = 0;
 
+    if (on_disk && (r = disk_prepare(engine->disk, limits, &image, err)) < 0)
+        return r;
+    box = calloc(1, sizeof *box);
     if (!box)
         return gb_fail(err, ENOMEM, "make a box");
+    request.make.disk = on_disk ? disk_kind_of(engine->disk) : DISK_NONE;
     request.box = __atomic_add_fetch(&engine->next_box, 1, __ATOMIC_RELAXED);
     request.make.limits = *limits;
-    r = engine_call(engine, &request, NULL, 0, &reply, fds, &fds_len, err);
+    r = engine_call(engine, &request, &image, image >= 0, &reply, fds, &fds_len, err);
     if (r < 0 || fds_len < 3 || fds_len > 3 + CGROUP_FDS_MAX) {
         if (r == 0) {
             wire_close_fds(fds, fds_len);
@@ -551,6 +568,7 @@ static int box_new(struct engine *engine, const struct limits *limits, struct bo
                          .id = request.box,
                          .host_id = reply.box.host_id,
                          .limits = *limits,
+                         .disk = (enum disk_kind) request.make.disk,
                          .pidfd = fds[0],
                          .lifeline = fds[1],
                          .root = fds[2],
@@ -618,17 +636,28 @@ static struct box *pool_take(struct engine *engine, const struct limits *limits)
 int box_acquire(struct engine *engine, const struct limits *limits, struct box **ret_box,
                 struct gb_err *err)
 {
-    struct box *box = pool_take(engine, limits);
+    return box_acquire_with(engine, limits, NULL, ret_box, err);
+}
+
+int box_acquire_with(struct engine *engine, const struct limits *limits,
+                     const struct box_options *options, struct box **ret_box, struct gb_err *err)
+{
+    bool on_disk = options && options->disk;
+    struct box *box = on_disk ? NULL : pool_take(engine, limits);
     int r;
 
     if (box) {
         *ret_box = box;
         return 0;
     }
-    r = box_new(engine, limits, &box, err);
+    r = box_new(engine, limits, on_disk, &box, err);
     if (r < 0)
         return r;
     box_link(box);
+    if (box->disk == DISK_WATCHED && (r = disk_watch_new(&box->disk_watch)) < 0) {
+        box_release(box);
+        return gb_fail(err, -r, "watch a workspace");
+    }
     *ret_box = box;
     return 0;
 }
@@ -643,6 +672,13 @@ void box_release(struct box *box)
         return;
     request.box = box->id;
     tenant_free(box->spare.tenant);
+    if (box->disk == DISK_IMAGE) {
+        /* What it has not written yet is written when the last hold on it goes: let that be PID 1,
+         * for whose end only we wait, and not the builder, for whom everybody does. */
+        request.op = BOX_LEAVE;
+        (void) engine_call(box->engine, &request, NULL, 0, &reply, NULL, NULL, &ignored);
+        request.op = BOX_END;
+    }
     for (int i = 0; i < 3; i++)
         gb_closep(&box->spare.ends[i]);
     /* We may signal it ourselves: root may anything, and a user owns the outer namespace. */
@@ -650,6 +686,7 @@ void box_release(struct box *box)
     pid_reap(box->pidfd);
     (void) engine_call(box->engine, &request, NULL, 0, &reply, NULL, NULL, &ignored);
     box_unlink(box);
+    disk_sweep_box(box);
     /* Only now is the pool filled again: making a box would keep the builder from serving the one
      * that was just asked for. */
     pthread_cond_signal(&box->engine->pool_wanted);
@@ -682,7 +719,7 @@ static void *pool_main(void *arg)
             continue;
         }
         pthread_mutex_unlock(&engine->boxes_lock);
-        r = box_new(engine, &engine->config.pool_limits, &box, &ignored);
+        r = box_new(engine, &engine->config.pool_limits, false, &box, &ignored);
         if (r == 0) {
             box_link(box);
             if (engine->config.pool_tenants)
@@ -746,6 +783,7 @@ static void engine_init(struct engine *engine)
 static bool engine_copy_config(struct engine *engine, const struct engine_config *config)
 {
     engine->config = *config;
+    engine->config.disk_dir = NULL; /* the disk has its own */
     engine->python = strdup(config->python ? config->python : "/usr/bin/python3");
     engine->preload = strdup(config->preload ? config->preload : "");
     engine->lang = strdup(config->lang ? config->lang : "C.UTF-8");
@@ -785,8 +823,11 @@ int engine_open(const struct engine_config *config, struct engine **ret_engine, 
     engine_init(engine);
     if (!engine_copy_config(engine, config))
         r = gb_fail(err, ENOMEM, "start the engine");
-    else if ((r = builder_start(engine, err)) == 0 && (r = template_begin(engine, err)) == 0)
+    else if ((r = disk_open(config->disk_dir, config->disk_kind, &engine->disk, err)) == 0 &&
+             (r = builder_start(engine, err)) == 0 && (r = template_begin(engine, err)) == 0) {
+        disk_sweep_start(engine, engine->disk);
         r = pool_start(engine, err);
+    }
     if (r < 0) {
         engine_close(engine);
         return r;
@@ -810,6 +851,7 @@ void engine_close(struct engine *engine)
         pid_reap(engine->keeper_pidfd);
     gb_closep(&engine->keeper_pidfd);
     wire_close_fds(engine->lock_fds, engine->lock_fds_len);
+    disk_close(engine->disk);
     pthread_cond_destroy(&engine->pool_wanted);
     pthread_mutex_destroy(&engine->boxes_lock);
     pthread_mutex_destroy(&engine->template.lock);
@@ -828,6 +870,7 @@ void engine_get_info(struct engine *engine, struct engine_info *ret_info)
         .cgroup_mode = (enum cgroup_mode) engine->cgroup_mode,
         .builder_pid = engine->builder.pid,
         .template_pid = engine->template.pid,
+        .disk_kind = disk_kind_of(engine->disk),
     };
     memcpy(ret_info->note, engine->note, sizeof ret_info->note);
     pthread_mutex_lock(&engine->boxes_lock);
@@ -836,4 +879,5 @@ void engine_get_info(struct engine *engine, struct engine_info *ret_info)
         ret_info->boxes_ready += box->ready;
     }
     pthread_mutex_unlock(&engine->boxes_lock);
+    snprintf(ret_info->disk_note, sizeof ret_info->disk_note, "%s", disk_note(engine->disk));
 }

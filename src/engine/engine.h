@@ -14,6 +14,7 @@
 
 #include "base/err.h"
 #include "engine/cgroup.h"
+#include "engine/disk.h"
 #include "engine/limits.h"
 #include "engine/outcome.h"
 #include "engine/wire.h"
@@ -31,6 +32,10 @@ struct engine_config {
     struct limits pool_limits; /* of the boxes that are made ahead */
     unsigned pool_boxes;       /* how many are kept ready; 0: made when asked for */
     bool pool_tenants;         /* each with a sealed tenant that waits for its program */
+    /* A directory for workspaces on disk: an absolute path, ours alone (0700), not in memory; made
+     * if it is not there. NULL: all workspaces are in memory. */
+    const char *disk_dir;
+    enum disk_kind disk_kind; /* DISK_NONE: the best that this host has */
 
     /* Called while the template imports: @done of @total modules, @name is next. */
     void (*progress)(void *arg, unsigned done, unsigned total, const char *name);
@@ -41,7 +46,9 @@ struct engine_config {
 struct engine_info {
     enum id_mode id_mode;
     enum cgroup_mode cgroup_mode;
-    char note[200]; /* why cgroups are not better, or "" */
+    char note[200];           /* why cgroups are not better, or "" */
+    enum disk_kind disk_kind; /* of workspaces on disk; DISK_NONE: there are none */
+    char disk_note[200];      /* why they are watched, or "" */
     pid_t builder_pid, template_pid;
     unsigned boxes_ready, boxes_live; /* waiting in the pool; there at all */
 };
@@ -66,6 +73,16 @@ int engine_wait_ready(struct engine *engine, struct gb_err *err);
  * executions and need not be the same, nor CPU time if the pool's boxes have no limit of it. */
 int box_acquire(struct engine *engine, const struct limits *limits, struct box **ret_box,
                 struct gb_err *err);
+
+struct box_options {
+    bool disk; /* /workspace is on disk, within limits.disk_bytes and disk_inodes; /tmp and /dev/shm
+                  stay in memory, with at most half of limits.memory_bytes each */
+};
+
+/* The same; @options may be NULL. A box with a workspace on disk is made now. ENOSPC: its quota is
+ * more than the file system of disk_dir has free. */
+int box_acquire_with(struct engine *engine, const struct limits *limits,
+                     const struct box_options *options, struct box **ret_box, struct gb_err *err);
 
 /* Kills everything in it and removes every trace. Tenants must have been freed. Accepts NULL. */
 void box_release(struct box *box);

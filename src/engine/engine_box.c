@@ -76,6 +76,8 @@ static int file_call(struct box *box, const char *path, int flags, mode_t mode, 
     memcpy(request.file.path, path, path_len);
     request.file.flags = flags;
     request.file.mode = mode;
+    if (flags != O_RDONLY && (r = disk_room(box, 0, err)) < 0)
+        return r;
     r = engine_call(box->engine, &request, NULL, 0, &reply, fds, &fds_len, err);
     if (flags != O_RDONLY)
         (void) __atomic_add_fetch(&box->files_changed, 1, __ATOMIC_RELEASE);

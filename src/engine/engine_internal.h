@@ -17,7 +17,9 @@ struct box {
     uint32_t id;
     uint32_t host_id;
     struct limits limits;
-    int pidfd, lifeline, root; /* held so that a new builder can be given them */
+    enum disk_kind disk;
+    struct disk_watch *disk_watch; /* of engine_disk.c; NULL: nothing is to be watched */
+    int pidfd, lifeline, root;     /* held so that a new builder can be given them */
     int cgroup_fds[CGROUP_FDS_MAX];
     size_t cgroup_fds_len;
     uint32_t cgroup_into;
@@ -28,6 +30,39 @@ struct box {
     struct tenant *standing[2];    /* residents and shells that are known to be there */
     bool standing_command[2];      /* it is a program of its own, not a clone of a template */
 };
+
+/* ---- engine_disk.c ---- */
+
+struct disk;
+
+/* @path NULL: there are no workspaces on disk, and @ret_disk is NULL. */
+int disk_open(const char *path, enum disk_kind wanted, struct disk **ret_disk, struct gb_err *err);
+void disk_close(struct disk *disk);
+
+enum disk_kind disk_kind_of(const struct disk *disk);
+const char *disk_path(const struct disk *disk); /* "" if there is none */
+const char *disk_note(const struct disk *disk);
+
+/* Before a box is made. Refuses what does not fit; @ret_mount is filled for an image only. */
+int disk_prepare(struct disk *disk, const struct limits *limits, int *ret_mount,
+                 struct gb_err *err);
+
+int disk_watch_new(struct disk_watch **ret_watch);
+void disk_watch_free(struct disk_watch *watch); /* accepts NULL */
+
+/* Has the builder remove what engines that died have left; for a while. */
+void disk_sweep_start(struct engine *engine, struct disk *disk);
+
+/* The same for the workspace of a box that has ended. */
+void disk_sweep_box(struct box *box);
+
+/* With how many free bytes the workspace counts as full. */
+int64_t disk_slack(const struct box *box);
+
+/* ENOSPC when the workspace has no room for so much more. */
+int disk_room(struct box *box, int64_t more_bytes, struct gb_err *err);
+
+struct disk *engine_get_disk(const struct engine *engine);
 
 /* Registers what stays in the box, as far as there is room: with a known number of processes nobody
  * has to be asked for a list of them. */

@@ -87,6 +87,8 @@ static int finish(struct run *run, struct gb_err *err)
     if (r < 0)
         return r;
     drain(run);
+    if (run->stop == STOP_NONE && disk_run_look(run) != DISK_FITS)
+        run->stop = STOP_DISK;
     return 0;
 }
 
@@ -169,9 +171,9 @@ int input_file(const struct run_spec *spec, int *ret_fd, struct gb_err *err)
 static int start(struct run *run, int input_fd, struct gb_err *err)
 {
     struct piped_tenant piped;
-    int r = box_take_tenant(run->box, &piped, err);
+    int r = disk_run_begin(run, err);
 
-    if (r < 0)
+    if (r < 0 || (r = box_take_tenant(run->box, &piped, err)) < 0)
         return r;
     run->tenant = piped.tenant;
     input_init(run->input, input_fd, piped.ends[0]);

@@ -37,6 +37,7 @@ enum stop {
     STOP_CPU,
     STOP_MEMORY,
     STOP_OUTPUT,
+    STOP_DISK, /* of a watched workspace; facts.disk says which limit */
     STOP_CANCEL,
     STOP_BROKEN, /* a resident broke the protocol */
 };

@@ -207,6 +207,8 @@ int box_file_mkdir(struct box *box, const char *path, bool parents, struct gb_er
     struct builder_reply reply;
     int r = request_init(&request, box, BOX_MKDIR, path, parents, err);
 
+    if (r == 0)
+        r = disk_room(box, 0, err);
     return r < 0 ? r : change(box, &request, NULL, 0, &reply, err);
 }
 
@@ -251,7 +253,8 @@ int upload_begin(struct box *box, const char *path, mode_t mode, struct upload *
     size_t fds_len = 0;
 
     /* The name is used at the end; one that cannot be is refused now. */
-    if ((r = request_init(&request, box, BOX_OPEN, path, 0, err)) < 0)
+    if ((r = request_init(&request, box, BOX_OPEN, path, 0, err)) < 0 ||
+        (r = disk_room(box, 0, err)) < 0)
         return r;
     r = request_init(&request, box, BOX_OPEN, ".", O_WRONLY | O_TMPFILE, err);
     request.file.mode = mode;
@@ -281,7 +284,11 @@ int upload_commit(struct upload *upload, struct gb_err *err)
     struct builder_request request;
     struct builder_reply reply;
     int r = request_init(&request, upload->box, BOX_LINK, upload->path, 0, err);
+    struct stat st;
 
+    /* No quota was there while it was written. */
+    if (r == 0 && fstat(upload->fd, &st) == 0)
+        r = disk_room(upload->box, st.st_blocks * 512, err);
     return r < 0 ? r : change(upload->box, &request, &upload->fd, 1, &reply, err);
 }
 

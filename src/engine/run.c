@@ -3,10 +3,10 @@
  *
  * Theory of operation. A single loop polls the process's output pipes, its control socket, its
  * pidfd, our own input, the sink and the request to cancel, with a timeout for the nearest
- * deadline. What can end a run early is a `stop`: wall time, CPU time, memory seen by our own
- * watch, output, a cancellation, or a broken protocol. A stop is soft first (SIGINT), hard after
- * the grace; memory is hard at once. How soft and hard are done, and what comes over the control
- * socket, is told by the run's table of functions.
+ * deadline. What can end a run early is a `stop`: wall time, CPU time, memory or disk seen by our
+ * own watch, output, a cancellation, or a broken protocol. A stop is soft first (SIGINT), hard
+ * after the grace; memory is hard at once. How soft and hard are done, and what comes over the
+ * control socket, is told by the run's table of functions.
  */
 #include <errno.h>
 #include <poll.h>
@@ -23,7 +23,7 @@
 #include "base/banned.h"
 
 #define WATCH_US       (100 * USEC_PER_MSEC)
-#define WATCH_CLOSE_US (20 * USEC_PER_MSEC) /* where our watch is the only memory limit */
+#define WATCH_CLOSE_US (20 * USEC_PER_MSEC) /* where our watch is the only limit */
 #define CONTROL_MAX    (64 << 20)           /* bytes of frames that one run may send */
 #define PIPE_MAX       (1 << 20)            /* bytes that a program can have in a pipe */
 #define CHUNK          65536
@@ -290,6 +290,16 @@ static void watch(struct run *run)
     }
 }
 
+static void watch_disk(struct run *run)
+{
+    enum disk_verdict verdict = disk_run_look(run);
+
+    if (verdict != DISK_FITS)
+        stop_soft(run, STOP_DISK);
+    if (verdict == DISK_BURSTS)
+        stop_hard(run);
+}
+
 static void timers(struct run *run)
 {
     int64_t now = clock_now_us();
@@ -304,8 +314,11 @@ static void timers(struct run *run)
     if (run->hard_us && now >= run->hard_us)
         stop_hard(run);
     if (now >= run->watch_us) {
+        bool closely = box_is_watched(run->box) || run->box->disk_watch;
+
         watch(run);
-        run->watch_us = clock_now_us() + (box_is_watched(run->box) ? WATCH_CLOSE_US : WATCH_US);
+        watch_disk(run);
+        run->watch_us = clock_now_us() + (closely ? WATCH_CLOSE_US : WATCH_US);
     }
 }
 
@@ -436,7 +449,7 @@ int run_judge(struct run *run, struct gb_err *err)
         .pids_peak = run->usage.pids_peak,
         .largest_file = files_largest(o->files, o->files_len),
         .watched = box_is_watched(run->box),
-        .disk = run->disk,
+        .disk = run->disk_stop != LIMIT_NONE ? run->disk_stop : run->disk,
         .limits = &run->spec->limits,
     };
 

@@ -57,7 +57,9 @@ struct run {
     bool killed, ended;
     struct cgroup_usage usage;
     enum limit_kind disk;
-    int code, status; /* as waitid() told, or as DONE did */
+    int64_t disk_bytes, disk_inodes; /* how much a watched workspace may have in this run */
+    enum limit_kind disk_stop;       /* for which it was ended */
+    int code, status;                /* as waitid() told, or as DONE did */
     struct snapshot after;
     struct outcome outcome;
 
@@ -93,6 +95,18 @@ bool run_control_frames(struct run *run);
 
 /* Fills the outcome's streams and verdict; its usage and files are there already. */
 int run_judge(struct run *run, struct gb_err *err);
+
+/* ---- engine_disk.c ---- */
+
+enum disk_verdict {
+    DISK_FITS,
+    DISK_OVER,
+    DISK_BURSTS, /* so much that there is no time for a grace */
+};
+
+/* Both do nothing but for a box with a watched workspace. The second sets run->disk_stop. */
+int disk_run_begin(struct run *run, struct gb_err *err);
+enum disk_verdict disk_run_look(struct run *run);
 
 /* ---- session.c ---- */
 

@@ -1,5 +1,5 @@
 /*
- * Landlock, the second wall. Mounts already make everything but three tmpfs read-only; these rules
+ * Landlock, the second wall. Mounts already make all but three places read-only; these rules
  * say the same again in another part of the kernel, so that one bug is not enough. Reading is left
  * alone: what a box can see is decided by its mounts.
  */

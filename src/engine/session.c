@@ -377,7 +377,8 @@ int session_begin(struct run *run, struct gb_err *err)
     if (r < 0)
         return r;
     peak_reset(run);
-    if ((r = usage_read(run, &run->before, err)) < 0 || (r = files_before(run->box, err)) < 0)
+    if ((r = usage_read(run, &run->before, err)) < 0 || (r = files_before(run->box, err)) < 0 ||
+        (r = disk_run_begin(run, err)) < 0)
         return r;
     run->pids_seen = run->before.pids;
     return procs_before(run, err);
@@ -404,7 +405,7 @@ static void disk_look(struct run *run)
     autoclose int dir = openat(run->box->root, "workspace", O_PATH | O_DIRECTORY | O_CLOEXEC);
 
     if (dir >= 0)
-        run->disk = walk_disk_full(run->box->root);
+        run->disk = walk_disk_full(run->box->root, disk_slack(run->box));
     else
         (void) box_get_usage(run->box, &unused, &run->disk, &ignored);
 }
@@ -432,6 +433,9 @@ int session_end(struct run *run, struct gb_err *err)
     outcome_usage(run);
     if (run->code != CLD_EXITED || run->status != 0)
         disk_look(run);
+    /* What was over before we could look. */
+    if (run->stop == STOP_NONE && disk_run_look(run) != DISK_FITS)
+        run->stop = STOP_DISK;
     if ((r = files_after(run, err)) < 0)
         return r;
     return run_judge(run, err);

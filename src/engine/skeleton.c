@@ -336,9 +336,9 @@ static int pivot(int root, struct gb_err *err)
     return 0;
 }
 
-int skeleton_enter(struct gb_err *err)
+int skeleton_enter(const char *disk_dir, int *ret_disk, struct gb_err *err)
 {
-    autoclose int root = -EBADF;
+    autoclose int root = -EBADF, disk = -EBADF;
     int r;
 
     /* No network, no System V objects and no name of the host for builder and templates either:
@@ -349,6 +349,11 @@ int skeleton_enter(struct gb_err *err)
         return gb_fail(err, errno, "set the host name");
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return gb_fail(err, errno, "make mounts private");
+    if (disk_dir[0]) {
+        disk = sys_open_tree(disk_dir, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
+        if (disk < 0)
+            return gb_fail(err, errno, "open_tree %.100s", disk_dir);
+    }
     /* The tmpfs needs a place to stand until the pivot; any directory does. */
     if (mount("glovebox", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=64m") < 0)
         return gb_fail(err, errno, "mount the box's root");
@@ -358,7 +363,9 @@ int skeleton_enter(struct gb_err *err)
         return gb_fail(err, errno, "open the box's root");
     if ((r = fill_directories(root, err)) < 0 || (r = fill_etc(root, err)) < 0 ||
         (r = bind_usr(root, err)) < 0 || (r = bind_devices(root, err)) < 0 ||
-        (r = bind_proc(root, err)) < 0)
+        (r = bind_proc(root, err)) < 0 || (r = pivot(root, err)) < 0)
         return r;
-    return pivot(root, err);
+    if (disk_dir[0])
+        *ret_disk = TAKE_FD(disk);
+    return 0;
 }

@@ -11,5 +11,6 @@
 
 /* Moves the calling process (single-threaded) into new mount, network, IPC and UTS namespaces whose
  * root is a fresh tmpfs with nothing but what programs need; afterwards no path of the host can be
- * reached but /usr. */
-int skeleton_enter(struct gb_err *err);
+ * reached but /usr. Unless it is "", @disk_dir is taken along: @ret_disk is a mount of it that is
+ * attached nowhere. */
+int skeleton_enter(const char *disk_dir, int *ret_disk, struct gb_err *err);

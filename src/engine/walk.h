@@ -28,5 +28,7 @@ int walk_tree(int dir_fd, const char *prefix, unsigned flags, struct walk *ret_w
 void walk_release(struct walk *walk);
 
 /* The limit that one of the file systems below @root (a box's root directory) has reached;
- * LIMIT_NONE if there is none. */
-enum limit_kind walk_disk_full(int root);
+ * LIMIT_NONE if there is none. The workspace counts as full when no more than @slack bytes are
+ * left.
+ */
+enum limit_kind walk_disk_full(int root, int64_t slack);

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "engine/cgroup.h"
+#include "engine/disk.h"
 #include "engine/limits.h"
 
 #define WIRE_FDS_MAX  16
@@ -34,12 +35,18 @@ enum builder_op {
      * locks that show other engines that this one lives. */
     BUILDER_SETUP,
     BUILDER_TEMPLATE, /* start an interpreter; fd: its control socket; reply fd: its pidfd */
-    BOX_MAKE,         /* reply fds: pidfd of PID 1, lifeline, root directory, cgroup descriptors */
-    BOX_ADOPT,        /* after a builder died; fds: pidfd, lifeline, root directory */
+    BUILDER_SWEEP,    /* remove some of what dead boxes left on disk; reply usage.files_incomplete:
+                         ask again */
+    /* fd: the mounted image that is to be the workspace, with DISK_IMAGE. Reply fds: pidfd of PID
+     * 1, lifeline, root directory, cgroup descriptors. */
+    BOX_MAKE,
+    BOX_ADOPT, /* after a builder died; fds: pidfd, lifeline, root directory */
     BOX_USAGE,
     BOX_SIGNAL, /* a signal to a process group in the box */
     BOX_KILL,   /* SIGKILL to all but PID 1; the files stay */
     BOX_END,    /* PID 1 is killed and the cgroup removed; tenants must be reaped by then */
+    BOX_LEAVE,  /* the builder lets go of the workspace: only BOX_END may follow */
+    BOX_DISK,   /* what a watched workspace holds */
     BOX_OPEN,   /* a file beneath /workspace; reply fd */
     BOX_MKDIR,  /* a directory beneath /workspace */
     BOX_SCAN,   /* what is in /workspace; reply fd: a memory file of struct scan_record */
@@ -66,6 +73,8 @@ struct builder_request {
         struct {
             int32_t cgroup_mode;               /* enum cgroup_mode */
             char cgroup_name[CGROUP_NAME_MAX]; /* "" or the group of a builder that died */
+            char disk_name[DISK_NAME_MAX];     /* "" or its directory for workspaces */
+            char disk_dir[WIRE_PATH_MAX];      /* where that is; "": no workspaces on disk */
         } setup;
         struct {
             char python[WIRE_PATH_MAX];
@@ -74,6 +83,7 @@ struct builder_request {
         struct {
             struct limits limits;
             uint32_t host_id; /* BOX_ADOPT: as BOX_MAKE answered */
+            uint32_t disk;    /* enum disk_kind */
         } make;
         struct {
             int32_t pgid, signal; /* BOX_SIGNAL_NEW: pgid is the process whose children are meant */
@@ -113,6 +123,7 @@ struct builder_reply {
             int32_t keeper; /* 1: its descriptors are there */
             int32_t locks;  /* how many */
             char cgroup_name[CGROUP_NAME_MAX];
+            char disk_name[DISK_NAME_MAX];
             char note[200];
         } setup;
         struct {
@@ -125,6 +136,10 @@ struct builder_reply {
             uint32_t files;            /* BOX_SCAN and BOX_FINISH: records in the memory file */
             uint32_t files_incomplete; /* 1: there is more than a scan may list */
         } usage;
+        struct {
+            int64_t bytes, inodes;
+            int32_t deep;
+        } disk;
         struct {
             uint32_t present; /* bits of enum cgroup_meter, in the order of the descriptors */
         } meters;

@@ -12,7 +12,8 @@ import pytest
 from conftest import need
 
 STATES = {"active", "missing", "off", "failed"}
-MAY_BE_MISSING = {"ids", "landlock", "landlock_scope", "cgroups", "swap", "cpu_share", "packages"}
+MAY_BE_MISSING = {"ids", "landlock", "landlock_scope", "cgroups", "swap", "cpu_share", "packages",
+                  "workspace_quota"}  # fmt: skip
 WALLS = {
     "box", "user_namespace", "ids", "namespaces", "capabilities", "no_new_privs", "seccomp",
     "system_calls", "host_files", "read_only", "proc", "devices", "descriptors", "init", "network",
@@ -20,7 +21,7 @@ WALLS = {
 }  # fmt: skip
 LIMITS = {
     "cgroups", "memory", "swap", "processes", "cpu_share", "cpu_time", "wall_time", "leftovers",
-    "disk", "inodes", "file_size", "output",
+    "disk", "inodes", "workspace_quota", "file_size", "output",
 }  # fmt: skip
 
 
@@ -83,6 +84,16 @@ def test_host(report, is_root):
     assert host["id_mode"] in modes
     assert host["cgroups"] in ("v2", "v1", "none")
     assert re.fullmatch(r"3\.\d+\.\d+\S*", host["python"])
+
+
+def test_workspace_quota(report, is_root):
+    """Hard where root can mount an image, else watched, with the reason."""
+    check = checks_of(report)["workspace_quota"]
+    has_loop = is_root and all(
+        map(os.path.exists, ("/dev/loop-control", "/usr/sbin/mke2fs"))
+    )
+    assert check["state"] == ("active" if has_loop else "missing"), check
+    assert check["reason"].startswith("hard: " if has_loop else "watched, not hard ("), check
 
 
 def test_states_are_those_of_the_host(report):

@@ -176,7 +176,7 @@ static inline void prints(struct place *place, const char *code, const char *tex
 
 /* ---- main ---- */
 
-static int group_setup(void **state)
+static inline int group_setup(void **state)
 {
     struct engine_config config = { .preload = "", .cgroups = CGROUP_AUTO, .landlock = true };
     struct gb_err err;
@@ -190,7 +190,7 @@ static int group_setup(void **state)
     return 0;
 }
 
-static int group_teardown(void **state)
+static inline int group_teardown(void **state)
 {
     (void) state;
     engine_close(engine);

@@ -58,10 +58,11 @@ static const char good_packages[] = "numpy 1.24.2\npandas 1.5.3\nmatplotlib 3.6.
                                     "openpyxl 3.0.9\nPIL 9.4.0\n";
 
 static const enum limit_kind trial_ends[TRIAL_COUNT] = {
-    [TRIAL_MEMORY] = LIMIT_MEMORY,       [TRIAL_PIDS] = LIMIT_PIDS,
-    [TRIAL_DISK] = LIMIT_DISK_BYTES,     [TRIAL_INODES] = LIMIT_DISK_INODES,
-    [TRIAL_FILE_SIZE] = LIMIT_FILE_SIZE, [TRIAL_OUTPUT] = LIMIT_OUTPUT,
-    [TRIAL_CPU_TIME] = LIMIT_CPU_TIME,   [TRIAL_WALL_TIME] = LIMIT_WALL_TIME,
+    [TRIAL_MEMORY] = LIMIT_MEMORY,        [TRIAL_PIDS] = LIMIT_PIDS,
+    [TRIAL_DISK] = LIMIT_DISK_BYTES,      [TRIAL_INODES] = LIMIT_DISK_INODES,
+    [TRIAL_WORKSPACE] = LIMIT_DISK_BYTES, [TRIAL_FILE_SIZE] = LIMIT_FILE_SIZE,
+    [TRIAL_OUTPUT] = LIMIT_OUTPUT,        [TRIAL_CPU_TIME] = LIMIT_CPU_TIME,
+    [TRIAL_WALL_TIME] = LIMIT_WALL_TIME,
 };
 
 static struct doctor_config config;
@@ -77,7 +78,7 @@ static int setup(void **state)
         .config = &config,
         .stage = STAGE_DONE,
         .host = { .privileged = true, .has_python = true, .landlock_abi = 7, .has_swap = true },
-        .info = { .id_mode = ID_ROOT, .cgroup_mode = CGROUP_V2 },
+        .info = { .id_mode = ID_ROOT, .cgroup_mode = CGROUP_V2, .disk_kind = DISK_IMAGE },
         .probe = { .ran = true, .status = RUN_OK },
         .namespaces = { 1, 2, 3, 4, 5, 6, 7 },
         .host_uid = 1900000001,
@@ -258,6 +259,33 @@ static void test_limits_that_do_not_bite(void **state)
         assert_int_equal(judged(limit_rows[i].check)->state, DOCTOR_FAILED);
         assert_says(judged(limit_rows[i].check)->reason, "no more boxes");
     }
+}
+
+static void test_workspace(void **state)
+{
+    struct doctor_result *result = &findings.trials[TRIAL_WORKSPACE];
+
+    assert_int_equal(judged("workspace_quota")->state, DOCTOR_ACTIVE);
+    assert_says(judged("workspace_quota")->reason, "hard");
+
+    findings.info.disk_kind = DISK_WATCHED;
+    snprintf(findings.info.disk_note, sizeof findings.info.disk_note, "no free loop device");
+    assert_int_equal(judged("workspace_quota")->state, DOCTOR_MISSING);
+    assert_says(judged("workspace_quota")->reason, "watched, not hard (no free loop device)");
+    assert_says(judged("workspace_quota")->cure, "modprobe loop");
+    findings.host.privileged = false;
+    assert_says(judged("workspace_quota")->cure, "as root");
+
+    result->limit = LIMIT_NONE;
+    result->status = RUN_OK;
+    assert_int_equal(judged("workspace_quota")->state, DOCTOR_FAILED);
+    assert_says(judged("workspace_quota")->reason, "ended as ok");
+    assert_true(report.isolated); /* what one-shots have is another row */
+
+    setup(state);
+    (void) gb_fail_plain(&findings.disk, EINVAL, "is in memory");
+    assert_int_equal(judged("workspace_quota")->state, DOCTOR_MISSING);
+    assert_says(judged("workspace_quota")->reason, "is in memory");
 }
 
 static void test_late_and_left(void **state)
@@ -560,6 +588,7 @@ int main(void)
         cmocka_unit_test_setup(test_holes, setup),
         cmocka_unit_test_setup(test_a_probe_that_failed, setup),
         cmocka_unit_test_setup(test_limits_that_do_not_bite, setup),
+        cmocka_unit_test_setup(test_workspace, setup),
         cmocka_unit_test_setup(test_late_and_left, setup),
         cmocka_unit_test_setup(test_cpu_share, setup),
         cmocka_unit_test_setup(test_swap, setup),
