@@ -78,7 +78,7 @@ void file_info_release(struct file_info *info)
 int box_file_stat(struct box *box, const char *path, struct file_info *ret_info, struct gb_err *err)
 {
     struct builder_request request;
-    struct builder_reply reply;
+    struct builder_reply reply = { 0 };
     char *copy;
     int r = request_init(&request, box, BOX_STAT, path, 0, err);
 
