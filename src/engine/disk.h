@@ -54,7 +54,7 @@ int disk_count_box(int root, const struct limits *limits, struct disk_usage *ret
 int disk_trash_empty(int dir_fd, int budget, bool *ret_more);
 
 /* Makes rubbish of @name in @from_fd, on the same file system. */
-int disk_trash_put(int dir_fd, int from_fd, const char *name);
+int disk_trash_put(int trash_fd, int from_fd, const char *name);
 
 #define DISK_TRASH "trash-"
 

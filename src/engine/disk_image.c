@@ -43,11 +43,12 @@
 #define MIB (1024 * KIB)
 #define TIB (MIB * MIB)
 
-#define BLOCK          (4 * KIB)
-#define GROUP_BYTES    (128 * MIB) /* of blocks of that size */
-#define GROUP_INODES   INT64_C(32768)
-#define GROUP_OVERHEAD (16 * BLOCK) /* bitmaps, copies of superblock and descriptors, generously   \
-                                     */
+#define BLOCK        (4 * KIB)
+#define GROUP_BYTES  (128 * MIB) /* of blocks of that size */
+#define GROUP_INODES INT64_C(32768)
+#define GROUP_OVERHEAD                                                                             \
+    (16 * BLOCK) /* bitmaps, copies of superblock and descriptors, generously                      \
+                  */
 #define INODE_BYTES  INT64_C(256)
 #define INODES_OWN   16         /* those that the file system keeps for itself */
 #define RESERVED_MAX (16 * MIB) /* the kernel holds 2 % back, but no more than this */

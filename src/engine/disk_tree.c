@@ -218,9 +218,9 @@ static int move_aside(int from_dir, const char *from, int to_dir, const char *pr
     return -EEXIST;
 }
 
-int disk_trash_put(int dir_fd, int from_fd, const char *name)
+int disk_trash_put(int trash_fd, int from_fd, const char *name)
 {
-    return move_aside(from_fd, name, dir_fd, DISK_TRASH);
+    return move_aside(from_fd, name, trash_fd, DISK_TRASH);
 }
 
 /* Removes @name, which may be a directory; one that is not empty becomes rubbish of its own. */
