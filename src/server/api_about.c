@@ -70,14 +70,21 @@ void about_root(struct request *rq)
                              "healthy"));
 }
 
+/* How a session's workspace is held to its size. */
+static const char *quota_name(enum disk_kind kind)
+{
+    return kind == DISK_NONE ? "memory" : kind == DISK_IMAGE ? "hard" : "watched";
+}
+
 void about_health(struct request *rq)
 {
     struct service_stats stats;
     json_t *isolation;
 
     service_get_stats(rq->server->config.service, &stats);
-    isolation = json_pack("{s:s,s:s}", "ids", id_mode_name(stats.engine.id_mode), "limits",
-                          cgroup_mode_name(stats.engine.cgroup_mode));
+    isolation = json_pack("{s:s,s:s,s:s}", "ids", id_mode_name(stats.engine.id_mode), "limits",
+                          cgroup_mode_name(stats.engine.cgroup_mode), "workspace_quota",
+                          quota_name(stats.engine.disk_kind));
     if (stats.engine.note[0])
         (void) json_object_set_new(isolation, "note", json_string(stats.engine.note));
     reply_json(rq, MHD_HTTP_OK,

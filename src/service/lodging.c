@@ -18,10 +18,11 @@ void lodging_close(struct lodging *lodging)
 int lodging_open(struct service *service, const struct limits *limits, char *const *env,
                  struct lodging *ret_lodging, struct fault *fault)
 {
+    const struct box_options options = { .disk = service->disk };
     struct lodging lodging = { 0 };
     struct gb_err err;
 
-    if (box_acquire(service->engine, limits, &lodging.box, &err) < 0)
+    if (box_acquire_with(service->engine, limits, &options, &lodging.box, &err) < 0)
         return fault_from_engine(service, "no box could be made", &err, fault);
     if (resident_open(lodging.box, env, &lodging.resident, &err) < 0) {
         lodging_close(&lodging);

@@ -7,12 +7,15 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/magic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <syslog.h>
 
 #include "base/autoclean.h"
@@ -241,6 +244,25 @@ static int data_dir_check(const char *dir, struct gb_err *err)
     return 0;
 }
 
+/* Workspaces of sessions are beneath the data directory, unless that is in memory itself. */
+static int engine_prepare(struct service *service, struct gb_err *err)
+{
+    struct engine_config config = service->config.engine;
+    autofree char *dir = realpath(service->config.data_dir, NULL);
+    char path[PATH_MAX];
+    struct statfs fs;
+
+    if (!dir || statfs(dir, &fs) < 0)
+        return gb_fail(err, errno, "data directory '%s'", service->config.data_dir);
+    if (fs.f_type != TMPFS_MAGIC && fs.f_type != RAMFS_MAGIC) {
+        if ((size_t) snprintf(path, sizeof path, "%s/workspaces", dir) >= sizeof path)
+            return gb_fail(err, ENAMETOOLONG, "data directory");
+        config.disk_dir = path;
+        service->disk = true;
+    }
+    return engine_open(&config, &service->engine, err);
+}
+
 int service_open(const struct service_config *config, struct service **ret_service,
                  struct gb_err *err)
 {
@@ -255,7 +277,7 @@ int service_open(const struct service_config *config, struct service **ret_servi
         return gb_fail(err, ENOMEM, "make the service");
     r = store_prepare(service, err);
     if (r == 0)
-        r = engine_open(&service->config.engine, &service->engine, err);
+        r = engine_prepare(service, err);
     if (r == 0)
         r = reaper_open(&service->reaper, err);
     if (r == 0) {

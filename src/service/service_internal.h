@@ -214,6 +214,7 @@ void execution_copy_free(struct execution_copy *copy); /* accepts NULL */
 
 struct service {
     struct service_config config;
+    bool disk; /* workspaces of sessions are on disk */
     struct engine *engine;
     struct audit *audit; /* NULL without a store */
     struct reaper *reaper;

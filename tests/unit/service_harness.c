@@ -191,6 +191,13 @@ int engine_wait_ready(struct engine *engine, struct gb_err *err)
     return 0;
 }
 
+int box_acquire_with(struct engine *engine, const struct limits *limits,
+                     const struct box_options *options, struct box **ret_box, struct gb_err *err)
+{
+    (void) options;
+    return box_acquire(engine, limits, ret_box, err);
+}
+
 int box_acquire(struct engine *engine, const struct limits *limits, struct box **ret_box,
                 struct gb_err *err)
 {
