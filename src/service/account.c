@@ -10,7 +10,7 @@
 #define BURST_MIN     10
 #define MINUTE_US     (60 * USEC_PER_SEC)
 #define RATE_MAX      INT64_C(1000000000) /* more than anybody could use: no limit */
-#define FULL_AFTER_US (10 * MINUTE_US)    /* at a rate of 1 the least burst takes this long */
+#define FULL_AFTER_US (10 * MINUTE_US)    /* more than any burst takes */
 
 static int64_t pick(int64_t of_key, int64_t configured)
 {
@@ -52,19 +52,20 @@ static void bucket_fill(struct account *account, int64_t now, int64_t rate, int6
         account->tokens_milli = burst;
 }
 
-/* A bucket of tokens: a tenth of a minute's rate may come at once, and it fills evenly. */
+/* A bucket of tokens: a tenth of a minute's rate may come at once, or a few, but never more than a
+ * minute's; and it fills evenly. */
 static int rate_take(struct service *service, struct account *account, int64_t rate,
                      struct fault *fault)
 {
-    int64_t wait_us;
+    int64_t wait_us, burst;
 
     if (rate >= RATE_MAX)
         return 0;
     if (rate == 0)
         return fault_set(fault, FAULT_TOO_MANY, "rate-limit", NULL,
                          "this key may start nothing; ask the operator for a higher rate");
-    bucket_fill(account, service_now(service), rate,
-                (rate / 10 > BURST_MIN ? rate / 10 : BURST_MIN) * TOKEN);
+    burst = rate / 10 > BURST_MIN ? rate / 10 : BURST_MIN;
+    bucket_fill(account, service_now(service), rate, (burst < rate ? burst : rate) * TOKEN);
     if (account->tokens_milli < TOKEN) {
         wait_us = (TOKEN - account->tokens_milli) * (MINUTE_US / TOKEN) / rate;
         (void) fault_set(fault, FAULT_TOO_MANY, "rate-limit", NULL,
