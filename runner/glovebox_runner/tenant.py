@@ -125,8 +125,6 @@ class Control:
     def send_whole(self, packets) -> None:
         """Sends what may be large and waits while it takes. A supervisor that has stopped to
         listen has closed its end, and then nothing more is sent."""
-        poll = select.poll()
-        poll.register(self._fd, select.POLLOUT)
         try:
             for packet in packets if self.is_ours() else ():
                 while True:
@@ -134,9 +132,14 @@ class Control:
                         self._socket.send(packet, _SEND_FLAGS)
                         break
                     except BlockingIOError:
-                        poll.poll()
+                        self._wait_for_room()
         except Exception:
             pass
+
+    def _wait_for_room(self) -> None:
+        poll = select.poll()
+        poll.register(self._fd, select.POLLOUT)
+        poll.poll()
 
     def send(self, packets) -> None:
         """Says something to the supervisor."""
