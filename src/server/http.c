@@ -38,7 +38,7 @@
 
 #include "base/banned.h"
 
-#define POOL_BYTES     (128u * 1024)
+#define POOL_BYTES     (48u * 1024) /* the library wipes it for each request */
 #define POOL_INCREMENT (16u * 1024)
 #define BODIES_MAX     (INT64_C(256) * 1024 * 1024)
 #define DISCARD_MAX    (INT64_C(128) * 1024 * 1024)
