@@ -68,6 +68,10 @@ int box_acquire(struct engine *engine, const struct limits *limits, struct box *
 /* Kills everything in it and removes every trace. Tenants must have been freed. Accepts NULL. */
 void box_release(struct box *box);
 
+/* The same, but the caller need not wait: the pool's thread does it, where there is a pool. For
+ * boxes in which nothing runs any more. */
+void box_retire(struct box *box);
+
 /* What it has used so far, and (if not NULL) the limit that one of its file systems has reached. */
 int box_get_usage(struct box *box, struct cgroup_usage *ret_usage, enum limit_kind *ret_disk,
                   struct gb_err *err);
