@@ -67,9 +67,15 @@ void run_start_clock(struct run *run)
 
 /* ---- stopping ---- */
 
+/* Its process stays, but this run has come to its end: there is nothing to stop any more. */
+static bool is_done(const struct run *run)
+{
+    return run->done && run->done_ends;
+}
+
 static void stop_hard(struct run *run)
 {
-    if (run->killed || run->ended)
+    if (run->killed || run->ended || is_done(run))
         return;
     run->killed = true;
     run->ops->hard(run);
@@ -89,8 +95,8 @@ static void stop_soft(struct run *run, enum stop why)
     if (run->stop != STOP_NONE || run->ended)
         return;
     run->stop = why;
-    if (run->done && run->done_ends)
-        return; /* it was too much, but there is nothing to stop any more */
+    if (is_done(run))
+        return; /* it was too much, but that is all */
     run->hard_us = now + RUN_GRACE_US;
     /* A program that loses its output gets a broken pipe, which says more than a signal. Where the
      * pipe has to stay there is only the signal. */
@@ -389,7 +395,8 @@ int run_loop(struct run *run, struct gb_err *err)
     struct pollfd fds[ON_COUNT];
     enum stream stream = STREAM_OUT;
 
-    while (!run->ended && !(run->done && run->done_ends)) {
+    /* One that was killed may have said DONE just before; it is lost all the same. */
+    while (!run->ended && (run->killed || !is_done(run))) {
         poll_fill(run, fds, &stream);
         if (poll(fds, ON_COUNT, timeout_ms(run)) < 0) {
             if (errno != EINTR)
@@ -409,7 +416,7 @@ int run_loop(struct run *run, struct gb_err *err)
             cancel(run);
         if (fds[ON_TENANT].revents)
             run->ended = true;
-        else
+        else if (!is_done(run) || run->killed)
             timers(run);
     }
     return 0;
