@@ -168,15 +168,22 @@ static void fill_server(struct serve *serve)
 
 /* ---- starting ---- */
 
-/* Connections, boxes and files each take a few; the default of 1024 is soon used up. */
-static void raise_descriptors(void)
+/* Connections, boxes and files each take a few descriptors; the default of 1024 is soon used up. At
+ * most half of them are for connections, so that idle clients cannot keep boxes from being made. */
+static void raise_descriptors(struct serve *serve)
 {
+    int64_t *connections = &serve->server_config.connections_max;
     struct rlimit limit;
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return;
+    if (limit.rlim_cur < limit.rlim_max) {
         limit.rlim_cur = limit.rlim_max;
         (void) setrlimit(RLIMIT_NOFILE, &limit);
+        (void) getrlimit(RLIMIT_NOFILE, &limit);
     }
+    if (limit.rlim_cur != RLIM_INFINITY && *connections > (int64_t) (limit.rlim_cur / 2))
+        *connections = (int64_t) (limit.rlim_cur / 2);
 }
 
 /* Before any thread is started, so that none of them takes a signal. */
@@ -393,7 +400,7 @@ int cmd_serve(const struct config *cfg)
         say("%s", err.msg);
         return EXIT_USAGE;
     }
-    raise_descriptors();
+    raise_descriptors(&serve);
     code = begin(&serve, &err);
     if (code == 0)
         wait_for_end(&serve);

@@ -233,11 +233,20 @@ int box_kill(const struct box_entry *box, struct gb_err *err)
     return init_call(box, &command, err);
 }
 
-int box_signal_one(const struct box_entry *box, pid_t pid, int sig, struct gb_err *err)
+int box_signal_some(const struct box_entry *box, const int32_t *pids, size_t pids_len, int sig,
+                    struct gb_err *err)
 {
-    struct box_command command = { .op = BOX_OP_SIGNAL_ONE, .pgid = pid, .signal = sig };
+    struct box_command command = { .op = BOX_OP_SIGNAL_SOME, .signal = sig };
+    int r = 0;
 
-    return init_call(box, &command, err);
+    while (r == 0 && pids_len > 0) {
+        command.pids_len = pids_len < BOX_PIDS_MAX ? (uint32_t) pids_len : BOX_PIDS_MAX;
+        memcpy(command.pids, pids, command.pids_len * sizeof *pids);
+        r = init_call(box, &command, err);
+        pids += command.pids_len;
+        pids_len -= command.pids_len;
+    }
+    return r;
 }
 
 int box_signal(const struct box_entry *box, pid_t pgid, int sig)

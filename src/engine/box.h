@@ -44,8 +44,10 @@ int box_kill(const struct box_entry *box, struct gb_err *err);
 
 int box_signal(const struct box_entry *box, pid_t pgid, int sig);
 
-/* A signal to one process; returns when it was sent. A process that is gone is no error. */
-int box_signal_one(const struct box_entry *box, pid_t pid, int sig, struct gb_err *err);
+/* A signal to some processes, in few messages: PID 1 shares the box's CPU time and can be slow.
+ * Returns when they were sent. A process that is gone is no error. */
+int box_signal_some(const struct box_entry *box, const int32_t *pids, size_t pids_len, int sig,
+                    struct gb_err *err);
 
 /* Usage from the cgroup's counters or, without cgroups, from the box's own /proc. @template_anon is
  * the anonymous memory that clones share with their template. */
@@ -95,8 +97,8 @@ int box_procs(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, str
 
 /* A signal to the processes that are not among @keep, a list as above, and do not descend from one
  * that is, unless through process @root; with @with_root to @root itself as well. SIGKILL is
- * repeated until nothing is left; -EBUSY when that takes too long. */
-int box_signal_new(const struct box_entry *box, const struct proc_record *keep, size_t keep_len,
+ * repeated until nothing is left; -EBUSY when that takes too long. Sorts @keep. */
+int box_signal_new(const struct box_entry *box, struct proc_record *keep, size_t keep_len,
                    pid_t root, bool with_root, int sig, struct gb_err *err);
 
 /* ---- command_start.c ---- */

@@ -21,15 +21,16 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
+#include "base/clock.h"
 #include "base/io.h"
 #include "engine/box.h"
 
 #include "base/banned.h"
 
 #define PROCS_MAX    100000
-#define ROUNDS_MAX   25
-#define ROUND_WAIT   (1000) /* microseconds for the killed to be gone */
-#define HOLDER_TICKS 100    /* of a hundred in a second */
+#define PATIENCE_US  (200 * USEC_PER_MSEC) /* others wait for the builder meanwhile */
+#define ROUND_WAIT   (1000)                /* microseconds for the killed to be gone */
+#define HOLDER_TICKS 100                   /* of a hundred in a second */
 #define ANCESTORS    64
 
 struct procs {
@@ -71,12 +72,25 @@ static int procs_add(struct procs *procs, const struct proc_record *record)
     return 0;
 }
 
+static int proc_compare(const void *left, const void *right)
+{
+    const struct proc_record *a = left, *b = right;
+
+    return (a->pid > b->pid) - (a->pid < b->pid);
+}
+
+/* Lists are sorted: /proc is, and those that come from elsewhere are made so. */
+static const struct proc_record *record_find(const struct proc_record *items, size_t len,
+                                             int32_t pid)
+{
+    struct proc_record key = { .pid = pid };
+
+    return len ? bsearch(&key, items, len, sizeof *items, proc_compare) : NULL;
+}
+
 static const struct proc_record *procs_find(const struct procs *procs, int32_t pid)
 {
-    for (size_t i = 0; i < procs->len; i++)
-        if (procs->items[i].pid == pid)
-            return &procs->items[i];
-    return NULL;
+    return record_find(procs->items, procs->len, pid);
 }
 
 /* The process that holds a tenant's memory (seal.c) is ours. It tells nobody when it ends, its
@@ -155,10 +169,9 @@ int box_procs(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, str
 
 static bool is_kept(const struct proc_record *keep, size_t keep_len, const struct proc_record *proc)
 {
-    for (size_t i = 0; i < keep_len; i++)
-        if (keep[i].pid == proc->pid && (keep[i].start == 0 || keep[i].start == proc->start))
-            return true;
-    return false;
+    const struct proc_record *kept = record_find(keep, keep_len, proc->pid);
+
+    return kept && (kept->start == 0 || kept->start == proc->start);
 }
 
 static bool is_new(const struct procs *procs, const struct proc_record *keep, size_t keep_len,
@@ -178,34 +191,41 @@ static bool is_new(const struct procs *procs, const struct proc_record *keep, si
 static int signal_round(const struct box_entry *box, const struct proc_record *keep,
                         size_t keep_len, pid_t root, bool with_root, int sig, struct gb_err *err)
 {
+    autofree int32_t *victims = NULL;
     struct procs procs;
-    int sent = 0, r = procs_take(box, &procs, err);
+    size_t len = 0;
+    int r = procs_take(box, &procs, err);
 
     if (r < 0)
         return r;
-    for (size_t i = 0; r == 0 && i < procs.len; i++) {
+    victims = calloc(procs.len + 1, sizeof *victims);
+    for (size_t i = 0; victims && i < procs.len; i++) {
         const struct proc_record *proc = &procs.items[i];
-        bool victim = proc->pid == root ? with_root : is_new(&procs, keep, keep_len, root, proc);
 
-        if (!victim)
-            continue;
-        r = box_signal_one(box, proc->pid, sig, err);
-        sent++;
+        if (proc->pid == root ? with_root : is_new(&procs, keep, keep_len, root, proc))
+            victims[len++] = proc->pid;
     }
     free(procs.items);
-    return r < 0 ? r : sent;
+    if (!victims)
+        return gb_fail(err, ENOMEM, "list processes");
+    r = box_signal_some(box, victims, len, sig, err);
+    return r < 0 ? r : (int) len;
 }
 
-int box_signal_new(const struct box_entry *box, const struct proc_record *keep, size_t keep_len,
+int box_signal_new(const struct box_entry *box, struct proc_record *keep, size_t keep_len,
                    pid_t root, bool with_root, int sig, struct gb_err *err)
 {
-    for (int round = 0; round < ROUNDS_MAX; round++) {
+    int64_t until = clock_now_us() + PATIENCE_US;
+
+    if (keep_len > 0)
+        qsort(keep, keep_len, sizeof *keep, proc_compare);
+    do {
         int sent = signal_round(box, keep, keep_len, root, with_root, sig, err);
 
         if (sent <= 0 || sig != SIGKILL)
             return sent < 0 ? sent : 0;
         (void) usleep(ROUND_WAIT);
-    }
+    } while (clock_now_us() < until);
     return gb_fail_plain(err, EBUSY, "box %u makes processes faster than they can be killed",
                          box->id);
 }

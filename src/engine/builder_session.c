@@ -88,7 +88,7 @@ static int serve_signal_new(struct box_entry *box, struct exchange *x, struct gb
             return r;
     }
     /* malloc aligns for any type. */
-    return box_signal_new(box, (const struct proc_record *) (const void *) data,
+    return box_signal_new(box, (struct proc_record *) (void *) data,
                           len / sizeof(struct proc_record), x->request->signal.pgid,
                           x->request->signal.with_root != 0, x->request->signal.signal, err);
 }

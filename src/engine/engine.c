@@ -40,8 +40,6 @@
 const char engine_preload_all[] =
     "numpy pandas matplotlib matplotlib.pyplot plotly plotly.graph_objects plotly.express";
 
-#define RETIRED_MAX 16 /* boxes that wait to be ended; whoever has one more ends it himself */
-
 struct peer {
     pthread_mutex_t lock;
     int socket; /* -EBADF: not running */
@@ -68,8 +66,6 @@ struct engine {
     pthread_t pool_thread;
     pthread_cond_t pool_wanted;
     bool pool_running, pool_stop;
-    struct box *retired; /* that the pool's thread is to end */
-    unsigned retired_len;
 };
 
 const struct engine_config *engine_get_config(const struct engine *engine)
@@ -645,39 +641,7 @@ void box_release(struct box *box)
     box_close(box);
 }
 
-void box_retire(struct box *box)
-{
-    struct engine *engine = box->engine;
-    bool taken = false;
-
-    pthread_mutex_lock(&engine->boxes_lock);
-    if (engine->pool_running && !engine->pool_stop && engine->retired_len < RETIRED_MAX) {
-        box->retired_next = engine->retired;
-        engine->retired = box;
-        engine->retired_len++;
-        taken = true;
-        pthread_cond_signal(&engine->pool_wanted);
-    }
-    pthread_mutex_unlock(&engine->boxes_lock);
-    if (!taken)
-        box_release(box);
-}
-
 /* ---- the pool ---- */
-
-/* With the lock held, which is let go of meanwhile. What is left at the end, engine_close() ends. */
-static void pool_end_retired(struct engine *engine)
-{
-    struct box *box;
-
-    while ((box = engine->retired) && !engine->pool_stop) {
-        engine->retired = box->retired_next;
-        engine->retired_len--;
-        pthread_mutex_unlock(&engine->boxes_lock);
-        box_release(box);
-        pthread_mutex_lock(&engine->boxes_lock);
-    }
-}
 
 static unsigned pool_ready(const struct engine *engine)
 {
@@ -698,9 +662,6 @@ static void *pool_main(void *arg)
         struct box *box = NULL;
         int r;
 
-        pool_end_retired(engine);
-        if (engine->pool_stop)
-            break;
         if (pool_ready(engine) >= engine->config.pool_boxes) {
             pthread_cond_wait(&engine->pool_wanted, &engine->boxes_lock);
             continue;
@@ -854,4 +815,10 @@ void engine_get_info(struct engine *engine, struct engine_info *ret_info)
         .template_pid = engine->template.pid,
     };
     memcpy(ret_info->note, engine->note, sizeof ret_info->note);
+    pthread_mutex_lock(&engine->boxes_lock);
+    for (const struct box *box = engine->boxes; box; box = box->next) {
+        ret_info->boxes_live++;
+        ret_info->boxes_ready += box->ready;
+    }
+    pthread_mutex_unlock(&engine->boxes_lock);
 }

@@ -43,6 +43,7 @@ struct engine_info {
     enum cgroup_mode cgroup_mode;
     char note[200]; /* why cgroups are not better, or "" */
     pid_t builder_pid, template_pid;
+    unsigned boxes_ready, boxes_live; /* waiting in the pool; there at all */
 };
 
 /* All modules that a full template holds. */
@@ -67,10 +68,6 @@ int box_acquire(struct engine *engine, const struct limits *limits, struct box *
 
 /* Kills everything in it and removes every trace. Tenants must have been freed. Accepts NULL. */
 void box_release(struct box *box);
-
-/* The same, but the caller need not wait: the pool's thread does it, where there is a pool. For
- * boxes in which nothing runs any more. */
-void box_retire(struct box *box);
 
 /* What it has used so far, and (if not NULL) the limit that one of its file systems has reached. */
 int box_get_usage(struct box *box, struct cgroup_usage *ret_usage, enum limit_kind *ret_disk,

@@ -14,7 +14,6 @@ struct piped_tenant {
 struct box {
     struct engine *engine;
     struct box *next; /* in the engine's list of all boxes */
-    struct box *retired_next;
     uint32_t id;
     uint32_t host_id;
     struct limits limits;

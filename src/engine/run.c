@@ -67,15 +67,16 @@ void run_start_clock(struct run *run)
 
 /* ---- stopping ---- */
 
-/* Its process stays, but this run has come to its end: there is nothing to stop any more. */
-static bool is_done(const struct run *run)
+/* Whether there is nothing to stop any more. The word of one that we have killed since is worth
+ * nothing: it has ended, or will in a moment. */
+static bool is_over(const struct run *run)
 {
-    return run->done && run->done_ends;
+    return run->ended || (run->done && run->done_ends && !run->killed);
 }
 
 static void stop_hard(struct run *run)
 {
-    if (run->killed || run->ended || is_done(run))
+    if (run->killed || is_over(run))
         return;
     run->killed = true;
     run->ops->hard(run);
@@ -95,8 +96,8 @@ static void stop_soft(struct run *run, enum stop why)
     if (run->stop != STOP_NONE || run->ended)
         return;
     run->stop = why;
-    if (is_done(run))
-        return; /* it was too much, but that is all */
+    if (is_over(run))
+        return; /* it was too much, but nobody is there to be told */
     run->hard_us = now + RUN_GRACE_US;
     /* A program that loses its output gets a broken pipe, which says more than a signal. Where the
      * pipe has to stay there is only the signal. */
@@ -297,7 +298,7 @@ static void timers(struct run *run)
         stop_soft(run, STOP_WALL);
     if (run->again_us && now >= run->again_us) {
         run->again_us = 0;
-        if (!run->killed)
+        if (!run->killed && !is_over(run))
             run->ops->soft(run);
     }
     if (run->hard_us && now >= run->hard_us)
@@ -395,8 +396,7 @@ int run_loop(struct run *run, struct gb_err *err)
     struct pollfd fds[ON_COUNT];
     enum stream stream = STREAM_OUT;
 
-    /* One that was killed may have said DONE just before; it is lost all the same. */
-    while (!run->ended && (run->killed || !is_done(run))) {
+    while (!is_over(run)) {
         poll_fill(run, fds, &stream);
         if (poll(fds, ON_COUNT, timeout_ms(run)) < 0) {
             if (errno != EINTR)
@@ -416,7 +416,7 @@ int run_loop(struct run *run, struct gb_err *err)
             cancel(run);
         if (fds[ON_TENANT].revents)
             run->ended = true;
-        else if (!is_done(run) || run->killed)
+        else
             timers(run);
     }
     return 0;

@@ -38,7 +38,9 @@
 
 #include "base/banned.h"
 
-#define POOL_BYTES     (48u * 1024) /* the library wipes it for each request */
+/* A connection's buffer. The library clears all of it between requests: 64 KiB cost 1 µs, 512 KiB
+ * 15 µs, and uploads are no faster. */
+#define POOL_BYTES     (64u * 1024)
 #define POOL_INCREMENT (16u * 1024)
 #define BODIES_MAX     (INT64_C(256) * 1024 * 1024)
 #define DISCARD_MAX    (INT64_C(128) * 1024 * 1024)
@@ -442,31 +444,37 @@ static void on_library_log(void *cls, const char *fmt, va_list ap)
     log_event(LOG_LEVEL_DEBUG, "http", LOG_TEXT("message", text));
 }
 
-static int listener_open(struct server *server, const char *text, struct gb_err *err)
+static int listener_bind(struct server *server, const char *text, struct gb_err *err)
 {
     struct listener *l = &server->listeners[server->listeners_len];
     const struct server_config *config = &server->config;
     struct sockaddr_storage addr;
-    int fd, r;
+    int r = listen_parse(text, &l->spec, err);
 
+    if (r == 0)
+        r = listen_socket(&l->spec, &l->fd, &addr, err);
+    if (r < 0)
+        return r;
     l->server = server;
-    r = listen_parse(text, &l->spec, err);
-    if (r < 0)
-        return r;
-    r = listen_socket(&l->spec, &fd, &addr, err);
-    if (r < 0)
-        return r;
     l->local = listen_is_local(&l->spec);
     l->needs_key =
         config->auth == SERVER_AUTH_KEY || (config->auth == SERVER_AUTH_AUTO && !l->local);
     name_listener(l, &addr);
+    server->listeners_len++;
+    return 0;
+}
+
+static int listener_start(struct listener *l, struct gb_err *err)
+{
+    const struct server_config *config = &l->server->config;
+
     /* clang-format off */
     l->daemon = MHD_start_daemon(
         MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
             MHD_USE_ITC | MHD_USE_ERROR_LOG,
         0, NULL, NULL, on_request, l,
         MHD_OPTION_EXTERNAL_LOGGER, on_library_log, NULL,
-        MHD_OPTION_LISTEN_SOCKET, fd,
+        MHD_OPTION_LISTEN_SOCKET, l->fd,
         MHD_OPTION_URI_LOG_CALLBACK, on_target, l,
         MHD_OPTION_NOTIFY_COMPLETED, on_completed, l,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, l,
@@ -480,14 +488,19 @@ static int listener_open(struct server *server, const char *text, struct gb_err 
         MHD_OPTION_STRICT_FOR_CLIENT, 1,
         MHD_OPTION_END);
     /* clang-format on */
-    if (!l->daemon) {
-        (void) close(fd);
-        if (l->spec.is_unix)
-            (void) unlink(l->spec.path);
+    if (!l->daemon)
         return gb_fail_plain(err, EIO, "serve %.150s: libmicrohttpd refused", l->url);
-    }
-    server->listeners_len++;
     return 0;
+}
+
+static void listener_close(struct listener *l)
+{
+    if (l->spec.is_unix)
+        (void) unlink(l->spec.path);
+    if (l->daemon)
+        MHD_stop_daemon(l->daemon); /* closes the socket too */
+    else
+        (void) close(l->fd);
 }
 
 static int watch_open(struct server *server, struct gb_err *err)
@@ -535,8 +548,11 @@ int server_open(const struct server_config *config, struct server **ret_server, 
     r = watch_open(server, err);
     if (r == 0)
         r = make_openapi(server, err);
+    /* All are bound before the first is served: handlers see a server that is complete. */
     for (size_t i = 0; r == 0 && i < count; i++)
-        r = listener_open(server, config->listens[i], err);
+        r = listener_bind(server, config->listens[i], err);
+    for (size_t i = 0; r == 0 && i < count; i++)
+        r = listener_start(&server->listeners[i], err);
     if (r < 0) {
         server_close(server);
         return r;
@@ -559,13 +575,8 @@ void server_close(struct server *server)
 {
     if (!server)
         return;
-    for (size_t i = 0; i < server->listeners_len; i++) {
-        struct listener *l = &server->listeners[i];
-
-        if (l->spec.is_unix)
-            (void) unlink(l->spec.path);
-        MHD_stop_daemon(l->daemon);
-    }
+    for (size_t i = 0; i < server->listeners_len; i++)
+        listener_close(&server->listeners[i]);
     if (server->watch_runs) {
         pthread_mutex_lock(&server->lock);
         server->stop = true;

@@ -170,6 +170,8 @@ __attribute__((format(printf, 4, 0))) static void fill_refusal(struct request *r
 
     refusal->status = status;
     refusal->type = type ? type : "error";
+    if (status == MHD_HTTP_SERVICE_UNAVAILABLE && refusal->retry_after_s == 0)
+        refusal->retry_after_s = 1;
     if (vsnprintf(refusal->detail, sizeof refusal->detail, fmt, ap) < 0)
         refusal->detail[0] = '\0';
     make_utf8(refusal->detail);

@@ -82,6 +82,7 @@ void router_allow(const struct request *rq, char buf[64]);
 struct listener {
     struct server *server;
     struct listen_spec spec;
+    int fd;
     struct MHD_Daemon *daemon;
     char url[LISTEN_NAME_MAX + 32];
     char host[LISTEN_NAME_MAX]; /* as in a Host header, without the port */

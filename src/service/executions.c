@@ -92,7 +92,7 @@ static int request_check(struct service *service, const struct session *session,
                          "stdin may have %lld bytes; upload a file and read that",
                          (long long) config->input_bytes_max);
     if (request->reply_bytes > config->reply_bytes_max)
-        return fault_set(fault, FAULT_INVALID, "reply-too-large", "max_output",
+        return fault_set(fault, FAULT_INVALID, "reply-too-large", "reply_bytes",
                          "a reply has at most %lld bytes a stream; page through the output instead",
                          (long long) config->reply_bytes_max);
     if (session && request->kind == EXECUTION_SCRIPT)

@@ -152,7 +152,6 @@ int lodging_run_once(struct execution *x, const struct execution_request *reques
     struct limits limits = x->limits;
     struct box *box = NULL;
     struct gb_err err = { 0 };
-    bool command = x->kind == EXECUTION_COMMAND || x->kind == EXECUTION_SHELL;
     int r;
 
     /* These are of the execution and not of the box: whatever they are, a box of the pool will do.
@@ -163,13 +162,10 @@ int lodging_run_once(struct execution *x, const struct execution_request *reques
     r = box_acquire(x->service->engine, &limits, &box, &err);
     if (r < 0)
         return fault_from_engine(x->service, "no box could be made", &err, fault);
-    if (command)
+    if (x->kind == EXECUTION_COMMAND || x->kind == EXECUTION_SHELL)
         r = box_command(box, &spec, spec.env, NULL, ret_outcome, &err);
     else
         r = execution_run(box, &spec, ret_outcome, &err);
-    if (r == 0 && !command)
-        box_retire(box); /* nothing runs in it any more: the receipt need not wait for its end */
-    else
-        box_release(box);
+    reaper_take(x->service->reaper, box);
     return r < 0 ? fault_from_engine(x->service, "the code could not be run", &err, fault) : 0;
 }

@@ -50,7 +50,7 @@ void service_config_default(struct service_config *config)
         .code_bytes_max = 8 * MIB,
         .input_bytes_max = 8 * MIB,
         .reply_bytes = MIB,
-        .reply_bytes_max = 16 * MIB,
+        .reply_bytes_max = 4 * MIB,
         .kept_count = 1000,
         .kept_us = 15 * 60 * USEC_PER_SEC,
         .kept_memory_bytes = 256 * MIB,
@@ -256,6 +256,8 @@ int service_open(const struct service_config *config, struct service **ret_servi
     r = store_prepare(service, err);
     if (r == 0)
         r = engine_open(&service->config.engine, &service->engine, err);
+    if (r == 0)
+        r = reaper_open(&service->reaper, err);
     if (r == 0) {
         r = pthread_create(&service->sweeper, NULL, sweeper_main, service);
         service->sweeper_runs = r == 0;
@@ -352,6 +354,7 @@ void service_close(struct service *service)
     pthread_mutex_unlock(&service->lock);
     if (service->sweeper_runs)
         (void) pthread_join(service->sweeper, NULL);
+    reaper_close(service->reaper);
     if (audit_close(service->audit, &err) < 0)
         service_log(service, LOG_ERR, "audit log: %s", err.msg);
     engine_close(service->engine);
@@ -380,7 +383,6 @@ void service_get_stats(struct service *service, struct service_stats *ret_stats)
 {
     struct service_stats stats = { .uptime_us = clock_now_us() - service->started_us,
                                    .sessions_max = service->config.sessions_max,
-                                   .boxes_ready = -1,
                                    .server_rss_bytes = rss_bytes() };
 
     pthread_mutex_lock(&service->lock);
@@ -389,7 +391,6 @@ void service_get_stats(struct service *service, struct service_stats *ret_stats)
     stats.sessions_live = (int64_t) service->sessions.len;
     stats.executions_kept = service->kept_len;
     stats.kept_memory_bytes = service->kept_memory;
-    stats.boxes_live = service->sessions_taken;
     pthread_mutex_unlock(&service->lock);
     stats.kept_disk_bytes = atomic_load(&service->output.disk_used);
     stats.executions_running = atomic_load(&service->running);
@@ -406,6 +407,8 @@ void service_get_stats(struct service *service, struct service_stats *ret_stats)
     for (size_t i = 0; i < SERVICE_BUCKETS; i++)
         stats.duration_buckets[i] = atomic_load(&service->buckets[i]);
     engine_get_info(service->engine, &stats.engine);
+    stats.boxes_ready = stats.engine.boxes_ready;
+    stats.boxes_live = stats.engine.boxes_live;
     *ret_stats = stats;
 }
 

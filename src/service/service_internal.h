@@ -25,6 +25,7 @@
 #include "service/id_table.h"
 #include "service/lodging.h"
 #include "service/output_log.h"
+#include "service/reaper.h"
 #include "service/service.h"
 
 /* ---- account.c: what a key has at a time; all under service->lock ---- */
@@ -215,6 +216,7 @@ struct service {
     struct service_config config;
     struct engine *engine;
     struct audit *audit; /* NULL without a store */
+    struct reaper *reaper;
     int64_t started_us;
 
     pthread_mutex_t lock;

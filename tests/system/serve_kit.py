@@ -93,7 +93,7 @@ class Server:
         return connection, reply
 
     def events(self, path, body=None, method="POST"):
-        """All events of a stream of NDJSON, keep-alives left out."""
+        """All events of a stream of NDJSON, without those that only keep it alive."""
         connection, reply = self.stream(path, body, method=method)
         try:
             found = [json.loads(line) for line in reply]

@@ -152,7 +152,7 @@ BROKEN = [
 def test_broken_requests(server):
     for data in BROKEN:
         with socket.create_connection(("127.0.0.1", server.port), timeout=30) as s:
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            with contextlib.suppress(OSError):  # it may close at the first bad byte
                 s.sendall(data)
                 s.shutdown(socket.SHUT_WR)
             found = b""

@@ -212,11 +212,6 @@ void box_release(struct box *box)
     free(box);
 }
 
-void box_retire(struct box *box)
-{
-    box_release(box);
-}
-
 int resident_open(struct box *box, char *const *env, struct resident **ret_resident,
                   struct gb_err *err)
 {

@@ -86,7 +86,7 @@ static void test_bad(void **state)
         { "{\"code\": \"\", \"env\": {\"A\": 1}}", "not_a_text" },
         { "{\"code\": \"\", \"env\": []}", "not_an_object" },
         { "{\"code\": \"\", \"filename\": \"\"}", "too_short" },
-        { "{\"code\": \"\", \"tiemout\": 1}", "unknown_field" },
+        { "{\"code\": \"\", \"time_out\": 1}", "unknown_field" },
     };
 
     (void) state;

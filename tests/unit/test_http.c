@@ -754,6 +754,35 @@ static void test_multipart(void **state)
     end_session(id);
 }
 
+/* In chunks of one byte: no border may fall where the parser does not expect it. */
+static void test_multipart_bytewise(void **state)
+{
+    static const char body[] = PART("; filename=\"one\"", "1\r\n-") PART("; filename=\"two\"", "")
+        PART("; filename=\"three\"", "333") "--bound12--\r\n";
+    char id[32], *text = malloc(8 * sizeof body + 512);
+    size_t used;
+
+    (void) state;
+    make_session(id);
+    used = (size_t) snprintf(text, 512,
+                             "POST /v1/sessions/%s/files HTTP/1.1\r\nHost: localhost\r\n"
+                             "Content-Type: multipart/form-data; boundary=bound12\r\n"
+                             "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n",
+                             id);
+    for (size_t i = 0; i < sizeof body - 1; i++) {
+        memcpy(text + used, "1\r\nX\r\n", 6);
+        text[used + 3] = body[i];
+        used += 6;
+    }
+    memcpy(text + used, "0\r\n\r\n", 5);
+    assert_int_equal(send_bytes(port, text, used + 5), 201);
+    assert_true(has("{\"files\":[{\"path\":\"one\",\"kind\":\"file\",\"size\":4},"
+                    "{\"path\":\"two\",\"kind\":\"file\",\"size\":0},"
+                    "{\"path\":\"three\",\"kind\":\"file\",\"size\":3}]}"));
+    end_session(id);
+    free(text);
+}
+
 static void test_archive(void **state)
 {
     char id[32], line[128], text[256];
@@ -937,6 +966,7 @@ int main(void)
         cmocka_unit_test(test_leaving),
         cmocka_unit_test(test_put_and_get),
         cmocka_unit_test(test_multipart),
+        cmocka_unit_test(test_multipart_bytewise),
         cmocka_unit_test(test_archive),
         cmocka_unit_test(test_unix_socket),
         cmocka_unit_test(test_many),

@@ -139,21 +139,78 @@ static void *press(void *arg)
     return NULL;
 }
 
+/* Cancels as soon as the cell prints something, once. */
+static int press_when_printed(void *arg, enum stream stream, const char *data, size_t len)
+{
+    const int *fds = arg;
+
+    (void) data;
+    (void) len;
+    if (stream == STREAM_OUT)
+        (void) !write(fds[1], "x", 1);
+    return 0;
+}
+
 static void test_cancel(void **state)
 {
     struct place *place = *state;
-    struct run_spec spec = spec_of("import time\nx = 1\ntime.sleep(60)");
-    int fds[3];
-    pthread_t thread;
+    struct run_spec spec = spec_of("import time\nx = 1\nprint(x)\ntime.sleep(60)");
+    int fds[2];
 
     assert_int_equal(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
-    fds[2] = 100000;
     spec.cancel_fd = fds[0];
-    assert_int_equal(pthread_create(&thread, NULL, press, fds), 0);
+    spec.sink = (struct run_sink){ .arg = fds, .write = press_when_printed };
     assert_ended(cell_spec(place, &spec), RUN_CANCELLED, 130);
-    pthread_join(thread, NULL);
     assert_false(place->outcome.lost);
     prints(place, "print(x)", "1\n");
+    (void) close(fds[0]);
+    (void) close(fds[1]);
+}
+
+/* Asked twice means at once. */
+static int press_always(void *arg, enum stream stream, const char *data, size_t len)
+{
+    (void) press_when_printed(arg, STREAM_OUT, data, len);
+    return press_when_printed(arg, stream, data, len);
+}
+
+static void test_cancel_twice(void **state)
+{
+    struct place *place = *state;
+    struct run_spec spec = spec_of("import signal\nsignal.signal(2, signal.SIG_IGN)\nprint(1)\n"
+                                   "while True: pass");
+    int fds[2];
+
+    assert_int_equal(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
+    spec.cancel_fd = fds[0];
+    spec.sink = (struct run_sink){ .arg = fds, .write = press_always };
+    assert_ended(cell_spec(place, &spec), RUN_CANCELLED, 130);
+    assert_true(place->outcome.lost);
+    (void) close(fds[0]);
+    (void) close(fds[1]);
+}
+
+/* In the moment in which a cell is done it cannot be killed any more: whatever is asked then, the
+ * session is either lost and said to be, or it goes on. */
+static void test_cancel_at_the_end(void **state)
+{
+    struct place *place = *state;
+    struct run_spec spec = spec_of("print(1)");
+    char waste[8];
+    int fds[2];
+
+    assert_int_equal(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
+    spec.cancel_fd = fds[0];
+    spec.sink = (struct run_sink){ .arg = fds, .write = press_always };
+    for (int i = 0; i < 50; i++) {
+        struct outcome *o = cell_spec(place, &spec);
+
+        while (read(fds[0], waste, sizeof waste) > 0)
+            ;
+        if (o->lost)
+            resident_again(place);
+        prints(place, "print(2)", "2\n");
+    }
     (void) close(fds[0]);
     (void) close(fds[1]);
 }
@@ -413,23 +470,28 @@ static void test_order(void **state)
 static void test_children(void **state)
 {
     struct place *place = *state;
-    struct outcome *o;
+    struct run_spec spec =
+        spec_of("new = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+                "open('go', 'w').write('x\\n')\n"
+                "os.system('(sleep 600 & echo $! > daemon) &')\n"
+                "for name in ('worker', 'daemon'):\n"
+                " while not os.path.exists(name) or not open(name).read(): pass\n"
+                "print('there')\n"
+                "while True: time.sleep(0.01)");
+    int fds[2];
 
+    assert_int_equal(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
+    spec.cancel_fd = fds[0];
+    spec.sink = (struct run_sink){ .arg = fds, .write = press_when_printed };
     assert_ok(cell(place, "import subprocess, os, time\n"
+                          "os.mkfifo('go')\n"
                           "old = subprocess.Popen(['sleep', '600'])\n"
                           "server = subprocess.Popen(['sh', '-c',\n"
-                          "  'read x < go; sleep 600 & echo $! > worker; wait'])\n"
-                          "os.mkfifo('go')"));
-    o = cell_within(place,
-                    "new = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
-                    "open('go', 'w').write('x\\n')\n"
-                    "os.system('(sleep 600 & echo $! > daemon) &')\n"
-                    "for name in ('worker', 'daemon'):\n"
-                    " while not os.path.exists(name) or not open(name).read(): pass\n"
-                    "while True: time.sleep(0.01)",
-                    2000);
-    assert_ended(o, RUN_TIMEOUT, 124);
-    assert_false(o->lost);
+                          "  'read x < go; sleep 600 & echo $! > worker; wait'])"));
+    assert_ended(cell_spec(place, &spec), RUN_CANCELLED, 130);
+    assert_false(place->outcome.lost);
+    (void) close(fds[0]);
+    (void) close(fds[1]);
     prints(place,
            "def alive(pid):\n"
            " try: return open('/proc/%s/stat' % pid).read().split()[2] != 'Z'\n"
@@ -555,6 +617,8 @@ int main(int argc, char **argv)
         in_place(test_deaf_loses),
         in_place(test_cpu_limit),
         in_place(test_cancel),
+        in_place(test_cancel_twice),
+        in_place(test_cancel_at_the_end),
         in_place(test_late_interrupts),
         in_place(test_ends),
         in_place(test_dies_between),
