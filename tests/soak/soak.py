@@ -94,30 +94,34 @@ def cgroup_dirs(pids):
                 at = path.find("/glovebox.")
                 if at >= 0:
                     engine = path[: path.find("/", at + 1)] if "/" in path[at + 1 :] else path
-                    mounts = [n for n in names.split(",")] + [names, "unified", ""]
+                    mounts = [*names.split(","), names, "unified", ""]
                     found |= {f"/sys/fs/cgroup/{m}{engine}".replace("//", "/") for m in mounts}
     return {d for d in found if os.path.isdir(d)}
 
 
-class Census:
-    """Numbers of all that may leak, by name."""
+def builder_of(server):
+    """The child that is no box: its PID namespace is not one of its own, or is the keeper's."""
+    for pid in sorted(descendants(server)):
+        with contextlib.suppress(OSError):
+            if "internal-builder" in read(f"/proc/{pid}/cmdline"):
+                return pid
+    sys.exit("soak: there is no builder")
 
-    def __init__(self, server, groups):
-        pids = descendants(server)
+
+class Census:
+    """Numbers of all that may leak, by name. Other programs may mount things meanwhile, so of the
+    host's mounts only those count that say where they come from; the builder's are all ours."""
+
+    def __init__(self, server, builder, groups):
         self.numbers = {
-            "processes": len(pids),
+            "processes": len(descendants(server)),
             "threads of the server": len(os.listdir(f"/proc/{server}/task")),
             "descriptors of the server": len(os.listdir(f"/proc/{server}/fd")),
-            "mounts of the host": len(read("/proc/self/mounts").splitlines()),
+            "descriptors of the builder": len(os.listdir(f"/proc/{builder}/fd")),
+            "mounts of the builder": len(read(f"/proc/{builder}/mountinfo").splitlines()),
+            "mounts of the host": read(f"/proc/{server}/mountinfo").count("glovebox"),
             "cgroups": sum(len(dirs) for g in groups for _, dirs, _ in os.walk(g)),
         }
-        for pid in pids:
-            with contextlib.suppress(OSError):
-                # Those of our own that stay: the builder and the template are born with the server.
-                words = read(f"/proc/{pid}/cmdline")
-                if "internal-builder" in words and read(f"/proc/{pid}/status").find("NSpid:") >= 0:
-                    if len(read(f"/proc/{pid}/status").partition("NSpid:")[2].split("\n")[0].split()) == 1:
-                        self.numbers["descriptors of the builder"] = len(os.listdir(f"/proc/{pid}/fd"))
 
     def differences(self, before):
         names = sorted(set(self.numbers) | set(before.numbers))
@@ -203,6 +207,11 @@ class Client:
         names = self.sessions[session]
         code = "print(*[globals().get(n) for n in %r])" % (list(names),)
         self.expect(self.run(session, code), status="ok", stdout=" ".join(names.values()) + "\n")
+
+    def lost(self, session):
+        """The receipt said that the variables are gone; the next cell must say so too."""
+        self.ask("POST", f"/v1/sessions/{session}/execute", {"code": "1"}, 409)
+        self.sessions[session] = {}
 
     # What clients do.
 
@@ -299,16 +308,22 @@ class Client:
         where = self.random.choice((f"/v1/executions/{execution}", f"/v1/sessions/{session}"))
         self.ask("POST", where + "/interrupt")
         got = self.ask("GET", f"/v1/executions/{execution}?wait=30")
-        self.expect(got, status="cancelled", stdout=token + "\n", session_lost=False)
+        self.expect(got, status="cancelled", stdout=token + "\n")
+        if got["session_lost"]:
+            self.report.count("(starved)")
+            self.lost(session)
         self.check_variables(session)
 
     def do_timeout(self):
         session, token = self.session(), self.token()
         got = self.run(session, f"print({token!r})\nimport time\ntime.sleep(60)", timeout=0.3)
-        self.expect(got, status="timeout", exit_code=124, session_lost=False)
-        # On a busy machine time may be up before the first line has run.
+        self.expect(got, status="timeout", exit_code=124)
+        # On a busy machine time may be up before the first line has run, and the grace as well.
         if got["stdout"] not in ("", token + "\n"):
             raise Wrong(f"another's output: {got}")
+        if got["session_lost"]:
+            self.report.count("(starved)")
+            self.lost(session)
         self.check_variables(session)
 
     def do_loss(self):
@@ -318,8 +333,7 @@ class Client:
         got = self.expect(self.run(session, "sum(range(10**12))", timeout=0.2), status="timeout")
         if not got["session_lost"]:
             return  # time was up before it came to that
-        self.ask("POST", f"/v1/sessions/{session}/execute", {"code": "1"}, 409)
-        self.sessions[session] = {}
+        self.lost(session)
         self.expect(self.run(session, "print(open('kept').read())"), status="ok", stdout=token + "\n")
 
     def do_killed(self):
@@ -484,22 +498,22 @@ def push_out(client):
     client.hang_up()
 
 
-def settle(server, groups, before):
+def settle(server, builder, groups, before):
     """The differences, once there are none, or when time is up."""
     end = time.monotonic() + SETTLE
     while True:
-        found = Census(server.pid, groups).differences(before)
+        found = Census(server.pid, builder, groups).differences(before)
         if not found or time.monotonic() > end:
             return found
         time.sleep(0.5)
 
 
-def wait_steady(server, groups):
+def wait_steady(server, builder, groups):
     """The census once the pool is full: three times the same."""
     last, same = None, 0
     while same < 3:
         time.sleep(0.5)
-        now = Census(server.pid, groups)
+        now = Census(server.pid, builder, groups)
         same = same + 1 if last and not now.differences(last) else 0
         last = now
     return last
@@ -530,10 +544,11 @@ def main():
             first.do_oneshot()
             push_out(first)  # what is made at the first use is there now
             groups = cgroup_dirs(descendants(server.pid))
-            before = wait_steady(server, groups)
+            builder = builder_of(server.pid)
+            before = wait_steady(server, builder, groups)
             load(port, report)
             push_out(Client("e", port, report, None))
-            for difference in settle(server, groups, before):
+            for difference in settle(server, builder, groups, before):
                 report.fail("left: " + difference)
         finally:
             server.send_signal(signal.SIGTERM)
