@@ -44,9 +44,13 @@ build: deps-build binary ## build the binary, build/glovebox
 cross: ## build it for aarch64, in build-aarch64 (on Debian)
 	@tools/cross.sh
 
-bench: deps-bench $(BUILD)/build.ninja ## measure the engine against bubblewrap
-	@ninja -C $(BUILD) glovebox bench_engine
+bench: deps-bench $(BUILD)/build.ninja ## measure the engine against bubblewrap, the service against FastAPI and nginx
+	@ninja -C $(BUILD) glovebox bench_engine bench_service
 	@$(BUILD)/bench_engine bench/floor.py $(BUILD)/bench.json
+	@$(BUILD)/bench_service bench/peer.py $(BUILD)/bench-service.json
+
+soak: deps-run binary ## 30 minutes of mixed load on the service (SOAK_SECONDS=60 for less)
+	@$(PYTHON) tests/soak/soak.py $(BUILD)/glovebox
 
 fmt: deps-lint ## format the C sources in place
 	@clang-format -i $(C_FILES)
@@ -95,6 +99,6 @@ compile: $(BUILD)/build.ninja
 binary: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) glovebox
 
-.PHONY: help run example test test-without test-v2 test-v2-short build cross bench fmt lint deps \
+.PHONY: help run example test test-without test-v2 test-v2-short build cross bench soak fmt lint deps \
 	clean install compile \
 	binary deps-build deps-run deps-test deps-vm deps-lint deps-bench

@@ -26,6 +26,7 @@ import fcntl
 import io
 import linecache
 import os
+import re
 import sys
 from _signal import SIG_BLOCK, SIG_UNBLOCK, SIGINT, default_int_handler
 from _signal import pthread_sigmask as _mask
@@ -45,6 +46,15 @@ _COROUTINE = 0x0080  # inspect.CO_COROUTINE
 for _module in (display, hooks, notebook, display.rich):
     script.our_globals.append(_module.__dict__)
 script.our_globals.append(globals())
+
+# A last line that is no expression, whatever stands before it, if only the whole is Python: a plain
+# assignment or import, or a line of a block. Without quotes and brackets it cannot be the end of
+# something that began above.
+_STATEMENT = re.compile(
+    rb"""(?: [A-Za-z_][A-Za-z0-9_.]* [ ]* [-+*/%&|^]?=(?!=) | (?:import|from|pass|del)\b | [ ]+(?=[^ ]) )
+    [^"'()\[\]{};\\\#\r\f]*""",
+    re.VERBOSE,
+).fullmatch
 
 _FUTURE_FLAGS = 0
 for _name in __future__.all_feature_names:
@@ -102,6 +112,10 @@ class Cell(script.Program):
 
     def compile_parts(self, flags):
         """Code to run, and code whose value is to be shown; each may be None."""
+        if _ends_in_statement(self.source):
+            code = self._compile_whole(flags)
+            if code is not None:
+                return code, None
         text, tree = self._parse(flags)
         last = tree.body[-1] if tree.body else None
         if not isinstance(last, ast.Expr) or _is_muted(text, last):
@@ -112,8 +126,22 @@ class Cell(script.Program):
             flags |= body.co_flags & _FUTURE_FLAGS
         return body, self._compile(ast.Expression(last.value), "eval", flags)
 
+    def _compile_whole(self, flags):
+        """A tree of Python objects takes longer than the compiler itself. None for what must have
+        one: magics, encodings, mistakes."""
+        try:
+            return self._compile(self._text(), "exec", flags)
+        except (SyntaxError, ValueError):
+            return None
+
     def _compile(self, tree, how, flags):
         return compile(tree, self.filename, how, flags | _TOP_LEVEL_AWAIT, True)
+
+
+def _ends_in_statement(source: bytes) -> bool:
+    """True if so, for sure, as long as the source can be compiled; most others are found by tree."""
+    before, _, last = source.rstrip(b"\n").rpartition(b"\n")
+    return not before.endswith(b"\\") and _STATEMENT(last) is not None
 
 
 def _is_muted(text: str, last) -> bool:
@@ -356,7 +384,7 @@ class Session(script._Ending):
             self._showing(self._publisher.show_result, self._value)
 
     def _show_figures(self) -> None:
-        if sys.modules.get("matplotlib._pylab_helpers") is not None:
+        if hooks.has_figures():
             self._showing(hooks.show_figures, self._value)
         self._value = None
 

@@ -26,6 +26,17 @@ def _managers():
     return helpers.Gcf.get_all_fig_managers() if helpers is not None else []
 
 
+def has_figures() -> bool:
+    """Whether some are open; what cannot be told counts as yes."""
+    helpers = sys.modules.get("matplotlib._pylab_helpers")
+    if helpers is None:
+        return False
+    try:
+        return bool(helpers.Gcf.figs)
+    except AttributeError:
+        return True
+
+
 def show_figures(but=None) -> None:
     """Shows the figures that are open, and closes them."""
     for manager in _managers():

@@ -137,11 +137,14 @@ class Control:
                     sent.extend(map(self._socket.send, packets[len(sent) :], _WHOLE_FLAGS))
                     return
                 except BlockingIOError:  # the program has made it so
-                    poll = select.poll()
-                    poll.register(self._fd, select.POLLOUT)
-                    poll.poll()
+                    self._wait_for_room()
         except Exception:
             pass
+
+    def _wait_for_room(self) -> None:
+        poll = select.poll()
+        poll.register(self._fd, select.POLLOUT)
+        poll.poll()
 
     def send(self, packets) -> None:
         """Says something to the supervisor."""

@@ -16,7 +16,12 @@
 
 #include "base/banned.h"
 
-#define WORKER_STACK (512u * 1024) /* the engine's loop has buffers of 64 KiB */
+/* The engine's loop has buffers of 64 KiB. A sanitizer has its own data on each stack. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define WORKER_STACK (4u * 1024 * 1024)
+#else
+#define WORKER_STACK (512u * 1024)
+#endif
 
 /* A request that outlives the call that brought it. */
 struct execution_copy {

@@ -6,6 +6,7 @@ collects the messages of each up to its DONE, and shuts its side of the socket, 
 session.
 """
 
+import ast
 import base64
 import collections
 import json
@@ -946,3 +947,38 @@ def test_a_real_ipython_shows_through_ours(zygote, workspace):
         d.display(5)
     """)).cells[0]
     assert [output["data"] for output in shown.outputs] == [{"text/plain": "5"}], shown
+
+
+# ---- the last line, told without a syntax tree ----
+
+STATEMENTS = (
+    "x = 2 + 2", "x=1\n", "x = 1\n\n\n", "a.b += 2", "y\nx = 1", "y\n\nx = 1", "import os", "from os import path",
+    "pass", "del x", "for i in y:\n    x = i", "for i in y:\n    i\n", "if y:\n  y", "def f():\n    return 1",
+    "x = lambda: 1", "x |= 3", "y = 'a'\nx = y",
+)
+OTHERS = (
+    "x", "x == 1", "x != 2", "x <= 2", "x >= 2", "x; y", "x = 1; y", "f(\nx = 1)", "f(\n  x)", "'''\nx = 1'''",
+    "'''\n  x'''", "f'''\nx = 1'''", "x\\\n", "x \\\n+ y", "x\\\n  + y", "print(x)", "x if y else y", "import_x",
+    "from_ + 2", "pass_", "delta", "[\nx\n]", "[\n  x\n]", "(x\n  == y)", "x # = 1", "", "\n", "lambda: x",
+    "await_ \n", "x\r  + y", "'\\\nx = 1'", "x.y", "-x", "not x", "x\n# y = 1",
+)
+
+
+@pytest.mark.parametrize("text", STATEMENTS + OTHERS)
+def test_last_statement_is_told_right(text):
+    """Where it says that the last statement is no expression, that must be so."""
+    cell = pytest.importorskip("glovebox_runner.cell")
+    said = cell._ends_in_statement(text.encode())
+    assert said == (text in STATEMENTS)
+    if not said:
+        return
+    body = ast.parse(text).body
+    assert not isinstance(body[-1], ast.Expr)
+
+
+def test_value_of_each_last_line(zygote, workspace):
+    """Through the runner: a value is shown where the last statement is an expression, only there."""
+    code = ["y = 3\nx = 1", "x", "x = 2", "if x:\n    x", "x\\\n  + y", "f = dict(\nx = 1)\nf", "x = !echo"]
+    cells = run(zygote, workspace, *code).cells
+    shown = [c.result and c.result["text/plain"] for c in cells[:6]]
+    assert shown == [None, "1", None, None, "5", "{'x': 1}"]
