@@ -7,6 +7,8 @@ SHELL := bash
 BUILD  ?= build
 prefix ?= /usr/local
 PYTHON ?= /usr/bin/python3
+# Options of the service: make run ARGS="--listen 127.0.0.1:9000"
+ARGS   ?=
 # Words for the suites: make test TESTS="unit system"
 TESTS  ?=
 
@@ -15,7 +17,10 @@ C_FILES = $(shell find src tests bench -name '*.[ch]')
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-run: deps-run binary ## run an example program in a box and show its receipt
+run: deps-run binary ## start the service on 127.0.0.1:8080 (Ctrl-C stops it)
+	@exec $(BUILD)/glovebox serve $(ARGS)
+
+example: deps-run binary ## run an example program in a box and show its receipt
 	@printf '\n$$ glovebox run examples/hello.py\n\n'
 	@$(BUILD)/glovebox run examples/hello.py
 	@printf '\n$$ glovebox run --json examples/hello.py\n\n'
@@ -90,5 +95,6 @@ compile: $(BUILD)/build.ninja
 binary: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) glovebox
 
-.PHONY: help run test test-without test-v2 test-v2-short build cross bench fmt lint deps clean install compile \
+.PHONY: help run example test test-without test-v2 test-v2-short build cross bench fmt lint deps \
+	clean install compile \
 	binary deps-build deps-run deps-test deps-vm deps-lint deps-bench

@@ -26,9 +26,12 @@ OUTSIDE = {
     "Python.h": ["engine/template_ext.c"],
     "seccomp.h": ["engine/gen_seccomp.c"],
     "jansson.h": ["service/", "mark/", "server/", "cli/"],
-    "sqlite3.h": ["store/store_sqlite.c"],
+    "sqlite3.h": ["store/store_sqlite"],
     "libpq-fe.h": ["store/store_postgres.c"],
     "microhttpd.h": ["server/"],
+    "sodium.h": ["service/", "mark/", "server/"],
+    "archive.h": ["service/"],
+    "archive_entry.h": ["service/"],
     "curl/curl.h": ["service/", "mark/"],
 }
 

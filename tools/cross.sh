@@ -16,7 +16,12 @@ say() { printf 'cross: %s\n' "$*" >&2; }
 
 # packages : the arm64 packages; with Python's headers for the Python that the template is built for
 packages() {
-    echo libjansson-dev libjansson4
+    local dev=(libjansson-dev libmicrohttpd-dev libsqlite3-dev libsodium-dev libarchive-dev)
+    echo "${dev[@]}"
+    # The library itself is what its headers want in the very same version. Its name carries a
+    # number and, on newer systems, t64: this machine's own package knows it.
+    # shellcheck disable=SC2016 # a field of dpkg's, not a variable
+    dpkg-query -W -f='${Depends}\n' "${dev[@]}" | grep -o '[a-z0-9.+-]* (= ' | cut -d' ' -f1
     /usr/bin/python3 -c 'import sys; print("libpython%d.%d-dev" % sys.version_info[:2])'
 }
 
@@ -57,6 +62,8 @@ libraries() {
     for deb in "$scratch"/apt/*.deb; do
         dpkg-deb -x "$deb" "$scratch/system"
     done
+    # What a library itself needs is for static linking only, and is not here.
+    sed -i '/^Requires.private:/d' "$scratch"/system/usr/lib/aarch64-linux-gnu/pkgconfig/*.pc
     echo "$names" >"$scratch/system/packages"
     rm -rf "$system"
     mv "$scratch/system" "$system"

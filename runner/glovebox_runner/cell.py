@@ -12,10 +12,18 @@ no boundary. A child that the program forked goes on after its cell to its own e
 supervisor does not hear of it.
 
 Top-level await works: code that has one is run by an event loop that belongs to the session.
+
+An interrupt is for the cell that runs. Between cells SIGINT is blocked in this thread, but a thread
+that a cell has left behind can still take it; so there a handler of ours stands in for Python's and
+only takes note. At the start of a cell what was noted, or is pending, counts for that cell, unless
+the message says that it was meant for the one before.
 """
 
+import __future__
+import ast
 import builtins
 import fcntl
+import io
 import linecache
 import os
 import sys
@@ -38,11 +46,9 @@ for _module in (display, hooks, notebook, display.rich):
     script.our_globals.append(_module.__dict__)
 script.our_globals.append(globals())
 
-
-def _future_flags():
-    import __future__
-
-    return sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+_FUTURE_FLAGS = 0
+for _name in __future__.all_feature_names:
+    _FUTURE_FLAGS |= getattr(__future__, _name).compiler_flag
 
 
 # ---- the text ----
@@ -59,6 +65,9 @@ class Cell(script.Program):
             self.filename = name
         self.is_command = not self.is_file
         self.echo = message.get(frames.KEY_ECHO) is not None
+        self.calm = message.get(frames.KEY_CALM) is not None
+        self.id = message.get(frames.KEY_EXECUTION)
+        self.input = message.get(frames.KEY_STDIN)
         self.timed = False
 
     def remember(self) -> None:
@@ -93,8 +102,6 @@ class Cell(script.Program):
 
     def compile_parts(self, flags):
         """Code to run, and code whose value is to be shown; each may be None."""
-        import ast
-
         text, tree = self._parse(flags)
         last = tree.body[-1] if tree.body else None
         if not isinstance(last, ast.Expr) or _is_muted(text, last):
@@ -102,7 +109,7 @@ class Cell(script.Program):
         tree.body.pop()
         body = self._compile(tree, "exec", flags) if tree.body else None
         if body is not None:
-            flags |= body.co_flags & _future_flags()
+            flags |= body.co_flags & _FUTURE_FLAGS
         return body, self._compile(ast.Expression(last.value), "eval", flags)
 
     def _compile(self, tree, how, flags):
@@ -144,8 +151,9 @@ class _Streams:
             return False
 
     def restore(self) -> None:
-        for stream in (getattr(sys, "stdout", None), getattr(sys, "stderr", None)):
-            if not any(stream is ours for ours in self.streams):
+        for name, ours in (("stdout", self.streams[1]), ("stderr", self.streams[2])):
+            stream = getattr(sys, name, None)
+            if stream is not ours:
                 try:
                     stream.flush()
                 except BaseException:
@@ -192,6 +200,8 @@ class Session(script._Ending):
         self._loop = None
         self._filenames = set()
         self._value = None
+        self._open = False  # to interrupts
+        self._noted = False  # one came while no cell ran
         self._shell = notebook.Shell(self._main.__dict__, self._program.filename)
         shell = self._shell
         builtins.get_ipython = lambda: shell
@@ -200,6 +210,7 @@ class Session(script._Ending):
     def _steps(self):
         return (
             self._serve,
+            self._pass_on,
             self._join,
             self._call_atexit,
             self._close_to_interrupts,
@@ -213,7 +224,7 @@ class Session(script._Ending):
         self._program.prepare()
         while True:
             self._run_steps(self._cell_steps())
-            if not self._control.is_ours():
+            if getpid() != self._pid:
                 return
             try:
                 self._message = self._control.receive()
@@ -224,10 +235,16 @@ class Session(script._Ending):
             self._program = Cell(self._message)
             self._program.remember()
 
+    def _pass_on(self) -> None:
+        """An interrupt after the last cell is for what still runs."""
+        if self._noted:
+            script.kill(getpid(), SIGINT)
+
     def _cell_steps(self):
         return (
             self._begin,
             self._execute,
+            self._close_to_late_ones,  # once more: an interrupt may have hit the end of the last step
             self._restore,
             self._show_value,
             self._show_figures,
@@ -247,14 +264,53 @@ class Session(script._Ending):
         if not self._program.is_file:
             self._filenames.add(self._program.filename)
         self._publisher.start(self._program.echo)
+        if self._program.input is not None:
+            sys.stdin = sys.__stdin__ = _text_input(self._program.input)
+
+    # Interrupts.
+
+    def _note(self, number, frame) -> None:
+        self._noted = True
+
+    def _forget_interrupts(self) -> None:
+        """What is pending is delivered by this, to the handler that only takes note."""
+        _set_handler(SIGINT, self._note)
+        _mask(SIG_UNBLOCK, _INTERRUPT)
+        _mask(SIG_BLOCK, _INTERRUPT)
+        self._noted = False
+
+    def _open_to_interrupts(self) -> None:
+        self._open = True
+        _set_handler(SIGINT, default_int_handler)
+        noted, self._noted = self._noted, False
+        _mask(SIG_UNBLOCK, _INTERRUPT)
+        if noted:
+            raise KeyboardInterrupt
+
+    def _close_to_late_ones(self) -> None:
+        if self._open:
+            _set_handler(SIGINT, self._note)
+            _mask(SIG_BLOCK, _INTERRUPT)
+            self._open = False
+
+    def _interruptible(self, call, *args):
+        _set_handler(SIGINT, default_int_handler)
+        try:
+            return super()._interruptible(call, *args)
+        finally:
+            _set_handler(SIGINT, self._note)
+
+    # The code.
 
     def _execute(self) -> None:
         try:
+            if self._program.calm:
+                self._forget_interrupts()
             body, last = self._program.compile_parts(self._flags)
             watch = notebook.Watch() if self._program.timed else None
-            _mask(SIG_UNBLOCK, _INTERRUPT)
+            self._open_to_interrupts()
             if body is not None:
-                self._flags |= body.co_flags & _future_flags()
+                self._flags |= body.co_flags & _FUTURE_FLAGS
                 self._run_code(body)
             if last is not None:
                 self._value = self._run_code(last)
@@ -265,7 +321,7 @@ class Session(script._Ending):
             self._error = error
         settrace(None)
         setprofile(None)
-        _mask(SIG_BLOCK, _INTERRUPT)
+        self._close_to_late_ones()
         if getrecursionlimit() < 200:
             setrecursionlimit(1000)
 
@@ -294,7 +350,6 @@ class Session(script._Ending):
     def _restore(self) -> None:
         self._kept.restore()
         self._streams = tuple(self._kept.streams)
-        _set_handler(SIGINT, default_int_handler)
 
     def _show_value(self) -> None:
         if self._value is not None:
@@ -316,6 +371,8 @@ class Session(script._Ending):
         if self._died_of_interrupt:
             self.code = script.EXIT_INTERRUPTED
         fields = [(frames.KEY_EXIT_CODE, b"%d" % self.code), *self._fields]
+        if self._program.id is not None:
+            fields.append((frames.KEY_EXECUTION, self._program.id))
         if self._publisher.left_out:
             fields.append((frames.KEY_LEFT_OUT, b"%d" % self._publisher.left_out))
         try:
@@ -324,7 +381,17 @@ class Session(script._Ending):
             # The program broke the builtins, which frames.py shares with it.
             script._builtins_namespace.update(__builtins__)
             packets = frames.encode(frames.FRAME_DONE, fields)
-        self._control.send_whole(packets)
+        if getpid() != self._pid:
+            return  # whoever holds the lock may not be in this process
+        with self._publisher.lock:  # threads may be showing something
+            self._control.send_whole(packets)
+
+
+def _text_input(data: bytes):
+    """sys.stdin for a cell whose input came with it."""
+    stream = io.TextIOWrapper(io.BytesIO(data), "utf-8", tenant._STDIN_ERRORS)
+    stream.mode = "r"
+    return stream
 
 
 def warm_up() -> None:

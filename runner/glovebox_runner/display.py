@@ -348,7 +348,7 @@ class Publisher:
 
     def __init__(self, control) -> None:
         self._control = control
-        self._lock = allocate_lock()
+        self.lock = allocate_lock()  # the packets of two messages must not mix
         self._pid = getpid()
         self.start(False)
 
@@ -408,7 +408,7 @@ class Publisher:
         _flush()
         if getpid() != self._pid:
             return  # a child that the program forked; its words would mix with ours
-        with self._lock:
+        with self.lock:
             before = _mask(SIG_BLOCK, (SIGINT,))
             try:
                 self._sequence += 1

@@ -56,6 +56,9 @@ KEY_JSON = 10
 KEY_SEQUENCE = 11
 KEY_ECHO = 12
 KEY_LEFT_OUT = 13
+KEY_EXECUTION = 14
+KEY_STDIN = 15
+KEY_CALM = 16
 
 _HEADER = struct.Struct("<BBHII")
 _FIELD = struct.Struct("<HI")

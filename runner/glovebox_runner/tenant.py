@@ -17,6 +17,7 @@ interrupts the program at its first instruction, without a traceback of ours.
 
 import _signal  # signal is a layer of Python over it, with enums that cost time
 import io
+import itertools
 import os
 import select
 import socket
@@ -76,6 +77,7 @@ _DEFAULT_AT_START = tuple(
 )
 
 _SEND_FLAGS = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
+_WHOLE_FLAGS = itertools.repeat(socket.MSG_NOSIGNAL)
 
 # Holds the template's streams: to destroy one is to flush it, into a descriptor that is now ours.
 _template_streams = []
@@ -124,17 +126,20 @@ class Control:
 
     def send_whole(self, packets) -> None:
         """Sends what may be large and waits while it takes. A supervisor that has stopped to
-        listen has closed its end, and then nothing more is sent."""
-        poll = select.poll()
-        poll.register(self._fd, select.POLLOUT)
+        listen has closed its end, and then nothing more is sent.
+
+        All packets go out in one call from Python's point of view: a thread that takes a SIGINT
+        makes the main thread raise wherever it is, and half a message is worse than none."""
+        sent = []
         try:
-            for packet in packets if self.is_ours() else ():
-                while True:
-                    try:
-                        self._socket.send(packet, _SEND_FLAGS)
-                        break
-                    except BlockingIOError:
-                        poll.poll()
+            while self.is_ours():
+                try:
+                    sent.extend(map(self._socket.send, packets[len(sent) :], _WHOLE_FLAGS))
+                    return
+                except BlockingIOError:  # the program has made it so
+                    poll = select.poll()
+                    poll.register(self._fd, select.POLLOUT)
+                    poll.poll()
         except Exception:
             pass
 

@@ -1,4 +1,4 @@
-/* Time as we count it: microseconds of the monotonic clock, in an int64_t. */
+/* Time as we count it: microseconds in an int64_t, of the monotonic clock unless it says "wall". */
 #pragma once
 
 #include <stdint.h>
@@ -12,5 +12,14 @@ static inline int64_t clock_now_us(void)
     struct timespec ts;
 
     clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t) ts.tv_sec * USEC_PER_SEC + ts.tv_nsec / 1000;
+}
+
+/* Since 1970, UTC; may jump. Only for what is kept beyond this process or shown to people. */
+static inline int64_t clock_wall_us(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_REALTIME, &ts);
     return (int64_t) ts.tv_sec * USEC_PER_SEC + ts.tv_nsec / 1000;
 }

@@ -64,7 +64,7 @@ struct config_option {
     const char *help;
 };
 
-enum config_args { CONFIG_ARGS_NONE, CONFIG_ARGS_FILES, CONFIG_ARGS_COMMANDS };
+enum config_args { CONFIG_ARGS_NONE, CONFIG_ARGS_FILES, CONFIG_ARGS_COMMANDS, CONFIG_ARGS_WORDS };
 
 struct config_command {
     const char *name;
@@ -74,6 +74,7 @@ struct config_command {
     const char *description; /* a paragraph */
     const char *examples;    /* lines as they are */
     enum config_args args;   /* what its positionals are */
+    const char *words;       /* CONFIG_ARGS_WORDS: what the first one may be, blanks between */
     bool stops;              /* options end at the first positional */
 };
 

@@ -127,6 +127,51 @@ int parse_cpus(const char *text, int64_t *ret_milli)
     return decimal_scale(&d, 1000, ret_milli);
 }
 
+/* Reads exactly the digits that @pattern has a '0' for, and its other characters as they are. */
+static bool match_digits(const char *text, const char *pattern, int *ret_numbers)
+{
+    int number = 0;
+
+    for (; *pattern; text++, pattern++) {
+        if (*pattern == '0' ? !is_digit(*text) : *text != *pattern)
+            return false;
+        if (*pattern == '0')
+            number = number * 10 + (*text - '0');
+        if (*pattern == '0' && pattern[1] != '0') {
+            *ret_numbers++ = number;
+            number = 0;
+        }
+    }
+    return *text == '\0';
+}
+
+int parse_utc(const char *text, int64_t *ret_us)
+{
+    int n[6] = { 0 };
+    struct tm tm, back;
+    time_t seconds;
+
+    if (!match_digits(text, "0000-00-00", n) && !match_digits(text, "0000-00-00T00:00Z", n) &&
+        !match_digits(text, "0000-00-00T00:00:00Z", n))
+        return -EINVAL;
+    if (n[0] < 1970)
+        return -ERANGE;
+    tm = (struct tm){ .tm_year = n[0] - 1900,
+                      .tm_mon = n[1] - 1,
+                      .tm_mday = n[2],
+                      .tm_hour = n[3],
+                      .tm_min = n[4],
+                      .tm_sec = n[5] };
+    back = tm;
+    seconds = timegm(&back);
+    /* timegm() makes 31 April the first of May. */
+    if (back.tm_mon != tm.tm_mon || back.tm_mday != tm.tm_mday || back.tm_hour != tm.tm_hour ||
+        back.tm_min != tm.tm_min || back.tm_sec != tm.tm_sec)
+        return -EINVAL;
+    *ret_us = (int64_t) seconds * USEC_PER_SEC;
+    return 0;
+}
+
 int parse_bool(const char *text, bool *ret_value)
 {
     static const char *const words[][2] = {
@@ -143,6 +188,19 @@ int parse_bool(const char *text, bool *ret_value)
                 return 0;
             }
     return -EINVAL;
+}
+
+void format_utc(int64_t us, char buf[FORMAT_UTC_MAX])
+{
+    time_t seconds = (time_t) (us / USEC_PER_SEC);
+    char day[24];
+    struct tm tm;
+
+    if (us < 0 || !gmtime_r(&seconds, &tm) || tm.tm_year > 9999 - 1900 ||
+        strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &tm) == 0)
+        (void) snprintf(buf, FORMAT_UTC_MAX, "-");
+    else
+        (void) snprintf(buf, FORMAT_UTC_MAX, "%s.%06dZ", day, (int) (us % USEC_PER_SEC));
 }
 
 void format_quoted(const char *text, char buf[FORMAT_QUOTED_MAX])

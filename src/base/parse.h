@@ -25,6 +25,10 @@ int parse_seconds(const char *text, int64_t *ret_us);
 /* "1.5" is 1500 */
 int parse_cpus(const char *text, int64_t *ret_milli);
 
+/* "2026-11-15", "2026-11-15T08:30Z" or "2026-11-15T08:30:00Z": microseconds since 1970. The zone is
+ * UTC, and the year 1970 or later. */
+int parse_utc(const char *text, int64_t *ret_us);
+
 /* "yes", "true", "on", "1" and their opposites, in any case */
 int parse_bool(const char *text, bool *ret_value);
 
@@ -37,6 +41,10 @@ void format_size(int64_t value, char buf[FORMAT_NUMBER_MAX]);
 
 /* 1500 of which 1000 are @one as "1.5" */
 void format_fixed(int64_t value, int64_t one, char buf[FORMAT_NUMBER_MAX]);
+
+/* Microseconds since 1970 as "2026-11-15T08:30:00.000000Z"; "-" where there is no such time. */
+#define FORMAT_UTC_MAX 32
+void format_utc(int64_t us, char buf[FORMAT_UTC_MAX]);
 
 /* @text in quotes, on one line, in printable ASCII, cut where it is long: safe to print whoever
  * wrote it. */

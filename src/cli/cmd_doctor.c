@@ -27,20 +27,6 @@ static bool wants_colours(void)
     return isatty(STDOUT_FILENO) && !(off && *off) && term && strcmp(term, "dumb") != 0;
 }
 
-static int print_json(const struct doctor_report *report, struct gb_err *err)
-{
-    json_t *json = doctor_to_json(report);
-    int r = 0;
-
-    if (!json)
-        return gb_fail(err, ENOMEM, "print the report");
-    if (json_dumpf(json, stdout, isatty(STDOUT_FILENO) ? JSON_INDENT(2) : 0) < 0 ||
-        putchar('\n') == EOF || fflush(stdout) != 0)
-        r = gb_fail(err, EIO, "print the report");
-    json_decref(json);
-    return r;
-}
-
 int cmd_doctor(const struct config *cfg)
 {
     struct doctor_config config = {
@@ -56,7 +42,7 @@ int cmd_doctor(const struct config *cfg)
     if (config.progress)
         fprintf(stderr, "\r\033[K");
     if (r == 0 && cfg->json)
-        r = print_json(report, &err);
+        r = cmd_print_json(doctor_to_json(report), &err);
     else if (r == 0 && doctor_write(stdout, report, wants_colours()) < 0)
         r = gb_fail(&err, EIO, "print the report");
     if (r < 0)

@@ -438,11 +438,14 @@ static const struct {
     const char *prose;
     void (*write)(FILE *out);
 } man_parts[] = {
-    { NULL, man_head },        { NULL, man_synopsis },  { "DESCRIPTION", NULL },
-    { NULL, man_options },     { "CELLS", NULL },       { "CONFIGURATION", NULL },
-    { NULL, man_environment }, { "FILES", NULL },       { "RECEIPTS AND STATUSES", NULL },
-    { "DOCTOR", NULL },        { "EXIT STATUS", NULL }, { "EXAMPLES", NULL },
-    { NULL, man_see_also },
+    { NULL, man_head },        { NULL, man_synopsis },
+    { "DESCRIPTION", NULL },   { NULL, man_options },
+    { "CELLS", NULL },         { "SERVING", NULL },
+    { "CONFIGURATION", NULL }, { NULL, man_environment },
+    { "FILES", NULL },         { "RECEIPTS AND STATUSES", NULL },
+    { "DOCTOR", NULL },        { "KEYS", NULL },
+    { "AUDIT LOG", NULL },     { "EXIT STATUS", NULL },
+    { "EXAMPLES", NULL },      { NULL, man_see_also },
 };
 
 static int man_write(FILE *out, const char *prose_path, struct gb_err *err)
@@ -507,6 +510,7 @@ static void bash_command(FILE *out, const struct config_command *command)
         [CONFIG_ARGS_NONE] = "",
         [CONFIG_ARGS_FILES] = "files=-f",
         [CONFIG_ARGS_COMMANDS] = "words=$commands",
+        [CONFIG_ARGS_WORDS] = "words=",
     };
 
     fprintf(out, "    '%s')", command->name);
@@ -515,7 +519,10 @@ static void bash_command(FILE *out, const struct config_command *command)
     bash_words(out, "enders", command, ends_options);
     bash_words(out, "paths", command, wants_file);
     bash_words(out, "dirs", command, wants_dir);
-    fprintf(out, "\n        stops='%s' %s ;;\n", command->stops ? "yes" : "", args[command->args]);
+    fprintf(out, "\n        stops='%s' %s", command->stops ? "yes" : "", args[command->args]);
+    if (command->args == CONFIG_ARGS_WORDS)
+        fprintf(out, "'%s'", command->words);
+    fputs(" ;;\n", out);
 }
 
 static const char bash_script[] =
@@ -645,7 +652,7 @@ static void zsh_options(FILE *out, const struct config_command *command)
     }
 }
 
-static int zsh_write(FILE *out)
+static void zsh_positionals(FILE *out, const struct config_command *command)
 {
     static const char *const positionals[] = {
         [CONFIG_ARGS_NONE] = "",
@@ -653,6 +660,14 @@ static int zsh_write(FILE *out)
         [CONFIG_ARGS_COMMANDS] = " \\\n            '1:command:_glovebox_commands'",
     };
 
+    if (command->args == CONFIG_ARGS_WORDS)
+        fprintf(out, " \\\n            '1:action:(%s)' '*:argument: '", command->words);
+    else
+        fputs(positionals[command->args], out);
+}
+
+static int zsh_write(FILE *out)
+{
     fprintf(out, "#compdef glovebox\n# zsh completion for glovebox; %s\n", generated);
     fputs("_glovebox_commands() {\n    local -a commands=(", out);
     for (size_t i = 0; i < schema->commands_len; i++) {
@@ -675,7 +690,8 @@ static int zsh_write(FILE *out)
         fprintf(out, "    %s)\n        _arguments -S%s", command->name,
                 command->stops ? " -A '-*'" : "");
         zsh_options(out, command);
-        fprintf(out, "%s\n        ;;\n", positionals[command->args]);
+        zsh_positionals(out, command);
+        fputs("\n        ;;\n", out);
     }
     fputs("    esac\n}\n\n"
           "if [[ $zsh_eval_context[-1] == loadautofunc ]]; then\n    _glovebox \"$@\"\n"
@@ -734,6 +750,9 @@ static int fish_write(FILE *out)
         if (command->args == CONFIG_ARGS_FILES)
             fprintf(out, "complete -c glovebox -n '__fish_seen_subcommand_from %s' -F\n",
                     command->name);
+        if (command->args == CONFIG_ARGS_WORDS)
+            fprintf(out, "complete -c glovebox -n '__fish_seen_subcommand_from %s' -a '%s'\n",
+                    command->name, command->words);
         if (command->args == CONFIG_ARGS_COMMANDS) {
             fprintf(out, "complete -c glovebox -n '__fish_seen_subcommand_from %s' -a '",
                     command->name);

@@ -25,13 +25,13 @@ static int standard_streams(void)
 static int print_help(const struct config *cfg)
 {
     const struct config_command *command = &options_global;
-    const char *name = cfg->command == COMMAND_RUN      ? "run"
-                       : cfg->command == COMMAND_DOCTOR ? "doctor"
-                                                        : NULL;
+    const char *name = NULL;
     struct gb_err err;
 
-    if (cfg->command == COMMAND_HELP && cfg->args_len > 0)
-        name = cfg->args[0];
+    if (cfg->command == COMMAND_HELP)
+        name = cfg->args_len > 0 ? cfg->args[0] : NULL;
+    else if (cfg->command != COMMAND_NONE)
+        name = options_schema.commands[cfg->command - 1].name;
     if (name && config_find_command(&options_schema, name, &command, &err) < 0) {
         say("%s", err.msg);
         return EXIT_USAGE;
@@ -45,7 +45,22 @@ static int dispatch(const struct config *cfg)
         return printf("glovebox %s\n", GLOVEBOX_VERSION) < 0 ? EXIT_OURS : 0;
     if (cfg->help || cfg->command == COMMAND_HELP)
         return print_help(cfg);
-    return cfg->command == COMMAND_DOCTOR ? cmd_doctor(cfg) : cmd_run(cfg);
+    switch (cfg->command) {
+    case COMMAND_DOCTOR:
+        return cmd_doctor(cfg);
+    case COMMAND_SERVE:
+        return cmd_serve(cfg);
+    case COMMAND_KEY:
+        return cmd_key(cfg);
+    case COMMAND_AUDIT:
+        return cmd_audit(cfg);
+    case COMMAND_RUN:
+    case COMMAND_NONE:
+    case COMMAND_HELP:
+    case COMMAND_VERSION:
+        break;
+    }
+    return cmd_run(cfg);
 }
 
 int main(int argc, char **argv)

@@ -26,11 +26,17 @@ enum {
     FOR_HELP = 1 << 2,
     FOR_VERSION = 1 << 3,
     FOR_DOCTOR = 1 << 4,
+    FOR_KEY = 1 << 5,
+    FOR_AUDIT = 1 << 6,
+    FOR_SERVE = 1 << 7,
 };
-#define FOR_ALL (FOR_GLOBAL | FOR_RUN | FOR_HELP | FOR_VERSION | FOR_DOCTOR)
+#define FOR_ALL                                                                                    \
+    (FOR_GLOBAL | FOR_RUN | FOR_HELP | FOR_VERSION | FOR_DOCTOR | FOR_KEY | FOR_AUDIT | FOR_SERVE)
 
 static const char *const cgroup_choices[] = { "auto", "v2", "v1", "none", NULL };
 static const char *const landlock_choices[] = { "off", "on", NULL };
+static const char *const log_level_choices[] = { "error", "warning", "info", "debug", NULL };
+static const char *const log_format_choices[] = { "text", "json", NULL };
 static const char *const preload_choices[] = { "auto", "all", "none", NULL };
 
 _Static_assert(CGROUP_AUTO == 0 && CGROUP_V2 == 1 && CGROUP_V1 == 2 && CGROUP_OFF == 3,
@@ -52,6 +58,27 @@ static bool preload_valid(const char *text)
     return !start;
 }
 
+static bool since_valid(const char *text)
+{
+    int64_t us;
+
+    return parse_utc(text, &us) == 0 || parse_seconds(text, &us) == 0;
+}
+
+static bool hash_valid(const char *text)
+{
+    return strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64;
+}
+
+static bool id_valid(const char *text)
+{
+    for (; *text; text++)
+        if (!((*text | 32) >= 'a' && (*text | 32) <= 'z') && !(*text >= '0' && *text <= '9') &&
+            !strchr("._-", *text))
+            return false;
+    return true;
+}
+
 #define MEMBER(m) .offset = offsetof(struct config, m)
 
 static const struct config_option options[] = {
@@ -64,8 +91,8 @@ static const struct config_option options[] = {
               "displays and figures; without --json they are printed as text" },
     { "preload", 0, OPT_STRING, MEMBER(preload), "auto", 1, 1024, .metavar = "WHICH",
       .choices = preload_choices, .valid = preload_valid,
-      .expected = "auto, all, none or module names such as numpy,pandas", .commands = FOR_RUN,
-      .group = "Program",
+      .expected = "auto, all, none or module names such as numpy,pandas",
+      .commands = FOR_RUN | FOR_SERVE, .group = "Program",
       .help = "modules that are imported before the program starts: auto (those that its text "
               "names), all, none, or a list such as numpy,pandas" },
     { "file", 0, OPT_LIST, MEMBER(files), .max = 256, .metavar = "PATH", .commands = FOR_RUN,
@@ -74,15 +101,17 @@ static const struct config_option options[] = {
     { "out", 0, OPT_STRING, MEMBER(out_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
       .commands = FOR_RUN, .group = "Files",
       .help = "copy what the program created or changed in /workspace to DIR" },
-    { "json", 0, OPT_BOOL, MEMBER(json), "no", .commands = FOR_RUN | FOR_DOCTOR, .group = "Output",
-      .help = "print one JSON object instead: the receipt of a run, or the doctor's report" },
+    { "json", 0, OPT_BOOL, MEMBER(json), "no",
+      .commands = FOR_RUN | FOR_DOCTOR | FOR_KEY | FOR_AUDIT, .group = "Output",
+      .help = "print one JSON object instead: the receipt of a run, the doctor's report, keys, or "
+              "the audit log" },
     { "quiet", 'q', OPT_BOOL, MEMBER(quiet), "no", .commands = FOR_RUN, .group = "Output",
       .help = "say nothing of our own on stderr but errors" },
     { "output", 0, OPT_SIZE, MEMBER(output_bytes), "64m", 1, PIB, .metavar = "SIZE",
       .commands = FOR_RUN, .group = "Output",
       .help = "end the run when stdout or stderr grows beyond SIZE" },
     { "reply", 0, OPT_SIZE, MEMBER(reply_bytes), "1m", 1, GIB, .metavar = "SIZE",
-      .aliases = { { "MAX_OUTPUT_SIZE", 0 } }, .commands = FOR_RUN, .group = "Output",
+      .aliases = { { "MAX_OUTPUT_SIZE", 0 } }, .commands = FOR_RUN | FOR_SERVE, .group = "Output",
       .help = "with --json, show at most SIZE of each stream, its beginning and its end" },
     { "timeout", 0, OPT_SECONDS, MEMBER(timeout_us), "30", SEC / 1000, 7 * 86400 * SEC,
       .metavar = "S", .aliases = { { "MAX_EXECUTION_TIME", 0 } }, .commands = FOR_RUN,
@@ -91,14 +120,16 @@ static const struct config_option options[] = {
       .metavar = "S", .commands = FOR_RUN, .group = "Limits",
       .help = "CPU time in seconds of all its processes together; 0 sets none" },
     { "memory", 0, OPT_SIZE, MEMBER(memory_bytes), "512m", 16 * MIB, PIB, .metavar = "SIZE",
-      .aliases = { { "MAX_MEMORY_MB", MIB } }, .commands = FOR_RUN, .group = "Limits",
+      .aliases = { { "MAX_MEMORY_MB", MIB } }, .commands = FOR_RUN | FOR_SERVE, .group = "Limits",
       .help = "memory of everything in the box, files in it included" },
     { "cpus", 0, OPT_CPUS, MEMBER(cpus_milli), "1.0", 10, 1024 * 1000, .metavar = "N",
-      .commands = FOR_RUN, .group = "Limits", .help = "CPUs it may keep busy, such as 0.5 or 2" },
-    { "pids", 0, OPT_INT, MEMBER(pids), "64", 1, 1000000, .metavar = "N", .commands = FOR_RUN,
-      .group = "Limits", .help = "processes and threads at one time" },
+      .commands = FOR_RUN | FOR_SERVE, .group = "Limits",
+      .help = "CPUs it may keep busy, such as 0.5 or 2" },
+    { "pids", 0, OPT_INT, MEMBER(pids), "64", 1, 1000000, .metavar = "N",
+      .commands = FOR_RUN | FOR_SERVE, .group = "Limits",
+      .help = "processes and threads at one time" },
     { "disk", 0, OPT_SIZE, MEMBER(disk_bytes), "64m", 64 * KIB, PIB, .metavar = "SIZE",
-      .commands = FOR_RUN, .group = "Limits",
+      .commands = FOR_RUN | FOR_SERVE, .group = "Limits",
       .help = "bytes in /workspace; /tmp and /dev/shm may hold as much each" },
     { "inodes", 0, OPT_INT, MEMBER(inodes), "16384", 16, 2 * GIB, .metavar = "N",
       .commands = FOR_RUN, .group = "Limits", .help = "files and directories in /workspace" },
@@ -106,16 +137,113 @@ static const struct config_option options[] = {
       .commands = FOR_RUN, .group = "Limits",
       .help = "the largest single file; 0 means as much as --disk" },
     { "open-files", 0, OPT_INT, MEMBER(open_files), "1024", 16, 1000000, .metavar = "N",
-      .commands = FOR_RUN, .group = "Limits", .help = "open files of each process" },
+      .commands = FOR_RUN | FOR_SERVE, .group = "Limits", .help = "open files of each process" },
     { "allow-host", 0, OPT_LIST, MEMBER(allow_hosts), .max = 256, .metavar = "H",
       .commands = FOR_RUN, .group = "Isolation",
       .help = "refused for now: a box has no network but its own loopback" },
     { "cgroups", 0, OPT_CHOICE, MEMBER(cgroups), "auto", .choices = cgroup_choices,
-      .commands = FOR_RUN | FOR_DOCTOR, .group = "Isolation",
+      .commands = FOR_RUN | FOR_SERVE | FOR_DOCTOR, .group = "Isolation",
       .help = "how limits are enforced; auto takes the best that this host has" },
     { "landlock", 0, OPT_CHOICE, MEMBER(landlock), "on", .choices = landlock_choices,
-      .commands = FOR_RUN | FOR_DOCTOR, .group = "Isolation",
+      .commands = FOR_RUN | FOR_SERVE | FOR_DOCTOR, .group = "Isolation",
       .help = "the second wall around files and signals; off is for tests" },
+    { "listen", 0, OPT_LIST, MEMBER(listens), .max = 16, .metavar = "ADDR:PORT",
+      .commands = FOR_SERVE, .group = "Service",
+      .help = "address to serve at: 127.0.0.1:8080 (the default), [::1]:8080 or unix:PATH; may be "
+              "repeated; port 0 takes a free one" },
+    { "port-file", 0, OPT_STRING, MEMBER(port_file), NULL, 1, PATH_BYTES_MAX, .metavar = "PATH",
+      .commands = FOR_SERVE, .group = "Service",
+      .help = "write the ports to PATH once they are open, one a line" },
+    { "config", 0, OPT_STRING, MEMBER(config_file), NULL, 1, PATH_BYTES_MAX, .metavar = "PATH",
+      .commands = FOR_SERVE, .flags = CONFIG_ARGS_ONLY, .group = "Service",
+      .help = "read PATH before the usual configuration files" },
+    { "pool", 0, OPT_INT, MEMBER(pool), "8", 0, 1024, .metavar = "N", .commands = FOR_SERVE,
+      .group = "Service", .help = "boxes that are kept ready" },
+    { "max-sessions", 0, OPT_INT, MEMBER(max_sessions), "100", 0, 100000, .metavar = "N",
+      .commands = FOR_SERVE, .group = "Service", .help = "sessions at one time" },
+    { "idle", 0, OPT_SECONDS, MEMBER(idle_us), "3600", SEC, 365 * 86400 * SEC, .metavar = "S",
+      .commands = FOR_SERVE, .group = "Service",
+      .help = "end a session that was not used for so long" },
+    { "sweep", 0, OPT_SECONDS, MEMBER(sweep_us), "300", SEC / 10, 86400 * SEC, .metavar = "S",
+      .commands = FOR_SERVE, .group = "Service", .help = "how often idle sessions are looked for" },
+    { "grace", 0, OPT_SECONDS, MEMBER(grace_us), "30", 0, 86400 * SEC, .metavar = "S",
+      .commands = FOR_SERVE, .group = "Service",
+      .help = "when told to stop, let what runs go on for so long" },
+    { "default-timeout", 0, OPT_SECONDS, MEMBER(default_timeout_us), "30", SEC / 1000,
+      7 * 86400 * SEC, .metavar = "S", .commands = FOR_SERVE, .group = "Service",
+      .help = "wall time of an execution that asks for none" },
+    { "max-timeout", 0, OPT_SECONDS, MEMBER(max_timeout_us), "300", SEC / 1000, 7 * 86400 * SEC,
+      .metavar = "S", .commands = FOR_SERVE, .group = "Service",
+      .help = "the most wall time that may be asked for" },
+    { "simple-max-timeout", 0, OPT_SECONDS, MEMBER(simple_max_timeout_us), "120", SEC / 1000,
+      7 * 86400 * SEC, .metavar = "S", .aliases = { { "MAX_EXECUTION_TIME", 0 } },
+      .commands = FOR_SERVE, .group = "Service", .help = "the same in the simple API" },
+    { "max-memory", 0, OPT_SIZE, MEMBER(max_memory_bytes), "4g", 16 * MIB, PIB, .metavar = "SIZE",
+      .commands = FOR_SERVE, .group = "Service", .help = "the most memory that may be asked for" },
+    { "max-cpus", 0, OPT_CPUS, MEMBER(max_cpus_milli), "4", 10, 1024 * 1000, .metavar = "N",
+      .commands = FOR_SERVE, .group = "Service", .help = "the most CPUs that may be asked for" },
+    { "max-pids", 0, OPT_INT, MEMBER(max_pids), "1024", 1, 1000000, .metavar = "N",
+      .commands = FOR_SERVE, .group = "Service", .help = "the most processes" },
+    { "max-disk", 0, OPT_SIZE, MEMBER(max_disk_bytes), "8g", 64 * KIB, PIB, .metavar = "SIZE",
+      .commands = FOR_SERVE, .group = "Service", .help = "the largest workspace" },
+    { "session-disk", 0, OPT_SIZE, MEMBER(session_disk_bytes), "1g", 64 * KIB, PIB,
+      .metavar = "SIZE", .commands = FOR_SERVE, .group = "Service",
+      .help = "the workspace of a session that asks for none; --disk is that of single runs" },
+    { "allowed-host", 0, OPT_LIST, MEMBER(allowed_hosts), .max = 64, .metavar = "NAME",
+      .commands = FOR_SERVE, .group = "Access",
+      .help = "a name that clients may use for this service in the Host header; may be repeated" },
+    { "require-key", 0, OPT_BOOL, MEMBER(require_key), "no", .commands = FOR_SERVE,
+      .group = "Access", .help = "ask for a key on loopback and Unix sockets too" },
+    { "no-auth", 0, OPT_BOOL, MEMBER(no_auth), "no", .commands = FOR_SERVE, .group = "Access",
+      .help = "ask for no key anywhere: whoever reaches the address may run code" },
+    { "connections", 0, OPT_INT, MEMBER(connections), "4096", 1, 1000000, .metavar = "N",
+      .commands = FOR_SERVE, .group = "Access", .help = "connections at one time" },
+    { "connections-per-client", 0, OPT_INT, MEMBER(connections_per_client), "256", 0, 1000000,
+      .metavar = "N", .commands = FOR_SERVE, .group = "Access",
+      .help = "connections of one client address, where it is not loopback; 0 sets no limit" },
+    { "log-level", 0, OPT_CHOICE, MEMBER(log_level), "info", .choices = log_level_choices,
+      .aliases = { { "LOG_LEVEL", 0 } }, .commands = FOR_SERVE, .group = "Log",
+      .help = "how much is logged" },
+    { "log-format", 0, OPT_CHOICE, MEMBER(log_format), "text", .choices = log_format_choices,
+      .commands = FOR_SERVE, .group = "Log", .help = "lines for people, or JSON lines" },
+    { "log-file", 0, OPT_STRING, MEMBER(log_file), NULL, 1, PATH_BYTES_MAX, .metavar = "PATH",
+      .aliases = { { "LOG_FILE", 0 } }, .commands = FOR_SERVE, .group = "Log",
+      .help = "append the log to PATH instead of writing it to stderr" },
+    { "log-code", 0, OPT_BOOL, MEMBER(log_code), "no", .commands = FOR_SERVE, .group = "Log",
+      .help = "write every program into the log; they may hold secrets" },
+    { "name", 0, OPT_STRING, MEMBER(key_name), NULL, 1, 128, .metavar = "NAME", .commands = FOR_KEY,
+      .flags = CONFIG_ARGS_ONLY, .group = "Key",
+      .help = "whom or what the key is for, in your own words" },
+    { "sessions", 0, OPT_INT, MEMBER(key_sessions), NULL, 1, 1000000, .metavar = "N",
+      .commands = FOR_KEY, .flags = CONFIG_ARGS_ONLY, .group = "Key",
+      .help = "sessions that the key may have at one time, instead of the server's default" },
+    { "executions", 0, OPT_INT, MEMBER(key_executions), NULL, 1, 1000000, .metavar = "N",
+      .commands = FOR_KEY, .flags = CONFIG_ARGS_ONLY, .group = "Key",
+      .help = "executions that the key may have in flight, instead of the server's default" },
+    { "rate", 0, OPT_INT, MEMBER(key_rate), NULL, 1, 1000000000, .metavar = "N",
+      .commands = FOR_KEY, .flags = CONFIG_ARGS_ONLY, .group = "Key",
+      .help = "requests for work a minute, instead of the server's default" },
+    { "since", 0, OPT_STRING, MEMBER(audit_since), NULL, 1, 64, .metavar = "WHEN",
+      .valid = since_valid,
+      .expected = "a time in UTC such as 2026-11-15 or 2026-11-15T08:30:00Z, or a span such as 2h",
+      .commands = FOR_AUDIT, .flags = CONFIG_ARGS_ONLY, .group = "Audit",
+      .help = "show what began at that time in UTC or later, such as 2026-11-15, "
+              "2026-11-15T08:30:00Z, or 2h for the last two hours" },
+    { "last", 0, OPT_INT, MEMBER(audit_last), NULL, 1, 100000, .metavar = "N",
+      .commands = FOR_AUDIT, .flags = CONFIG_ARGS_ONLY, .group = "Audit",
+      .help = "show only the last N entries that match" },
+    { "session", 0, OPT_STRING, MEMBER(audit_session), NULL, 1, 64, .metavar = "ID",
+      .valid = id_valid, .expected = "the id of a session", .commands = FOR_AUDIT,
+      .flags = CONFIG_ARGS_ONLY, .group = "Audit", .help = "show only what ran in that session" },
+    { "head", 0, OPT_STRING, MEMBER(audit_head), NULL, 1, 64, .metavar = "HASH",
+      .valid = hash_valid, .expected = "a head as verify prints it, 64 hex digits",
+      .commands = FOR_AUDIT, .flags = CONFIG_ARGS_ONLY, .group = "Audit",
+      .help = "verify that the head which an earlier verify printed is still in the log" },
+    { "data", 0, OPT_STRING, MEMBER(data_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
+      .commands = FOR_SERVE | FOR_KEY | FOR_AUDIT, .group = "Data",
+      .help = "where the service keeps its store and workspaces; without it /var/lib/glovebox for "
+              "root, else "
+              "glovebox in the user's state directory" },
     { "help", 'h', OPT_BOOL, MEMBER(help), "no", .commands = FOR_ALL,
       .flags = CONFIG_ARGS_ONLY | CONFIG_ENDS_OPTIONS, .group = "General",
       .help = "show this help" },
@@ -144,6 +272,20 @@ static const struct config_command commands[] = {
         .args = CONFIG_ARGS_FILES,
         .stops = true,
     },
+    [COMMAND_SERVE - 1] = {
+        .name = "serve",
+        .mask = FOR_SERVE,
+        .synopsis = "[OPTIONS]",
+        .summary = "serve boxes over HTTP: sessions, streams, files",
+        .description = "Runs programs for clients: one-shot in a fresh box, or in a session that "
+                       "keeps its variables and files. On loopback no key is needed; any other "
+                       "address needs one (glovebox key create). SIGTERM lets what runs finish.",
+        .examples = "  glovebox serve\n"
+                    "  glovebox serve --listen 127.0.0.1:0 --port-file port\n"
+                    "  glovebox serve --listen 0.0.0.0:8080 --allowed-host box.example.com\n"
+                    "  glovebox serve --listen unix:/run/glovebox.sock --log-format json\n",
+        .args = CONFIG_ARGS_NONE,
+    },
     [COMMAND_DOCTOR - 1] = {
         .name = "doctor",
         .mask = FOR_DOCTOR,
@@ -155,6 +297,36 @@ static const struct config_command commands[] = {
         .examples = "  glovebox doctor\n"
                     "  glovebox doctor --json\n",
         .args = CONFIG_ARGS_NONE,
+    },
+    [COMMAND_KEY - 1] = {
+        .name = "key",
+        .mask = FOR_KEY,
+        .synopsis = "create|list|revoke [OPTIONS] [ID]",
+        .summary = "make, list and revoke API keys of the service",
+        .description = "Keys let clients in. create prints a new token; it is shown only this once, "
+                       "since the store keeps no more than its hash. list shows the keys, revoke "
+                       "ends one: a service that runs refuses it within about a second.",
+        .examples = "  glovebox key create --name laptop\n"
+                    "  glovebox key create --sessions 5 --executions 2 --rate 600\n"
+                    "  glovebox key list\n"
+                    "  glovebox key revoke 3f9c2a7d51e0\n",
+        .args = CONFIG_ARGS_WORDS,
+        .words = "create list revoke",
+    },
+    [COMMAND_AUDIT - 1] = {
+        .name = "audit",
+        .mask = FOR_AUDIT,
+        .synopsis = "verify|show [OPTIONS]",
+        .summary = "check and show the log of everything that was run",
+        .description = "The service logs every execution in a chain of hashes. verify reads the "
+                       "whole chain, names the first entry that is broken, and prints the head to "
+                       "be kept elsewhere; it exits with 1 when the log is not whole. show lists "
+                       "the entries.",
+        .examples = "  glovebox audit verify\n"
+                    "  glovebox audit show --last 20\n"
+                    "  glovebox audit show --since 2h --json\n",
+        .args = CONFIG_ARGS_WORDS,
+        .words = "verify show",
     },
     [COMMAND_HELP - 1] = {
         .name = "help",
@@ -194,6 +366,7 @@ const struct config_command options_global = {
     .examples = "  glovebox run hello.py\n"
                 "  echo 'print(6 * 7)' | glovebox run -\n"
                 "  glovebox run --help\n"
+                "  glovebox serve\n"
                 "  glovebox doctor\n",
     .args = CONFIG_ARGS_COMMANDS,
     .stops = true,
@@ -214,10 +387,63 @@ static int find_command(const char *name, const struct config_command **ret_comm
     return r;
 }
 
+static const struct {
+    enum command_id command;
+    enum action_id action;
+    const char *word;
+    int args;
+} actions[] = {
+    { COMMAND_KEY, ACTION_KEY_CREATE, "create", 0 },
+    { COMMAND_KEY, ACTION_KEY_LIST, "list", 0 },
+    { COMMAND_KEY, ACTION_KEY_REVOKE, "revoke", 1 },
+    { COMMAND_AUDIT, ACTION_AUDIT_VERIFY, "verify", 0 },
+    { COMMAND_AUDIT, ACTION_AUDIT_SHOW, "show", 0 },
+};
+
+/* The first argument of key and audit says what to do; it is taken off the others. */
+static int take_action(const struct config_command *command, struct config *cfg, struct gb_err *err)
+{
+    char quoted[FORMAT_QUOTED_MAX];
+
+    if (!command->words)
+        return 0;
+    if (cfg->args_len == 0)
+        return gb_fail_plain(err, EINVAL, "what is to be done? write glovebox %s %s", command->name,
+                             command->synopsis);
+    for (size_t i = 0; i < ARRAY_LEN(actions); i++)
+        if (actions[i].command == cfg->command && strcmp(actions[i].word, cfg->args[0]) == 0) {
+            cfg->action = actions[i].action;
+            cfg->args++;
+            cfg->args_len--;
+            if (cfg->args_len < actions[i].args)
+                return gb_fail_plain(err, EINVAL, "no ID; 'glovebox key list' shows them");
+            return 0;
+        }
+    format_quoted(cfg->args[0], quoted);
+    return gb_fail_plain(err, EINVAL, "glovebox %s cannot %s; it takes one of: %s", command->name,
+                         quoted, command->words);
+}
+
+/* Options of one action that were given to another would be quietly ignored. */
+static int check_action(const struct config *cfg, struct gb_err *err)
+{
+    bool create = cfg->key_name || cfg->key_sessions || cfg->key_executions || cfg->key_rate;
+    bool show = cfg->audit_since || cfg->audit_last || cfg->audit_session;
+
+    if (create && cfg->action != ACTION_KEY_CREATE)
+        return gb_fail_plain(err, EINVAL,
+                             "--name, --sessions, --executions and --rate are for key create");
+    if (show && cfg->action != ACTION_AUDIT_SHOW)
+        return gb_fail_plain(err, EINVAL, "--since, --last and --session are for audit show");
+    if (cfg->audit_head && cfg->action != ACTION_AUDIT_VERIFY)
+        return gb_fail_plain(err, EINVAL, "--head is for audit verify");
+    return 0;
+}
+
 static int check_args(const struct config *cfg, struct gb_err *err)
 {
     char quoted[FORMAT_QUOTED_MAX];
-    int most = cfg->command == COMMAND_HELP ? 1 : 0;
+    int most = cfg->command == COMMAND_HELP || cfg->action == ACTION_KEY_REVOKE ? 1 : 0;
 
     if (cfg->command == COMMAND_RUN) {
         if (!cfg->code && cfg->args_len == 0)
@@ -270,12 +496,22 @@ static int load_command(const struct config_command *command, int argc, char **a
         return r;
     cfg->args = argv + next;
     cfg->args_len = argc - next;
-    r = check_args(cfg, err);
+    r = take_action(command, cfg, err);
+    if (r == 0)
+        r = check_args(cfg, err);
+    if (r == 0)
+        r = check_action(cfg, err);
     if (r < 0)
         return r;
     r = config_load_env(&load, err);
     if (r < 0)
         return r;
+    if (cfg->config_file) {
+        /* Named, so it must be there. */
+        r = config_load_file(&load, cfg->config_file, err);
+        if (r < 0)
+            return r;
+    }
     r = load_files(&load, err);
     if (r < 0)
         return r;

@@ -10,13 +10,35 @@
 #include "base/config.h"
 #include "base/err.h"
 
-enum command_id { COMMAND_NONE, COMMAND_RUN, COMMAND_DOCTOR, COMMAND_HELP, COMMAND_VERSION };
+enum command_id {
+    COMMAND_NONE,
+    COMMAND_RUN,
+    COMMAND_SERVE,
+    COMMAND_DOCTOR,
+    COMMAND_KEY,
+    COMMAND_AUDIT,
+    COMMAND_HELP,
+    COMMAND_VERSION,
+};
 
+/* What key and audit are to do: their first argument. */
+enum action_id {
+    ACTION_NONE,
+    ACTION_KEY_CREATE,
+    ACTION_KEY_LIST,
+    ACTION_KEY_REVOKE, /* args[0] is the id */
+    ACTION_AUDIT_VERIFY,
+    ACTION_AUDIT_SHOW,
+};
+
+enum log_level_choice { LOG_CHOICE_ERROR, LOG_CHOICE_WARNING, LOG_CHOICE_INFO, LOG_CHOICE_DEBUG };
+enum log_format_choice { LOG_CHOICE_TEXT, LOG_CHOICE_JSON };
 enum landlock_choice { LANDLOCK_OFF, LANDLOCK_ON };
 
 struct config {
     enum command_id command; /* COMMAND_NONE: only --help or --version was given */
-    char **args;             /* the positionals, in the caller's argv */
+    enum action_id action;
+    char **args; /* the positionals, in the caller's argv; without the action */
     int args_len;
     bool help;    /* of the command, or of all; nothing else below is filled then */
     bool version; /* likewise */
@@ -43,6 +65,32 @@ struct config {
     char *preload;        /* "auto", "all", "none" or module names with commas between */
     int cgroups;          /* enum cgroup_mode */
     int landlock;         /* enum landlock_choice */
+
+    /* serve */
+    char **listens;       /* NULL: 127.0.0.1:8080 */
+    char *config_file;    /* NULL: only the usual ones */
+    char *port_file;      /* NULL: none */
+    char **allowed_hosts; /* NULL: none */
+    bool no_auth, require_key;
+    int64_t default_timeout_us, max_timeout_us, simple_max_timeout_us;
+    int64_t max_memory_bytes, max_cpus_milli, max_pids, max_disk_bytes, session_disk_bytes;
+    int64_t pool, max_sessions, idle_us, sweep_us, grace_us;
+    int64_t connections, connections_per_client;
+    int log_format; /* enum log_format_choice */
+    int log_level;  /* enum log_level_choice */
+    char *log_file; /* NULL: stderr */
+    bool log_code;
+
+    /* serve, key, audit */
+    char *data_dir; /* NULL: the default one */
+
+    /* key, audit */
+    char *key_name;                                 /* NULL: none */
+    int64_t key_sessions, key_executions, key_rate; /* 0: the server's default */
+    char *audit_since;   /* NULL: from the first; parse_utc() or parse_seconds() reads it */
+    char *audit_session; /* NULL: all */
+    char *audit_head;    /* NULL: none; 64 hex digits */
+    int64_t audit_last;  /* 0: all */
 };
 
 extern const struct config_schema options_schema;

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/openat2.h>
 #include <linux/sched.h>
 #include <poll.h>
 #include <sched.h>
@@ -10,8 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -20,6 +17,7 @@
 #include "base/clock.h"
 #include "engine/box_init.h"
 #include "engine/outer.h"
+#include "engine/walk.h"
 #include "engine/wire.h"
 
 #include "base/banned.h"
@@ -212,19 +210,43 @@ int box_end(struct cgroup_root *cgroups, struct id_pool *ids, struct box_entry *
     return r < 0 ? gb_fail(err, -r, "remove the cgroup of box %u", box->id) : 0;
 }
 
-int box_kill(const struct box_entry *box, struct gb_err *err)
+/* A command to PID 1 and its answer. */
+static int init_call(const struct box_entry *box, const struct box_command *command,
+                     struct gb_err *err)
 {
-    struct box_command command = { .op = BOX_OP_KILL };
     struct pollfd answered = { .fd = box->lifeline, .events = POLLIN };
     int32_t answer;
 
-    if (send(box->lifeline, &command, sizeof command, MSG_NOSIGNAL) < 0)
+    if (send(box->lifeline, command, sizeof *command, MSG_NOSIGNAL) < 0)
         return gb_fail(err, errno, "tell PID 1 of box %u to kill", box->id);
     if (poll(&answered, 1, ANSWER_WAIT_MS) <= 0)
         return gb_fail_plain(err, ETIMEDOUT, "PID 1 of box %u does not answer", box->id);
     if (recv(box->lifeline, &answer, sizeof answer, MSG_DONTWAIT) != sizeof answer)
         return gb_fail_plain(err, EPIPE, "PID 1 of box %u is gone", box->id);
     return answer ? gb_fail(err, answer, "kill in box %u", box->id) : 0;
+}
+
+int box_kill(const struct box_entry *box, struct gb_err *err)
+{
+    struct box_command command = { .op = BOX_OP_KILL };
+
+    return init_call(box, &command, err);
+}
+
+int box_signal_some(const struct box_entry *box, const int32_t *pids, size_t pids_len, int sig,
+                    struct gb_err *err)
+{
+    struct box_command command = { .op = BOX_OP_SIGNAL_SOME, .signal = sig };
+    int r = 0;
+
+    while (r == 0 && pids_len > 0) {
+        command.pids_len = pids_len < BOX_PIDS_MAX ? (uint32_t) pids_len : BOX_PIDS_MAX;
+        memcpy(command.pids, pids, command.pids_len * sizeof *pids);
+        r = init_call(box, &command, err);
+        pids += command.pids_len;
+        pids_len -= command.pids_len;
+    }
+    return r;
 }
 
 int box_signal(const struct box_entry *box, pid_t pgid, int sig)
@@ -262,79 +284,5 @@ void box_usage(const struct cgroup_root *cgroups, struct box_entry *box, int64_t
 
 enum limit_kind box_disk_full(const struct box_entry *box)
 {
-    static const char *const places[] = { "workspace", "tmp", "dev/shm" };
-
-    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
-        autoclose int fd = openat(box->root, places[i], O_PATH | O_DIRECTORY | O_CLOEXEC);
-        struct statfs fs;
-
-        if (fd < 0 || fstatfs(fd, &fs) < 0)
-            continue;
-        if (fs.f_bavail == 0)
-            return LIMIT_DISK_BYTES;
-        if (fs.f_ffree == 0)
-            return LIMIT_DISK_INODES;
-    }
-    return LIMIT_NONE;
-}
-
-static int open_beneath(int dir_fd, const char *path, int flags, mode_t mode)
-{
-    /* A FIFO must not hang us, a link must not lead us, another file system is none of ours. */
-    struct open_how how = {
-        .flags = (uint64_t) (flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY),
-        .mode = mode,
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV,
-    };
-
-    return (int) syscall(SYS_openat2, dir_fd, path, &how, sizeof how);
-}
-
-/* Files that we make are the tenant's; by descriptor, never by name. */
-static int give_away(const struct box_entry *box, int fd)
-{
-    return fchown(fd, box->host_id, box->host_id) < 0 ? -errno : 0;
-}
-
-int box_open(const struct box_entry *box, const char *path, int flags, mode_t mode, int *ret_fd,
-             struct gb_err *err)
-{
-    autoclose int fd = -EBADF;
-    struct stat st;
-    int r;
-
-    if (flags != O_RDONLY && flags != (O_RDONLY | O_DIRECTORY) &&
-        flags != (O_WRONLY | O_CREAT | O_EXCL))
-        return gb_fail_plain(err, EINVAL, "files of a box are read or newly made, nothing else");
-    fd = open_beneath(box->workspace, path, flags, flags & O_CREAT ? mode & 0777 : 0);
-    if (fd < 0)
-        return gb_fail(err, errno, "open in the workspace");
-    if (fstat(fd, &st) < 0)
-        return gb_fail(err, errno, "stat in the workspace");
-    if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
-        return gb_fail_plain(err, EINVAL, "not a regular file");
-    if (flags & O_CREAT && (r = give_away(box, fd)) < 0)
-        return gb_fail(err, -r, "chown in the workspace");
-    *ret_fd = TAKE_FD(fd);
-    return 0;
-}
-
-int box_mkdir(const struct box_entry *box, const char *path, struct gb_err *err)
-{
-    const char *slash = strrchr(path, '/');
-    autoclose int parent = -EBADF, made = -EBADF;
-    char head[WIRE_PATH_MAX];
-    int r;
-
-    snprintf(head, sizeof head, "%.*s", slash ? (int) (slash - path) : 1, slash ? path : ".");
-    parent = open_beneath(box->workspace, head, O_RDONLY | O_DIRECTORY, 0);
-    if (parent < 0)
-        return gb_fail(err, errno, "open in the workspace");
-    if (mkdirat(parent, slash ? slash + 1 : path, 0755) < 0)
-        return gb_fail(err, errno, "mkdir in the workspace");
-    made = open_beneath(parent, slash ? slash + 1 : path, O_RDONLY | O_DIRECTORY, 0);
-    if (made < 0)
-        return gb_fail(err, errno, "open in the workspace");
-    r = give_away(box, made);
-    return r < 0 ? gb_fail(err, -r, "chown in the workspace") : 0;
+    return walk_disk_full(box->root);
 }

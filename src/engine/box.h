@@ -9,6 +9,7 @@
 #include "engine/cgroup.h"
 #include "engine/ids.h"
 #include "engine/limits.h"
+#include "engine/wire.h"
 
 struct box_entry {
     uint32_t id;
@@ -43,6 +44,11 @@ int box_kill(const struct box_entry *box, struct gb_err *err);
 
 int box_signal(const struct box_entry *box, pid_t pgid, int sig);
 
+/* A signal to some processes, in few messages: PID 1 shares the box's CPU time and can be slow.
+ * Returns when they were sent. A process that is gone is no error. */
+int box_signal_some(const struct box_entry *box, const int32_t *pids, size_t pids_len, int sig,
+                    struct gb_err *err);
+
 /* Usage from the cgroup's counters or, without cgroups, from the box's own /proc. @template_anon is
  * the anonymous memory that clones share with their template. */
 void box_usage(const struct cgroup_root *cgroups, struct box_entry *box, int64_t template_anon,
@@ -51,16 +57,67 @@ void box_usage(const struct cgroup_root *cgroups, struct box_entry *box, int64_t
 /* The limit that a file system of the box has reached, or LIMIT_NONE. */
 enum limit_kind box_disk_full(const struct box_entry *box);
 
-/* Opens beneath the workspace, for reading, or newly created for writing. Regular files and
- * directories only; no link is ever followed. */
+/* ---- box_files.c: names are beneath the workspace, no link is ever followed ---- */
+
+/* Opens a regular file for reading, or newly created for writing; with O_TMPFILE one without a name
+ * in directory @path. */
 int box_open(const struct box_entry *box, const char *path, int flags, mode_t mode, int *ret_fd,
              struct gb_err *err);
-int box_mkdir(const struct box_entry *box, const char *path, struct gb_err *err);
 
-/* box_scan.c: lists the regular files of the workspace into a memory file of struct scan_record.
- * Stops at its bounds and says so. */
+/* With @parents those above it too, and one that is there already is no error. */
+int box_mkdir(const struct box_entry *box, const char *path, bool parents, struct gb_err *err);
+
+int box_stat(const struct box_entry *box, const char *path, struct scan_record *ret_record,
+             struct gb_err *err);
+int box_rename(const struct box_entry *box, const char *from, const char *to, bool replace,
+               struct gb_err *err);
+
+/* Gives a file that has no name yet the name @path, in the place of what has it now. */
+int box_link(const struct box_entry *box, int fd, const char *path, struct gb_err *err);
+
+/* Removes one entry, or a tree; @ret_more: there was too much for one request, ask again. */
+int box_remove(const struct box_entry *box, const char *path, bool tree, bool *ret_more,
+               struct gb_err *err);
+
+/* ---- box_scan.c: lists into a memory file of struct scan_record; stops at its bounds and says so
+ * ---- */
+
+/* The regular files of the workspace. */
 int box_scan(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, bool *ret_incomplete,
              struct gb_err *err);
+
+/* What is in directory @dir ("": the workspace); flags as in walk.h. */
+int box_walk(const struct box_entry *box, const char *dir, unsigned flags, int *ret_fd,
+             uint32_t *ret_count, bool *ret_incomplete, struct gb_err *err);
+
+/* ---- box_procs.c ---- */
+
+/* Lists the processes of a box but its PID 1 into a memory file of struct proc_record. */
+int box_procs(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, struct gb_err *err);
+
+/* A signal to the processes that are not among @keep, a list as above, and do not descend from one
+ * that is, unless through process @root; with @with_root to @root itself as well. SIGKILL is
+ * repeated until nothing is left; -EBUSY when that takes too long. Sorts @keep. */
+int box_signal_new(const struct box_entry *box, struct proc_record *keep, size_t keep_len,
+                   pid_t root, bool with_root, int sig, struct gb_err *err);
+
+/* ---- command_start.c ---- */
+
+/* What a command is made of, as it came over the wire. */
+struct command {
+    const char *cwd;
+    char *const *argv;
+    char *const *envp;
+    int stdio[3];
+    int control;
+    bool keep_control; /* the program itself is to have it, as SEAL_CONTROL_FD */
+    bool landlock;
+};
+
+/* Starts a sealed program in the box. Its parent is the supervisor; it reports over the control
+ * socket as a tenant does, and once more when it cannot be executed. */
+int command_start(const struct cgroup_root *cgroups, const struct box_entry *box,
+                  const struct command *command, int *ret_pidfd, struct gb_err *err);
 
 /* box_watch.c: memory, processes and CPU time of a box, read from its /proc. */
 void box_watch(const struct box_entry *box, int64_t template_anon, struct cgroup_usage *ret_usage);

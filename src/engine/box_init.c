@@ -22,6 +22,7 @@
 #include <net/if.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -164,6 +165,25 @@ const char *box_step_name(uint32_t step)
     return step < ARRAY_LEN(steps) ? steps[step].name : "?";
 }
 
+/* Does what can be answered; returns false for a command that has no answer. */
+static bool obey(const struct box_command *command, int32_t *answer)
+{
+    if (command->op == BOX_OP_KILL) {
+        if (kill(-1, SIGKILL) < 0 && errno != ESRCH)
+            *answer = errno;
+        return true;
+    }
+    if (command->op == BOX_OP_SIGNAL_SOME) {
+        for (uint32_t i = 0; i < command->pids_len && i < BOX_PIDS_MAX; i++)
+            if (command->pids[i] > 1)
+                (void) kill(command->pids[i], command->signal); /* it may be gone by now */
+        return true;
+    }
+    if (command->op == BOX_OP_SIGNAL && command->pgid > 1)
+        (void) kill(-command->pgid, command->signal);
+    return false;
+}
+
 static _Noreturn void serve(void)
 {
     struct box_command command;
@@ -176,13 +196,8 @@ static _Noreturn void serve(void)
             continue;
         if (n != sizeof command)
             _exit(0); /* the lifeline is cut */
-        if (command.op == BOX_OP_KILL) {
-            if (kill(-1, SIGKILL) < 0 && errno != ESRCH)
-                answer = errno;
+        if (obey(&command, &answer))
             (void) !send(LIFELINE_FD, &answer, sizeof answer, MSG_NOSIGNAL);
-        } else if (command.op == BOX_OP_SIGNAL && command.pgid > 1) {
-            (void) kill(-command.pgid, command.signal);
-        }
     }
 }
 

@@ -25,11 +25,19 @@ struct box_report {
 #define BOX_READY 0xffu
 
 /* What the builder may ask of PID 1. */
-enum box_op { BOX_OP_KILL = 1, BOX_OP_SIGNAL };
+enum box_op {
+    BOX_OP_KILL = 1,    /* SIGKILL to all; answered */
+    BOX_OP_SIGNAL,      /* to a process group */
+    BOX_OP_SIGNAL_SOME, /* to the processes in the list; answered */
+};
+
+#define BOX_PIDS_MAX 128
 
 struct box_command {
     uint32_t op;
     int32_t pgid, signal;
+    uint32_t pids_len;
+    int32_t pids[BOX_PIDS_MAX];
 };
 
 /* Runs in the child of clone3; never returns. */

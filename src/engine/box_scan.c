@@ -1,6 +1,6 @@
 /*
- * What is in a workspace: a walk with the builder's eyes, since a tenant may have made directories
- * that the supervisor's user cannot enter.
+ * What is in a workspace. The supervisor walks by itself where it can, for that costs no message;
+ * a tenant may have made directories that only the builder can enter.
  *
  * The tree is hostile and may change while it is walked. Directories are opened by descriptor, one
  * component at a time, never through a link or onto another file system; depth, entries and bytes
@@ -13,11 +13,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "base/autoclean.h"
 #include "base/io.h"
+#include "engine/beneath.h"
 #include "engine/box.h"
+#include "engine/walk.h"
 #include "engine/wire.h"
 
 #include "base/banned.h"
@@ -26,28 +29,49 @@
 #define SCAN_DEPTH_MAX   32
 
 struct scan {
-    int out;
-    uint32_t count, entries;
-    bool incomplete;
+    struct walk out;
+    unsigned flags;
+    uint32_t entries;
     dev_t device;
     char path[WIRE_PATH_MAX];
 };
 
+static int scan_room(struct walk *out, size_t more)
+{
+    size_t cap = out->cap ? out->cap : 1024;
+    char *data;
+
+    if (more <= out->cap - out->len)
+        return 0;
+    while (cap - out->len < more)
+        cap *= 2;
+    data = realloc(out->data, cap);
+    if (!data)
+        return -ENOMEM;
+    out->data = data;
+    out->cap = cap;
+    return 0;
+}
+
 static int record_put(struct scan *scan, const struct stat *st)
 {
+    struct walk *out = &scan->out;
     struct scan_record record = {
         .size = st->st_size,
         .mtime_ns = st->st_mtim.tv_sec * INT64_C(1000000000) + st->st_mtim.tv_nsec,
         .inode = st->st_ino,
-        .mode = st->st_mode & 0777,
+        .mode = scan->flags & WALK_ALL ? st->st_mode : st->st_mode & 0777,
         .path_len = (uint32_t) strlen(scan->path),
     };
-    int r = io_write_all(scan->out, &record, sizeof record);
+    int r = scan_room(out, sizeof record + record.path_len);
 
-    if (r == 0)
-        r = io_write_all(scan->out, scan->path, record.path_len);
-    scan->count += r == 0;
-    return r;
+    if (r < 0)
+        return r;
+    memcpy(out->data + out->len, &record, sizeof record);
+    memcpy(out->data + out->len + sizeof record, scan->path, record.path_len);
+    out->len += sizeof record + record.path_len;
+    out->count++;
+    return 0;
 }
 
 static int scan_directory(struct scan *scan, int fd, size_t prefix, int depth);
@@ -56,23 +80,24 @@ static int scan_directory(struct scan *scan, int fd, size_t prefix, int depth);
 static int scan_entry(struct scan *scan, int dir_fd, const char *name, size_t len, int depth)
 {
     struct stat st;
-    int sub;
+    int sub, r = 0;
 
     if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return 0; /* gone in the meantime */
-    if (S_ISREG(st.st_mode))
-        return record_put(scan, &st);
-    if (!S_ISDIR(st.st_mode) || st.st_dev != scan->device)
-        return 0;
+    if (S_ISREG(st.st_mode) || scan->flags & WALK_ALL)
+        r = record_put(scan, &st);
+    if (r < 0 || !S_ISDIR(st.st_mode) || st.st_dev != scan->device || scan->flags & WALK_FLAT)
+        return r;
     if (depth <= 0 || len + 2 >= sizeof scan->path) {
-        scan->incomplete = true;
+        scan->out.incomplete = true;
         return 0;
     }
     sub = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (sub < 0) {
         /* Gone or replaced in the meantime is as good as never there; anything else is a gap. */
         if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
-            scan->incomplete = true;
+            scan->out.incomplete = true;
+        scan->out.denied |= errno == EACCES;
         return 0;
     }
     scan->path[len] = '/';
@@ -97,7 +122,7 @@ static int scan_directory(struct scan *scan, int fd, size_t prefix, int depth)
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
         if (++scan->entries > SCAN_ENTRIES_MAX || prefix + len + 1 > sizeof scan->path) {
-            scan->incomplete = true;
+            scan->out.incomplete = true;
             break;
         }
         memcpy(scan->path + prefix, entry->d_name, len + 1);
@@ -107,26 +132,81 @@ static int scan_directory(struct scan *scan, int fd, size_t prefix, int depth)
     return r;
 }
 
-int box_scan(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, bool *ret_incomplete,
-             struct gb_err *err)
+int walk_tree(int dir_fd, const char *prefix, unsigned flags, struct walk *ret_walk)
+{
+    struct scan scan = { .flags = flags };
+    size_t len = strlen(prefix);
+    struct stat st;
+    int r;
+
+    if (fstat(dir_fd, &st) < 0 || len + 2 > sizeof scan.path) {
+        (void) close(dir_fd);
+        return -ENAMETOOLONG;
+    }
+    scan.device = st.st_dev;
+    if (len > 0) {
+        memcpy(scan.path, prefix, len);
+        scan.path[len++] = '/';
+    }
+    r = scan_directory(&scan, dir_fd, len, SCAN_DEPTH_MAX);
+    if (r < 0) {
+        walk_release(&scan.out);
+        return r;
+    }
+    *ret_walk = scan.out;
+    return 0;
+}
+
+void walk_release(struct walk *walk)
+{
+    free(walk->data);
+    *walk = (struct walk){ 0 };
+}
+
+enum limit_kind walk_disk_full(int root)
+{
+    static const char *const places[] = { "workspace", "tmp", "dev/shm" };
+
+    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+        autoclose int fd = openat(root, places[i], O_PATH | O_DIRECTORY | O_CLOEXEC);
+        struct statfs fs;
+
+        if (fd < 0 || fstatfs(fd, &fs) < 0)
+            continue;
+        if (fs.f_bavail == 0)
+            return LIMIT_DISK_BYTES;
+        if (fs.f_ffree == 0)
+            return LIMIT_DISK_INODES;
+    }
+    return LIMIT_NONE;
+}
+
+int box_walk(const struct box_entry *box, const char *dir, unsigned flags, int *ret_fd,
+             uint32_t *ret_count, bool *ret_incomplete, struct gb_err *err)
 {
     autoclose int out = memfd_create("glovebox-scan", MFD_CLOEXEC);
-    struct scan scan = { .out = out };
-    struct stat st;
+    struct walk walk = { 0 };
     int fd, r;
 
     if (out < 0)
         return gb_fail(err, errno, "make a memory file");
-    fd = openat(box->workspace, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    fd = beneath_open(box->workspace, *dir ? dir : ".", O_RDONLY | O_DIRECTORY, 0);
     if (fd < 0)
-        return gb_fail(err, errno, "open the workspace");
-    if (fstat(fd, &st) == 0)
-        scan.device = st.st_dev;
-    r = scan_directory(&scan, fd, 0, SCAN_DEPTH_MAX);
-    if (r < 0)
-        return gb_fail(err, -r, "scan the workspace");
-    *ret_fd = TAKE_FD(out);
-    *ret_count = scan.count;
-    *ret_incomplete = scan.incomplete;
-    return 0;
+        return gb_fail(err, -fd, "open a directory of the workspace");
+    r = walk_tree(fd, dir, flags, &walk);
+    if (r == 0)
+        r = io_write_all(out, walk.data, walk.len);
+    if (r == 0) {
+        *ret_fd = TAKE_FD(out);
+        *ret_count = walk.count;
+        *ret_incomplete = walk.incomplete;
+    }
+    walk_release(&walk);
+    return r < 0 ? gb_fail(err, -r, "scan the workspace") : 0;
+}
+
+int box_scan(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, bool *ret_incomplete,
+             struct gb_err *err)
+{
+    return box_walk(box, "", WALK_FILES, ret_fd, ret_count, ret_incomplete, err);
 }

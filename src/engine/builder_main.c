@@ -32,6 +32,7 @@
 #include "base/pidfd.h"
 #include "engine/box.h"
 #include "engine/builder.h"
+#include "engine/builder_internal.h"
 #include "engine/cgroup.h"
 #include "engine/cgroup_internal.h"
 #include "engine/ids.h"
@@ -51,19 +52,6 @@ struct builder {
     size_t boxes_len, boxes_cap;
     int64_t template_anon; /* of the newest template; 0 until asked for */
     int template_pidfd;
-};
-
-/* A request while it is served: what came with it and what goes back. */
-struct exchange {
-    const struct builder_request *request;
-    const int *fds;
-    size_t fds_len;
-    struct builder_reply reply;
-    int reply_fds[WIRE_FDS_MAX];
-    size_t reply_fds_len;
-    bool reply_fds_owned; /* to be closed once sent */
-    bool fds_kept;        /* the handler took what came with the request */
-    int dead;             /* on failure: a child of the supervisor to collect, or -EBADF */
 };
 
 static const uint64_t builder_caps =
@@ -297,18 +285,23 @@ static int serve_box(struct builder *builder, struct box_entry *box, struct exch
         r = box_end(builder->cgroups, &builder->ids, box, err);
         *box = builder->boxes[--builder->boxes_len];
         return r;
-    case BOX_OPEN:
-        r = box_open(box, request->file.path, request->file.flags, request->file.mode,
-                     &x->reply_fds[0], err);
-        x->reply_fds_len = r == 0;
-        x->reply_fds_owned = true;
-        return r;
-    case BOX_MKDIR:
-        return box_mkdir(box, request->file.path, err);
     case BOX_SCAN:
         return serve_scan(box, x, err);
     case BOX_FINISH:
         return serve_finish(builder, box, x, err);
+    case BOX_METERS:
+    case BOX_PROCS:
+    case BOX_SIGNAL_NEW:
+    case BOX_COMMAND:
+        return builder_serve_session(builder->cgroups, box, x, err);
+    case BOX_OPEN:
+    case BOX_MKDIR:
+    case BOX_STAT:
+    case BOX_LIST:
+    case BOX_REMOVE:
+    case BOX_RENAME:
+    case BOX_LINK:
+        return builder_serve_file(box, x, err);
     case BUILDER_SETUP:
     case BUILDER_TEMPLATE:
     case BOX_MAKE:
@@ -352,8 +345,7 @@ static int serve_one(struct builder *builder)
     if (r < 0)
         return r;
     x.fds = fds;
-    if (request.op == BOX_OPEN || request.op == BOX_MKDIR)
-        request.file.path[sizeof request.file.path - 1] = '\0';
+    builder_end_strings(&request);
     r = serve_request(builder, &x, &err);
     x.reply.error = -r;
     snprintf(x.reply.msg, sizeof x.reply.msg, "%s", r < 0 ? err.msg : "");

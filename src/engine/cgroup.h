@@ -9,6 +9,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -97,6 +98,22 @@ int cgroup_open_procs(const struct cgroup_root *root, const struct cgroup *cg,
 
 int cgroup_usage(const struct cgroup_root *root, const struct cgroup *cg,
                  struct cgroup_usage *ret_usage);
+
+/* The counters of a group as open files. */
+enum cgroup_meter {
+    METER_CPU,
+    METER_MEMORY_PEAK,
+    METER_OOM,
+    METER_PIDS,
+    METER_PIDS_PEAK,
+    METER_PIDS_EVENTS,
+    METER_COUNT,
+};
+
+/* Opens those that this host has, in that order; returns their bits. Without cgroups there are
+ * none. The caller closes. */
+unsigned cgroup_open_meters(const struct cgroup_root *root, const struct cgroup *cg,
+                            int ret_fds[METER_COUNT], size_t *ret_fds_len);
 
 /* Kills what is in it, where the hierarchy can (cgroup.kill); -ENOTSUP elsewhere. */
 int cgroup_kill(const struct cgroup_root *root, const struct cgroup *cg);

@@ -352,7 +352,7 @@ static void env_add(char *block, size_t size, size_t *used, const char *name, co
 }
 
 /* The whole environment of a tenant; the template must not have another one. */
-static void template_env(const struct engine *engine, char *block, size_t size)
+void engine_tenant_env(const struct engine *engine, char *block, size_t size)
 {
     static const char *const fixed[][2] = {
         { "PATH", "/usr/local/bin:/usr/bin:/bin" },
@@ -395,7 +395,7 @@ static int template_begin(struct engine *engine, struct gb_err *err)
     if (r < 0)
         return gb_fail(err, -r, "socketpair");
     snprintf(request.template.python, sizeof request.template.python, "%s", engine->python);
-    template_env(engine, request.template.env, sizeof request.template.env);
+    engine_tenant_env(engine, request.template.env, sizeof request.template.env);
     snprintf(setup.preload, sizeof setup.preload, "%s", engine->preload);
     r = engine_call(engine, &request, &theirs, 1, &reply, fds, &fds_len, err);
     if (r < 0)
@@ -521,6 +521,7 @@ static void box_close(struct box *box)
     gb_closep(&box->lifeline);
     gb_closep(&box->root);
     wire_close_fds(box->cgroup_fds, box->cgroup_fds_len);
+    session_state_free(box->session);
     free(box);
 }
 
@@ -585,16 +586,31 @@ static void box_unlink(struct box *box)
     pthread_mutex_unlock(&engine->boxes_lock);
 }
 
+/* Whether a box that was made with @made will do. Time and output are counted by us for each
+ * execution; of CPU time a tenant that was cloned ahead may have a limit of its own. */
+static bool limits_fit(const struct limits *made, const struct limits *wanted)
+{
+    struct limits same = *wanted;
+
+    same.wall_us = made->wall_us;
+    same.output_bytes = made->output_bytes;
+    if (made->cpu_us == 0)
+        same.cpu_us = 0;
+    return memcmp(made, &same, sizeof same) == 0;
+}
+
 static struct box *pool_take(struct engine *engine, const struct limits *limits)
 {
     struct box *found = NULL;
 
     pthread_mutex_lock(&engine->boxes_lock);
     for (struct box *box = engine->boxes; box && !found; box = box->next)
-        if (box->ready && memcmp(&box->limits, limits, sizeof *limits) == 0)
+        if (box->ready && limits_fit(&box->limits, limits))
             found = box;
-    if (found)
+    if (found) {
         found->ready = false;
+        found->limits = *limits;
+    }
     pthread_mutex_unlock(&engine->boxes_lock);
     return found;
 }
@@ -814,4 +830,10 @@ void engine_get_info(struct engine *engine, struct engine_info *ret_info)
         .template_pid = engine->template.pid,
     };
     memcpy(ret_info->note, engine->note, sizeof ret_info->note);
+    pthread_mutex_lock(&engine->boxes_lock);
+    for (const struct box *box = engine->boxes; box; box = box->next) {
+        ret_info->boxes_live++;
+        ret_info->boxes_ready += box->ready;
+    }
+    pthread_mutex_unlock(&engine->boxes_lock);
 }

@@ -43,6 +43,7 @@ struct engine_info {
     enum cgroup_mode cgroup_mode;
     char note[200]; /* why cgroups are not better, or "" */
     pid_t builder_pid, template_pid;
+    unsigned boxes_ready, boxes_live; /* waiting in the pool; there at all */
 };
 
 /* All modules that a full template holds. */
@@ -61,7 +62,8 @@ int engine_wait_ready(struct engine *engine, struct gb_err *err);
 
 /* ---- boxes ---- */
 
-/* A fresh box, from the pool if one with these limits is ready. */
+/* A fresh box, from the pool if one with these limits is ready. Wall time and output are limits of
+ * executions and need not be the same, nor CPU time if the pool's boxes have no limit of it. */
 int box_acquire(struct engine *engine, const struct limits *limits, struct box **ret_box,
                 struct gb_err *err);
 
@@ -78,8 +80,8 @@ int box_send_signal(struct box *box, pid_t pgid, int sig, struct gb_err *err);
 /* Kills every process but PID 1; the files stay. */
 int box_kill_all(struct box *box, struct gb_err *err);
 
-/* Opens a regular file of the workspace for reading, or makes a new one for writing (parent
- * directories included). Never follows a link. */
+/* Opens a regular file of the workspace for reading (not a directory, a pipe or a link), or makes a
+ * new one for writing (parent directories included). Never follows a link. */
 int box_open_read(struct box *box, const char *path, int *ret_fd, struct gb_err *err);
 int box_open_new(struct box *box, const char *path, mode_t mode, int *ret_fd, struct gb_err *err);
 
@@ -91,6 +93,7 @@ struct snapshot {
     size_t len;
     uint32_t count;
     bool incomplete;
+    bool mapped; /* @data is a mapping, else it is from malloc */
 };
 
 int snapshot_take(struct box *box, struct snapshot *ret_snapshot, struct gb_err *err);
@@ -128,6 +131,8 @@ int tenant_wait(struct tenant *tenant, int *ret_code, int *ret_status);
 
 enum stream { STREAM_OUT, STREAM_ERR };
 
+enum bundle_kind { BUNDLE_DISPLAY, BUNDLE_RESULT };
+
 /* Where output goes while it comes. All members but @arg may be NULL. */
 struct run_sink {
     void *arg;
@@ -138,6 +143,9 @@ struct run_sink {
     int (*blocked_fd)(void *arg, enum stream stream);
     /* That descriptor is writable now. */
     int (*flush)(void *arg, enum stream stream);
+    /* A MIME bundle of a cell, as it comes: bytes that claim to be JSON, within the caps of
+     * frame.h, in order with what was printed before it. The outcome has them too. */
+    void (*bundle)(void *arg, enum bundle_kind kind, const char *json, size_t len);
 };
 
 struct run_spec {
@@ -148,10 +156,14 @@ struct run_spec {
     bool echo;            /* a cell prints what it would show instead, as text */
     char *const *argv;    /* sys.argv, NULL-terminated */
     char *const *env;     /* more environment, NAME=value, NULL-terminated; may be NULL */
-    struct limits limits; /* as the box was made with */
+    struct limits limits; /* as the box was made with; wall_us, cpu_us and output_bytes are of this
+                             execution and may differ */
     size_t reply_bytes;   /* budget for each stream in the outcome */
-    int stdin_fd;         /* copied to the program; -1: its input is empty */
-    int cancel_fd;        /* readable: stop; readable again: at once. -1: none */
+    const char *input;    /* bytes of its standard input, NULL: see stdin_fd */
+    size_t input_len;
+    int stdin_fd;  /* copied to the program; -1: its input is empty. Not for residents and
+                      shells */
+    int cancel_fd; /* readable: stop; readable again: at once. -1: none */
     struct run_sink sink;
     const struct snapshot *before;                        /* of the workspace; NULL: it was empty */
     void (*on_started)(void *arg, struct tenant *tenant); /* may be NULL */
@@ -163,3 +175,132 @@ struct run_spec {
  * its files are still there. */
 int execution_run(struct box *box, const struct run_spec *spec, struct outcome *ret_outcome,
                   struct gb_err *err);
+
+/* ---- sessions ----
+ *
+ * What lives in a box across executions: a resident (a tenant that runs cell after cell), a shell,
+ * and what they started. The caller runs one thing at a time in a box (a cell, a command or a shell
+ * command); only the file calls below, box_get_usage() and a write to cancel_fd may come from other
+ * threads meanwhile. A box for a session is acquired with limits.cpu_us 0: CPU time is limited for
+ * each execution, by its run_spec.
+ *
+ * In all of them:
+ * - A stop (time, output, cancel) is SIGINT to the running process and to those that this execution
+ *   started; once more after half of the grace. What it started is killed at the end of a stopped
+ *   execution. What earlier executions started lives on; what this one leaves behind lives on when
+ * it ended by itself.
+ * - The outcome's usage is of this execution: CPU time, OOM kills and refused forks as differences
+ *   (background processes of earlier executions count in), the memory peak from its start on where
+ *   the host can reset that counter (else outcome.memory_peak_is_box is set).
+ * - outcome.files is what changed since the last execution in this box ended, other than through
+ * the file calls below. What background processes wrote in between belongs to the next execution,
+ * and so does what they printed.
+ * - spec->before and spec->on_started are not used.
+ */
+
+struct resident;
+
+/* A tenant that stays, in a box made with cpu_us 0; takes the one that was cloned ahead, if any.
+ * @env is NAME=value, NULL-terminated, may be NULL; it is copied. */
+int resident_open(struct box *box, char *const *env, struct resident **ret_resident,
+                  struct gb_err *err);
+
+/* Runs one cell (spec->cell must be set; spec->env is not used). Variables, imports, working
+ * directory, threads and children stay. `sys.exit` ends the cell only, so the exit code of a cell
+ * that ended normally is the tenant's own claim; it can only spoil its own receipt. All other
+ * verdicts are ours. A cell's input is sys.stdin only; descriptor 0 is always at its end.
+ *
+ * With outcome.lost the tenant has ended (it was killed after the grace, ran out of memory,
+ * crashed, called os._exit or broke the protocol): its variables and everything that ran in the box
+ * are gone, the files stay. Free it and open another.
+ *
+ * -ECHILD: it ended between executions; the code was not run. Likewise free it and open another. */
+int resident_run(struct resident *resident, const struct run_spec *spec,
+                 struct outcome *ret_outcome, struct gb_err *err);
+
+/* Whether it has not ended yet; for callers that want to know before they run something. */
+bool resident_is_alive(const struct resident *resident);
+
+/* Ends the tenant, but nothing else in the box. Accepts NULL. */
+void resident_free(struct resident *resident);
+
+/* Runs spec->argv (NULL: `/bin/sh -c` with spec->code) in the box, as a process of its own. @env as
+ * above; @cwd is NULL for the workspace, or a path as the box sees it. Members of @spec that are
+ * for Python are not used. The exit code comes from wait(). A program that cannot be executed is an
+ * outcome with exit code 127 or 126 and a line in stderr, as a shell has it. */
+int box_command(struct box *box, const struct run_spec *spec, char *const *env, const char *cwd,
+                struct outcome *ret_outcome, struct gb_err *err);
+
+/* One bash that keeps `cd`, `export`, functions and options from command to command. */
+struct shell;
+
+int shell_open(struct box *box, char *const *env, struct shell **ret_shell, struct gb_err *err);
+
+/* Runs spec->code in the shell, with empty input. The exit code is told by the shell over a
+ * descriptor that its children do not have. With outcome.lost the shell has ended (`exit`, `exec`,
+ * killed after the grace): open another; the resident is not touched. -ECHILD as above. */
+int shell_run(struct shell *shell, const struct run_spec *spec, struct outcome *ret_outcome,
+              struct gb_err *err);
+bool shell_is_alive(const struct shell *shell);
+void shell_free(struct shell *shell);
+
+/* ---- files of a workspace ----
+ *
+ * Paths are beneath the workspace, without a leading slash, any bytes but NUL; "" or "." is the
+ * workspace itself. No link is ever followed. Callable by any thread at any time. Errors that are
+ * the caller's to explain: ENOENT, ENOTDIR, EISDIR, EEXIST, ENOTEMPTY, ELOOP (a link is in the
+ * way), EXDEV (leads out of the workspace), ENAMETOOLONG, EINVAL (not a regular file; a bad name),
+ * ENOSPC (quota of bytes or inodes).
+ */
+
+enum file_kind { FILE_REGULAR, FILE_DIRECTORY, FILE_LINK, FILE_OTHER };
+
+struct file_info {
+    char *path; /* owned; in a list beneath the workspace, not beneath the listed directory */
+    enum file_kind kind;
+    int64_t size;
+    int64_t mtime_ns;
+    uint64_t inode;
+    uint32_t mode; /* the permission bits */
+};
+
+void file_info_release(struct file_info *info);
+
+/* One entry, the link itself if it is one. */
+int box_file_stat(struct box *box, const char *path, struct file_info *ret_info,
+                  struct gb_err *err);
+
+struct file_list {
+    struct file_info *items; /* sorted by the bytes of their paths */
+    size_t len;
+    bool more;       /* there is at least one after the last of these */
+    bool incomplete; /* the walk met its bounds (20,000 entries, 32 levels): something is missing */
+};
+
+/* A page of the entries of directory @dir, or of the whole tree below it: at most @limit, those
+ * that sort after @after (NULL or "": from the first). */
+int box_file_list(struct box *box, const char *dir, bool recursive, const char *after, size_t limit,
+                  struct file_list *ret_list, struct gb_err *err);
+void file_list_release(struct file_list *list);
+
+/* Makes a directory. With @parents also those above it, and one that exists is no error. */
+int box_file_mkdir(struct box *box, const char *path, bool parents, struct gb_err *err);
+
+/* Removes a file, a link, or a directory: an empty one, with @tree what is in it as well. */
+int box_file_remove(struct box *box, const char *path, bool tree, struct gb_err *err);
+
+/* Renames; @replace: what is there already makes way. Parents of @to are made. */
+int box_file_rename(struct box *box, const char *from, const char *to, bool replace,
+                    struct gb_err *err);
+
+/* A file on its way into the workspace. Nobody sees it until it is committed, then it is there
+ * whole, in the place of what had its name. What is written counts against the quota at once (write
+ * gives ENOSPC). */
+struct upload;
+
+/* Parents are made when it is committed. */
+int upload_begin(struct box *box, const char *path, mode_t mode, struct upload **ret_upload,
+                 struct gb_err *err);
+int upload_fd(const struct upload *upload); /* to write to; owned by the upload */
+int upload_commit(struct upload *upload, struct gb_err *err);
+void upload_free(struct upload *upload); /* without a commit nothing is left. Accepts NULL */

@@ -62,10 +62,11 @@ int box_kill_all(struct box *box, struct gb_err *err)
     return engine_call(box->engine, &request, NULL, 0, &reply, NULL, NULL, err);
 }
 
-static int path_call(struct box *box, enum builder_op op, const char *path, size_t path_len,
-                     int flags, mode_t mode, int *ret_fd, struct gb_err *err)
+static int file_call(struct box *box, const char *path, int flags, mode_t mode, int *ret_fd,
+                     struct gb_err *err)
 {
-    struct builder_request request = { .op = op, .box = box->id };
+    struct builder_request request = { .op = BOX_OPEN, .box = box->id };
+    size_t path_len = strlen(path);
     struct builder_reply reply;
     int fds[WIRE_FDS_MAX], r;
     size_t fds_len = 0;
@@ -76,31 +77,37 @@ static int path_call(struct box *box, enum builder_op op, const char *path, size
     request.file.flags = flags;
     request.file.mode = mode;
     r = engine_call(box->engine, &request, NULL, 0, &reply, fds, &fds_len, err);
+    if (flags != O_RDONLY)
+        (void) __atomic_add_fetch(&box->files_changed, 1, __ATOMIC_RELEASE);
     if (r < 0)
         return r;
-    if (fds_len == 1 && ret_fd) {
-        *ret_fd = fds[0];
-        return 0;
+    if (fds_len != 1) {
+        wire_close_fds(fds, fds_len);
+        return gb_fail_plain(err, EPROTO, "the builder sent no file");
     }
-    wire_close_fds(fds, fds_len);
-    return ret_fd ? gb_fail_plain(err, EPROTO, "the builder sent no file") : 0;
+    *ret_fd = fds[0];
+    return 0;
 }
 
 int box_open_read(struct box *box, const char *path, int *ret_fd, struct gb_err *err)
 {
-    return path_call(box, BOX_OPEN, path, strlen(path), O_RDONLY, 0, ret_fd, err);
+    return file_call(box, path, O_RDONLY, 0, ret_fd, err);
 }
 
 int box_open_new(struct box *box, const char *path, mode_t mode, int *ret_fd, struct gb_err *err)
 {
-    for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
-        int r = path_call(box, BOX_MKDIR, path, (size_t) (slash - path), 0, 0, NULL, err);
+    const char *slash = strrchr(path, '/');
 
-        if (r < 0 && r != -EEXIST)
+    if (slash) {
+        autofree char *parent = strndup(path, (size_t) (slash - path));
+        int r;
+
+        if (!parent)
+            return gb_fail(err, ENOMEM, "make a directory");
+        if ((r = box_file_mkdir(box, parent, true, err)) < 0)
             return r;
     }
-    return path_call(box, BOX_OPEN, path, strlen(path), O_WRONLY | O_CREAT | O_EXCL, mode, ret_fd,
-                     err);
+    return file_call(box, path, O_WRONLY | O_CREAT | O_EXCL, mode, ret_fd, err);
 }
 
 pid_t box_init_pid(const struct box *box)
@@ -174,6 +181,28 @@ int tenant_spawn(struct box *box, const int stdio[3], struct tenant **ret_tenant
     return 0;
 }
 
+int tenant_adopt(struct box *box, int pidfd, int control, struct tenant **ret_tenant,
+                 struct gb_err *err)
+{
+    struct tenant *tenant = calloc(1, sizeof *tenant);
+    int r;
+
+    if (!tenant) {
+        /* Its lifeline: the seal fails, and it ends; but nobody can collect it. */
+        (void) close(control);
+        (void) close(pidfd);
+        return gb_fail(err, ENOMEM, "keep a process");
+    }
+    *tenant = (struct tenant){ .box = box, .pidfd = pidfd, .control = control };
+    r = seal_wait(tenant, err);
+    if (r < 0) {
+        tenant_free(tenant);
+        return r;
+    }
+    *ret_tenant = tenant;
+    return 0;
+}
+
 int tenant_wait(struct tenant *tenant, int *ret_code, int *ret_status)
 {
     siginfo_t info = { 0 };
@@ -228,24 +257,28 @@ pid_t tenant_pid(const struct tenant *tenant)
 
 /* ---- tenants with pipes ---- */
 
-static int spawn_piped(struct box *box, struct piped_tenant *ret_tenant, struct gb_err *err)
+int pipes_make(int ours[3], int theirs[3], struct gb_err *err)
 {
-    struct piped_tenant made = { .ends = { -EBADF, -EBADF, -EBADF } };
-    int theirs[3] = { -EBADF, -EBADF, -EBADF }, r = 0;
-
-    for (int i = 0; i < 3 && r == 0; i++) {
+    for (int i = 0; i < 3; i++) {
         int ends[2];
 
-        if (pipe2(ends, O_CLOEXEC) < 0) {
-            r = gb_fail(err, errno, "pipe");
-            break;
-        }
-        made.ends[i] = i == 0 ? ends[1] : ends[0];
+        if (pipe2(ends, O_CLOEXEC) < 0)
+            return gb_fail(err, errno, "pipe");
+        ours[i] = i == 0 ? ends[1] : ends[0];
         theirs[i] = i == 0 ? ends[0] : ends[1];
-        (void) fcntl(made.ends[i], F_SETFL, O_NONBLOCK);
+        (void) fcntl(ours[i], F_SETFL, O_NONBLOCK);
         /* The pipe is ours, the tenant has another id: /dev/stdout must open all the same. */
         (void) fchmod(theirs[i], 0666);
     }
+    return 0;
+}
+
+static int spawn_piped(struct box *box, struct piped_tenant *ret_tenant, struct gb_err *err)
+{
+    struct piped_tenant made = { .ends = { -EBADF, -EBADF, -EBADF } };
+    int theirs[3] = { -EBADF, -EBADF, -EBADF };
+    int r = pipes_make(made.ends, theirs, err);
+
     if (r == 0)
         r = tenant_spawn(box, theirs, &made.tenant, err);
     for (int i = 0; i < 3; i++) {

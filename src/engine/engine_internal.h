@@ -21,9 +21,20 @@ struct box {
     int cgroup_fds[CGROUP_FDS_MAX];
     size_t cgroup_fds_len;
     uint32_t cgroup_into;
-    bool ready;                /* in the pool */
-    struct piped_tenant spare; /* cloned ahead */
+    bool ready;                    /* in the pool */
+    struct piped_tenant spare;     /* cloned ahead */
+    struct session_state *session; /* of session.c; NULL until something runs that stays */
+    uint64_t files_changed;        /* counts our own changes to the files; atomic */
+    struct tenant *standing[2];    /* residents and shells that are known to be there */
+    bool standing_command[2];      /* it is a program of its own, not a clone of a template */
 };
+
+/* Registers what stays in the box, as far as there is room: with a known number of processes nobody
+ * has to be asked for a list of them. */
+void box_stand(struct box *box, struct tenant *tenant, bool command);
+void box_unstand(struct box *box, const struct tenant *tenant);
+
+void session_state_free(struct session_state *state); /* accepts NULL */
 
 /* Clones a tenant ahead, for the next execution. */
 int box_prepare(struct box *box, struct gb_err *err);
@@ -35,6 +46,20 @@ int box_finish(struct box *box, struct cgroup_usage *ret_usage, enum limit_kind 
 
 /* The tenant for an execution: the one cloned ahead, or a new one. All of it is the caller's. */
 int box_take_tenant(struct box *box, struct piped_tenant *ret_tenant, struct gb_err *err);
+
+/* Three pipes: our ends, which do not block, and theirs. */
+int pipes_make(int ours[3], int theirs[3], struct gb_err *err);
+
+/* A process that was started with @control, which it takes over like @pidfd; waits for its seal. */
+int tenant_adopt(struct box *box, int pidfd, int control, struct tenant **ret_tenant,
+                 struct gb_err *err);
+
+/* Takes over the memory file that came with an answer. */
+int snapshot_map(const struct builder_reply *reply, const int *fds, size_t fds_len,
+                 struct snapshot *ret_snapshot, struct gb_err *err);
+
+/* The environment of every tenant: NAME=value, each ended by NUL, an empty one ends all. */
+void engine_tenant_env(const struct engine *engine, char *block, size_t size);
 
 /* One request to the builder; replaces a dead builder and tries once more. Descriptors of the reply
  * are the caller's. @ret_fds may be NULL when none are expected. */

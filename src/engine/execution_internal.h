@@ -25,10 +25,21 @@ void input_poll(const struct input *input, struct pollfd *ret_poll);
 /* Moves some bytes, as far as that goes without waiting. */
 void input_move(struct input *input);
 
+/* execution.c: spec->input as a memory file. */
+int input_file(const struct run_spec *spec, int *ret_fd, struct gb_err *err);
+
 /* ---- verdict.c ---- */
 
 /* Why we ended a run before it ended itself. */
-enum stop { STOP_NONE, STOP_WALL, STOP_CPU, STOP_MEMORY, STOP_OUTPUT, STOP_CANCEL };
+enum stop {
+    STOP_NONE,
+    STOP_WALL,
+    STOP_CPU,
+    STOP_MEMORY,
+    STOP_OUTPUT,
+    STOP_CANCEL,
+    STOP_BROKEN, /* a resident broke the protocol */
+};
 
 /* All that a verdict is made from. */
 struct verdict_facts {

@@ -59,6 +59,9 @@ enum frame_key {
     KEY_SEQUENCE = 11,   /* DISPLAY, RESULT: decimal text, order among displays and prints */
     KEY_ECHO = 12,       /* RUN: a cell prints what it would show; its value is ignored */
     KEY_LEFT_OUT = 13,   /* DONE: decimal text, how many displays were not sent */
+    KEY_EXECUTION = 14,  /* RUN, and the DONE that answers it: bytes of the supervisor's choice */
+    KEY_STDIN = 15,      /* RUN: what the program finds in sys.stdin */
+    KEY_CALM = 16, /* RUN: an interrupt that came before this message was for another program */
 };
 
 /* ---- writing ---- */

@@ -56,7 +56,9 @@ struct outcome {
     int64_t wall_us; /* -1 below: this host cannot tell */
     int64_t cpu_us;
     int64_t memory_peak_bytes;
-    int64_t processes; /* most at one time, or 1 where the host cannot tell */
+    int64_t processes;       /* most at one time, or 1 where the host cannot tell */
+    bool memory_peak_is_box; /* the peak is that of the box's whole life: it cannot be reset here */
+    bool lost;               /* of a resident or a shell: it has ended, and its state is gone */
     struct stream_cut out, err;
     struct file_entry *files;
     size_t files_len;

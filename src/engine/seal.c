@@ -37,10 +37,15 @@ static int step_oom(const struct seal_spec *spec)
 {
     autoclose int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
-    (void) spec;
     if (fd < 0)
         return -errno;
-    return write(fd, "1000", 4) == 4 ? 0 : -errno;
+    if (write(fd, "1000", 4) != 4)
+        return -errno;
+    /* Not before, as /proc/self is not ours any more then; and not after the join, where others
+     * have the same id. */
+    if (spec->exec && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+        return -errno;
+    return 0;
 }
 
 static int step_join(const struct seal_spec *spec)
@@ -118,11 +123,11 @@ static int step_caps(const struct seal_spec *spec)
     return seal_caps(0);
 }
 
-/* The change of ids made the process undumpable, which would hide /proc/self from the program. */
+/* The change of ids made the process undumpable, which would hide /proc/self from the program. An
+ * exec changes it by itself. */
 static int step_dumpable(const struct seal_spec *spec)
 {
-    (void) spec;
-    return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0 ? -errno : 0;
+    return prctl(PR_SET_DUMPABLE, spec->exec ? 0 : 1, 0, 0, 0) < 0 ? -errno : 0;
 }
 
 static int step_no_new_privs(const struct seal_spec *spec)
@@ -131,9 +136,12 @@ static int step_no_new_privs(const struct seal_spec *spec)
     return seal_no_new_privs();
 }
 
+/* A shell is there to kill what others of its session have started, and each of them is a domain of
+ * its own. What is out of its reach is so by namespaces, which hold for signals and abstract
+ * sockets alike. */
 static int step_landlock(const struct seal_spec *spec)
 {
-    return spec->landlock ? seal_landlock() : 0;
+    return spec->landlock ? seal_landlock(!spec->exec) : 0;
 }
 
 static int step_signals(const struct seal_spec *spec)
@@ -222,7 +230,9 @@ void seal_tenant(const struct seal_spec *spec)
         report_send(SEAL_CONTROL_FD, i, -r);
         _exit(126);
     }
-    if (spec->cgroups) /* where our own watch counts memory it would count this twice */
+    /* Where our own watch counts memory it would count this twice; and what is executed next has
+     * another memory. */
+    if (spec->cgroups && !spec->exec)
         memory_hold();
     report_send(SEAL_CONTROL_FD, SEAL_DONE, 0);
 }

@@ -24,6 +24,11 @@
 #define SEAL_MAGIC 0x6c616573u
 #define SEAL_DONE  0xffu
 
+/* Steps of a command (command_start.c) around those of the table. */
+#define SEAL_FILTER 0xf0u /* before: the large filter */
+#define SEAL_CWD    0xf1u /* after SEAL_DONE: its directory */
+#define SEAL_EXEC   0xf2u /* after SEAL_DONE: the program */
+
 struct seal_report {
     uint32_t magic;
     uint32_t step; /* index into the table of steps, or SEAL_DONE */
@@ -39,6 +44,7 @@ struct seal_spec {
     unsigned cgroup_fds_len; /* files to write "0" to; none with CLONE_INTO_CGROUP */
     bool landlock;
     bool cgroups;
+    bool exec; /* a program is executed next; until then the memory is the builder's and hidden */
     struct limits limits;
 };
 
@@ -60,6 +66,6 @@ int seal_caps(uint64_t keep);
 /* Forbids gaining privileges by exec. */
 int seal_no_new_privs(void);
 
-/* Writes only beneath /workspace, /tmp and /dev; no signals and abstract sockets out of the domain
- * where the kernel has that. -EOPNOTSUPP when there is no Landlock. */
-int seal_landlock(void);
+/* Writes only beneath /workspace, /tmp and /dev; with @scoped no signals and abstract sockets out
+ * of the domain where the kernel has that. -EOPNOTSUPP when there is no Landlock. */
+int seal_landlock(bool scoped);

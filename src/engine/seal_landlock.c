@@ -71,7 +71,7 @@ static int allow_beneath(int ruleset_fd, const char *path, uint64_t access)
     return 0;
 }
 
-int seal_landlock(void)
+int seal_landlock(bool scoped)
 {
     int abi = (int) syscall(SYS_landlock_create_ruleset, NULL, 0, LL_CREATE_RULESET_VERSION);
     uint64_t writes = writes_of(abi);
@@ -84,7 +84,7 @@ int seal_landlock(void)
 
     if (abi < 1)
         return -EOPNOTSUPP;
-    if (abi >= 6) {
+    if (abi >= 6 && scoped) {
         attr.scoped = LL_SCOPE_ABSTRACT_UNIX | LL_SCOPE_SIGNAL;
         attr_size = sizeof attr;
     }

@@ -71,6 +71,9 @@ void verdict(const struct verdict_facts *facts, struct outcome *outcome)
     case STOP_OUTPUT:
         set(outcome, RUN_OUTPUT, LIMIT_OUTPUT, own_exit(facts));
         return;
+    case STOP_BROKEN:
+        set(outcome, RUN_KILLED, LIMIT_NONE, EXIT_SIGNAL + SIGKILL);
+        return;
     case STOP_NONE:
         break;
     }

@@ -44,6 +44,19 @@ enum builder_op {
     BOX_MKDIR,  /* a directory beneath /workspace */
     BOX_SCAN,   /* what is in /workspace; reply fd: a memory file of struct scan_record */
     BOX_FINISH, /* the end of an execution, in one step: BOX_KILL, BOX_USAGE and BOX_SCAN */
+
+    /* for sessions */
+    BOX_METERS,     /* reply fds: the cgroup's counters that exist, see cgroup_open_meters() */
+    BOX_PROCS,      /* reply fd: a memory file of struct proc_record */
+    BOX_SIGNAL_NEW, /* fd: a memory file of struct proc_record, those that are spared */
+    /* Runs a program. fds: its 0, 1, 2, a control socket, a memory file with the strings of argv
+     * and then of the environment, each ended by NUL; reply fd: its pidfd. */
+    BOX_COMMAND,
+    BOX_STAT,
+    BOX_LIST,   /* reply fd: as BOX_SCAN, with every kind of entry */
+    BOX_REMOVE, /* reply usage.files_incomplete: ask again */
+    BOX_RENAME,
+    BOX_LINK, /* fd: of a file that was opened with O_TMPFILE; it gets its name */
 };
 
 struct builder_request {
@@ -63,13 +76,23 @@ struct builder_request {
             uint32_t host_id; /* BOX_ADOPT: as BOX_MAKE answered */
         } make;
         struct {
-            int32_t pgid, signal;
+            int32_t pgid, signal; /* BOX_SIGNAL_NEW: pgid is the process whose children are meant */
+            int32_t with_root;    /* BOX_SIGNAL_NEW: and the process itself */
         } signal;
         struct {
-            int32_t flags; /* open(2) flags: O_RDONLY, or O_WRONLY | O_CREAT | O_EXCL */
+            /* BOX_OPEN: open(2) flags (O_RDONLY, O_WRONLY | O_CREAT | O_EXCL or O_WRONLY |
+             * O_TMPFILE); BOX_LIST: of walk.h; BOX_MKDIR: 1 parents; BOX_REMOVE: 1 the whole tree;
+             * BOX_RENAME: 1 replaces */
+            int32_t flags;
             uint32_t mode;
             char path[WIRE_PATH_MAX];
+            char to[WIRE_PATH_MAX]; /* BOX_RENAME */
         } file;
+        struct {
+            uint32_t argc, envc;
+            uint32_t keep_control, landlock;
+            char cwd[WIRE_PATH_MAX];
+        } command;
     };
 };
 
@@ -102,7 +125,22 @@ struct builder_reply {
             uint32_t files;            /* BOX_SCAN and BOX_FINISH: records in the memory file */
             uint32_t files_incomplete; /* 1: there is more than a scan may list */
         } usage;
+        struct {
+            uint32_t present; /* bits of enum cgroup_meter, in the order of the descriptors */
+        } meters;
+        struct {
+            int64_t size, mtime_ns;
+            uint64_t inode;
+            uint32_t mode;
+        } stat;
     };
+};
+
+/* One process of a box, with the numbers that the box sees. */
+struct proc_record {
+    int32_t pid, ppid;
+    uint64_t start; /* field 22 of stat(5): tells it from another with the same number; 0 in a list
+                       of the spared: not known */
 };
 
 /* One regular file; @path_len bytes of its path follow, without a NUL. Host byte order. */

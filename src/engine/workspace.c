@@ -36,9 +36,8 @@ struct entry {
     const char *path; /* record.path_len bytes, in the snapshot */
 };
 
-/* Takes over the memory file that came with an answer. */
-static int snapshot_map(const struct builder_reply *reply, const int *fds, size_t fds_len,
-                        struct snapshot *ret_snapshot, struct gb_err *err)
+int snapshot_map(const struct builder_reply *reply, const int *fds, size_t fds_len,
+                 struct snapshot *ret_snapshot, struct gb_err *err)
 {
     struct snapshot snapshot = { .count = reply->usage.files,
                                  .incomplete = reply->usage.files_incomplete != 0 };
@@ -52,6 +51,7 @@ static int snapshot_map(const struct builder_reply *reply, const int *fds, size_
     snapshot.len = (size_t) st.st_size;
     if (snapshot.len > 0) {
         snapshot.data = mmap(NULL, snapshot.len, PROT_READ, MAP_PRIVATE, fds[0], 0);
+        snapshot.mapped = true;
         if (snapshot.data == MAP_FAILED)
             r = gb_fail(err, errno, "map the list of files");
     }
@@ -92,8 +92,10 @@ int box_finish(struct box *box, struct cgroup_usage *ret_usage, enum limit_kind 
 
 void snapshot_release(struct snapshot *snapshot)
 {
-    if (snapshot->data)
+    if (snapshot->mapped)
         (void) munmap(snapshot->data, snapshot->len);
+    else
+        free(snapshot->data);
     *snapshot = (struct snapshot){ 0 };
 }
 

@@ -354,7 +354,9 @@ static bool put_ids(json_t *receipt, const struct receipt_ids *ids)
 {
     return put(receipt, "session_id", name_to_json(ids->session_id)) &&
            put(receipt, "execution_id", name_to_json(ids->execution_id)) &&
-           put(receipt, "execution_count", json_integer(ids->execution_count));
+           put(receipt, "execution_count", json_integer(ids->execution_count)) &&
+           (!ids->session_id || put(receipt, "session_lost", json_boolean(ids->session_lost))) &&
+           (!ids->shell_lost || put(receipt, "shell_lost", json_true()));
 }
 
 int receipt_to_json(const struct outcome *outcome, const struct receipt_ids *ids, json_t **ret_json,
@@ -372,6 +374,7 @@ int receipt_to_json(const struct outcome *outcome, const struct receipt_ids *ids
          put_shown(receipt, outcome, &left_out.outputs) &&
          put(receipt, "error", error_to_json(outcome)) &&
          put(receipt, "files", files_to_json(outcome)) &&
+         (!outcome->files_incomplete || put(receipt, "files_incomplete", json_true())) &&
          put(receipt, "truncated", truncated_to_json(&left_out)) &&
          put(receipt, "usage", usage_to_json(outcome)) && put_ids(receipt, ids);
     receipt = object_done(receipt, ok);

@@ -90,7 +90,7 @@ def test_help_names_every_option(gb, long_options):
 def test_help_of_all(gb, long_options):
     r = gb("--help")
     assert r.code == 0 and r.err == ""
-    for word in ["run", "doctor", "help", "version", *long_options[""]]:
+    for word in ["run", "serve", "doctor", "key", "audit", "help", "version", *long_options[""]]:
         assert re.search(rf"^ .*{re.escape(word)}\b", r.out, re.M), word
     assert gb("help").out == r.out
     assert gb("help", "run").out == gb("run", "--help").out
@@ -138,7 +138,8 @@ def manual(pages, tmp_path_factory):
 
 def test_manual_has_its_sections(manual):
     wanted = "NAME SYNOPSIS DESCRIPTION OPTIONS ENVIRONMENT FILES EXAMPLES".split()
-    for title in [*wanted, "EXIT STATUS", "SEE ALSO", "RECEIPTS AND STATUSES"]:
+    wanted += ["EXIT STATUS", "SEE ALSO", "RECEIPTS AND STATUSES", "KEYS", "AUDIT LOG"]
+    for title in wanted:
         assert re.search(rf"^{title}$", manual, re.M), title
 
 
@@ -239,10 +240,10 @@ def bash_complete(script, line, cwd):
 @pytest.mark.parametrize(
     "line, offered",
     [
-        ("glovebox ", {"run", "doctor", "help", "version"}),
+        ("glovebox ", {"run", "serve", "doctor", "key", "audit", "help", "version"}),
         ("glovebox r", {"run"}),
         ("glovebox --v", {"--version"}),
-        ("glovebox help ", {"run", "doctor", "help", "version"}),
+        ("glovebox help ", {"run", "serve", "doctor", "key", "audit", "help", "version"}),
         ("glovebox run --mem", {"--memory"}),
         ("glovebox run --memory 1g --ti", {"--timeout"}),
         ("glovebox run --memory=1g --ti", {"--timeout"}),
@@ -258,6 +259,10 @@ def bash_complete(script, line, cwd):
         ("glovebox run -c pass --mem", set()),
         ("glovebox run -- --mem", set()),
         ("glovebox run a.py ", {"folder", "a b.csv", "a.py"}),
+        ("glovebox key ", {"create", "list", "revoke"}),
+        ("glovebox audit v", {"verify"}),
+        ("glovebox key create --data f", {"folder"}),
+        ("glovebox audit show --la", {"--last"}),
         ("glovebox doctor --", {"--json", "--cgroups", "--landlock", "--help", "--version"}),
     ],
 )

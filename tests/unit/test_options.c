@@ -120,6 +120,42 @@ static void test_run(void **state)
     unload(l);
 }
 
+static void test_actions(void **state)
+{
+    struct loaded *l = load("key --data /d create --name me --sessions 3 --executions 2 --rate 9");
+
+    (void) state;
+    assert_int_equal(l->result, 0);
+    assert_int_equal(l->cfg.command, COMMAND_KEY);
+    assert_int_equal(l->cfg.action, ACTION_KEY_CREATE);
+    assert_string_equal(l->cfg.data_dir, "/d");
+    assert_string_equal(l->cfg.key_name, "me");
+    assert_int_equal(l->cfg.key_sessions, 3);
+    assert_int_equal(l->cfg.key_executions, 2);
+    assert_int_equal(l->cfg.key_rate, 9);
+    unload(l);
+
+    l = load("key revoke --json 3f9c2a7d51e0");
+    assert_int_equal(l->result, 0);
+    assert_int_equal(l->cfg.action, ACTION_KEY_REVOKE);
+    assert_int_equal(l->cfg.args_len, 1);
+    assert_string_equal(l->cfg.args[0], "3f9c2a7d51e0");
+    assert_true(l->cfg.json);
+    unload(l);
+
+    setenv("GLOVEBOX_DATA", "/e", 1);
+    setenv("GLOVEBOX_LAST", "5", 1); /* of the command line only */
+    l = load("audit show --since 2h --session s-1");
+    clean_environment(NULL);
+    assert_int_equal(l->result, 0);
+    assert_int_equal(l->cfg.action, ACTION_AUDIT_SHOW);
+    assert_string_equal(l->cfg.data_dir, "/e");
+    assert_int_equal(l->cfg.audit_last, 0);
+    assert_string_equal(l->cfg.audit_since, "2h");
+    assert_string_equal(l->cfg.audit_session, "s-1");
+    unload(l);
+}
+
 static void test_aliases(void **state)
 {
     struct loaded *l;
@@ -165,7 +201,13 @@ static void test_bad(void **state)
         { "", "no command; try glovebox run FILE, or glovebox --help" },
         { "rn x", "unknown command 'rn'; did you mean 'run'?" },
         { "prog.py", "'prog.py' is not a command; write glovebox run 'prog.py'" },
-        { "serve", "unknown command 'serve'; 'glovebox --help' lists them" },
+        { "serfe", "unknown command 'serfe'; did you mean 'serve'?" },
+        { "serve x", "too many arguments; leave out 'x'" },
+        { "serve --listen", "--listen: the value is missing; write --listen ADDR:PORT" },
+        { "serve --log-level loud",
+          "--log-level: 'loud' is not valid; give one of error, warning, info, debug" },
+        { "serve --timeout 5", "--timeout is an option of 'glovebox run'" },
+        { "run --listen :0 x", "--listen is an option of 'glovebox serve'" },
         { "--json run x", "--json is an option of 'glovebox run'; write it after the command" },
         { "run", "no program; give a FILE, - for standard input, or -c CODE" },
         { "run --json", "no program; give a FILE, - for standard input, or -c CODE" },
@@ -173,6 +215,16 @@ static void test_bad(void **state)
         { "help run x", "too many arguments; leave out 'x'" },
         { "run --preload numpy,, x", "--preload: 'numpy,,' is not valid; give auto, all, none or "
                                      "module names such as numpy,pandas" },
+        { "key", "what is to be done? write glovebox key create|list|revoke [OPTIONS] [ID]" },
+        { "key make", "glovebox key cannot 'make'; it takes one of: create list revoke" },
+        { "audit list", "glovebox audit cannot 'list'; it takes one of: verify show" },
+        { "key revoke", "no ID; 'glovebox key list' shows them" },
+        { "key revoke a b", "too many arguments; leave out 'b'" },
+        { "key create a", "too many arguments; leave out 'a'" },
+        { "key list --rate 5", "--name, --sessions, --executions and --rate are for key create" },
+        { "audit verify --last 5", "--since, --last and --session are for audit show" },
+        { "audit show --head 0000000000000000000000000000000000000000000000000000000000000000",
+          "--head is for audit verify" },
         { "run --preload ../x x", "--preload: '../x' is not valid; give auto, all, none or "
                                   "module names such as numpy,pandas" },
     };
@@ -257,6 +309,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults_are_the_engine_s),
         cmocka_unit_test(test_run),
+        cmocka_unit_test(test_actions),
         cmocka_unit_test(test_aliases),
         cmocka_unit_test(test_help_needs_nothing),
         cmocka_unit_test(test_bad),

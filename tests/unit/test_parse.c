@@ -135,6 +135,46 @@ static void test_seconds(void **state)
     check_table(parse_seconds, cases, ARRAY_LEN(cases));
 }
 
+static void test_utc(void **state)
+{
+    static const struct number_case cases[] = {
+        { "1970-01-01", 0, 0 },
+        { "2026-11-15", 0, INT64_C(1794700800000000) },
+        { "2026-11-15T08:30Z", 0, INT64_C(1794731400000000) },
+        { "2026-11-15T08:30:01Z", 0, INT64_C(1794731401000000) },
+        { "2024-02-29", 0, INT64_C(1709164800000000) },
+        { "2023-02-29", -EINVAL, 0 },
+        { "2026-04-31", -EINVAL, 0 },
+        { "2026-00-01", -EINVAL, 0 },
+        { "2026-13-01", -EINVAL, 0 },
+        { "2026-01-00", -EINVAL, 0 },
+        { "2026-01-01T24:00Z", -EINVAL, 0 },
+        { "2026-01-01T23:60Z", -EINVAL, 0 },
+        { "2026-01-01T23:59:60Z", -EINVAL, 0 },
+        { "1969-12-31", -ERANGE, 0 },
+        { "2026-11-15T08:30", -EINVAL, 0 },
+        { "2026-11-15T08:30+01:00", -EINVAL, 0 },
+        { "2026-11-15 08:30Z", -EINVAL, 0 },
+        { "2026-11-15x", -EINVAL, 0 },
+        { "2026-11-1", -EINVAL, 0 },
+        { " 2026-11-15", -EINVAL, 0 },
+        { "+026-11-15", -EINVAL, 0 },
+        { "", -EINVAL, 0 },
+    };
+    char text[FORMAT_UTC_MAX];
+
+    (void) state;
+    check_table(parse_utc, cases, ARRAY_LEN(cases));
+    format_utc(INT64_C(1794731401000042), text);
+    assert_string_equal(text, "2026-11-15T08:30:01.000042Z");
+    format_utc(0, text);
+    assert_string_equal(text, "1970-01-01T00:00:00.000000Z");
+    format_utc(-1, text);
+    assert_string_equal(text, "-");
+    format_utc(INT64_MAX, text);
+    assert_string_equal(text, "-");
+}
+
 static void test_cpus(void **state)
 {
     static const struct number_case cases[] = {
@@ -282,10 +322,11 @@ static void test_near_miss(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_int),     cmocka_unit_test(test_size),
-        cmocka_unit_test(test_seconds), cmocka_unit_test(test_cpus),
-        cmocka_unit_test(test_bool),    cmocka_unit_test(test_format),
-        cmocka_unit_test(test_quoted),  cmocka_unit_test(test_near_miss),
+        cmocka_unit_test(test_int),       cmocka_unit_test(test_size),
+        cmocka_unit_test(test_seconds),   cmocka_unit_test(test_utc),
+        cmocka_unit_test(test_cpus),      cmocka_unit_test(test_bool),
+        cmocka_unit_test(test_format),    cmocka_unit_test(test_quoted),
+        cmocka_unit_test(test_near_miss),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

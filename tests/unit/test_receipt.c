@@ -18,7 +18,7 @@
 #define R   "\xef\xbf\xbd"
 #define MIB ((size_t) 1024 * 1024)
 
-static const struct receipt_ids plain_ids = { NULL, "exec_1", 1 };
+static const struct receipt_ids plain_ids = { .execution_id = "exec_1", .execution_count = 1 };
 
 static json_t *build(const struct outcome *o, const struct receipt_ids *ids)
 {
@@ -83,7 +83,7 @@ static void test_everything(void **state)
         .error_traceback = tb,
         .error_traceback_len = 1,
     };
-    json_t *json = build(&o, &(struct receipt_ids){ "sess_1", "exec_1", 7 });
+    json_t *json = build(&o, &(struct receipt_ids){ "sess_1", "exec_1", 7, true, true });
 
     (void) state;
     assert_dumps(json,
@@ -97,7 +97,8 @@ static void test_everything(void **state)
                  "\"truncated\":{\"stdout\":0,\"stderr\":0,\"outputs\":0},"
                  "\"usage\":{\"cpu_ms\":3,\"peak_memory_bytes\":1048576,\"wall_ms\":2,"
                  "\"processes\":3,\"hosts\":[]},"
-                 "\"session_id\":\"sess_1\",\"execution_id\":\"exec_1\",\"execution_count\":7}");
+                 "\"session_id\":\"sess_1\",\"execution_id\":\"exec_1\",\"execution_count\":7,"
+                 "\"session_lost\":true,\"shell_lost\":true}");
     json_decref(json);
 }
 
@@ -114,6 +115,24 @@ static void test_nothing(void **state)
                        "\"usage\":{\"cpu_ms\":null,\"peak_memory_bytes\":null,\"wall_ms\":0,"
                        "\"processes\":1,\"hosts\":[]},"
                        "\"session_id\":null,\"execution_id\":\"exec_1\",\"execution_count\":1}");
+    json_decref(json);
+}
+
+/* What only some receipts have. */
+static void test_in_a_session(void **state)
+{
+    struct outcome o = { .files_incomplete = true };
+    json_t *json = build(&o, &(struct receipt_ids){ .session_id = "ses_1" });
+
+    (void) state;
+    assert_true(json_is_true(json_object_get(json, "files_incomplete")));
+    assert_true(json_is_false(json_object_get(json, "session_lost")));
+    assert_null(json_object_get(json, "shell_lost"));
+    json_decref(json);
+    o.files_incomplete = false;
+    json = build(&o, &plain_ids);
+    assert_null(json_object_get(json, "files_incomplete"));
+    assert_null(json_object_get(json, "session_lost"));
     json_decref(json);
 }
 
@@ -528,13 +547,21 @@ static void test_new_id(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_everything),    cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_success),       cmocka_unit_test(test_error_in_parts),
-        cmocka_unit_test(test_error_bounded), cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_cuts),          cmocka_unit_test(test_growth),
-        cmocka_unit_test(test_shown),         cmocka_unit_test(test_bundles),
-        cmocka_unit_test(test_bundle_growth), cmocka_unit_test(test_bundles_together),
-        cmocka_unit_test(test_bundle_depth),  cmocka_unit_test(test_new_id),
+        cmocka_unit_test(test_everything),
+        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_success),
+        cmocka_unit_test(test_in_a_session),
+        cmocka_unit_test(test_error_in_parts),
+        cmocka_unit_test(test_error_bounded),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_growth),
+        cmocka_unit_test(test_shown),
+        cmocka_unit_test(test_bundles),
+        cmocka_unit_test(test_bundle_growth),
+        cmocka_unit_test(test_bundles_together),
+        cmocka_unit_test(test_bundle_depth),
+        cmocka_unit_test(test_new_id),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,414 @@
+/*
+ * `glovebox serve`: the service and its server, from the start to the last reply.
+ *
+ * The main thread starts everything, then only waits for signals, which all other threads have
+ * blocked. The first SIGTERM or SIGINT drains: a thread of its own waits for what runs, so that the
+ * main thread can hear a second signal, which ends us at once. Whatever is then left of boxes dies
+ * with us: their lifelines end.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "base/autoclean.h"
+#include "base/clock.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "base/parse.h"
+#include "cli/cmd.h"
+#include "server/server.h"
+#include "service/data.h"
+#include "service/keys.h"
+#include "service/service.h"
+
+#include "base/banned.h"
+
+struct serve {
+    const struct config *cfg;
+    struct store *store;
+    struct keys *keys;
+    struct service *service;
+    struct server *server;
+    struct server_config server_config;
+    char *data_dir; /* where it is when nobody says */
+    int signal_fd, drained_fd;
+    bool progress_shown;
+};
+
+/* ---- from options to configurations ---- */
+
+static int check_ceilings(const struct config *cfg, struct gb_err *err)
+{
+    const struct {
+        const char *name, *ceiling;
+        int64_t value, most;
+    } rows[] = {
+        { "memory", "max-memory", cfg->memory_bytes, cfg->max_memory_bytes },
+        { "cpus", "max-cpus", cfg->cpus_milli, cfg->max_cpus_milli },
+        { "pids", "max-pids", cfg->pids, cfg->max_pids },
+        { "disk", "max-disk", cfg->disk_bytes, cfg->max_disk_bytes },
+        { "session-disk", "max-disk", cfg->session_disk_bytes, cfg->max_disk_bytes },
+        { "default-timeout", "max-timeout", cfg->default_timeout_us, cfg->max_timeout_us },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (rows[i].value > rows[i].most)
+            return gb_fail_plain(err, EINVAL, "--%s is above --%s; raise the second", rows[i].name,
+                                 rows[i].ceiling);
+    if (cfg->no_auth && cfg->require_key)
+        return gb_fail_plain(err, EINVAL, "--no-auth and --require-key contradict each other");
+    return 0;
+}
+
+static void fill_limits(const struct config *cfg, struct limits *limits, int64_t disk_bytes)
+{
+    limits->memory_bytes = cfg->memory_bytes;
+    limits->cpu_milli = cfg->cpus_milli;
+    limits->pids = cfg->pids;
+    limits->open_files = cfg->open_files;
+    limits->disk_bytes = disk_bytes;
+    limits->file_bytes = disk_bytes;
+}
+
+static void show_progress(void *arg, unsigned done, unsigned total, const char *name)
+{
+    struct serve *serve = arg;
+
+    if (!isatty(STDERR_FILENO))
+        return;
+    serve->progress_shown = true;
+    fprintf(stderr, "\r\033[Kglovebox: warming up, %u of %u: %s", done, total, name);
+    (void) fflush(stderr);
+}
+
+/* The service logs with the priorities of syslog. */
+static void on_service_log(void *arg, int priority, const char *line)
+{
+    enum log_level level = priority <= LOG_ERR       ? LOG_LEVEL_ERROR
+                           : priority == LOG_WARNING ? LOG_LEVEL_WARNING
+                           : priority <= LOG_INFO    ? LOG_LEVEL_INFO
+                                                     : LOG_LEVEL_DEBUG;
+
+    (void) arg;
+    log_event(level, "service", LOG_TEXT("message", line));
+}
+
+static void fill_service(struct serve *serve, struct service_config *config)
+{
+    const struct config *cfg = serve->cfg;
+    bool none = strcmp(cfg->preload, "none") == 0;
+    bool all = strcmp(cfg->preload, "all") == 0 || strcmp(cfg->preload, "auto") == 0;
+
+    service_config_default(config);
+    config->engine.preload = none ? "" : all ? engine_preload_all : cfg->preload;
+    config->engine.cgroups = (enum cgroup_mode) cfg->cgroups;
+    config->engine.landlock = cfg->landlock == LANDLOCK_ON;
+    config->engine.pool_boxes = (unsigned) cfg->pool;
+    config->engine.pool_tenants = true;
+    config->engine.progress = show_progress;
+    config->engine.progress_arg = serve;
+    config->store = serve->store;
+    config->keys = serve->keys;
+    config->data_dir = serve->data_dir;
+    fill_limits(cfg, &config->oneshot, cfg->disk_bytes);
+    fill_limits(cfg, &config->session, cfg->session_disk_bytes);
+    config->ceiling.memory_bytes = cfg->max_memory_bytes;
+    config->ceiling.cpu_milli = cfg->max_cpus_milli;
+    config->ceiling.pids = cfg->max_pids;
+    config->ceiling.disk_bytes = config->ceiling.file_bytes = cfg->max_disk_bytes;
+    if (config->ceiling.open_files < cfg->open_files)
+        config->ceiling.open_files = cfg->open_files;
+    config->wall_default_us = cfg->default_timeout_us;
+    config->wall_max_us = cfg->max_timeout_us > cfg->simple_max_timeout_us
+                              ? cfg->max_timeout_us
+                              : cfg->simple_max_timeout_us;
+    config->command_wall_max_us = cfg->max_timeout_us;
+    if (config->command_wall_default_us > cfg->max_timeout_us)
+        config->command_wall_default_us = cfg->max_timeout_us;
+    config->sessions_max = cfg->max_sessions;
+    config->idle_us = cfg->idle_us;
+    if (config->idle_max_us < cfg->idle_us)
+        config->idle_max_us = cfg->idle_us;
+    config->sweep_us = cfg->sweep_us;
+    config->grace_us = cfg->grace_us;
+    config->reply_bytes = cfg->reply_bytes;
+    if (config->reply_bytes_max < cfg->reply_bytes)
+        config->reply_bytes_max = cfg->reply_bytes;
+    config->log_code = cfg->log_code;
+    config->log = on_service_log;
+}
+
+static void fill_server(struct serve *serve)
+{
+    static char *const default_listens[] = { "127.0.0.1:8080", NULL };
+    struct server_config *config = &serve->server_config;
+    const struct config *cfg = serve->cfg;
+
+    server_config_default(config);
+    config->listens = cfg->listens ? cfg->listens : default_listens;
+    config->allowed_hosts = cfg->allowed_hosts;
+    config->auth = cfg->no_auth       ? SERVER_AUTH_OPEN
+                   : cfg->require_key ? SERVER_AUTH_KEY
+                                      : SERVER_AUTH_AUTO;
+    config->connections_max = cfg->connections;
+    config->connections_per_client = cfg->connections_per_client;
+    config->simple_wall_max_us = cfg->simple_max_timeout_us;
+    config->log_code = cfg->log_code;
+}
+
+/* ---- starting ---- */
+
+/* Connections, boxes and files each take a few descriptors; the default of 1024 is soon used up. At
+ * most half of them are for connections, so that idle clients cannot keep boxes from being made. */
+static void raise_descriptors(struct serve *serve)
+{
+    int64_t *connections = &serve->server_config.connections_max;
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return;
+    if (limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void) setrlimit(RLIMIT_NOFILE, &limit);
+        (void) getrlimit(RLIMIT_NOFILE, &limit);
+    }
+    if (limit.rlim_cur != RLIM_INFINITY && *connections > (int64_t) (limit.rlim_cur / 2))
+        *connections = (int64_t) (limit.rlim_cur / 2);
+}
+
+/* Before any thread is started, so that none of them takes a signal. */
+static int catch_signals(struct serve *serve, struct gb_err *err)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    if (pthread_sigmask(SIG_BLOCK, &set, NULL) != 0)
+        return gb_fail_plain(err, EINVAL, "block signals");
+    serve->signal_fd = signalfd(-1, &set, SFD_CLOEXEC);
+    serve->drained_fd = eventfd(0, EFD_CLOEXEC);
+    if (serve->signal_fd < 0 || serve->drained_fd < 0)
+        return gb_fail(err, errno, "wait for signals");
+    return 0;
+}
+
+static int open_store(struct serve *serve, struct gb_err *err)
+{
+    struct store_config config = { .dir = serve->cfg->data_dir, .exclusive = true };
+    int r;
+
+    if (config.dir)
+        serve->data_dir = strdup(config.dir);
+    else if (data_default_dir(&serve->data_dir, err) < 0)
+        return -err->code;
+    if (!serve->data_dir)
+        return gb_fail(err, ENOMEM, "open the data directory");
+    config.dir = serve->data_dir;
+    r = data_open(&config, &serve->store, err);
+    return r < 0 ? r : keys_open(serve->store, &serve->keys, err);
+}
+
+static int write_port_file(const struct serve *serve, struct gb_err *err)
+{
+    const char *path = serve->cfg->port_file;
+    autofree char *temp = NULL;
+    char text[512] = "";
+    size_t used = 0;
+    int fd, r;
+
+    if (!path)
+        return 0;
+    for (size_t i = 0; server_url(serve->server, i); i++)
+        if (server_port(serve->server, i) != 0 && used < sizeof text - 8)
+            used += (size_t) snprintf(text + used, sizeof text - used, "%d\n",
+                                      server_port(serve->server, i));
+    if (asprintf(&temp, "%s.tmp", path) < 0) {
+        temp = NULL;
+        return gb_fail(err, ENOMEM, "write the port file");
+    }
+    /* Renamed into place, so that a reader never sees a half-written one. */
+    fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+    r = fd < 0 ? -errno : io_write_all(fd, text, used);
+    if (fd >= 0)
+        (void) close(fd);
+    if (r == 0 && rename(temp, path) < 0)
+        r = -errno;
+    return r < 0 ? gb_fail(err, -r, "write the port file '%s'", path) : 0;
+}
+
+static void print_welcome(const struct serve *serve)
+{
+    const char *url = server_url(serve->server, 0);
+    char grace[FORMAT_NUMBER_MAX];
+
+    format_fixed(serve->cfg->grace_us, USEC_PER_SEC, grace);
+    printf("glovebox %s serves at", GLOVEBOX_VERSION);
+    for (size_t i = 0; server_url(serve->server, i); i++)
+        printf("%s %s", i ? "," : "", server_url(serve->server, i));
+    printf("\n\n");
+    if (strncmp(url, "unix:", 5) == 0)
+        printf("  try it   curl --unix-socket %s -d '{\"code\": \"6 * 7\"}' "
+               "http://localhost/v1/execute\n",
+               url + 5);
+    else
+        printf("  try it   curl -d '{\"code\": \"6 * 7\"}' %s/v1/execute\n  docs     %s/docs\n",
+               url, url);
+    printf("  stop     Ctrl-C; what runs gets %s seconds to finish\n\n", grace);
+    (void) fflush(stdout);
+}
+
+static int start(struct serve *serve, struct gb_err *err)
+{
+    struct service_config config = { 0 };
+    int r;
+
+    fill_service(serve, &config);
+    r = service_open(&config, &serve->service, err);
+    if (r == 0)
+        r = service_wait_ready(serve->service, err);
+    if (serve->progress_shown)
+        fprintf(stderr, "\r\033[K");
+    if (r < 0)
+        return r;
+    serve->server_config.service = serve->service;
+    serve->server_config.keys = serve->keys;
+    r = server_open(&serve->server_config, &serve->server, err);
+    if (r == 0)
+        r = write_port_file(serve, err);
+    if (r < 0)
+        return r;
+    if (serve->cfg->no_auth)
+        log_event(LOG_LEVEL_WARNING, "no-auth",
+                  LOG_TEXT("message", "no key is asked for: whoever reaches an address runs code"));
+    for (size_t i = 0; server_url(serve->server, i); i++)
+        log_event(LOG_LEVEL_INFO, "listening", LOG_TEXT("url", server_url(serve->server, i)));
+    print_welcome(serve);
+    return 0;
+}
+
+/* ---- stopping ---- */
+
+static void *drain_main(void *arg)
+{
+    struct serve *serve = arg;
+    uint64_t one = 1;
+
+    service_drain(serve->service);
+    (void) !write(serve->drained_fd, &one, sizeof one);
+    return NULL;
+}
+
+static int read_signal(const struct serve *serve)
+{
+    struct signalfd_siginfo info;
+
+    return read(serve->signal_fd, &info, sizeof info) == sizeof info ? (int) info.ssi_signo : 0;
+}
+
+/* A second signal: nobody wants to wait. */
+static _Noreturn void leave_now(const struct serve *serve, int sig)
+{
+    for (size_t i = 0; server_url(serve->server, i); i++)
+        if (strncmp(server_url(serve->server, i), "unix:", 5) == 0)
+            (void) unlink(server_url(serve->server, i) + 5);
+    if (serve->cfg->port_file)
+        (void) unlink(serve->cfg->port_file);
+    _exit(128 + sig);
+}
+
+static void wait_for_end(struct serve *serve)
+{
+    struct pollfd fds[] = { { serve->signal_fd, POLLIN, 0 }, { serve->drained_fd, POLLIN, 0 } };
+    pthread_t thread;
+    int sig = read_signal(serve);
+
+    log_event(LOG_LEVEL_INFO, "draining", LOG_TEXT("signal", sig == SIGINT ? "SIGINT" : "SIGTERM"));
+    if (isatty(STDERR_FILENO))
+        say("finishing what runs; once more to end at once");
+    if (pthread_create(&thread, NULL, drain_main, serve) != 0) {
+        service_drain(serve->service);
+        return;
+    }
+    while (!(fds[1].revents & POLLIN)) {
+        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+            break;
+        if (fds[0].revents & POLLIN)
+            leave_now(serve, read_signal(serve));
+    }
+    pthread_join(thread, NULL);
+}
+
+static void stop(struct serve *serve)
+{
+    if (serve->server && serve->cfg->port_file)
+        (void) unlink(serve->cfg->port_file);
+    server_close(serve->server);
+    service_close(serve->service);
+    keys_close(serve->keys);
+    data_close(serve->store);
+    free(serve->data_dir);
+    if (serve->signal_fd >= 0)
+        (void) close(serve->signal_fd);
+    if (serve->drained_fd >= 0)
+        (void) close(serve->drained_fd);
+}
+
+/* What the user can mend; a store is opened only after the addresses have been read. */
+static int prepare(struct serve *serve, struct gb_err *err)
+{
+    const struct config *cfg = serve->cfg;
+    int r = check_ceilings(cfg, err);
+
+    if (r < 0)
+        return r;
+    fill_server(serve);
+    r = server_check(&serve->server_config, true, err);
+    if (r < 0)
+        return r;
+    return log_open((enum log_level) cfg->log_level, (enum log_format) cfg->log_format,
+                    cfg->log_file, err);
+}
+
+/* Returns the exit code of a failure, or 0 once it serves. */
+static int begin(struct serve *serve, struct gb_err *err)
+{
+    if (catch_signals(serve, err) < 0 || open_store(serve, err) < 0)
+        return EXIT_OURS;
+    if (server_check(&serve->server_config, keys_any(serve->keys), err) < 0)
+        return EXIT_USAGE;
+    return start(serve, err) < 0 ? EXIT_OURS : 0;
+}
+
+int cmd_serve(const struct config *cfg)
+{
+    struct serve serve = { .cfg = cfg, .signal_fd = -1, .drained_fd = -1 };
+    struct gb_err err = { 0 };
+    int code;
+
+    if (prepare(&serve, &err) < 0) {
+        say("%s", err.msg);
+        return EXIT_USAGE;
+    }
+    raise_descriptors(&serve);
+    code = begin(&serve, &err);
+    if (code == 0)
+        wait_for_end(&serve);
+    else
+        say("%s", err.msg);
+    stop(&serve);
+    if (code == 0)
+        log_event(LOG_LEVEL_INFO, "stopped", LOG_INT("code", 0));
+    log_close();
+    return code;
+}

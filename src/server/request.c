@@ -1,0 +1,85 @@
+/* What handlers ask of a request. */
+#include <stdio.h>
+#include <string.h>
+
+#include "server/server_internal.h"
+
+#include "base/banned.h"
+
+#define JSON_DEPTH_MAX 64
+
+int request_socket(const struct request *rq)
+{
+    return rq->conn->fd;
+}
+
+void request_note(struct request *rq, const char *session_id, const char *execution_id)
+{
+    if (session_id)
+        snprintf(rq->session_id, sizeof rq->session_id, "%s", session_id);
+    if (execution_id)
+        snprintf(rq->execution_id, sizeof rq->execution_id, "%s", execution_id);
+}
+
+int request_query(struct request *rq, void *ret)
+{
+    json_t *errors = json_array();
+
+    if (fields_read_query(rq->route->query, &rq->url, ret, errors) < 0) {
+        reply_invalid(rq, errors);
+        return -1;
+    }
+    json_decref(errors);
+    return 0;
+}
+
+static int parse_body(struct request *rq)
+{
+    json_error_t error;
+
+    if (fields_too_deep(rq->body, rq->body_len, JSON_DEPTH_MAX)) {
+        reply_problem(rq, MHD_HTTP_BAD_REQUEST, "json-too-deep",
+                      "the body is nested deeper than %d levels", JSON_DEPTH_MAX);
+        return -1;
+    }
+    rq->json = json_loadb(rq->body, rq->body_len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    if (!rq->json) {
+        reply_problem(rq, MHD_HTTP_BAD_REQUEST, "bad-json",
+                      "the body is not JSON: %s (line %d, "
+                      "column %d)",
+                      error.text, error.line, error.column);
+        return -1;
+    }
+    return 0;
+}
+
+int request_json(struct request *rq, void *ret)
+{
+    bool strict = !(rq->route->flags & ROUTE_LENIENT);
+    json_t *errors;
+
+    if (rq->body_len == 0)
+        rq->json = json_object();
+    else if (parse_body(rq) < 0)
+        return -1;
+    errors = json_array();
+    if (fields_read_body(rq->route->request, rq->json, strict, ret, errors) < 0) {
+        reply_invalid(rq, errors);
+        return -1;
+    }
+    json_decref(errors);
+    return 0;
+}
+
+int request_session(struct request *rq, struct session **ret_session)
+{
+    struct fault fault = { 0 };
+
+    if (session_find(rq->server->config.service, &rq->caller, rq->param_id, ret_session, &fault) <
+        0) {
+        reply_fault(rq, &fault);
+        return -1;
+    }
+    request_note(rq, session_id(*ret_session), NULL);
+    return 0;
+}

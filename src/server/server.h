@@ -1,0 +1,62 @@
+/*
+ * The server: HTTP over a service. This is the module's public header.
+ *
+ * Opened after the service and closed before it; both calls come from one thread. In between
+ * everything happens on threads of the server (http.c says which).
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct server;
+struct service;
+struct keys;
+
+enum server_auth {
+    SERVER_AUTH_AUTO, /* loopback and Unix sockets need no key, every other address does */
+    SERVER_AUTH_KEY,  /* every address needs one */
+    SERVER_AUTH_OPEN, /* none does, on purpose */
+};
+
+struct server_config {
+    struct service *service;
+    struct keys *keys; /* NULL: there are none, and every key is refused */
+
+    char *const *listens; /* "127.0.0.1:8080", "[::]:80,dialect=NAME", "unix:PATH"; NULL ends */
+    char *const *allowed_hosts; /* more names for the Host header; NULL ends, or NULL */
+    enum server_auth auth;
+
+    int64_t connections_max;        /* of each address */
+    int64_t connections_per_client; /* by client address, where it is not loopback; 0: no limit */
+    int64_t header_us, body_us, idle_us; /* deadlines; http.c says how the second grows */
+    int64_t keepalive_us;                /* silence in a stream before a comment is sent */
+    int64_t body_bytes_max;              /* of a JSON body */
+    int64_t simple_wall_max_us;          /* the most that the simple API gives */
+    bool log_code;                       /* write programs into the log */
+};
+
+/* Everything but service, keys and the lists. */
+void server_config_default(struct server_config *config);
+
+/* Whether @text names an address to listen at; for the option table. */
+bool server_listen_valid(const char *text);
+
+/* Checks the addresses against @config->auth before anything is started: -EACCES when one would be
+ * open to the world without a key. @have_keys: there is at least one. */
+int server_check(const struct server_config *config, bool have_keys, struct gb_err *err);
+
+/* Listens at every address. @config is copied; what it points to must stay. */
+int server_open(const struct server_config *config, struct server **ret_server, struct gb_err *err);
+
+/* The address at place @i as a URL ("http://127.0.0.1:8080", "unix:/run/gb.sock"), or NULL. */
+const char *server_url(const struct server *server, size_t i);
+
+/* Its port; 0 for a Unix socket. */
+int server_port(const struct server *server, size_t i);
+
+/* Stops listening, ends every connection, removes socket files. Accepts NULL. */
+void server_close(struct server *server);

@@ -1,0 +1,152 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "service/service_internal.h"
+
+#include "base/banned.h"
+
+#define TOKEN         1000 /* one execution, in thousandths */
+#define BURST_MIN     10
+#define MINUTE_US     (60 * USEC_PER_SEC)
+#define RATE_MAX      INT64_C(1000000000) /* more than anybody could use: no limit */
+#define FULL_AFTER_US (10 * MINUTE_US)    /* at a rate of 1 the least burst takes this long */
+
+static int64_t pick(int64_t of_key, int64_t configured)
+{
+    return of_key < 0 ? configured : of_key;
+}
+
+static struct account *account_get(struct service *service, const char *key_id)
+{
+    struct id_node *node = id_table_find(&service->accounts, key_id);
+    struct account *account;
+
+    if (node)
+        return ID_NODE_OF(node, struct account, node);
+    account = calloc(1, sizeof *account);
+    if (!account)
+        return NULL;
+    memcpy(account->key_id, key_id, strnlen(key_id, sizeof account->key_id - 1));
+    account->tokens_milli = INT64_MAX; /* full; cut to the burst when it is looked at */
+    account->filled_us = service_now(service);
+    id_table_add(&service->accounts, &account->node, account->key_id);
+    return account;
+}
+
+/* Only the time that became tokens is used up: who asks all the time must not starve by rounding.
+ */
+static void bucket_fill(struct account *account, int64_t now, int64_t rate, int64_t burst)
+{
+    int64_t elapsed = now - account->filled_us, gained;
+
+    if (elapsed > FULL_AFTER_US || account->tokens_milli >= burst) {
+        account->tokens_milli = burst;
+        account->filled_us = now;
+        return;
+    }
+    gained = elapsed * rate / (MINUTE_US / TOKEN);
+    account->filled_us += gained * (MINUTE_US / TOKEN) / rate;
+    account->tokens_milli += gained;
+    if (account->tokens_milli > burst)
+        account->tokens_milli = burst;
+}
+
+/* A bucket of tokens: a tenth of a minute's rate may come at once, and it fills evenly. */
+static int rate_take(struct service *service, struct account *account, int64_t rate,
+                     struct fault *fault)
+{
+    int64_t wait_us;
+
+    if (rate >= RATE_MAX)
+        return 0;
+    if (rate == 0)
+        return fault_set(fault, FAULT_TOO_MANY, "rate-limit", NULL,
+                         "this key may start nothing; ask the operator for a higher rate");
+    bucket_fill(account, service_now(service), rate,
+                (rate / 10 > BURST_MIN ? rate / 10 : BURST_MIN) * TOKEN);
+    if (account->tokens_milli < TOKEN) {
+        wait_us = (TOKEN - account->tokens_milli) * (MINUTE_US / TOKEN) / rate;
+        (void) fault_set(fault, FAULT_TOO_MANY, "rate-limit", NULL,
+                         "this key may start %lld a minute; wait and try again", (long long) rate);
+        fault->retry_after_s = (int) (wait_us / USEC_PER_SEC) + 1;
+        return -1;
+    }
+    account->tokens_milli -= TOKEN;
+    return 0;
+}
+
+static int account_take(struct service *service, const struct caller *caller, bool session,
+                        struct account **ret_account, struct fault *fault)
+{
+    const struct key_limits *mine = &caller->limits, *common = &service->config.key;
+    struct account *account = account_get(service, caller->key_id);
+    int64_t *count, most;
+
+    if (!account)
+        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+    count = session ? &account->sessions : &account->in_flight;
+    if (caller->key_id[0]) {
+        most = session ? pick(mine->sessions, common->sessions)
+                       : pick(mine->in_flight, common->in_flight);
+        if (*count >= most) {
+            (void) fault_set(fault, FAULT_TOO_MANY, session ? "key-sessions" : "key-executions",
+                             NULL, "this key has %lld %s and may have no more; %s",
+                             (long long) *count, session ? "sessions" : "executions under way",
+                             session ? "delete one" : "wait until one has ended");
+            fault->retry_after_s = session ? 60 : 1;
+            return -1;
+        }
+        if (rate_take(service, account, pick(mine->rate_per_minute, common->rate_per_minute),
+                      fault) < 0)
+            return -1;
+    }
+    (*count)++;
+    account->refs++;
+    *ret_account = account;
+    return 0;
+}
+
+int account_take_session(struct service *service, const struct caller *caller,
+                         struct account **ret_account, struct fault *fault)
+{
+    return account_take(service, caller, true, ret_account, fault);
+}
+
+int account_take_execution(struct service *service, const struct caller *caller,
+                           struct account **ret_account, struct fault *fault)
+{
+    return account_take(service, caller, false, ret_account, fault);
+}
+
+void account_give_session(struct account *account)
+{
+    account->sessions--;
+    account->refs--;
+}
+
+void account_give_execution(struct account *account)
+{
+    account->in_flight--;
+    account->refs--;
+}
+
+void account_sweep(struct service *service)
+{
+    int64_t now = service_now(service);
+
+    for (size_t i = 0; i < ID_TABLE_CHAINS; i++) {
+        struct id_node *node = service->accounts.chains[i], *next;
+
+        for (; node; node = next) {
+            struct account *account = ID_NODE_OF(node, struct account, node);
+
+            next = node->next;
+            /* By then the bucket is full again, and forgetting it loses nothing. */
+            if (account->refs > 0 || now - account->filled_us <= FULL_AFTER_US)
+                continue;
+            id_table_remove(&service->accounts, node);
+            free(account);
+        }
+    }
+}

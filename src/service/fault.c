@@ -1,0 +1,31 @@
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <syslog.h>
+
+#include "service/service_internal.h"
+
+#include "base/banned.h"
+
+int fault_set(struct fault *fault, enum fault_kind kind, const char *type, const char *loc,
+              const char *fmt, ...)
+{
+    va_list args;
+
+    *fault = (struct fault){ .kind = kind, .type = type };
+    (void) snprintf(fault->loc, sizeof fault->loc, "%s", loc ? loc : "");
+    va_start(args, fmt);
+    (void) vsnprintf(fault->detail, sizeof fault->detail, fmt, args);
+    va_end(args);
+    return -1;
+}
+
+int fault_from_engine(struct service *service, const char *what, const struct gb_err *err,
+                      struct fault *fault)
+{
+    service_log(service, LOG_ERR, "%s: %s", what, err->msg);
+    (void) fault_set(fault, FAULT_UNAVAILABLE, "engine", NULL,
+                     "%s; try again, and if it stays so tell the operator to read the log", what);
+    fault->retry_after_s = 2;
+    return -1;
+}

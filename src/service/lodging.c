@@ -1,0 +1,171 @@
+#include "service/lodging.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "service/service_internal.h"
+
+#include "base/banned.h"
+
+void lodging_close(struct lodging *lodging)
+{
+    shell_free(lodging->shell);
+    resident_free(lodging->resident);
+    box_release(lodging->box);
+    *lodging = (struct lodging){ 0 };
+}
+
+int lodging_open(struct service *service, const struct limits *limits, char *const *env,
+                 struct lodging *ret_lodging, struct fault *fault)
+{
+    struct lodging lodging = { 0 };
+    struct gb_err err;
+
+    if (box_acquire(service->engine, limits, &lodging.box, &err) < 0)
+        return fault_from_engine(service, "no box could be made", &err, fault);
+    if (resident_open(lodging.box, env, &lodging.resident, &err) < 0) {
+        lodging_close(&lodging);
+        return fault_from_engine(service, "no interpreter could be started", &err, fault);
+    }
+    *ret_lodging = lodging;
+    return 0;
+}
+
+/* The engine takes lists of strings that it does not change, without const. */
+static char *const *strings(const char *const *list)
+{
+    return (char *const *) list;
+}
+
+static struct run_spec spec_make(struct execution *x, const struct execution_request *request)
+{
+    static char empty[] = "";
+    static char *no_args[] = { empty, NULL };
+    bool python = x->kind == EXECUTION_CELL || x->kind == EXECUTION_SCRIPT;
+
+    return (struct run_spec){
+        .code = request->code,
+        .code_len = request->code_len,
+        .filename = request->filename ? request->filename : "<cell>",
+        .cell = x->kind == EXECUTION_CELL,
+        .argv = python ? no_args : NULL,
+        .limits = x->limits,
+        .reply_bytes = (size_t) request->reply_bytes,
+        .input = request->input,
+        .input_len = request->input_len,
+        .stdin_fd = -1,
+        .cancel_fd = x->cancel_fd,
+        .sink = execution_sink(x),
+    };
+}
+
+static int cell_run(struct session *session, const struct run_spec *spec, bool accept_loss,
+                    struct outcome *ret_outcome, struct lodging_change *change, struct gb_err *err)
+{
+    struct lodging *lodging = &session->lodging;
+    int r;
+
+    /* Twice at most: the first may be found to have ended since its last cell. */
+    for (;;) {
+        if (!lodging->resident) {
+            r = resident_open(lodging->box, session->env, &lodging->resident, err);
+            if (r < 0)
+                return r;
+        }
+        r = resident_run(lodging->resident, spec, ret_outcome, err);
+        if (r == 0 && !ret_outcome->lost)
+            return 0;
+        resident_free(lodging->resident);
+        lodging->resident = NULL;
+        if (r != -ECHILD || change->found_lost) {
+            change->variables_lost = true;
+            return r;
+        }
+        change->found_lost = true;
+        if (!accept_loss)
+            return r;
+    }
+}
+
+static int shell_line_run(struct session *session, const struct run_spec *spec,
+                          struct outcome *ret_outcome, struct lodging_change *change,
+                          struct gb_err *err)
+{
+    struct lodging *lodging = &session->lodging;
+    int r;
+
+    for (;;) {
+        if (!lodging->shell) {
+            r = shell_open(lodging->box, session->env, &lodging->shell, err);
+            if (r < 0)
+                return r;
+        }
+        r = shell_run(lodging->shell, spec, ret_outcome, err);
+        if (r == 0 && !ret_outcome->lost)
+            return 0;
+        shell_free(lodging->shell);
+        lodging->shell = NULL;
+        if (r != -ECHILD || change->shell_lost) {
+            change->shell_lost = true;
+            return r;
+        }
+        change->shell_lost = true;
+    }
+}
+
+int lodging_run(struct session *session, struct execution *x,
+                const struct execution_request *request, struct outcome *ret_outcome,
+                struct lodging_change *ret_change, struct fault *fault)
+{
+    struct run_spec spec = spec_make(x, request);
+    struct gb_err err = { 0 };
+    int r = -EINVAL;
+
+    *ret_change = (struct lodging_change){ 0 };
+    switch (x->kind) {
+    case EXECUTION_CELL:
+        r = cell_run(session, &spec, request->accept_loss, ret_outcome, ret_change, &err);
+        break;
+    case EXECUTION_COMMAND:
+        r = box_command(session->lodging.box, &spec,
+                        request->env ? strings(request->env) : session->env, NULL, ret_outcome,
+                        &err);
+        break;
+    case EXECUTION_SHELL:
+        r = shell_line_run(session, &spec, ret_outcome, ret_change, &err);
+        break;
+    case EXECUTION_SCRIPT:
+        break; /* refused before it came here */
+    }
+    if (r == 0)
+        return 0;
+    if (ret_change->found_lost && !ret_change->variables_lost)
+        return -1; /* the caller words this one */
+    return fault_from_engine(x->service, "the code could not be run", &err, fault);
+}
+
+int lodging_run_once(struct execution *x, const struct execution_request *request,
+                     struct outcome *ret_outcome, struct fault *fault)
+{
+    const struct limits *pool = &x->service->config.engine.pool_limits;
+    struct run_spec spec = spec_make(x, request);
+    struct limits limits = x->limits;
+    struct box *box = NULL;
+    struct gb_err err = { 0 };
+    int r;
+
+    /* These are of the execution and not of the box: whatever they are, a box of the pool will do.
+     */
+    limits.wall_us = pool->wall_us;
+    limits.output_bytes = pool->output_bytes;
+    spec.env = strings(request->env);
+    r = box_acquire(x->service->engine, &limits, &box, &err);
+    if (r < 0)
+        return fault_from_engine(x->service, "no box could be made", &err, fault);
+    if (x->kind == EXECUTION_COMMAND || x->kind == EXECUTION_SHELL)
+        r = box_command(box, &spec, spec.env, NULL, ret_outcome, &err);
+    else
+        r = execution_run(box, &spec, ret_outcome, &err);
+    reaper_take(x->service->reaper, box);
+    return r < 0 ? fault_from_engine(x->service, "the code could not be run", &err, fault) : 0;
+}

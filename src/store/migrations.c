@@ -1,0 +1,22 @@
+/* The paths come from the build; .incbin, because C17 has no #embed. A step that was released is
+ * never changed: a new one is added. */
+#include "store/migrations.h"
+
+#include "base/autoclean.h"
+
+#include "base/banned.h"
+
+#define EMBED(name, path)                                                                          \
+    __asm__(".section .rodata\n" #name ":\n"                                                       \
+            ".incbin \"" path "\"\n"                                                               \
+            ".byte 0\n"                                                                            \
+            ".previous\n");                                                                        \
+    extern const char name[] __attribute__((visibility("hidden")))
+
+EMBED(migration_001_tables, MIGRATIONS_DIR "/001_tables.sql");
+EMBED(migration_001_tables_sqlite, MIGRATIONS_DIR "/001_tables_sqlite.sql");
+
+const struct migration migrations[] = {
+    { migration_001_tables, migration_001_tables_sqlite },
+};
+const size_t migrations_len = ARRAY_LEN(migrations);

@@ -1,0 +1,14 @@
+/* The steps from one version of the tables to the next, embedded as text. */
+#pragma once
+
+#include <stddef.h>
+
+/* One step for SQLite: what all backends run, then what only SQLite understands. Step i leads from
+ * version i to version i + 1. */
+struct migration {
+    const char *tables;
+    const char *sqlite;
+};
+
+extern const struct migration migrations[];
+extern const size_t migrations_len;

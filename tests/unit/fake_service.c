@@ -1,0 +1,687 @@
+#include "fake_service.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/io.h"
+#include "service/keys.h"
+#include "service/service.h"
+
+#include "base/banned.h"
+
+struct session {
+    struct service *service;
+    char id[SESSION_ID_MAX], owner[32];
+    bool used;
+};
+
+struct execution {
+    struct service *service;
+    struct session *session;
+    char id[EXECUTION_ID_MAX], owner[32];
+    char *code;
+    int refs;
+    bool done, interrupted;
+    char *out; /* everything printed */
+    size_t out_len;
+};
+
+struct service {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct session sessions[8];
+    struct execution *executions[64];
+    int executions_len, interrupts, ticks;
+    char dir[32];
+};
+
+struct service *fake_service_new(void)
+{
+    struct service *s = calloc(1, sizeof *s);
+
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    snprintf(s->dir, sizeof s->dir, "/tmp/gb-fake-XXXXXX");
+    if (!mkdtemp(s->dir))
+        abort();
+    return s;
+}
+
+void fake_service_free(struct service *s)
+{
+    DIR *dir = opendir(s->dir);
+    struct dirent *entry;
+
+    while (dir && (entry = readdir(dir)))
+        (void) unlinkat(dirfd(dir), entry->d_name, 0);
+    closedir(dir);
+    (void) rmdir(s->dir);
+    for (int i = 0; i < s->executions_len; i++)
+        execution_unref(s->executions[i]);
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+const char *fake_dir(const struct service *s)
+{
+    return s->dir;
+}
+
+void fake_tick(struct service *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->ticks++;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+int fake_executions(struct service *s)
+{
+    pthread_mutex_lock(&s->lock);
+    int n = s->executions_len;
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
+int fake_interrupts(struct service *s)
+{
+    pthread_mutex_lock(&s->lock);
+    int n = s->interrupts;
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
+/* Waits for a change, at most until @until. */
+static bool wait_change(struct service *s, const struct timespec *until)
+{
+    return pthread_cond_timedwait(&s->changed, &s->lock, until) == 0;
+}
+
+static struct timespec after_us(int64_t us)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_sec += us / 1000000;
+    t.tv_nsec += us % 1000000 * 1000;
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_sec++;
+        t.tv_nsec -= 1000000000;
+    }
+    return t;
+}
+
+bool fake_wait_interrupt(struct service *s)
+{
+    struct timespec until = after_us(10000000);
+    bool there;
+
+    pthread_mutex_lock(&s->lock);
+    while (s->interrupts == 0 && wait_change(s, &until))
+        ;
+    there = s->interrupts > 0;
+    pthread_mutex_unlock(&s->lock);
+    return there;
+}
+
+/* ---- service.h ---- */
+
+const int64_t service_bucket_us[SERVICE_BUCKETS - 1] = { 1000, 2000, 5000 };
+
+int fault_set(struct fault *fault, enum fault_kind kind, const char *type, const char *loc,
+              const char *fmt, ...)
+{
+    va_list ap;
+
+    *fault = (struct fault){ .kind = kind, .type = type };
+    snprintf(fault->loc, sizeof fault->loc, "%s", loc ? loc : "");
+    va_start(ap, fmt);
+    vsnprintf(fault->detail, sizeof fault->detail, fmt, ap);
+    va_end(ap);
+    return -1;
+}
+
+bool service_is_ready(struct service *s)
+{
+    (void) s;
+    return true;
+}
+
+void service_get_stats(struct service *s, struct service_stats *ret)
+{
+    (void) s;
+    *ret = (struct service_stats){ .ready = true, .sessions_max = 8 };
+}
+
+const char *service_status_name(size_t i)
+{
+    static const char *const names[] = { "ok",   "error", "timeout", "oom",       "killed",
+                                         "pids", "disk",  "output",  "cancelled", "system" };
+
+    return names[i];
+}
+
+json_t *service_limits_to_json(struct service *s)
+{
+    (void) s;
+    return json_pack("{s:{}}", "defaults");
+}
+
+void limits_wish_init(struct limits *wish)
+{
+    memset(wish, 0xff, sizeof *wish);
+}
+
+int limits_wish_from_json(const json_t *object, struct limits *wish, struct fault *fault)
+{
+    limits_wish_init(wish);
+    if (json_object_get(object, "memory"))
+        return fault_set(fault, FAULT_INVALID, "limit-above-ceiling", "limits.memory",
+                         "memory is at most 1g");
+    return 0;
+}
+
+void session_request_init(struct session_request *r)
+{
+    *r = (struct session_request){ .idle_us = -1 };
+    limits_wish_init(&r->limits);
+}
+
+void execution_request_init(struct execution_request *r)
+{
+    *r = (struct execution_request){ .reply_bytes = -1, .hangup_fd = -1 };
+    limits_wish_init(&r->limits);
+}
+
+int session_create(struct service *s, const struct caller *caller,
+                   const struct session_request *request, struct session **ret, struct fault *fault)
+{
+    (void) request;
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; i < 8; i++) {
+        struct session *session = &s->sessions[i];
+
+        if (session->used)
+            continue;
+        session->used = true;
+        session->service = s;
+        snprintf(session->id, sizeof session->id, "sess_%d", i);
+        snprintf(session->owner, sizeof session->owner, "%s", caller->key_id);
+        pthread_mutex_unlock(&s->lock);
+        *ret = session;
+        return 0;
+    }
+    pthread_mutex_unlock(&s->lock);
+    fault_set(fault, FAULT_TOO_MANY, "too-many-sessions", NULL, "at most 8 sessions; delete one");
+    fault->retry_after_s = 7;
+    return -1;
+}
+
+int session_find(struct service *s, const struct caller *caller, const char *id,
+                 struct session **ret, struct fault *fault)
+{
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; i < 8; i++)
+        if (s->sessions[i].used && strcmp(s->sessions[i].id, id) == 0 &&
+            strcmp(s->sessions[i].owner, caller->key_id) == 0) {
+            *ret = &s->sessions[i];
+            pthread_mutex_unlock(&s->lock);
+            return 0;
+        }
+    pthread_mutex_unlock(&s->lock);
+    return fault_set(fault, FAULT_NOT_FOUND, "session-unknown", NULL, "there is no such session");
+}
+
+void session_unref(struct session *session)
+{
+    (void) session;
+}
+
+const char *session_id(const struct session *session)
+{
+    return session->id;
+}
+
+void session_get_info(struct session *session, struct session_info *ret)
+{
+    *ret = (struct session_info){ .state = SESSION_READY };
+    snprintf(ret->id, sizeof ret->id, "%s", session->id);
+}
+
+json_t *session_info_to_json(const struct session_info *info)
+{
+    return json_pack("{s:s,s:s}", "session_id", info->id, "state", "ready");
+}
+
+int session_list(struct service *s, const struct caller *caller, const char *after,
+                 struct session_info *infos, size_t max, size_t *ret_len, bool *ret_more,
+                 struct fault *fault)
+{
+    (void) after;
+    (void) fault;
+    *ret_len = 0;
+    *ret_more = false;
+    for (int i = 0; i < 8; i++) {
+        if (!s->sessions[i].used || strcmp(s->sessions[i].owner, caller->key_id) != 0)
+            continue;
+        if (*ret_len == max) {
+            *ret_more = true;
+            break;
+        }
+        session_get_info(&s->sessions[i], &infos[(*ret_len)++]);
+    }
+    return 0;
+}
+
+void session_touch(struct session *session)
+{
+    (void) session;
+}
+
+int session_delete(struct session *session, struct fault *fault)
+{
+    (void) fault;
+    pthread_mutex_lock(&session->service->lock);
+    session->used = false;
+    pthread_mutex_unlock(&session->service->lock);
+    return 0;
+}
+
+int session_interrupt(struct session *session, bool all, size_t *ret_count, struct fault *fault)
+{
+    (void) session;
+    (void) all;
+    (void) fault;
+    *ret_count = 0;
+    return 0;
+}
+
+/* ---- executions ---- */
+
+/* Runs its words as far as they go now; the lock is held. */
+static void advance(struct execution *e)
+{
+    struct service *s = e->service;
+    int ticks;
+
+    if (e->done)
+        return;
+    if (strncmp(e->code, "echo ", 5) == 0 && !e->out) {
+        e->out = strdup(e->code + 5);
+        e->out_len = strlen(e->out);
+        e->done = true;
+    } else if (sscanf(e->code, "ticks %d", &ticks) == 1) {
+        int printed = s->ticks < ticks ? s->ticks : ticks;
+
+        free(e->out);
+        e->out = calloc(1, (size_t) printed * 5 + 1);
+        for (int i = 0; i < printed; i++)
+            memcpy(e->out + 5 * i, "tick\n", 5);
+        e->out_len = (size_t) printed * 5;
+        e->done = printed == ticks;
+    }
+    if (e->interrupted)
+        e->done = true;
+}
+
+int execution_start(struct service *s, const struct caller *caller, struct session *session,
+                    const struct execution_request *request, struct execution **ret,
+                    struct fault *fault)
+{
+    struct execution *e;
+    int status;
+
+    if (sscanf(request->code, "fault %d", &status) == 1)
+        return fault_set(fault, (enum fault_kind) status, "asked-for", NULL, "as you wished");
+    e = calloc(1, sizeof *e);
+    e->service = s;
+    e->session = session;
+    e->code = strdup(request->code);
+    e->refs = 2;
+    snprintf(e->owner, sizeof e->owner, "%s", caller->key_id);
+    pthread_mutex_lock(&s->lock);
+    snprintf(e->id, sizeof e->id, "exec_%d", s->executions_len);
+    s->executions[s->executions_len++] = e;
+    advance(e);
+    pthread_mutex_unlock(&s->lock);
+    *ret = e;
+    return 0;
+}
+
+bool execution_wait(struct execution *e, int64_t timeout_us)
+{
+    struct timespec until = after_us(timeout_us < 0 ? 20000000 : timeout_us);
+
+    pthread_mutex_lock(&e->service->lock);
+    for (advance(e); !e->done && wait_change(e->service, &until); advance(e))
+        ;
+    pthread_mutex_unlock(&e->service->lock);
+    return e->done;
+}
+
+int execution_run_here(struct service *s, const struct caller *caller, struct session *session,
+                       const struct execution_request *request, struct execution **ret,
+                       struct fault *fault)
+{
+    int r = execution_start(s, caller, session, request, ret, fault);
+
+    if (r == 0)
+        (void) execution_wait(*ret, -1);
+    return r;
+}
+
+int execution_find(struct service *s, const struct caller *caller, const char *id,
+                   struct execution **ret, struct fault *fault)
+{
+    pthread_mutex_lock(&s->lock);
+    for (int i = 0; i < s->executions_len; i++)
+        if (strcmp(s->executions[i]->id, id) == 0 &&
+            strcmp(s->executions[i]->owner, caller->key_id) == 0) {
+            *ret = s->executions[i];
+            (*ret)->refs++;
+            pthread_mutex_unlock(&s->lock);
+            return 0;
+        }
+    pthread_mutex_unlock(&s->lock);
+    return fault_set(fault, FAULT_NOT_FOUND, "execution-unknown", NULL, "there is none");
+}
+
+void execution_unref(struct execution *e)
+{
+    if (!e)
+        return;
+    pthread_mutex_lock(&e->service->lock);
+    int refs = --e->refs;
+    pthread_mutex_unlock(&e->service->lock);
+    if (refs > 0)
+        return;
+    free(e->code);
+    free(e->out);
+    free(e);
+}
+
+const char *execution_id(const struct execution *e)
+{
+    return e->id;
+}
+
+const char *execution_session_id(const struct execution *e)
+{
+    return e->session ? e->session->id : NULL;
+}
+
+static json_t *receipt(struct execution *e)
+{
+    return json_pack("{s:s,s:s,s:s}", "status", e->interrupted ? "cancelled" : "ok", "stdout",
+                     e->out ? e->out : "", "execution_id", e->id);
+}
+
+int execution_receipt(struct execution *e, json_t **ret_json, struct fault *fault)
+{
+    (void) fault;
+    pthread_mutex_lock(&e->service->lock);
+    *ret_json = receipt(e);
+    pthread_mutex_unlock(&e->service->lock);
+    return 0;
+}
+
+int execution_interrupt(struct execution *e, struct fault *fault)
+{
+    (void) fault;
+    pthread_mutex_lock(&e->service->lock);
+    e->interrupted = true;
+    e->service->interrupts++;
+    advance(e);
+    pthread_cond_broadcast(&e->service->changed);
+    pthread_mutex_unlock(&e->service->lock);
+    return 0;
+}
+
+const char *event_kind_name(enum event_kind kind)
+{
+    static const char *const names[] = {
+        "stdout", "stderr", "display", "result", "receipt", "fault"
+    };
+
+    return names[kind];
+}
+
+int execution_next_event(struct execution *e, struct event_cursor *cursor, char *buf, size_t size,
+                         int64_t timeout_us, struct event *ret)
+{
+    struct timespec until = after_us(timeout_us);
+    int r = 0;
+
+    pthread_mutex_lock(&e->service->lock);
+    for (;;) {
+        advance(e);
+        if (cursor->last) {
+            r = -1;
+        } else if (e->out && (size_t) cursor->out < e->out_len) {
+            size_t len = e->out_len - (size_t) cursor->out;
+
+            len = len < size ? len : size;
+            memcpy(buf, e->out + cursor->out, len);
+            *ret = (struct event){ .kind = EVENT_STDOUT,
+                                   .offset = cursor->out,
+                                   .text = buf,
+                                   .text_len = len,
+                                   .next = cursor->out + (int64_t) len };
+            cursor->out += (int64_t) len;
+            r = 1;
+        } else if (e->done) {
+            *ret = (struct event){ .kind = EVENT_RECEIPT, .json = receipt(e) };
+            cursor->last = true;
+            r = 1;
+        } else if (wait_change(e->service, &until)) {
+            continue;
+        }
+        break;
+    }
+    pthread_mutex_unlock(&e->service->lock);
+    return r;
+}
+
+void event_release(struct event *event)
+{
+    json_decref(event->json);
+}
+
+int execution_read_output(struct execution *e, enum stream stream, int64_t offset, char *buf,
+                          size_t size, size_t *ret_len, int64_t *ret_total, int64_t *ret_kept,
+                          bool *ret_done, struct fault *fault)
+{
+    size_t left;
+
+    (void) fault;
+    pthread_mutex_lock(&e->service->lock);
+    advance(e);
+    left = stream == STREAM_OUT && (size_t) offset < e->out_len ? e->out_len - (size_t) offset : 0;
+    *ret_len = left < size ? left : size;
+    if (*ret_len > 0)
+        memcpy(buf, e->out + offset, *ret_len);
+    *ret_total = *ret_kept = (int64_t) e->out_len;
+    *ret_done = e->done;
+    pthread_mutex_unlock(&e->service->lock);
+    return 0;
+}
+
+/* ---- files ---- */
+
+static int check_path(const char *path, struct fault *fault)
+{
+    return strchr(path, '/') || !*path
+               ? fault_set(fault, FAULT_INVALID, "bad-path", "path", "no such path")
+               : 0;
+}
+
+int files_list(struct session *session, const char *dir, size_t dir_len, bool recursive,
+               const char *after, size_t after_len, size_t max, struct file_list *ret,
+               struct fault *fault)
+{
+    (void) session;
+    (void) dir;
+    (void) dir_len;
+    (void) recursive;
+    (void) after;
+    (void) after_len;
+    (void) max;
+    (void) fault;
+    *ret = (struct file_list){ 0 };
+    return 0;
+}
+
+void file_list_release(struct file_list *list)
+{
+    (void) list;
+}
+
+json_t *file_info_to_json(const struct file_info *info)
+{
+    return json_pack("{s:s}", "path", info->path);
+}
+
+int files_open(struct session *session, const char *path, size_t len, struct file_reader *ret,
+               struct fault *fault)
+{
+    char full[512];
+    struct stat st;
+    int fd;
+
+    (void) len;
+    if (check_path(path, fault) < 0)
+        return -1;
+    snprintf(full, sizeof full, "%s/%s", session->service->dir, path);
+    fd = open(full, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0)
+        return fault_set(fault, FAULT_NOT_FOUND, "file-unknown", NULL, "there is no such file");
+    *ret = (struct file_reader){ .fd = fd, .size = st.st_size };
+    snprintf(ret->etag, sizeof ret->etag, "\"e%lld\"", (long long) st.st_size);
+    return 0;
+}
+
+struct file_upload {
+    char path[512], temp[520];
+    int fd;
+};
+
+int files_upload_begin(struct session *session, const char *path, size_t len, int64_t expected,
+                       struct file_upload **ret, struct fault *fault)
+{
+    struct file_upload *u;
+
+    (void) len;
+    if (check_path(path, fault) < 0)
+        return -1;
+    if (expected > 1 << 30)
+        return fault_set(fault, FAULT_TOO_LARGE, "quota", NULL, "too large");
+    u = calloc(1, sizeof *u);
+    snprintf(u->path, sizeof u->path, "%s/%s", session->service->dir, path);
+    snprintf(u->temp, sizeof u->temp, "%s~", u->path);
+    u->fd = open(u->temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    *ret = u;
+    return 0;
+}
+
+int files_upload_write(struct file_upload *u, const void *data, size_t len, struct fault *fault)
+{
+    if (len >= 4 && memcmp(data, "FULL", 4) == 0)
+        return fault_set(fault, FAULT_TOO_LARGE, "quota", NULL, "the workspace is full");
+    return io_write_all(u->fd, data, len);
+}
+
+int files_upload_commit(struct file_upload *u, bool *ret_created, struct fault *fault)
+{
+    (void) fault;
+    *ret_created = access(u->path, F_OK) < 0;
+    close(u->fd);
+    (void) rename(u->temp, u->path);
+    free(u);
+    return 0;
+}
+
+void files_upload_abort(struct file_upload *u)
+{
+    if (!u)
+        return;
+    close(u->fd);
+    (void) unlink(u->temp);
+    free(u);
+}
+
+int files_delete(struct session *session, const char *path, size_t len, bool recursive,
+                 struct fault *fault)
+{
+    char full[512];
+
+    (void) len;
+    (void) recursive;
+    snprintf(full, sizeof full, "%s/%s", session->service->dir, path);
+    return unlink(full) < 0 ? fault_set(fault, FAULT_NOT_FOUND, "file-unknown", NULL, "no") : 0;
+}
+
+int files_move(struct session *session, const char *from, size_t from_len, const char *to,
+               size_t to_len, bool replace, struct fault *fault)
+{
+    (void) session;
+    (void) from;
+    (void) from_len;
+    (void) to;
+    (void) to_len;
+    (void) replace;
+    (void) fault;
+    return 0;
+}
+
+int files_mkdir(struct session *session, const char *path, size_t len, struct fault *fault)
+{
+    (void) session;
+    (void) path;
+    (void) len;
+    (void) fault;
+    return 0;
+}
+
+/* 4 MiB, or a refusal. */
+int files_archive(struct session *session, const char *dir, size_t len,
+                  int (*write)(void *arg, const void *data, size_t len), void *arg,
+                  struct fault *fault)
+{
+    char piece[4096];
+
+    (void) session;
+    (void) len;
+    if (strcmp(dir, "none") == 0)
+        return fault_set(fault, FAULT_NOT_FOUND, "file-unknown", NULL, "no such directory");
+    memset(piece, 'z', sizeof piece);
+    for (int i = 0; i < 1024; i++) {
+        if (strcmp(dir, "breaks") == 0 && i == 100)
+            return fault_set(fault, FAULT_INTERNAL, "broken", NULL, "it broke");
+        if (write(arg, piece, sizeof piece) < 0)
+            return fault_set(fault, FAULT_INTERNAL, "gone", NULL, "nobody reads");
+    }
+    return 0;
+}
+
+/* ---- keys.h ---- */
+
+int keys_verify(struct keys *keys, const char *token, struct keys_info *ret, struct gb_err *err)
+{
+    (void) keys;
+    if (strcmp(token, FAKE_KEY) != 0)
+        return gb_fail_plain(err, EACCES, "no such key");
+    *ret = (struct keys_info){
+        .id = "000000000001", .sessions = -1, .executions = -1, .rate_per_minute = -1
+    };
+    return 0;
+}

@@ -1,0 +1,176 @@
+/* Tables of fields: what is read, what is refused, and what is told of both. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "server/schemas.h"
+
+#include "base/banned.h"
+
+static int read_execute(const char *text, bool strict, struct body_execute *ret, json_t **ret_json,
+                        char first[64])
+{
+    json_t *json = json_loads(text, JSON_DECODE_ANY, NULL), *errors = json_array();
+    int r;
+
+    assert_non_null(json);
+    r = fields_read_body(&schema_execute, json, strict, ret, errors);
+    if (r < 0) {
+        const char *type = json_string_value(json_object_get(json_array_get(errors, 0), "type"));
+
+        assert_non_null(type);
+        strncpy(first, type, 63);
+    }
+    json_decref(errors);
+    *ret_json = json;
+    return r;
+}
+
+static void test_good(void **state)
+{
+    struct body_execute body;
+    char first[64] = "";
+    json_t *json;
+
+    (void) state;
+    assert_int_equal(read_execute("{\"code\": \"x\", \"timeout\": 1.5, \"reply_bytes\": \"2k\","
+                                  "\"mode\": \"script\", \"detach\": true, \"stdin\": null,"
+                                  "\"env\": {\"A\": \"b\"}}",
+                                  true, &body, &json, first),
+                     0);
+    assert_string_equal(body.code, "x");
+    assert_int_equal(body.timeout_us, 1500000);
+    assert_int_equal(body.reply_bytes, 2048);
+    assert_int_equal(body.mode, MODE_SCRIPT);
+    assert_true(body.detach);
+    assert_false(body.cancel);
+    assert_null(body.stdin_text);
+    assert_int_equal(json_object_size(body.env), 1);
+    json_decref(json);
+
+    assert_int_equal(read_execute("{\"code\": \"\"}", true, &body, &json, first), 0);
+    assert_true(body.timeout_us == FIELD_ABSENT && body.reply_bytes == FIELD_ABSENT);
+    assert_int_equal(body.mode, -1);
+    json_decref(json);
+    assert_int_equal(read_execute("{\"code\": \"\", \"nonsense\": 1}", false, &body, &json, first),
+                     0);
+    json_decref(json);
+}
+
+static void test_bad(void **state)
+{
+    static const struct {
+        const char *text, *type;
+    } cases[] = {
+        { "[]", "not_an_object" },
+        { "3", "not_an_object" },
+        { "{}", "missing" },
+        { "{\"code\": null}", "missing" },
+        { "{\"code\": 1}", "not_a_text" },
+        { "{\"code\": \"\", \"timeout\": \"1\"}", "not_a_number" },
+        { "{\"code\": \"\", \"timeout\": true}", "not_a_number" },
+        { "{\"code\": \"\", \"timeout\": 0}", "out_of_range" },
+        { "{\"code\": \"\", \"timeout\": -1}", "out_of_range" },
+        { "{\"code\": \"\", \"timeout\": 1e300}", "out_of_range" },
+        { "{\"code\": \"\", \"reply_bytes\": -5}", "out_of_range" },
+        { "{\"code\": \"\", \"reply_bytes\": 1.5}", "not_a_size" },
+        { "{\"code\": \"\", \"reply_bytes\": \"many\"}", "not_a_size" },
+        { "{\"code\": \"\", \"mode\": \"x\"}", "not_a_choice" },
+        { "{\"code\": \"\", \"mode\": 1}", "not_a_text" },
+        { "{\"code\": \"\", \"detach\": 1}", "not_a_bool" },
+        { "{\"code\": \"\", \"limits\": []}", "not_an_object" },
+        { "{\"code\": \"\", \"env\": {\"A\": 1}}", "not_a_text" },
+        { "{\"code\": \"\", \"env\": []}", "not_an_object" },
+        { "{\"code\": \"\", \"filename\": \"\"}", "too_short" },
+        { "{\"code\": \"\", \"time_out\": 1}", "unknown_field" },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct body_execute body;
+        char first[64] = "";
+        json_t *json;
+
+        assert_true(read_execute(cases[i].text, true, &body, &json, first) < 0);
+        assert_string_equal(first, cases[i].type);
+        json_decref(json);
+    }
+}
+
+static int read_output(const char *target, struct query_output *ret)
+{
+    json_t *errors = json_array();
+    const char *why;
+    struct url url;
+    int r;
+
+    assert_int_equal(url_parse(target, &url, &why), 0);
+    r = fields_read_query(&schema_output_query, &url, ret, errors);
+    json_decref(errors);
+    url_release(&url);
+    return r;
+}
+
+static void test_query(void **state)
+{
+    static const char *const bad[] = { "/?stream=x", "/?offset=-1", "/?offset=1.5",
+                                       "/?limit=0",  "/?nope=1",    "/?offset=1&offset=2",
+                                       "/?offset=" };
+    struct query_output query;
+
+    (void) state;
+    assert_int_equal(read_output("/?stream=stderr&offset=7", &query), 0);
+    assert_int_equal(query.stream, 1);
+    assert_int_equal(query.offset, 7);
+    assert_true(query.limit == FIELD_ABSENT);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_true(read_output(bad[i], &query) < 0);
+}
+
+static void test_depth(void **state)
+{
+    (void) state;
+    assert_false(fields_too_deep("[[[]]]", 6, 3));
+    assert_true(fields_too_deep("[[[[]]]]", 8, 3));
+    assert_false(fields_too_deep("\"[[[[[\"", 7, 3));
+    assert_false(fields_too_deep("\"\\\"[[[[[\"", 9, 3));
+    assert_true(fields_too_deep("{\"a\":[{\"b\":[", 12, 3));
+    assert_false(fields_too_deep("]]]]", 4, 3));
+    assert_false(fields_too_deep("\"\\", 2, 3));
+}
+
+static void test_schemas(void **state)
+{
+    (void) state;
+    for (size_t i = 0; schemas_all[i]; i++) {
+        json_t *json = fields_to_schema(schemas_all[i]);
+
+        assert_non_null(json);
+        assert_string_equal(json_string_value(json_object_get(json, "type")), "object");
+        assert_true(json_object_size(json_object_get(json, "properties")) > 0);
+        for (size_t j = 0; j < i; j++)
+            assert_string_not_equal(schemas_all[i]->name, schemas_all[j]->name);
+        for (const struct field *f = schemas_all[i]->fields; f->name; f++) {
+            assert_non_null(json_object_get(json_object_get(json, "properties"), f->name));
+            /* an example that is not JSON would be missing */
+            if (f->example)
+                assert_non_null(json_object_get(
+                    json_object_get(json_object_get(json, "properties"), f->name), "examples"));
+        }
+        json_decref(json);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_good),  cmocka_unit_test(test_bad),     cmocka_unit_test(test_query),
+        cmocka_unit_test(test_depth), cmocka_unit_test(test_schemas),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,318 @@
+/* The SQLite file: who may have it, what it refuses, what somebody may have put into it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/autoclean.h"
+#include "store/store.h"
+
+#include "base/banned.h"
+
+/* A store of its own for each test, in a directory that goes afterwards. */
+struct fixture {
+    char dir[64];
+    struct store *store;
+    struct gb_err err;
+};
+
+static void remove_dir(const char *dir)
+{
+    static const char *const names[] = { "glovebox.db", "glovebox.db-wal", "glovebox.db-shm",
+                                         "serve.lock", "link" };
+    char path[128];
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        (void) unlink(path);
+    }
+    assert_int_equal(rmdir(dir), 0);
+}
+
+static struct store *open_again(struct fixture *f)
+{
+    struct store_config config = { .dir = f->dir };
+    struct store *store = NULL;
+
+    if (store_open(&config, &store, &f->err) < 0)
+        fail_msg("%s", f->err.msg);
+    return store;
+}
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+
+    assert_non_null(f);
+    snprintf(f->dir, sizeof f->dir, "/tmp/gbtest-store-XXXXXX");
+    assert_non_null(mkdtemp(f->dir));
+    f->store = open_again(f);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    store_close(f->store);
+    remove_dir(f->dir);
+    free(f);
+    return 0;
+}
+
+/* Entry @seq with a hash that its number tells, so that they follow each other. */
+static struct store_audit entry_of(int64_t seq, const char *session_id)
+{
+    static char fields[] = "{\"n\":1}";
+    struct store_audit entry = { .seq = seq, .time_us = seq * 10, .fields = fields };
+
+    snprintf(entry.session_id, sizeof entry.session_id, "%s", session_id);
+    memset(entry.hash, (int) seq, sizeof entry.hash);
+    memset(entry.prev, (int) seq - 1, sizeof entry.prev);
+    return entry;
+}
+
+static void append(struct fixture *f, int64_t from, int64_t to, const char *session_id)
+{
+    for (int64_t seq = from; seq <= to; seq++) {
+        struct store_audit entry = entry_of(seq, session_id);
+
+        assert_int_equal(store_audit_append(f->store, &entry, 1, &f->err), 0);
+    }
+}
+
+static void db_path(const struct fixture *f, char buf[128])
+{
+    snprintf(buf, 128, "%s/glovebox.db", f->dir);
+}
+
+/* Runs SQL on the file as somebody else would. */
+static int sql(struct fixture *f, const char *text)
+{
+    char path[128];
+    sqlite3 *db;
+    int rc;
+
+    db_path(f, path);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    rc = sqlite3_exec(db, text, NULL, NULL, NULL);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    return rc;
+}
+
+static void assert_refused(struct fixture *f, int code, const char *word)
+{
+    struct store_config config = { .dir = f->dir };
+    struct store *store = NULL;
+
+    assert_int_equal(store_open(&config, &store, &f->err), -code);
+    assert_null(store);
+    if (!strstr(f->err.msg, word))
+        fail_msg("'%s' is not in: %s", word, f->err.msg);
+}
+
+static void test_file_modes(void **state)
+{
+    struct fixture *f = *state;
+    char path[128];
+    struct stat st;
+
+    db_path(f, path);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    strncat(path, "-wal", sizeof path - strlen(path) - 1);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+}
+
+static void test_makes_directories(void **state)
+{
+    struct fixture *f = *state;
+    char dir[96], parent[96];
+    struct store_config config = { .dir = dir, .must_exist = true };
+    struct store *store = NULL;
+    struct stat st;
+
+    snprintf(parent, sizeof parent, "%s/a", f->dir);
+    snprintf(dir, sizeof dir, "%s/a/b", f->dir);
+    assert_int_equal(store_open(&config, &store, &f->err), -ENOENT);
+    assert_int_equal(access(parent, F_OK), -1);
+    config.must_exist = false;
+    assert_int_equal(store_open(&config, &store, &f->err), 0);
+    store_close(store);
+    assert_int_equal(stat(dir, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0700);
+    config.must_exist = true;
+    assert_int_equal(store_open(&config, &store, &f->err), 0);
+    store_close(store);
+    remove_dir(dir);
+    assert_int_equal(rmdir(parent), 0);
+}
+
+static void test_refuses_files(void **state)
+{
+    struct fixture *f = *state;
+    char path[128], link_path[128];
+
+    db_path(f, path);
+    snprintf(link_path, sizeof link_path, "%s/link", f->dir);
+    store_close(f->store);
+    f->store = NULL;
+
+    assert_int_equal(chmod(path, 0640), 0);
+    assert_refused(f, EPERM, "chmod 600");
+    assert_int_equal(chmod(path, 0600), 0);
+    assert_int_equal(link(path, link_path), 0);
+    assert_refused(f, EPERM, "file of its own");
+    assert_int_equal(unlink(link_path), 0);
+    assert_int_equal(rename(path, link_path), 0);
+    assert_int_equal(symlink("link", path), 0);
+    assert_refused(f, EPERM, "file of its own");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rename(link_path, path), 0);
+    assert_int_equal(chmod(f->dir, 0770), 0);
+    assert_refused(f, EPERM, "chmod 700");
+    assert_int_equal(chmod(f->dir, 0700), 0);
+    f->store = open_again(f);
+}
+
+static void test_refuses_owners(void **state)
+{
+    struct fixture *f = *state;
+    char path[128];
+
+    if (geteuid() != 0)
+        return; /* nobody else can give a file away */
+    db_path(f, path);
+    assert_int_equal(chown(path, 12345, 12345), 0);
+    assert_refused(f, EPERM, "12345");
+    assert_int_equal(chown(path, 0, 0), 0);
+    assert_int_equal(chown(f->dir, 12345, 12345), 0);
+    assert_refused(f, EPERM, "12345");
+    assert_int_equal(chown(f->dir, 0, 0), 0);
+}
+
+static void test_refuses_versions(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_int_equal(sql(f, "PRAGMA user_version = 99"), SQLITE_OK);
+    assert_refused(f, EPROTONOSUPPORT, "newer glovebox");
+    assert_int_equal(sql(f, "PRAGMA user_version = 1; PRAGMA application_id = 7"), SQLITE_OK);
+    assert_refused(f, EUCLEAN, "not a store of glovebox");
+}
+
+static void test_refuses_other_files(void **state)
+{
+    struct fixture *f = *state;
+    char path[128];
+    FILE *file;
+
+    db_path(f, path);
+    store_close(f->store);
+    f->store = NULL;
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(sql(f, "CREATE TABLE theirs (a)"), SQLITE_OK);
+    assert_int_equal(chmod(path, 0600), 0);
+    assert_refused(f, EUCLEAN, "not a store of glovebox");
+    file = fopen(path, "we");
+    assert_non_null(file);
+    for (int i = 0; i < 1000; i++)
+        fputs("not a database\n", file);
+    assert_int_equal(fclose(file), 0);
+    assert_refused(f, EUCLEAN, "not a store of glovebox");
+}
+
+static void test_append_only(void **state)
+{
+    static const char *const refused[] = {
+        "UPDATE audit_log SET fields = 'x' WHERE seq = 1",
+        "DELETE FROM audit_log WHERE seq = 2",
+        "INSERT OR REPLACE INTO audit_log VALUES (1, 1, NULL, 'a', 'b', 'c')",
+        "DELETE FROM audit_head",
+        "UPDATE audit_head SET seq = 1",
+    };
+    struct fixture *f = *state;
+
+    append(f, 1, 2, "");
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++)
+        assert_int_equal(sql(f, refused[i]), SQLITE_CONSTRAINT);
+}
+
+/* Rows that we never wrote are marked, and never read as something they are not. */
+static void test_malformed(void **state)
+{
+#define HASH "hex(zeroblob(32))"
+    static const char *const rows[] = {
+        "('x', 1, NULL, " HASH ", " HASH ", '{}')",
+        "(9, 'x', NULL, " HASH ", " HASH ", '{}')",
+        "(9, 1, 'a b', " HASH ", " HASH ", '{}')",
+        "(9, 1, x'41', " HASH ", " HASH ", '{}')",
+        "(9, 1, NULL, '12', " HASH ", '{}')",
+        "(9, 1, NULL, " HASH " || 'x', " HASH ", '{}')",
+        "(9, 1, NULL, " HASH ", zeroblob(32), '{}')",
+        "(9, 1, NULL, " HASH ", replace(" HASH ", '0', 'G'), '{}')",
+        "(9, 1, NULL, " HASH ", " HASH ", x'7b7d')",
+        "(9, 1, NULL, " HASH ", " HASH ", 'a' || char(0) || 'b')",
+        "(9, 1, NULL, " HASH ", " HASH ", hex(zeroblob(9000)))",
+    };
+    struct fixture *f = *state;
+    char text[512];
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct store_audit_query query = { INT64_MIN, INT64_MIN, NULL, 10, false };
+        struct store_audit *got;
+        size_t len;
+
+        snprintf(text, sizeof text,
+                 "DROP TRIGGER IF EXISTS audit_log_no_delete; DELETE FROM audit_log; "
+                 "INSERT INTO audit_log VALUES %s",
+                 rows[i]);
+        assert_int_equal(sql(f, text), SQLITE_OK);
+        assert_int_equal(store_audit_list(f->store, &query, &got, &len, &f->err), 0);
+        assert_int_equal(len, 1);
+        assert_true(got[0].malformed);
+        store_audit_free(got, len);
+    }
+}
+
+static void test_no_directory(void **state)
+{
+    struct store_config config = { .dir = "" };
+    struct store *store = NULL;
+    struct gb_err err;
+
+    (void) state;
+    assert_int_equal(store_open(&config, &store, &err), -EINVAL);
+    config.dir = "/dev/null/x";
+    assert_int_equal(store_open(&config, &store, &err), -ENOTDIR);
+    assert_null(store);
+    store_close(NULL);
+}
+
+#define WITH_STORE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        WITH_STORE(test_file_modes),         WITH_STORE(test_makes_directories),
+        WITH_STORE(test_refuses_files),      WITH_STORE(test_refuses_owners),
+        WITH_STORE(test_refuses_versions),   WITH_STORE(test_refuses_other_files),
+        WITH_STORE(test_append_only),        WITH_STORE(test_malformed),
+        cmocka_unit_test(test_no_directory),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
