@@ -220,7 +220,7 @@ make_system_foreign() {
     ln -sf /usr/share/zoneinfo/Etc/UTC "$root/etc/localtime"
     python3 -m compileall -q -j 2 -s "$root" "$root"/usr/lib/python3* >/dev/null || true
     rm -f "$scratch/system.sqsh"
-    tar -C "$root" -c --owner=0 --group=0 --numeric-owner . |
+    (cd "$root" && tar -c --owner=0 --group=0 --numeric-owner ./*) |
         sqfstar -quiet -no-progress -noI -noD -noF -noX -no-xattrs "$scratch/system.sqsh" >&2
     mv "$scratch/system.sqsh" "$out/system.sqsh"
     mv "$scratch/names.key" "$out/system.key"
