@@ -9,10 +9,12 @@
 # --with beside it; nothing that it writes comes back. Whom --as stands for, and in which cgroup
 # that user starts, is told in tools/vm/guest.sh. Environment: GLOVEBOX (the binary; default
 # build/glovebox), VM_DIR (build/vm), VM_MEMORY (10G), VM_CPUS (2); GB_* goes to the guest.
+# VM_ARCH=arm64 emulates that processor instead of amd64, from build-aarch64 (`make cross`) and with
+# a Debian of its own, which is downloaded (qemu-system-arm must be there).
 #
-# The command's output comes over the first serial line, its status over the second: a number there
-# was written by tools/vm/guest.sh, whatever the output says. Status 124: the limit; 125: the
-# machine did not come to an end of its own.
+# The command's output comes over the serial line, its status on a disk: a number there was written
+# by tools/vm/guest.sh, whatever the output says. Status 124: the limit; 125: the machine did not
+# come to an end of its own.
 set -euo pipefail
 here=$(pwd)
 cd "$(dirname "$0")/.."
@@ -36,9 +38,30 @@ if [[ $# == 0 || ! $who =~ ^(root|user|subids|service|login)$ || ! $limit =~ ^[0
     sed -n 's/^#   \(tools\/vm.sh.*\)/usage: \1/p' "$0" >&2
     exit 2
 fi
-dir=${VM_DIR:-build/vm}
+case ${VM_ARCH:=amd64} in
+amd64)
+    build=build
+    dir=${VM_DIR:-build/vm}
+    emulator=(qemu-system-x86_64 -cpu max)
+    machine=
+    console='ttyS0 tsc=reliable no_timer_check'
+    ;;
+arm64)
+    build='build-aarch64'
+    dir=${VM_DIR:-build-aarch64/vm}
+    # Pointer authentication as the architecture describes it is slow to emulate.
+    emulator=(qemu-system-aarch64 -cpu "max,pauth-impdef=on,sve=off")
+    machine=virt,
+    console=ttyAMA0
+    ;;
+*)
+    echo "vm: VM_ARCH is amd64 or arm64" >&2
+    exit 2
+    ;;
+esac
+export VM_ARCH
 memory=${VM_MEMORY:-10G}
-binary=$(cd "$here" && realpath "${GLOVEBOX:-$OLDPWD/build/glovebox}")
+binary=$(cd "$here" && realpath "${GLOVEBOX:-$OLDPWD/$build/glovebox}")
 
 tools/vm/image.sh "$dir"
 scratch=$(mktemp -d "$dir/run.XXXXXX")
@@ -66,22 +89,24 @@ project "$@" >"$scratch/project.tar"
 # Much of the memory is never touched: some tests reserve 8 GB, and the guest's kernel would refuse
 # more than it has. Mitigations only cost time here: nobody attacks an emulated processor's caches.
 status=0
-timeout --kill-after=5 "$limit" qemu-system-x86_64 \
-    -accel tcg,thread=multi,tb-size=512 -cpu max -smp "${VM_CPUS:-2}" -m "$memory" \
-    -object "memory-backend-ram,id=memory,size=$memory,reserve=off" -machine memory-backend=memory \
+truncate --size 512 "$scratch/status"
+timeout --kill-after=5 "$limit" "${emulator[@]}" \
+    -accel tcg,thread=multi,tb-size=512 -smp "${VM_CPUS:-2}" -m "$memory" \
+    -object "memory-backend-ram,id=memory,size=$memory,reserve=off" \
+    -machine "${machine}memory-backend=memory" \
     -nodefaults -no-user-config -no-reboot -display none \
     -kernel "$dir/kernel" -initrd "$dir/initramfs.gz" \
-    -append "console=ttyS0 loglevel=3 panic=-1 mitigations=off tsc=reliable no_timer_check" \
+    -append "console=$console loglevel=3 panic=-1 mitigations=off" \
     -drive "file=$dir/system.sqsh,if=virtio,format=raw,readonly=on" \
     -drive "file=$scratch/project.tar,if=virtio,format=raw,readonly=on" \
-    -chardev stdio,id=console,signal=off -serial chardev:console \
-    -serial "file:$scratch/status" </dev/null || status=$?
+    -drive "file=$scratch/status,if=virtio,format=raw" \
+    -chardev stdio,id=console,signal=off -serial chardev:console </dev/null || status=$?
 
 if [[ $status == 124 || $status == 137 ]]; then
     echo "vm: stopped after $limit s" >&2
     exit 124
 fi
-answer=$(tr -d '\r\n' 2>/dev/null <"$scratch/status" || true)
+answer=$(tr -d '\0\n' <"$scratch/status")
 if [[ ! $answer =~ ^[0-9]+$ ]]; then
     echo "vm: the machine ended without a status (qemu: $status)" >&2
     exit 125

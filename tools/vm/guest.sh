@@ -1,7 +1,7 @@
 #!/bin/sh
 # PID 1 of the guest once the system image is the root: makes of it what systemd would (mounts,
 # loopback, a tree of cgroups), runs /glovebox/.vm/command as the user that /glovebox/.vm/who names,
-# tells the host its exit status over the second serial line, and switches the machine off.
+# tells the host its exit status on the third disk, and switches the machine off.
 #
 # Who, and the cgroup in which the command starts:
 #   root     root, in a service of its own
@@ -14,9 +14,9 @@ cgroups=/sys/fs/cgroup
 busybox=/run/busybox
 
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-exec >/dev/ttyS0 2>&1 </dev/null
+exec >/dev/console 2>&1 </dev/null
 # The line is a pipe to a terminal on the host, which adds its own carriage returns.
-$busybox stty -F /dev/ttyS0 -onlcr
+$busybox stty -F /dev/console -onlcr
 
 mount_all() {
     mkdir -p /dev/shm /dev/pts
@@ -112,7 +112,8 @@ $busybox ip link set lo up
     run "$who" 2>&1 3>&-
     echo $? >&3
 } 3>/run/status | cat
-cat /run/status >/dev/ttyS1
+cat /run/status >/dev/vdc
+sync
 # The kernel's farewell is an emergency to it.
 echo 0 >/proc/sys/kernel/printk
 $busybox poweroff -f

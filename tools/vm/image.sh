@@ -6,12 +6,17 @@
 #   system.sqsh    the files of the Debian packages that this machine has of the groups `sandbox`
 #                  and `test` of packages.txt, and all they depend on: a read-only root file system
 #
+# With VM_ARCH=arm64 all of it is for that processor. Then nothing can be taken from this machine:
+# the packages are downloaded, with a private state of apt, and unpacked; what their maintainer
+# scripts would do, and a test needs, is done here.
+#
 # The cloud kernel has no 9p, and virtiofsd wants to be root, so the system is an image. It is not
 # compressed: the guest would have to undo it under emulation.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-kernel_package=linux-image-cloud-amd64
+arch=${VM_ARCH:-amd64}
+kernel_package=linux-image-cloud-$arch
 modules=(virtio_pci virtio_blk squashfs)
 
 out=$1
@@ -22,20 +27,36 @@ trap 'rm -rf "$scratch"' EXIT
 
 say() { printf 'vm: %s\n' "$*" >&2; }
 
-# unpack PACKAGE DIR : downloads a Debian package and takes its files out
+# The sandbox user of apt cannot write here; what it fetches is checked by its hash.
+apt_options=(-qq -o APT::Sandbox::User=root)
+
+# apt_private : apt for another processor, which this machine's dpkg shall not hear of
+apt_private() {
+    local state=$out/apt
+    mkdir -p "$state"/{lists,cache/archives}/partial
+    : >"$state/status"
+    apt_options+=(-o APT::Architecture="$arch" -o APT::Architectures="$arch"
+        -o Dir::State="$state" -o Dir::State::status="$state/status"
+        -o Dir::State::lists="$state/lists" -o Dir::Cache="$state/cache")
+    apt-get "${apt_options[@]}" update || say "apt-get update failed; going on"
+}
+
+# unpack PACKAGE DIR [APT-OPTION...] : downloads a Debian package and takes its files out
 unpack() {
-    mkdir -p "$scratch/$1"
+    local package=$1 dir=$2
+    shift 2
+    mkdir -p "$dir.deb"
     (
-        cd "$scratch/$1"
-        # The sandbox user of apt cannot write here; what it fetches is checked by its hash.
-        apt-get -qq -o APT::Sandbox::User=root download "$1"
-        dpkg-deb -x ./*.deb "$2"
+        cd "$dir.deb"
+        apt-get "$@" download "$package"
+        dpkg-deb -x ./*.deb "$dir"
     )
 }
 
 # The metapackage only names the kernel of the day.
 kernel_of_the_day() {
-    { apt-cache depends --no-recommends --no-suggests "$kernel_package" 2>/dev/null || true; } |
+    { apt-cache "${apt_options[@]}" depends --no-recommends --no-suggests "$kernel_package" \
+        2>/dev/null || true; } |
         sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1
 }
 
@@ -71,12 +92,15 @@ make_kernel() {
     fi
     say "unpacking $package"
     files=$scratch/files
-    unpack "$package" "$files"
-    unpack busybox-static "$scratch/busybox"
+    unpack "$package" "$files" "${apt_options[@]}"
+    unpack busybox-static "$scratch/busybox" "${apt_options[@]}"
+    # One for the guest, and one for us.
+    [[ $arch == amd64 ]] || unpack busybox-static "$scratch/busybox-here" "${apt_options[@]:0:3}"
     rm -rf "${out:?}/boot"
     mkdir -p "$out/boot/modules" "$out/boot/bin"
-    busybox=$out/boot/bin/busybox
-    cp "$(find "$scratch/busybox" -path '*bin/busybox' | head -n 1)" "$busybox"
+    cp "$(find "$scratch/busybox" -path '*bin/busybox' | head -n 1)" "$out/boot/bin/busybox"
+    busybox=$out/busybox
+    cp "$(find "$scratch"/busybox* -path '*bin/busybox' | tail -n 1)" "$busybox"
     root=$(echo "$files"/lib/modules/*)
     "$busybox" depmod -b "$files" "${root##*/}"
     : >"$out/boot/modules.list"
@@ -94,25 +118,29 @@ make_initramfs() {
     cp -r "$out/boot" "$root"
     mkdir -p "$root"/{proc,sys,dev,system,root}
     install -m 755 tools/vm/init.sh "$root/init"
-    local busybox=$root/bin/busybox applet
+    local applet
     for applet in sh mount mkdir insmod tar cp switch_root; do
         ln -s busybox "$root/bin/$applet"
     done
-    (cd "$root" && find . | "$busybox" cpio -o -H newc 2>/dev/null | gzip -1) \
+    (cd "$root" && find . | "$out/busybox" cpio -o -H newc 2>/dev/null | gzip -1) \
         >"$out/initramfs.gz"
+}
+
+# names : what the groups list, the libraries that the binary was built with (their -dev packages
+# depend on them), and what a system must have
+names() {
+    awk '/^[[:space:]]*(#|$)/ { next }
+         /^\[/                { on = /sandbox|test/; libraries = /build/; next }
+         on                   { gsub(/\|/, " "); print }
+         libraries && /^lib/  { print }' packages.txt
+    dpkg-query -W -f '${Essential} ${Priority} ${Package}\n' |
+        awk '$1 == "yes" || $2 == "required" { print $NF }'
 }
 
 # packages : what is installed of the groups and of what a system must have, with all they need
 packages() {
     local names
-    names=$({
-        awk '/^[[:space:]]*(#|$)/ { next }
-             /^\[/ { on = /sandbox|test/; next }
-             on    { gsub(/\|/, " "); print }' packages.txt
-        dpkg-query -W -f '${Essential} ${Priority} ${Package}\n' |
-            awk '$1 == "yes" || $2 == "required" { print $NF }'
-        echo libjansson4
-    } | xargs apt-cache depends --recurse --installed --no-recommends --no-suggests \
+    names=$(names | xargs apt-cache depends --recurse --installed --no-recommends --no-suggests \
         --no-conflicts --no-breaks --no-replaces --no-enhances 2>/dev/null |
         sed -n 's/^\([a-z0-9][^:<]*\).*/\1/p' | sort -u)
     # Some are virtual; dpkg-query says so and fails.
@@ -161,6 +189,50 @@ make_system() {
     mv "$names.key" "$out/system.key"
 }
 
-make_kernel
-make_initramfs
-make_system
+# make_system_foreign : the same from packages that are only downloaded
+make_system_foreign() {
+    local root=$scratch/system deb library dir
+    names | sort -u >"$scratch/names.key"
+    cat tools/vm/image.sh >>"$scratch/names.key"
+    if [[ -f $out/system.sqsh ]] && cmp -s "$scratch/names.key" "$out/system.key"; then
+        return
+    fi
+    say "downloading the packages of a system for $arch"
+    names | xargs apt-get "${apt_options[@]}" -y --download-only \
+        --no-install-recommends install >/dev/null
+    say "packing $(find "$out/apt/cache/archives" -name '*.deb' | wc -l) packages"
+    mkdir -p "$root"/usr/{bin,sbin,lib} "$root"/{proc,sys,dev,tmp,run,root,home}
+    mkdir -p "$root"/{var/tmp,etc/ssl/certs}
+    ln -s usr/bin usr/sbin usr/lib "$root/"
+    for deb in "$out"/apt/cache/archives/*.deb; do
+        dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$root" --keep-directory-symlink
+    done
+    rm -rf "$root"/usr/{include,share/{doc,man,info,locale,lintian,bug}}
+    find "$root/usr/lib" -name '*.a' -delete
+    # update-alternatives
+    dir=$root/usr/lib/aarch64-linux-gnu
+    for library in blas lapack; do
+        ln -sf "$library/lib$library.so.3" "$dir/lib$library.so.3"
+    done
+    # ca-certificates, tzdata, py3compile; the byte code is the same for all processors
+    find "$root/usr/share/ca-certificates" -name '*.crt' -exec cat {} + \
+        >"$root/etc/ssl/certs/ca-certificates.crt"
+    ln -sf /usr/share/zoneinfo/Etc/UTC "$root/etc/localtime"
+    python3 -m compileall -q -j 2 -s "$root" "$root"/usr/lib/python3* >/dev/null || true
+    rm -f "$scratch/system.sqsh"
+    (cd "$root" && tar -c --owner=0 --group=0 --numeric-owner ./*) |
+        sqfstar -quiet -no-progress -noI -noD -noF -noX -no-xattrs "$scratch/system.sqsh" >&2
+    mv "$scratch/system.sqsh" "$out/system.sqsh"
+    mv "$scratch/names.key" "$out/system.key"
+}
+
+if [[ $arch == amd64 ]]; then
+    make_kernel
+    make_initramfs
+    make_system
+else
+    apt_private
+    make_kernel
+    make_initramfs
+    make_system_foreign
+fi

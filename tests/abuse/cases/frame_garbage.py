@@ -2,11 +2,12 @@
 # exit: 9
 # options: --timeout 120
 import random
+found = sockets()
 for i in range(500):
-    forge(random.Random(i).randbytes(i * 3))
+    forge(random.Random(i).randbytes(i * 3), found)
 for kind in range(256):
-    forge(packet(kind, b"\xff" * 40))
-forge(packet(2, field(6, b"0") + b"\x06\x00\xff\xff\xff\xff"))
+    forge(packet(kind, b"\xff" * 40), found)
+forge(packet(2, field(6, b"0") + b"\x06\x00\xff\xff\xff\xff"), found)
 finish()
 sys.stdout.flush()
 os._exit(9)
