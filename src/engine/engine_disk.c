@@ -40,7 +40,7 @@ struct disk {
     char *path;
     int dir;
     struct disk_images *images;
-    bool rubbish; /* of engines that died there is still some */
+    bool rubbish; /* of engines that died there is still some; atomic */
 };
 
 /* Of a watched box. */
@@ -169,8 +169,8 @@ static void sweep(struct engine *engine, struct disk *disk, int64_t until_us)
     for (int i = 0; i < SWEEP_ROUNDS && clock_now_us() < until_us; i++) {
         if (engine_call(engine, &request, NULL, 0, &reply, NULL, NULL, &ignored) < 0)
             return;
-        disk->rubbish = reply.usage.files_incomplete != 0;
-        if (!disk->rubbish)
+        __atomic_store_n(&disk->rubbish, reply.usage.files_incomplete != 0, __ATOMIC_RELAXED);
+        if (!reply.usage.files_incomplete)
             return;
     }
 }
@@ -185,7 +185,8 @@ void disk_sweep_box(struct box *box)
 {
     struct disk *disk = engine_get_disk(box->engine);
 
-    if (disk && (box->disk == DISK_WATCHED || (box->disk == DISK_IMAGE && disk->rubbish)))
+    if (disk && box->disk != DISK_NONE &&
+        (box->disk == DISK_WATCHED || __atomic_load_n(&disk->rubbish, __ATOMIC_RELAXED)))
         sweep(box->engine, disk, INT64_MAX);
 }
 
