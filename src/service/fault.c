@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -24,6 +25,14 @@ int fault_from_engine(struct service *service, const char *what, const struct gb
                       struct fault *fault)
 {
     service_log(service, LOG_ERR, "%s: %s", what, err->msg);
+    if (err->code == ENOSPC) {
+        (void) fault_set(fault, FAULT_UNAVAILABLE, "no-space", NULL,
+                         "%s: the host's disk has no room for a workspace of that size; ask for a "
+                         "smaller limits.disk, or end sessions that are not needed",
+                         what);
+        fault->retry_after_s = 30;
+        return -1;
+    }
     (void) fault_set(fault, FAULT_UNAVAILABLE, "engine", NULL,
                      "%s; try again, and if it stays so tell the operator to read the log", what);
     fault->retry_after_s = 2;

@@ -8,14 +8,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/magic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <syslog.h>
 
 #include "base/autoclean.h"
@@ -244,23 +242,29 @@ static int data_dir_check(const char *dir, struct gb_err *err)
     return 0;
 }
 
-/* Workspaces of sessions are beneath the data directory, unless that is in memory itself. */
+/* Workspaces of sessions are beneath the data directory, where its file system is fit for that.
+ * Elsewhere they are in memory, as those of one-shots: less room, but as sealed. */
 static int engine_prepare(struct service *service, struct gb_err *err)
 {
     struct engine_config config = service->config.engine;
     autofree char *dir = realpath(service->config.data_dir, NULL);
     char path[PATH_MAX];
-    struct statfs fs;
+    int r;
 
-    if (!dir || statfs(dir, &fs) < 0)
+    if (!dir)
         return gb_fail(err, errno, "data directory '%s'", service->config.data_dir);
-    if (fs.f_type != TMPFS_MAGIC && fs.f_type != RAMFS_MAGIC) {
-        if ((size_t) snprintf(path, sizeof path, "%s/workspaces", dir) >= sizeof path)
-            return gb_fail(err, ENAMETOOLONG, "data directory");
-        config.disk_dir = path;
-        service->disk = true;
-    }
-    return engine_open(&config, &service->engine, err);
+    if ((size_t) snprintf(path, sizeof path, "%s/workspaces", dir) >= sizeof path)
+        return gb_fail(err, ENAMETOOLONG, "data directory");
+    config.disk_dir = path;
+    r = engine_open(&config, &service->engine, err);
+    service->disk = r == 0;
+    if (r == 0)
+        return 0;
+    config.disk_dir = NULL;
+    if (engine_open(&config, &service->engine, &(struct gb_err){ 0 }) < 0)
+        return r; /* it was not the disk */
+    service_log(service, LOG_WARNING, "workspaces of sessions are in memory: %s", err->msg);
+    return 0;
 }
 
 int service_open(const struct service_config *config, struct service **ret_service,
