@@ -109,6 +109,9 @@ who=self
 [[ $(id -u) != 0 ]] || who=root
 asan_suites "$who"
 
+say "a minute of soak"
+step soak make soak SOAK_SECONDS=60 | tee -a "$logs/build.tap"
+
 say "waiting for the checks in the background"
 finished=1
 wait "$behind_pid" || finished=0
