@@ -51,6 +51,7 @@
 #define ONESHOT_RUNS 60
 #define MANY         1000
 #define MANY_SAMPLES 2000
+#define MANY_BODY    "{\"code\":\"" CODE "\"}"
 #define FILE_BYTES   INT64_C(1000000000)
 #define FILE_ROUNDS  3
 #define POOL         8
@@ -365,63 +366,77 @@ static void oneshot(struct bench *bench)
 
 /* ---- many sessions ---- */
 
-static double across(struct http *http, char (*paths)[128], size_t count, const char *body)
+static double across(struct http *http, char (*paths)[128], size_t count)
 {
     struct samples samples = { 0 };
     double p50;
 
     for (size_t i = 0; i < MANY_SAMPLES; i++)
-        one(http, paths[i * 7919 % count], body, &samples);
+        one(http, paths[i * 7919 % count], MANY_BODY, &samples);
     p50 = percentile_ms(&samples, 0.5);
     samples_release(&samples);
     return p50;
 }
 
+/* BENCH_SESSIONS is for machines that have no room for a thousand. */
+static size_t many_count(void)
+{
+    const char *text = getenv("BENCH_SESSIONS");
+    long count = text ? strtol(text, NULL, 10) : 0;
+
+    return count > 0 && count < MANY ? (size_t) count : MANY;
+}
+
+static void many_make(struct http *http, char (*paths)[128], size_t count)
+{
+    static const char pandas[] = "{\"code\":\"" PANDAS_CODE "\",\"timeout\":60}";
+
+    for (size_t i = 0; i < count; i++) {
+        session_new(http, NULL, paths[i], sizeof paths[i]);
+        one(http, paths[i], pandas, NULL);
+        one(http, paths[i], MANY_BODY, NULL);
+        if (isatty(STDERR_FILENO))
+            fprintf(stderr, "\r\033[K%zu sessions", i + 1);
+    }
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r\033[K");
+}
+
 static void many(struct bench *bench)
 {
-    static const char body[] = "{\"code\":\"" CODE "\"}";
-    static const char pandas[] = "{\"code\":\"" PANDAS_CODE "\",\"timeout\":60}";
-    char(*paths)[128] = calloc(MANY, sizeof *paths);
-    double one_ms, many_ms, gb;
-    int64_t start, made_us, kib;
+    size_t sessions = many_count(), processes;
+    char(*paths)[128] = calloc(sessions, sizeof *paths);
+    double alone_ms, among_ms, across_ms, gb, make_ms;
     struct http http;
-    size_t count;
+    int64_t start;
 
     if (!paths)
         die("memory", NULL);
     http_open(&http, bench->serve_port);
-    session_new(&http, NULL, paths[0], sizeof paths[0]);
-    one(&http, paths[0], pandas, NULL);
-    one_ms = across(&http, paths, 1, body);
+    many_make(&http, paths, 1);
+    alone_ms = across(&http, paths, 1);
     start = clock_now_us();
-    for (size_t i = 1; i < MANY; i++) {
-        session_new(&http, NULL, paths[i], sizeof paths[i]);
-        one(&http, paths[i], pandas, NULL);
-        if (i % 50 == 0 && isatty(STDERR_FILENO))
-            fprintf(stderr, "\r\033[K%zu sessions", i);
-    }
-    made_us = (clock_now_us() - start) / (MANY - 1);
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "\r\033[K");
-    kib = tree_kib(bench->serve, &count);
-    for (size_t i = 0; i < MANY; i++)
-        one(&http, paths[i], body, NULL); /* as the first has had it: each once warm */
-    many_ms = across(&http, paths, MANY, body);
-    one_ms = (one_ms + across(&http, paths, 1, body)) / 2;
-    for (size_t i = 0; i < MANY; i++)
+    many_make(&http, paths + 1, sessions - 1);
+    make_ms = (double) (clock_now_us() - start) / 1000 / (double) (sessions - 1);
+    gb = (double) tree_kib(bench->serve, &processes) * 1024 / 1e9;
+    across_ms = across(&http, paths, sessions);
+    among_ms = across(&http, paths, 1);
+    for (size_t i = 0; i < sessions; i++)
         session_end(&http, paths[i]);
     http_close(&http);
     free(paths);
-    gb = (double) kib * 1024 / 1e9;
-    printf("many     %d sessions, %zu processes, %.1f ms to make one and run a pandas cell;\n"
-           "         an execution p50 %.3f ms in one session, %.3f ms across all\n",
-           MANY, count, (double) made_us / 1000, one_ms, many_ms);
+    printf("many     %zu sessions, %zu processes, %.1f ms to make one and run a pandas cell;\n"
+           "         an execution p50 %.3f ms alone, %.3f ms in one among all, %.3f ms in another\n"
+           "         session each time\n",
+           sessions, processes, make_ms, alone_ms, among_ms, across_ms);
     verdict(bench, "memory of server and boxes in GB", gb, false, 10);
-    verdict(bench, "p50 across all against one session", many_ms / one_ms, false, 1.3);
+    verdict(bench, "p50 in one among all against alone", among_ms / alone_ms, false, 1.3);
+    verdict(bench, "p50 in another each time against alone", across_ms / alone_ms, false, 1.3);
     json_object_set_new(bench->result, "many",
-                        json_pack("{s:i, s:f, s:f, s:f, s:f, s:f}", "sessions", MANY, "memory_gb",
-                                  gb, "make_ms", (double) made_us / 1000, "one_p50_ms", one_ms,
-                                  "many_p50_ms", many_ms, "ratio", many_ms / one_ms));
+                        json_pack("{s:I, s:f, s:f, s:f, s:f, s:f}", "sessions",
+                                  (json_int_t) sessions, "memory_gb", gb, "make_ms", make_ms,
+                                  "alone_p50_ms", alone_ms, "among_p50_ms", among_ms,
+                                  "across_p50_ms", across_ms));
 }
 
 /* ---- files ---- */
