@@ -30,7 +30,7 @@ compile() {
     shift
     rm -rf "$dir"
     meson setup "$dir" -Dtests=enabled "$@"
-    ninja -C "$dir" all bench_engine
+    ninja -C "$dir" all bench_engine bench_service
 }
 
 behind() {
@@ -66,7 +66,8 @@ add_up() {
         # A suite that did not come as far as counting has failed.
         cat "$logs/$suite.counts" 2>/dev/null || echo "0 1 0"
     done
-    awk '/^ok/ { ok++ } /^not ok/ { bad++ } END { print ok + 0, bad + 0, 0 }' "$logs/behind.tap"
+    awk '/^ok/ { ok++ } /^not ok/ { bad++ } END { print ok + 0, bad + 0, 0 }' \
+        "$logs/behind.tap" "$logs/load.tap"
 }
 
 tools/deps.sh
@@ -86,6 +87,10 @@ say "suites under ASan and UBSan"
 who=self
 [[ $(id -u) != 0 ]] || who=root
 asan_suites "$who"
+
+say "a minute of mixed load, and another under the thread sanitizer"
+SOAK_SECONDS=60 step soak make soak | tee "$logs/load.tap"
+step tsan tools/tsan.sh 60 | tee -a "$logs/load.tap"
 
 say "waiting for the checks in the background"
 finished=1
