@@ -30,7 +30,7 @@ compile() {
     shift
     rm -rf "$dir"
     meson setup "$dir" -Dtests=enabled "$@"
-    ninja -C "$dir" all bench_engine
+    ninja -C "$dir" all bench_engine bench_service
 }
 
 # machine BINARY : a short form of the suites on the users' kernel, counted test by test
@@ -39,21 +39,12 @@ machine() {
     sed 's/^/# /' "$logs/vm.log"
 }
 
-# threads : the parts in which threads meet, under the thread sanitizer. No boxes: its run-time does
-# not survive the filters of their PID 1.
-threads() {
-    compile build-tsan -Db_sanitize=thread -Db_lundef=false
-    TSAN_OPTIONS=halt_on_error=1 meson test -C build-tsan --no-rebuild --print-errorlogs \
-        http service_execution service_session service keys audit store store_sqlite log
-}
-
 behind() {
     # Without --werror: gcc's warnings are guesses once the sanitizers have rewritten the code.
     step asan-build compile build-asan -Db_sanitize=address,undefined -Db_lundef=false
     touch "$logs/asan.done"
     CC=clang step clang-werror compile build-clang --werror
     step aarch64 tools/cross.sh
-    step tsan threads
     machine build/glovebox
     BUILD=build-clang tools/lint.sh || true
     tools/fuzz.sh 60 || true
@@ -95,7 +86,7 @@ step gcc-werror compile build --werror | tee "$logs/build.tap"
 
 say "checks and fuzzing start in the background"
 # A session of its own, so that what is left of it can be ended as one.
-export -f step compile machine threads behind
+export -f step compile machine behind
 export logs
 setsid nice -n 10 bash -c 'set -euo pipefail; behind' >"$logs/behind.tap" 2>"$logs/behind.err" &
 behind_pid=$!
@@ -109,8 +100,9 @@ who=self
 [[ $(id -u) != 0 ]] || who=root
 asan_suites "$who"
 
-say "a minute of soak"
+say "a minute of mixed load, and another under the thread sanitizer"
 step soak make soak SOAK_SECONDS=60 | tee -a "$logs/build.tap"
+step tsan tools/tsan.sh 60 | tee -a "$logs/build.tap"
 
 say "waiting for the checks in the background"
 finished=1

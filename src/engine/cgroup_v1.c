@@ -6,12 +6,15 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/autoclean.h"
 #include "base/io.h"
 #include "engine/cgroup_internal.h"
 
 #include "base/banned.h"
+
+#define V1_SHARES 1024 /* of a process */
 
 static const struct v1_want {
     enum cgroup_controller bit;
@@ -65,6 +68,18 @@ static int v1_open_hier(struct cgroup_root *root, const char *controller, bool r
     return r;
 }
 
+/* A group's weight is shared out over the CPUs it runs on, and all boxes are in one. As it comes
+ * they would weigh half a process on each of two CPUs, and on a busy host starve beside the threads
+ * that wait for them. So on every CPU they weigh as much as one process of the host. */
+static void v1_weigh(const struct cgroup_root *root)
+{
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+    for (int i = 0; i < root->n_hiers; i++)
+        if (root->hiers[i].controllers & CG_CPU && cpus > 1)
+            (void) cgroup_write_int(root->hiers[i].engine_fd, "cpu.shares", V1_SHARES * cpus);
+}
+
 static int v1_open(struct cgroup_root *root, bool reopen, struct gb_err *err)
 {
     for (size_t i = 0; i < ARRAY_LEN(v1_wants); i++) {
@@ -86,6 +101,7 @@ static int v1_open(struct cgroup_root *root, bool reopen, struct gb_err *err)
         cgroup_note(root, "cgroup v1 without the %s controller (%s): %s", want->name,
                     r == -ENOENT ? "not mounted" : strerror(-r), want->without);
     }
+    v1_weigh(root);
     return 0;
 }
 

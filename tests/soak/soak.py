@@ -239,7 +239,7 @@ class Client:
     def do_shared(self):
         """All in one session: each gets its own result, in whatever order."""
         token = self.token()
-        got = self.run(self.shared, f"own = {token!r}\nprint(own)\nown", reply_bytes=1000)
+        got = self.run(self.shared, f"mine = {token!r}\nprint(mine)\nmine", reply_bytes=1000)
         self.expect(got, status="ok", stdout=token + "\n", result={"text/plain": repr(token)})
 
     def events(self, reply):
@@ -411,7 +411,7 @@ class Client:
         method, path, body, status = self.random.choice((
             ("POST", "/v1/execute", b"{", 400), ("POST", "/v1/execute", b"[]", 422),
             ("POST", "/v1/execute", b'{"code": 1}', 422), ("POST", "/v1/execute", b"{}", 422),
-            ("POST", "/v1/execute", b'{"code": "1", "tiemout": 1}', 422),
+            ("POST", "/v1/execute", b'{"code": "1", "no_such_field": 1}', 422),
             ("POST", "/v1/execute", b'{"code": "1", "timeout": 1e9}', 422),
             ("POST", "/v1/execute", b"[" * 5000, 400), ("GET", "/v1/nothing", None, 404),
             ("POST", f"/v1/sessions/{session}/execute", b'{"code": "1"}', 404),
