@@ -33,7 +33,7 @@ POOLED_AFTER_MS = 20  # without a program for so long: cloned ahead of need
 EXIT_OURS = 125  # our failure, never the program's
 
 # Modules that only mode "cell" needs, each after those that it needs itself.
-CELL_MODULES = ("fonts", "rich", "display", "hooks", "notebook", "cell")
+CELL_MODULES = ("fonts", "rich", "display", "hooks", "notebook", "names", "cell")
 _cell_sources = []  # (name, text) of those that a template kept for its clones
 
 
