@@ -33,7 +33,7 @@ from _signal import signal as _set_handler
 from os import _exit, fstat, getpid
 from sys import getrecursionlimit, setprofile, setrecursionlimit, settrace
 
-from . import display, frames, hooks, names, notebook, script, tenant
+from . import display, frames, hooks, notebook, script, tenant
 
 __builtins__ = dict(vars(builtins))
 
@@ -42,7 +42,7 @@ _ONLY_AST = 0x0400  # ast.PyCF_ONLY_AST
 _TOP_LEVEL_AWAIT = 0x2000  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 _COROUTINE = 0x0080  # inspect.CO_COROUTINE
 
-for _module in (display, hooks, names, notebook, display.rich):
+for _module in (display, hooks, notebook, display.rich):
     script.our_globals.append(_module.__dict__)
 script.our_globals.append(globals())
 
@@ -208,7 +208,7 @@ class Session(script._Ending):
         shell = self._shell
         builtins.get_ipython = lambda: shell
         hooks.install()
-        names.settle()
+        tenant.workspace = os.getcwd()
 
     def _steps(self):
         return (
@@ -312,6 +312,7 @@ class Session(script._Ending):
                 self._forget_interrupts()
             body, last = self._program.compile_parts(self._flags)
             if self._program.names is not None:
+                names = tenant.load_names()
                 collector = names.Collector(self._program.names, self._main.__dict__)
                 collector.begin(body, last)
                 self._collector = collector
@@ -367,7 +368,7 @@ class Session(script._Ending):
             self._showing(self._publisher.show_result, self._value)
 
     def _show_names(self, value) -> None:
-        self._publisher.show_names(value, names.MIME, self._collector.text())
+        self._publisher.show_names(value, self._collector.mime, self._collector.text())
 
     def _show_figures(self) -> None:
         if sys.modules.get("matplotlib._pylab_helpers") is not None:

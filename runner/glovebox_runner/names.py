@@ -14,7 +14,7 @@ import os
 import sys
 from json.encoder import encode_basestring
 
-from . import frames
+from . import frames, tenant
 from .display import META_MAX
 
 MIME = "application/vnd.glovebox.names+json"
@@ -197,6 +197,8 @@ def _is_private(name) -> bool:
 class Collector:
     """Binds what a cell is to find, and gives back what it bound."""
 
+    mime = MIME
+
     def __init__(self, wish: bytes, main: dict) -> None:
         from json import loads
 
@@ -262,14 +264,7 @@ class Shown:
 
 # ---- tables, in cells that the service writes ----
 
-_home = None  # the workspace
 _uploads: dict = {}  # names, in the order they came
-
-
-def settle() -> None:
-    """At the start of a session."""
-    global _home
-    _home = os.getcwd()
 
 
 def _main() -> dict:
@@ -289,7 +284,7 @@ def _variable(name: str) -> str:
 def read_csv(name: str, path: str) -> None:
     """The file becomes the DataFrame @name. It is of no more use then."""
     name = _variable(name)
-    path = os.path.join(_home, path)
+    path = os.path.join(tenant.workspace, path)
     try:
         with open(path, "rb") as file:
             import pandas
@@ -308,7 +303,7 @@ def write_records(name: str, path: str) -> None:
 
     frame = _main().get(unicodedata.normalize("NFKC", name))
     text = frame.to_json(orient="records") if is_frame(frame) else "[]"
-    with open(os.path.join(_home, path), "xb") as file:
+    with open(os.path.join(tenant.workspace, path), "xb") as file:
         file.write(encode_basestring(_clean(text)).encode())
 
 

@@ -209,8 +209,10 @@ char *dialect_call(const char *function, const char *first, const char *second)
     /* A list of JSON strings is one of Python, too. */
     args = json_dumps(list, JSON_COMPACT);
     json_decref(list);
-    if (!args || asprintf(&code, "__import__(\"sys\").modules[\"glovebox_runner.names\"].%s(*%s)",
-                          function, args) < 0)
+    if (!args ||
+        asprintf(&code,
+                 "__import__(\"sys\").modules[\"glovebox_runner.tenant\"].load_names().%s(*%s)",
+                 function, args) < 0)
         code = NULL;
     free(args);
     return code;

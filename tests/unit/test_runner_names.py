@@ -231,7 +231,7 @@ def test_inputs(cells):
     assert cells.names("len([1])") == {}
 
 
-CALL = "__import__('sys').modules['glovebox_runner.names']."
+CALL = "__import__('sys').modules['glovebox_runner.tenant'].load_names()."
 
 
 def test_tables(cells, workspace):
