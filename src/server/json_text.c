@@ -13,9 +13,15 @@ struct rest {
     const char *at, *end;
 };
 
+/* Whether there is a byte, and it is one of @set. A NUL is one of no set. */
+static bool is_at(const struct rest *rest, const char *set)
+{
+    return rest->at < rest->end && *rest->at && strchr(set, *rest->at);
+}
+
 static void skip_blanks(struct rest *rest)
 {
-    while (rest->at < rest->end && memchr(" \t\r\n", *rest->at, 4))
+    while (is_at(rest, " \t\r\n"))
         rest->at++;
 }
 
@@ -63,12 +69,12 @@ static bool take_number(struct rest *rest)
 
 static bool take_escape(struct rest *rest)
 {
-    if (rest->at == rest->end)
+    if (!is_at(rest, "\"\\/bfnrtu"))
         return false;
     if (*rest->at++ != 'u')
-        return memchr("\"\\/bfnrt", rest->at[-1], 8) != NULL;
+        return true;
     for (int i = 0; i < 4; i++, rest->at++)
-        if (rest->at == rest->end || !memchr("0123456789abcdefABCDEF", *rest->at, 22))
+        if (!is_at(rest, "0123456789abcdefABCDEF"))
             return false;
     return true;
 }
