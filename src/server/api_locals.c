@@ -132,7 +132,7 @@ static void reply_execution(struct request *rq, struct execution *execution)
         if (dialect_has_names(receipt))
             reply_result(rq, text, len);
         else
-            reply_json(rq, MHD_HTTP_OK, json_pack("{s:O,s:b}", "result", result, "success", 1));
+            reply_json(rq, MHD_HTTP_OK, json_pack("{s:O?,s:b}", "result", result, "success", 1));
     }
     json_decref(receipt);
 }
