@@ -244,6 +244,12 @@ class Bundle:
         elif self._put(mime, text, len(text)):
             self._nodes -= nodes
 
+    def add_string(self, mime: str, text: str) -> None:
+        """JSON that is a string, and so has no nodes whatever is in it. Raises when it is too
+        large."""
+        if not self._put(mime, _encode_text(text), len(text)):
+            raise ValueError("there is no room for what is to be given back")
+
     def add_plain(self, value) -> None:
         try:
             text = plain(value)
@@ -374,7 +380,7 @@ class Publisher:
         """The result of a cell whose names are wanted: that text, and the value if there is room."""
 
         def fill(bundle: Bundle) -> None:
-            bundle.add(mime, text)
+            bundle.add_string(mime, text)
             if value is not None:
                 describe(value, bundle)
 

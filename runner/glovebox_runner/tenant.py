@@ -253,6 +253,9 @@ def prepare_template(control_fd=None) -> None:
     cell = sys.modules.get(__package__ + ".cell")
     if cell is not None:
         cell.warm_up()
+    names = sys.modules.get(NAMES_MODULE)
+    if names is not None:
+        names.warm_up()
 
 
 def main(control_fd: int):

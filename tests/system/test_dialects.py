@@ -464,6 +464,16 @@ def test_nobody_is_fooled(server):
             "sys.modules['glovebox_runner.names'].Collector.text = C.text\n")
     found = Locals(server).failed(code)
     assert found["detail"] == "what the code gave back is not JSON"
+    # A list of files that would be a gigabyte if it were parsed.
+    session.names("import sys\nnames = sys.modules['glovebox_runner.names']\n"
+                  "sys.modules['glovebox_runner.display']._nodes = lambda text: 0\n"
+                  "names.uploads = lambda: names.Shown('{\"files\":[' + '[],' * 10**6 + '[]]}')")
+    before = server.memory()
+    assert len(session.get_files()["files"]) == 10**6 + 1
+    assert server.memory() - before < 100 << 20
+    session.names("names.uploads = lambda: names.Shown('[]')")
+    reply = session.ask("GET", "/files/")
+    assert reply.status == 400 and "JSON" in reply.json["detail"]
 
 
 # ---- listeners ----

@@ -216,6 +216,8 @@ def test_values_of_a_cell(cells):
     name, value = cells.error("quotes = '\"' * (3 << 20)")
     assert name == "ValueError" and "together" in value
     assert cells.names("five = 'x' * (5 << 20)")["five"] == "x" * (5 << 20)
+    assert cells.names("commas = ',' * (2 << 20)")["commas"] == "," * (2 << 20)
+    assert len(cells.names("many = list(range(400000))")["many"]) == 400000
     assert cells.names("part = big[:3]") == {"part": "xxx"}
     # What a cell shows does not take the room of its names.
     assert cells.names("for _ in range(300): display('x' * (1 << 20))\nr = 'y' * (5 << 20)")["r"]
@@ -246,9 +248,11 @@ def test_tables(cells, workspace):
     cells.run(CALL + "write_records('df', 'down')")
     records = json.loads((workspace / "down").read_text())
     assert json.loads(records) == [{"a": 1, "b": "x", "c": 2}, {"a": 2, "b": "ü", "c": 4}]
-    assert json.loads(cells.run(CALL + "uploads()", get=None).result[names.MIME]) == ["df"]
+    assert json.loads(cells.run(CALL + "uploads()", get=None).result[names.MIME]) == {
+        "files": ["df"]}
     cells.run("del df")
-    assert json.loads(cells.run(CALL + "uploads()", get=None).result[names.MIME]) == []
+    assert json.loads(cells.run(CALL + "uploads()", get=None).result[names.MIME]) == {
+        "files": []}
     cells.run(CALL + "write_records('df', 'none')")
     assert (workspace / "none").read_text() == '"[]"'
     (workspace / "up").write_text("")
