@@ -2,7 +2,8 @@
  * A service without an engine, for tests of the HTTP layer: the same functions, canned answers.
  *
  * Programs are words: "echo TEXT" prints TEXT; "wait" runs until it is interrupted; "ticks N"
- * prints N lines, each when the test calls fake_tick(); "fault N" is refused with that status.
+ * prints N lines, each when the test calls fake_tick(); "fault N" is refused with that status;
+ * "receipt {...}" comes to that receipt.
  * Files live in a temporary directory, flat.
  */
 #pragma once
