@@ -68,6 +68,7 @@ class Cell(script.Program):
         self.calm = message.get(frames.KEY_CALM) is not None
         self.id = message.get(frames.KEY_EXECUTION)
         self.input = message.get(frames.KEY_STDIN)
+        self.names = message.get(frames.KEY_NAMES)
         self.timed = False
 
     def remember(self) -> None:
@@ -200,12 +201,14 @@ class Session(script._Ending):
         self._loop = None
         self._filenames = set()
         self._value = None
+        self._collector = None  # of the names that the cell binds
         self._open = False  # to interrupts
         self._noted = False  # one came while no cell ran
         self._shell = notebook.Shell(self._main.__dict__, self._program.filename)
         shell = self._shell
         builtins.get_ipython = lambda: shell
         hooks.install()
+        tenant.workspace = os.getcwd()
 
     def _steps(self):
         return (
@@ -257,13 +260,14 @@ class Session(script._Ending):
 
     def _begin(self) -> None:
         self.code = 1
-        self._error = self._value = None
+        self._error = self._value = self._collector = None
         self._died_of_interrupt = False
         self._fields = []
         self._shell.filename = self._program.filename
         if not self._program.is_file:
             self._filenames.add(self._program.filename)
-        self._publisher.start(self._program.echo)
+        reserve = 0 if self._program.names is None else frames.FRAME_BUNDLE_MAX
+        self._publisher.start(self._program.echo, reserve)
         if self._program.input is not None:
             sys.stdin = sys.__stdin__ = _text_input(self._program.input)
 
@@ -307,6 +311,11 @@ class Session(script._Ending):
             if self._program.calm:
                 self._forget_interrupts()
             body, last = self._program.compile_parts(self._flags)
+            if self._program.names is not None:
+                names = tenant.load_names()
+                collector = names.Collector(self._program.names, self._main.__dict__)
+                collector.begin(body, last)
+                self._collector = collector
             watch = notebook.Watch() if self._program.timed else None
             self._open_to_interrupts()
             if body is not None:
@@ -352,8 +361,14 @@ class Session(script._Ending):
         self._streams = tuple(self._kept.streams)
 
     def _show_value(self) -> None:
-        if self._value is not None:
+        if self._collector is not None:
+            if self._error is None or issubclass(type(self._error), SystemExit):
+                self._showing(self._show_names, self._value)
+        elif self._value is not None:
             self._showing(self._publisher.show_result, self._value)
+
+    def _show_names(self, value) -> None:
+        self._publisher.show_names(value, self._collector.mime, self._collector.text())
 
     def _show_figures(self) -> None:
         if sys.modules.get("matplotlib._pylab_helpers") is not None:

@@ -352,9 +352,11 @@ class Publisher:
         self._pid = getpid()
         self.start(False)
 
-    def start(self, echo: bool) -> None:
-        """A new execution. With @echo all is text on standard output, as in a terminal."""
+    def start(self, echo: bool, reserve: int = 0) -> None:
+        """A new execution. With @echo all is text on standard output, as in a terminal. What the
+        program shows leaves @reserve bytes to the result."""
         self.echo = echo
+        self._reserve = reserve
         self.left_out = 0
         self._sequence = 0
         self._shown = 0
@@ -367,6 +369,16 @@ class Publisher:
     def show_result(self, value) -> None:
         if value is not None:
             self._publish(frames.FRAME_RESULT, lambda bundle: describe(value, bundle), value)
+
+    def show_names(self, value, mime: str, text: str) -> None:
+        """The result of a cell whose names are wanted: that text, and the value if there is room."""
+
+        def fill(bundle: Bundle) -> None:
+            bundle.add(mime, text)
+            if value is not None:
+                describe(value, bundle)
+
+        self._publish(frames.FRAME_RESULT, fill, None)
 
     def show_bundle(self, data, metadata=None) -> None:
         """display(raw=True)"""
@@ -383,7 +395,8 @@ class Publisher:
             return
         if type == frames.FRAME_DISPLAY:
             self._shown += 1
-        room = min(frames.FRAME_BUNDLE_MAX, self._bytes) - META_MAX - 256
+        room = self._bytes - (self._reserve if type == frames.FRAME_DISPLAY else 0)
+        room = min(frames.FRAME_BUNDLE_MAX, room) - META_MAX - 256
         too_many = type == frames.FRAME_DISPLAY and self._shown > frames.FRAME_DISPLAYS_MAX
         if too_many or room <= 0:
             self.left_out += 1

@@ -59,6 +59,7 @@ KEY_LEFT_OUT = 13
 KEY_EXECUTION = 14
 KEY_STDIN = 15
 KEY_CALM = 16
+KEY_NAMES = 17
 
 _HEADER = struct.Struct("<BBHII")
 _FIELD = struct.Struct("<HI")

@@ -134,6 +134,7 @@ def main(control, ext_fd, zip_fd):
         exercise()
         if names:
             tenant.load_cells()
+            tenant.load_names()
         else:
             tenant.keep_cells()
     os.close(zip_fd)

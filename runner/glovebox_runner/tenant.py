@@ -34,28 +34,49 @@ EXIT_OURS = 125  # our failure, never the program's
 
 # Modules that only mode "cell" needs, each after those that it needs itself.
 CELL_MODULES = ("fonts", "rich", "display", "hooks", "notebook", "cell")
+NAMES_MODULE = __package__ + ".names"  # and this only some of its cells do
 _cell_sources = []  # (name, text) of those that a template kept for its clones
+_names_source = None  # likewise
+workspace = None  # of a session
 
 
 def keep_cells() -> None:
     """For a template that has nothing to preload: to compile these modules would take a good part
     of its start, and the zip that they are in is closed after it. So their text is kept."""
+    global _names_source
     loader = __spec__.loader
     for name in CELL_MODULES:
         name = __package__ + "." + name
         _cell_sources.append((name, loader.get_source(name)))
+    _names_source = loader.get_source(NAMES_MODULE)
+
+
+def _load(name: str, text: str) -> None:
+    module = type(sys)(name)
+    module.__package__ = __package__
+    sys.modules[name] = module
+    exec(compile(text, "<%s>" % name, "exec", dont_inherit=True), module.__dict__)
+    setattr(sys.modules[__package__], name.rpartition(".")[2], module)
 
 
 def load_cells() -> None:
-    package = sys.modules[__package__]
     for name, text in _cell_sources:
-        module = type(sys)(name)
-        module.__package__ = __package__
-        sys.modules[name] = module
-        exec(compile(text, "<%s>" % name, "exec", dont_inherit=True), module.__dict__)
-        setattr(package, name.rpartition(".")[2], module)
+        _load(name, text)
     _cell_sources.clear()
     from . import cell  # noqa: F401  what was kept is found; without a template it is imported
+
+
+def load_names():
+    """For cells whose names are wanted, and those that work on tables by their names."""
+    global _names_source
+    if NAMES_MODULE not in sys.modules and _names_source is not None:
+        _load(NAMES_MODULE, _names_source)
+        _names_source = None
+    from . import names
+
+    if not any(ours is names.__dict__ for ours in script.our_globals):
+        script.our_globals.append(names.__dict__)
+    return names
 
 
 def _run_cells(message: frames.Message, control):

@@ -149,8 +149,9 @@ static const struct config_option options[] = {
       .help = "the second wall around files and signals; off is for tests" },
     { "listen", 0, OPT_LIST, MEMBER(listens), .max = 16, .metavar = "ADDR:PORT",
       .commands = FOR_SERVE, .group = "Service",
-      .help = "address to serve at: 127.0.0.1:8080 (the default), [::1]:8080 or unix:PATH; may be "
-              "repeated; port 0 takes a free one" },
+      .help = "address to serve at: 127.0.0.1:8080 (the default), [::1]:8080 or unix:PATH, each "
+              "perhaps with ,dialect=locals or ,dialect=code-session after it; may be repeated; "
+              "port 0 takes a free one" },
     { "port-file", 0, OPT_STRING, MEMBER(port_file), NULL, 1, PATH_BYTES_MAX, .metavar = "PATH",
       .commands = FOR_SERVE, .group = "Service",
       .help = "write the ports to PATH once they are open, one a line" },

@@ -154,6 +154,8 @@ struct run_spec {
     const char *filename; /* "<string>", "<stdin>" or a base name */
     bool cell;            /* as a notebook cell: with a result and outputs */
     bool echo;            /* a cell prints what it would show instead, as text */
+    const char *names;    /* of a cell: JSON text, as docs/PROTOCOL.md has it; may be NULL */
+    size_t names_len;
     char *const *argv;    /* sys.argv, NULL-terminated */
     char *const *env;     /* more environment, NAME=value, NULL-terminated; may be NULL */
     struct limits limits; /* as the box was made with; wall_us, cpu_us and output_bytes are of this

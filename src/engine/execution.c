@@ -136,6 +136,8 @@ static int send_program(struct run *run, struct gb_err *err)
     frame_put_text(&out, KEY_MODE, spec->cell ? "cell" : "script");
     if (spec->cell && spec->echo)
         frame_put_text(&out, KEY_ECHO, "1");
+    if (spec->cell && spec->names)
+        frame_put(&out, KEY_NAMES, spec->names, spec->names_len);
     for (char *const *arg = spec->argv; *arg; arg++)
         frame_put_text(&out, KEY_ARG, *arg);
     for (char *const *env = spec->env; env && *env; env++)

@@ -61,7 +61,8 @@ enum frame_key {
     KEY_LEFT_OUT = 13,   /* DONE: decimal text, how many displays were not sent */
     KEY_EXECUTION = 14,  /* RUN, and the DONE that answers it: bytes of the supervisor's choice */
     KEY_STDIN = 15,      /* RUN: what the program finds in sys.stdin */
-    KEY_CALM = 16, /* RUN: an interrupt that came before this message was for another program */
+    KEY_CALM = 16,  /* RUN: an interrupt that came before this message was for another program */
+    KEY_NAMES = 17, /* RUN: JSON text, names a cell finds bound and how it gives back its own */
 };
 
 /* ---- writing ---- */

@@ -154,6 +154,8 @@ static int cell_send(struct resident *resident, const struct run *run)
     frame_put_text(&out, KEY_EXECUTION, run->done_id);
     if (spec->echo)
         frame_put_text(&out, KEY_ECHO, "1");
+    if (spec->names)
+        frame_put(&out, KEY_NAMES, spec->names, spec->names_len);
     if (spec->input)
         frame_put(&out, KEY_STDIN, spec->input, spec->input_len);
     if (resident->interrupted)

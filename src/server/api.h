@@ -20,6 +20,25 @@ void run_request(struct request *rq, struct session *session, struct execution_r
 
 void reply_receipt(struct request *rq, struct execution *execution);
 
+/* Writes the program into the log, if the operator asked for it. */
+void run_log_code(const struct request *rq, const struct execution_request *request);
+
+/* An upload of one part, "file", of a multipart body; takes @session. @path NULL: the part's
+ * filename. On failure the request is refused. */
+int upload_form_begin(struct request *rq, struct session *session, const char *path);
+
+/* What was uploaded; lives as long as the request. */
+struct uploaded {
+    struct session *session;
+    const char *path;
+    int64_t bytes;
+};
+
+/* The body has ended: the file is in its place. On failure the reply has been sent. */
+int upload_form_end(struct request *rq, struct uploaded *ret_file);
+
 /* Begins of streamed bodies. */
+int codesession_upload_begin(struct request *rq);
+int locals_upload_begin(struct request *rq);
 int v1_files_upload_begin(struct request *rq);
 int v1_file_put_begin(struct request *rq);

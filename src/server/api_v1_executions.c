@@ -66,7 +66,7 @@ int body_env_read(struct request *rq, const json_t *map, char ***ret_env)
 
 /* ---- running ---- */
 
-static void log_code(const struct request *rq, const struct execution_request *request)
+void run_log_code(const struct request *rq, const struct execution_request *request)
 {
     if (rq->server->config.log_code)
         log_event(LOG_LEVEL_INFO, "code", LOG_TEXT("id", rq->id), LOG_TEXT("code", request->code));
@@ -107,7 +107,7 @@ void run_request(struct request *rq, struct session *session, struct execution_r
     struct fault fault = { 0 };
     int r;
 
-    log_code(rq, request);
+    run_log_code(rq, request);
     request->hangup_fd = options->cancel && !stream ? request_socket(rq) : -1;
     r = stream || options->detach
             ? execution_start(service, &rq->caller, session, request, &execution, &fault)

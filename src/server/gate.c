@@ -48,6 +48,7 @@ static const struct header_row header_rows[] = {
     HEADER("If-Match", if_match),
     HEADER("Expect", expect),
     HEADER("Last-Event-ID", last_event_id),
+    HEADER("X-Session-Id", session_id),
 };
 
 static enum MHD_Result collect(void *cls, enum MHD_ValueKind kind, const char *key, size_t key_size,

@@ -34,6 +34,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/parse.h"
+#include "server/labels.h"
 #include "server/server_internal.h"
 
 #include "base/banned.h"
@@ -402,9 +403,13 @@ int server_check(const struct server_config *config, bool have_keys, struct gb_e
 
         if (r < 0)
             return r;
-        if (spec.dialect[0])
-            return gb_fail_plain(err, EINVAL, "there is no dialect '%s'; leave it out",
-                                 spec.dialect);
+        if (spec.dialect[0] && strcmp(spec.dialect, "code-session") != 0 &&
+            strcmp(spec.dialect, "locals") != 0)
+            return gb_fail_plain(
+                err, EINVAL,
+                "there is no dialect '%s'; say code-session or locals, or leave it "
+                "out",
+                spec.dialect);
         if (!listen_is_local(&spec) && config->auth != SERVER_AUTH_OPEN && !have_keys)
             return gb_fail_plain(err, EACCES,
                                  "%.60s can be reached from other machines and there is no key; "
@@ -546,6 +551,9 @@ int server_open(const struct server_config *config, struct server **ret_server, 
     server->config = *config;
     (void) !getrandom(&server->id_salt, sizeof server->id_salt, 0);
     r = watch_open(server, err);
+    server->labels = labels_new();
+    if (r == 0 && !server->labels)
+        r = gb_fail(err, ENOMEM, "start the server");
     if (r == 0)
         r = make_openapi(server, err);
     /* All are bound before the first is served: handlers see a server that is complete. */
@@ -586,6 +594,7 @@ void server_close(struct server *server)
     }
     pthread_cond_destroy(&server->wake);
     pthread_mutex_destroy(&server->lock);
+    labels_free(server->labels);
     free(server->listeners);
     free(server->openapi);
     free(server);

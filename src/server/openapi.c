@@ -24,12 +24,14 @@ static json_t *content(const char *media, const struct schema *schema)
 
 static json_t *path_parameter(const char *name)
 {
-    bool path = strcmp(name, "path") == 0;
+    const char *help = "an id";
 
-    return json_pack(
-        "{s:s,s:s,s:b,s:s,s:{s:s}}", "name", name, "in", "path", "required", 1, "description",
-        path ? "a path beneath the workspace; its slashes may stand as they are" : "an id",
-        "schema", "type", "string");
+    if (strcmp(name, "path") == 0)
+        help = "a path beneath the workspace; its slashes may stand as they are";
+    else if (strcmp(name, "name") == 0)
+        help = "the name of a variable";
+    return json_pack("{s:s,s:s,s:b,s:s,s:{s:s}}", "name", name, "in", "path", "required", 1,
+                     "description", help, "schema", "type", "string");
 }
 
 static json_t *parameters(const struct route *route)
@@ -40,6 +42,14 @@ static json_t *parameters(const struct route *route)
         (void) json_array_append_new(list, path_parameter("id"));
     if (strstr(route->pattern, "{path}"))
         (void) json_array_append_new(list, path_parameter("path"));
+    if (strstr(route->pattern, "{name}"))
+        (void) json_array_append_new(list, path_parameter("name"));
+    if (route->flags & ROUTE_LABEL)
+        (void) json_array_append_new(
+            list, json_pack("{s:s,s:s,s:b,s:s,s:{s:s,s:s}}", "name", "X-Session-Id", "in", "header",
+                            "required", 0, "description",
+                            "a name for a session, made on first use, or the id of one", "schema",
+                            "type", "string", "pattern", "^[A-Za-z0-9._-]{1,64}$"));
     for (const struct field *f = route->query ? route->query->fields : NULL; f && f->name; f++)
         (void) json_array_append_new(
             list, json_pack("{s:s,s:s,s:b,s:s?,s:o}", "name", f->name, "in", "query", "required",

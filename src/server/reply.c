@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/utf8.h"
+#include "server/dialect.h"
 #include "server/server_internal.h"
 
 #include "base/banned.h"
@@ -140,6 +141,8 @@ static json_t *problem_json(struct request *rq, json_t *errors)
                   MHD_get_reason_phrase_for((unsigned) refusal->status), "status", refusal->status,
                   "detail", refusal->detail, "request_id", rq->id);
 
+    if (json && rq->route && rq->route->flags & ROUTE_TWO_SHAPES)
+        dialect_add_error(json, "RequestError", refusal->detail, "");
     if (errors && json)
         (void) json_object_set_new(json, "errors", errors);
     else

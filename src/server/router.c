@@ -44,7 +44,8 @@ static bool match_pattern(const char *pattern, const struct url *url, struct mat
 
         if (left == 0)
             return false;
-        if (strncmp(pattern, "{path}", len) == 0 && len == 6 && pattern[len] == '\0') {
+        if (len == 6 && pattern[len] == '\0' &&
+            (strncmp(pattern, "{path}", len) == 0 || strncmp(pattern, "{name}", len) == 0)) {
             match->rest = part;
             match->rest_parts = left;
             return true;
@@ -66,7 +67,7 @@ static char *copy_part(char *to, const char *part)
     return to;
 }
 
-/* The parts of {path} with slashes between. */
+/* The parts of {path} or {name} with slashes between. */
 static char *join_rest(const struct match *match)
 {
     const char *part = match->rest;

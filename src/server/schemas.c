@@ -147,6 +147,26 @@ static const struct field fields_session_create[] = {
 };
 REQUEST(session_create, struct body_session, "A session to make.");
 
+static const struct field fields_execute_code[] = {
+    { "code", FIELD_TEXT, 0, AT(body_execute_code, code), 0, CODE_BYTES_MAX, .help = "the program",
+      .example = "\"total = price * 2\"" },
+    { "local_dict", FIELD_OBJECT, 0, AT(body_execute_code, local_dict),
+      .help = "locals API: names and values that the code finds",
+      .example = "{\"price\": 21}" },
+    END,
+};
+REQUEST(execute_code, struct body_execute_code, "Code of the code-session API or the locals API.");
+
+static const struct field fields_pip_install[] = {
+    { "package", FIELD_TEXT, FIELD_REQUIRED, AT(body_pip, package), 1, NAME_BYTES_MAX,
+      .help = "its name", .example = "\"requests\"" },
+    { "version", FIELD_TEXT, 0, AT(body_pip, version), 1, NAME_BYTES_MAX,
+      .help = "latest when it is left out", .example = "\"2.31.0\"" },
+    { "session_id", FIELD_TEXT, 0, AT(body_pip, session_id), 0, 64, .help = "a session of /v1" },
+    END,
+};
+REQUEST(pip_install, struct body_pip, "A package.");
+
 static const struct field fields_move[] = {
     { "from", FIELD_TEXT, FIELD_REQUIRED, AT(body_move, from), 1, PATH_BYTES,
       .help = "what to move", .example = "\"draft.csv\"" },
@@ -422,6 +442,28 @@ static const struct field fields_moved[] = {
     ALWAYS("from", FIELD_TEXT, NULL), ALWAYS("to", FIELD_TEXT, NULL), END };
 RESPONSE(moved, NULL);
 
+static const struct field fields_pip_installed[] = {
+    ALWAYS("success", FIELD_BOOL, NULL), ALWAYS("message", FIELD_TEXT, NULL),
+    MAYBE("installed_version", FIELD_TEXT, NULL),
+    ALWAYS("installation_time", FIELD_NUMBER, "seconds"), END };
+RESPONSE(pip_installed, NULL);
+
+static const struct field fields_message[] = { ALWAYS("message", FIELD_TEXT, NULL), END };
+RESPONSE(message, NULL);
+
+static const struct field fields_names[] = { ALWAYS("files", FIELD_LIST, "names"), END };
+RESPONSE(names, NULL);
+
+static const struct field fields_locals[] = {
+    ALWAYS("result", FIELD_OBJECT, "names and values"), ALWAYS("success", FIELD_BOOL, "true"), END };
+RESPONSE(locals, "What code of the locals API has bound, and what it was given.");
+
+static const struct field fields_locals_uploaded[] = {
+    ALWAYS("message", FIELD_TEXT, NULL), ALWAYS("path", FIELD_TEXT, NULL),
+    ALWAYS("size", FIELD_INT, "bytes"),
+    ALWAYS("session_id", FIELD_TEXT, "to be sent as X-Session-Id"), END };
+RESPONSE(locals_uploaded, NULL);
+
 static const struct field fields_mistake[] = {
     ALWAYS("loc", FIELD_LIST, "body or query, then the field"), ALWAYS("msg", FIELD_TEXT, NULL),
     ALWAYS("type", FIELD_TEXT, NULL), END };
@@ -448,6 +490,13 @@ const struct schema *const schemas_all[] = {
     &schema_command,
     &schema_simple_execute,
     &schema_session_create,
+    &schema_execute_code,
+    &schema_pip_install,
+    &schema_pip_installed,
+    &schema_message,
+    &schema_names,
+    &schema_locals,
+    &schema_locals_uploaded,
     &schema_move,
     &schema_mkdir,
     &schema_root,

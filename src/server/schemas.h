@@ -26,6 +26,19 @@ enum execute_mode { MODE_CELL, MODE_SCRIPT };
 extern const struct schema schema_execute, schema_session_execute, schema_command,
     schema_simple_execute;
 
+#define NAME_BYTES_MAX 200 /* of a variable, a package, a version */
+
+struct body_execute_code { /* code-session and locals API */
+    const char *code;
+    const json_t *local_dict; /* NULL also for null, which is not the same as absent here */
+};
+
+struct body_pip {
+    const char *package, *version, *session_id;
+};
+
+extern const struct schema schema_execute_code, schema_pip_install;
+
 struct body_session {
     const json_t *limits, *env, *files, *packages;
     int64_t idle_us;
@@ -100,7 +113,8 @@ extern const struct schema schema_page_query, schema_files_query, schema_upload_
 extern const struct schema schema_root, schema_health, schema_ready, schema_limits_info,
     schema_stats, schema_receipt, schema_progress, schema_interrupted, schema_output, schema_event,
     schema_session, schema_session_page, schema_file_page, schema_file, schema_uploaded,
-    schema_moved, schema_problem;
+    schema_moved, schema_problem, schema_pip_installed, schema_message, schema_names, schema_locals,
+    schema_locals_uploaded;
 
 /* All of them, for /openapi.json; ends with NULL. */
 extern const struct schema *const schemas_all[];

@@ -50,13 +50,15 @@ enum route_body {
 };
 
 enum route_flag {
-    ROUTE_LENIENT = 1 << 0, /* a dialect: unknown fields are ignored */
-    ROUTE_STREAMS = 1 << 1, /* may answer with a stream of events */
+    ROUTE_LENIENT = 1 << 0,    /* a dialect: unknown fields are ignored */
+    ROUTE_STREAMS = 1 << 1,    /* may answer with a stream of events */
+    ROUTE_LABEL = 1 << 2,      /* X-Session-Id names the session */
+    ROUTE_TWO_SHAPES = 1 << 3, /* refusals carry what clients of the locals API read, too */
 };
 
 struct route {
     enum method method;
-    const char *pattern; /* "{id}" is one part, "{path}" all the rest */
+    const char *pattern; /* "{id}" is one part, "{path}" and "{name}" all the rest */
     void (*handle)(struct request *rq);
     int (*begin)(struct request *rq); /* of streamed bodies; on failure it has called refuse() */
     enum route_auth auth;
@@ -116,6 +118,8 @@ struct server {
     _Atomic int64_t streams;
     uint32_t id_salt;
 
+    struct labels *labels; /* of the dialects */
+
     char *openapi; /* made once */
     size_t openapi_len;
 };
@@ -126,7 +130,7 @@ struct server {
 struct headers {
     const char *host, *authorization, *api_key, *origin, *fetch_site, *fetch_mode, *accept;
     const char *content_type, *range, *if_range, *if_none_match, *if_match, *expect;
-    const char *transfer_encoding, *content_length, *last_event_id;
+    const char *transfer_encoding, *content_length, *last_event_id, *session_id;
     const char *twice; /* the name of one that may come once and came again */
     bool bad;          /* a blank in a name, a NUL in a value */
 };
@@ -162,7 +166,7 @@ struct request {
     struct headers headers;
     const struct route *route;
     const char *param_id; /* {id} */
-    char *path;           /* {path}, or NULL */
+    char *path;           /* {path} or {name}, or NULL */
     struct caller caller;
     struct keys_info key;
 

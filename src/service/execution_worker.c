@@ -21,7 +21,7 @@
 /* A request that outlives the call that brought it. */
 struct execution_copy {
     struct execution_request request;
-    char *code, *input, *filename;
+    char *code, *input, *filename, *names;
     char **env;
 };
 
@@ -32,6 +32,7 @@ void execution_copy_free(struct execution_copy *copy)
     free(copy->code);
     free(copy->input);
     free(copy->filename);
+    free(copy->names);
     env_free(copy->env);
     free(copy);
 }
@@ -61,6 +62,10 @@ static struct execution_copy *copy_new(const struct execution_request *request)
         copy->input = bytes_copy(request->input, request->input_len);
         ok = copy->input != NULL;
     }
+    if (ok && request->names) {
+        copy->names = bytes_copy(request->names, request->names_len);
+        ok = copy->names != NULL;
+    }
     if (ok && request->filename) {
         copy->filename = strdup(request->filename);
         ok = copy->filename != NULL;
@@ -73,6 +78,7 @@ static struct execution_copy *copy_new(const struct execution_request *request)
     copy->request.code = copy->code;
     copy->request.input = copy->input;
     copy->request.filename = copy->filename;
+    copy->request.names = copy->names;
     copy->request.env = (const char *const *) copy->env;
     copy->request.hangup_fd = -1;
     return copy;

@@ -48,6 +48,8 @@ static struct run_spec spec_make(struct execution *x, const struct execution_req
         .code_len = request->code_len,
         .filename = request->filename ? request->filename : "<cell>",
         .cell = x->kind == EXECUTION_CELL,
+        .names = request->names,
+        .names_len = request->names_len,
         .argv = python ? no_args : NULL,
         .limits = x->limits,
         .reply_bytes = (size_t) request->reply_bytes,

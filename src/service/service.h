@@ -254,6 +254,9 @@ struct execution_request {
     const char *filename; /* for tracebacks; NULL: a fitting one */
     const char *input;    /* standard input; NULL: empty */
     size_t input_len;
+    const char *names; /* of a cell: JSON text, names to bind and to give back, as
+                          docs/PROTOCOL.md has it. Not checked here. NULL: none */
+    size_t names_len;
     const char *const *env; /* NAME=value; of one-shots and commands only */
     struct limits limits;   /* a wish; in a session only wall_us may be asked for */
     int64_t reply_bytes;    /* budget of each stream; -1: the default */

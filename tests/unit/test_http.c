@@ -882,6 +882,10 @@ static void test_check(void **state)
         { "[::]:1", SERVER_AUTH_AUTO, false, -EACCES },
         { "example.com:1", SERVER_AUTH_AUTO, false, -EACCES },
         { "127.0.0.1:1,dialect=nope", SERVER_AUTH_AUTO, false, -EINVAL },
+        { "127.0.0.1:1,dialect=simple", SERVER_AUTH_AUTO, false, -EINVAL },
+        { "127.0.0.1:1,dialect=locals", SERVER_AUTH_AUTO, false, 0 },
+        { "unix:/x,dialect=code-session", SERVER_AUTH_AUTO, false, 0 },
+        { "0.0.0.0:1,dialect=locals", SERVER_AUTH_AUTO, false, -EACCES },
         { "rubbish", SERVER_AUTH_AUTO, false, -EINVAL },
     };
 
