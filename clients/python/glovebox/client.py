@@ -213,6 +213,7 @@ class Session:
         session_id: Optional[str] = None,
     ) -> None:
         self.client = client or Client(url, api_key)
+        self._own_client = client is None
         self._transport = self.client.transport
         self._kept = session_id is not None
         self._lost: Optional[Result] = None
@@ -352,6 +353,8 @@ class Session:
         except errors.SessionGone:
             pass
         self.closed = True
+        if self._own_client:
+            self.client.close()
 
     def __enter__(self) -> "Session":
         return self

@@ -279,9 +279,14 @@ def _pre(text: str, style: str = "") -> str:
 
 
 def _html_of(display: Display) -> str:
-    """What the program shows is not trusted in the reader's page: HTML and SVG are shown in a frame
-    that may run no script and has no origin, images as images, the rest as text."""
+    """What the program shows is not trusted in the reader's page: tables are written anew, images
+    stay images, other HTML and SVG is in a frame that may run no script and has no origin."""
     data = display.data
+    if isinstance(data.get(TABLE), dict):
+        try:
+            return _html_table(data[TABLE])
+        except (KeyError, TypeError, ValueError):
+            pass
     for mime in ("image/png", "image/jpeg"):
         if isinstance(data.get(mime), str):
             return f'<img src="data:{mime};base64,{html.escape(data[mime])}">'
@@ -291,3 +296,18 @@ def _html_of(display: Display) -> str:
             return (f'<iframe sandbox srcdoc="{source}" '
                     'style="width: 100%; border: 0; resize: vertical"></iframe>')
     return _pre(str(data.get("text/plain", "")))
+
+
+def _html_table(table: Dict[str, Any]) -> str:
+    head = "".join(f"<th>{html.escape(str(column['name']))}</th>" for column in table["columns"])
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{_cell(value)}</td>" for value in row) + "</tr>"
+        for row in table["rows"]
+    )
+    more = int(table["row_count"]) - len(table["rows"])
+    note = f"<p>and {more} more rows</p>" if more > 0 else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{note}"
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else html.escape(str(value))

@@ -288,6 +288,10 @@ class Transport:
         for _, connection in idle:
             connection.close()
 
+    def __del__(self) -> None:
+        if hasattr(self, "_idle"):  # not when the address was refused
+            self.close()
+
     def _connect(self, call: Call) -> http.client.HTTPConnection:
         connection = self._take()
         if connection is None:

@@ -7,8 +7,10 @@ serves on a Unix socket and on a port of loopback.
 import contextlib
 import os
 import pathlib
+import shutil
 import socket
 import sys
+import tempfile
 import threading
 
 import pytest
@@ -24,6 +26,18 @@ for _name in [name for name in os.environ if name.startswith("GLOVEBOX")]:
 
 import glovebox  # noqa: E402
 from glovebox.local import LocalService  # noqa: E402
+
+
+def pytest_configure(config):
+    """Temporary files of all that we start are in one place, which is removed at the end."""
+    config.gb_place = tempfile.mkdtemp(prefix="gbtest-")
+    os.environ["TMPDIR"] = tempfile.tempdir = config.gb_place
+    if config.option.basetemp is None:
+        config.option.basetemp = os.path.join(config.gb_place, "pytest")
+
+
+def pytest_unconfigure(config):
+    shutil.rmtree(config.gb_place, ignore_errors=True)
 
 
 def pytest_collection_modifyitems():

@@ -71,3 +71,42 @@ def test_names_are_quoted(fake):
     for bad in ("", "..", "."):
         with pytest.raises(ValueError):
             session.download_file(bad)
+
+
+# ---- against a real service ----
+
+
+@pytest.fixture
+def session(service, request):
+    with CodeSession(service.url, session=request.node.name[:64].replace("[", ".").strip("]")) as s:
+        yield s
+        s.clear_state()
+
+
+def test_the_five_calls(session):
+    frame = pandas.DataFrame({"A": [1, 2, 3], "B": ["x", "y", None]})
+    assert session.upload_file("df", frame) == {"message": "File df has been uploaded"}
+    assert session.get_files() == {"files": ["df"]}
+    assert session.download_file("df").equals(frame)
+    assert json.loads(session.execute_code("total = int(df['A'].sum()); df['A'] += 1")) == {
+        "total": 6}
+    assert json.loads(session.execute_code("more = total + 1")) == {"more": 7}
+    assert list(session.download_file("df")["A"]) == [2, 3, 4]
+    assert session.clear_state() == {"message": "State has been cleared"}
+    assert session.get_files() == {"files": []} and session.download_file("df").empty
+
+
+def test_failures(session):
+    assert session.execute_code("1 / 0") == {**session.execute_code("1 / 0"),
+                                             "detail": "division by zero"}
+    assert "detail" in session.upload_file("no identifier", "A\n1\n")
+    assert "detail" in session.upload_file("a/b", "A\n1\n")
+    assert "detail" in session.upload_file("df", "")
+    assert session.get_files() == {"files": []}
+
+
+def test_sessions_are_apart(service, session):
+    session.execute_code("mine = 1")
+    with CodeSession(service.http, session="another-one") as other:
+        assert "mine" in other.execute_code("mine")["detail"]
+        other.clear_state()

@@ -46,3 +46,9 @@ def test_agent_loop_with_a_service_of_its_own():
     assert "1. run wc -w < notes.txt\n   11\n" in out and "No such file" in out
     assert "4. run python3 count.py\n   the 4\n" in out
     assert "timed out after 2 seconds" in out
+
+
+def test_locals_call(service):
+    assert run("locals_call.py", service.http) == (
+        "{'prices': [10, 20, 30], 'tax': 0.25, 'gross': 75.0, 'dearest': 30}\n"
+        "NameError: name 'tax' is not defined\n")

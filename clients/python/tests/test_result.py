@@ -84,6 +84,15 @@ def test_a_notebook_shows_it_without_trusting_it():
     assert one._repr_mimebundle_()[PLOTLY] == {"data": []}
 
 
+def test_tables_are_written_anew():
+    table = {"columns": [{"name": "<a>"}], "rows": [["<script>"], [None]], "row_count": 5}
+    page = Result.from_receipt(receipt(result={TABLE: table, "text/html": "<table>"}))._repr_html_()
+    assert "<script" not in page and "<th>&lt;a&gt;</th>" in page and "3 more rows" in page
+    for bad in ({}, {"columns": [1], "rows": []}, {"columns": [], "rows": [5], "row_count": 1}):
+        made = Result.from_receipt(receipt(result={TABLE: bad, "text/plain": "plain"}))
+        assert "plain" in made._repr_html_()
+
+
 def test_table_of_a_real_frame(session):
     pandas = pytest.importorskip("pandas")
     made = session.run(
