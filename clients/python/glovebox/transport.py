@@ -301,7 +301,7 @@ class Transport:
             except (OSError, ValueError) as error:  # ValueError: a host name that IDNA refuses
                 connection.close()
                 raise errors.ConnectionFailed(
-                    f"nobody answers at {self.url}: {_say(error)}"
+                    f"cannot connect to {self.url}: {_say(error)}"
                 ) from error
         try:
             call.attach(connection.sock)
