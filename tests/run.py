@@ -3,9 +3,10 @@
 
 usage: tests/run.py [--build DIR] [--as WHO,...] [--only FILE,...] [--counts FILE] [SUITE...]
 
-Suites: unit (cmocka programs, through meson), python (pytest over tests/unit), system and abuse
-(pytest, through the built binary, named to them in GLOVEBOX). System and abuse suites are run once
-for each kind of user that this one can become:
+Suites: unit (cmocka programs, through meson), python (pytest over tests/unit), client (pytest over
+clients/python, against services of the built binary), system and abuse (pytest, through the built
+binary, named to them in GLOVEBOX). System and abuse suites are run once for each kind of user that
+this one can become:
 
   self     an ordinary user: whoever called.
   root     root itself; boxes get host ids of their own.
@@ -43,7 +44,7 @@ import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PYTHON = "/usr/bin/python3"
-SUITES = ("unit", "python", "system", "abuse")
+SUITES = ("unit", "python", "client", "system", "abuse")
 THROUGH_BINARY = ("system", "abuse")
 SUITE_SECONDS = 1200  # a suite that hangs is a failure, not a reason to wait for ever
 SUBIDS_ONLY = ["test_run.py", "test_robust.py"]
@@ -356,6 +357,8 @@ def main():
         suite_unit(build, tally)
     if "python" in suites:
         pytest("Python unit tests", ["tests/unit"], tally)
+    if "client" in suites:
+        pytest("client tests", ["clients/python"], tally, env={"GLOVEBOX": str(build / "glovebox")})
     lanes = [[one for one in who if one == "root"], [one for one in who if one != "root"]]
     through_binary = [suite for suite in suites if suite in THROUGH_BINARY]
     run_lanes([functools.partial(suite_binary, suite, one, build, only, tally)

@@ -1,0 +1,100 @@
+"""Settings and errors, and what they mean to the service."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+from typing import Any, Dict, Mapping, Optional
+
+from .. import errors
+from ..aio import AsyncClient, in_thread
+from ..local import connect
+
+WORKSPACE = "/workspace"
+DEFAULT_IMAGE = "python:3.12-slim"
+
+
+class SandboxError(Exception):
+    """Something about a sandbox went wrong."""
+
+
+class SandboxTimeoutError(SandboxError):
+    """A command took too long."""
+
+
+class SandboxResourceError(SandboxError):
+    """A command, or the service, ran out of memory, processes, disk or room."""
+
+
+@dataclass
+class SandboxSettings:
+    """What a sandbox is like. `use_sandbox` is for the caller: it is not looked at here."""
+
+    use_sandbox: bool = False
+    image: str = DEFAULT_IMAGE
+    work_dir: str = WORKSPACE
+    memory_limit: str = "512m"
+    cpu_limit: float = 1.0
+    timeout: int = 300
+    network_enabled: bool = False
+
+
+def session_options(
+    config: SandboxSettings, volume_bindings: Optional[Mapping[str, Any]]
+) -> Dict[str, Any]:
+    """The options of the session that stands behind a sandbox. What the service does not have yet
+    is refused here; once it has, this is the place to pass it on."""
+    check_bindings(volume_bindings)
+    if volume_bindings:
+        raise SandboxError(
+            "volume_bindings: the service cannot bind directories of the host into a box yet; copy "
+            "files with copy_to() and copy_from()"
+        )
+    if config.network_enabled:
+        raise SandboxError("network_enabled: boxes of the service have no network yet")
+    work_dir = config.work_dir
+    if not isinstance(work_dir, str) or ".." in work_dir.split("/"):
+        raise SandboxError(f"work_dir: {work_dir!r} is no directory of a sandbox")
+    if not is_beneath_workspace(work_dir):
+        raise SandboxError(
+            f"work_dir: {work_dir!r} is outside {WORKSPACE}, where a box keeps its files"
+        )
+    options: Dict[str, Any] = {"memory": config.memory_limit, "cpus": config.cpu_limit}
+    if config.image not in ("", DEFAULT_IMAGE):
+        options["template"] = config.image
+    return options
+
+
+def check_bindings(bindings: Optional[Mapping[str, Any]]) -> None:
+    """Each maps an absolute path of the host to one of the box, or to {"bind": …, "mode": …}."""
+    if bindings is None:
+        return
+    if not isinstance(bindings, Mapping):
+        raise SandboxError("volume_bindings: a dictionary of host path to box path is needed")
+    for host, target in bindings.items():
+        inside = target.get("bind") if isinstance(target, Mapping) else target
+        for path in (host, inside):
+            if not isinstance(path, str) or not path.startswith("/") or ".." in path.split("/"):
+                raise SandboxError(f"volume_bindings: {path!r} is no absolute path without '..'")
+
+
+def is_beneath_workspace(path: str) -> bool:
+    normal = posixpath.normpath(path)
+    return normal == WORKSPACE or normal.startswith(WORKSPACE + "/")
+
+
+def translate(error: errors.GloveboxError, what: str = "") -> SandboxError:
+    """Our exception as one of theirs. @what: the setting that it is about."""
+    if isinstance(error, errors.ExecutionTimeout):
+        return SandboxTimeoutError(str(error))
+    if isinstance(error, (errors.OutOfMemory, errors.LimitExceeded, errors.TooManyRequests,
+                          errors.TooLarge)):
+        return SandboxResourceError(str(error))
+    return SandboxError(f"{what}: {error}" if what else str(error))
+
+
+async def default_client(client: Any = None) -> AsyncClient:
+    """What the caller named, else GLOVEBOX_URL, else a service of our own."""
+    if isinstance(client, AsyncClient):
+        return client
+    return AsyncClient(client=client or await in_thread(connect))
