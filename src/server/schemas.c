@@ -197,7 +197,7 @@ static const struct field fields_files_query[] = {
     { "dir", FIELD_TEXT, 0, AT(query_files, dir), 0, PATH_BYTES, .help = "only beneath it" },
     { "after", FIELD_TEXT, 0, AT(query_files, after), 0, PATH_BYTES,
       .help = "the last path of the page before" },
-    { "limit", FIELD_INT, 0, AT(query_files, limit), 1, 10000, .help = "how many at most; 1000" },
+    { "limit", FIELD_INT, 0, AT(query_files, limit), 1, 1000, .help = "how many at most; 1000" },
     { "recursive", FIELD_BOOL, 0, AT(query_files, recursive),
       .help = "the whole tree beneath dir, not only its entries" },
     END,

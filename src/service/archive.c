@@ -144,9 +144,9 @@ static int gzip_open(struct pack *pack)
 
 static int tar_open(struct pack *pack)
 {
-    /* Names need not be UTF-8: as they are. */
-    if (archive_write_set_format_pax_restricted(pack->tar) != ARCHIVE_OK ||
-        archive_write_set_options(pack->tar, "hdrcharset=BINARY") != ARCHIVE_OK ||
+    /* Names need not be UTF-8, and this form has them as they are. In pax they would need a header
+     * that GNU tar warns of. */
+    if (archive_write_set_format_gnutar(pack->tar) != ARCHIVE_OK ||
         archive_write_open(pack->tar, pack, NULL, tar_write, NULL) != ARCHIVE_OK)
         return -EIO;
     return 0;

@@ -218,7 +218,7 @@ const char *event_kind_name(enum event_kind kind)
 {
     static const char *const names[] = {
         [EVENT_STDOUT] = "stdout", [EVENT_STDERR] = "stderr",   [EVENT_DISPLAY] = "display",
-        [EVENT_RESULT] = "result", [EVENT_RECEIPT] = "receipt", [EVENT_FAULT] = "error",
+        [EVENT_RESULT] = "result", [EVENT_RECEIPT] = "receipt", [EVENT_FAULT] = "fault",
     };
 
     return names[kind];

@@ -47,7 +47,9 @@ static struct run_spec spec_make(struct execution *x, const struct execution_req
     return (struct run_spec){
         .code = request->code,
         .code_len = request->code_len,
-        .filename = request->filename ? request->filename : "<cell>",
+        .filename = request->filename             ? request->filename
+                    : x->kind == EXECUTION_SCRIPT ? "<string>"
+                                                  : "<cell>",
         .cell = x->kind == EXECUTION_CELL,
         .names = request->names,
         .names_len = request->names_len,
