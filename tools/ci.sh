@@ -50,7 +50,7 @@ behind() {
     tools/fuzz.sh 60 || true
 }
 
-asan_files=test_run.py,test_robust.py,test_bad_input.py,test_key.py,test_audit.py
+asan_files=test_robust.py,test_bad_input.py,test_key.py,test_audit.py
 asan_files+=,test_serve_api.py,test_serve_files.py,test_serve_life.py,test_serve_sessions.py
 
 # asan_suites : unit and system tests in the sanitized build, once it is there
