@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "server/json_text.h"
 #include "server/listen.h"
 #include "server/negotiate.h"
 #include "server/schemas.h"
@@ -60,12 +61,16 @@ static void check_body(const char *text, size_t len)
 {
     static const struct schema *const tables[] = { &schema_execute, &schema_command,
                                                    &schema_simple_execute };
+    bool object = json_text_is_object(text, len);
     struct body_execute body;
     json_t *json, *errors;
 
     if (fields_too_deep(text, len, 64))
         return;
     json = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, NULL);
+    /* The parser refuses more: numbers that it cannot hold, half a surrogate pair. But it passes
+     * over a NUL behind a word. */
+    must(!json_is_object(json) || object || memchr(text, 0, len));
     for (size_t i = 0; json && i < sizeof tables / sizeof *tables; i++) {
         errors = json_array();
         if (fields_read_body(tables[i], json, true, &body, errors) == 0)
