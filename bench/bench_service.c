@@ -677,7 +677,7 @@ static void find_binary(struct bench *bench)
 
 int main(int argc, char **argv)
 {
-    struct bench bench = { .dir = "/tmp/glovebox-bench.XXXXXX", .result = json_object() };
+    struct bench bench = { .dir = "/tmp/glovebox-test-bench.XXXXXX", .result = json_object() };
     struct rlimit limit;
 
     if (argc > 1 && strcmp(argv[1], BUILDER_COMMAND) == 0)

@@ -535,7 +535,7 @@ def load(port, report):
 
 def main():
     report = Report()
-    with tempfile.TemporaryDirectory(prefix="glovebox-soak.") as name:
+    with tempfile.TemporaryDirectory(prefix="glovebox-test-soak.") as name:
         directory = pathlib.Path(name)
         server, port = start(sys.argv[1], directory)
         print(f"soak: {CLIENTS} clients, {SECONDS:.0f} s, SOAK_SEED={SEED}", flush=True)
