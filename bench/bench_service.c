@@ -456,6 +456,8 @@ static void many(struct bench *bench)
     many_make(&http, paths, sessions);
     make_ms = (double) (clock_now_us() - start) / 1000 / (double) sessions;
     gb = (double) tree_kib(bench->serve.pid, &processes) * 1024 / 1e9;
+    http_close(&alone); /* idle for so long, it may have been closed */
+    http_open(&alone, lonely.port);
     p50 = many_measure(&alone, alone_path[0], &http, paths, sessions);
     for (size_t i = 0; i < sessions; i++)
         session_end(&http, paths[i]);
@@ -592,7 +594,7 @@ static void remove_tree(const char *dir)
 {
     char *argv[] = { (char *) "rm", (char *) "-rf", (char *) dir, NULL };
 
-    (void) waitpid(process_start(argv, NULL), NULL, 0);
+    process_wait(process_start(argv, NULL), "rm");
 }
 
 static void files(struct bench *bench)

@@ -24,7 +24,8 @@
 
 #include "base/banned.h"
 
-#define PIECE ((size_t) 1024 * 1024)
+#define PIECE         ((size_t) 1024 * 1024)
+#define PROCESSES_MAX 8
 
 extern char **environ;
 
@@ -236,6 +237,32 @@ int64_t http_read_file(struct http *http, const char *path, int64_t len)
 
 /* ---- processes ---- */
 
+static pid_t started[PROCESSES_MAX];
+
+/* A bench that gives up leaves nobody behind. */
+static void processes_end(void)
+{
+    for (size_t i = 0; i < PROCESSES_MAX; i++)
+        if (started[i] > 0)
+            (void) kill(started[i], SIGTERM);
+    for (size_t i = 0; i < PROCESSES_MAX; i++)
+        if (started[i] > 0)
+            (void) waitpid(started[i], NULL, 0);
+}
+
+static void process_note(pid_t from, pid_t to)
+{
+    static bool registered;
+
+    if (!registered)
+        registered = atexit(processes_end) == 0;
+    for (size_t i = 0; i < PROCESSES_MAX; i++)
+        if (started[i] == from) {
+            started[i] = to;
+            return;
+        }
+}
+
 pid_t process_start(char *const argv[], const char *log)
 {
     posix_spawn_file_actions_t actions;
@@ -250,16 +277,23 @@ pid_t process_start(char *const argv[], const char *log)
     if (errno != 0)
         die(argv[0], NULL);
     posix_spawn_file_actions_destroy(&actions);
+    process_note(0, pid);
     return pid;
+}
+
+void process_wait(pid_t pid, const char *name)
+{
+    int status, r = waitpid(pid, &status, 0);
+
+    process_note(pid, 0);
+    if (r != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        die(name, "it did not end well");
 }
 
 void process_stop(pid_t pid, const char *name)
 {
-    int status;
-
     (void) kill(pid, SIGTERM);
-    if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        die(name, "it did not end well");
+    process_wait(pid, name);
 }
 
 int64_t process_kib(pid_t pid, const char *file, const char *name)

@@ -55,7 +55,10 @@ int64_t http_read_file(struct http *http, const char *path, int64_t len);
 /* Starts @argv with its output in @log, or thrown away. */
 pid_t process_start(char *const argv[], const char *log);
 
-/* SIGTERM, and waits; dies when it does not end with 0. */
+/* Waits; dies when it does not end with 0. What is not waited for is stopped at the bench's end. */
+void process_wait(pid_t pid, const char *name);
+
+/* The same after a SIGTERM. */
 void process_stop(pid_t pid, const char *name);
 
 /* A "Name:   123 kB" line of /proc/<pid>/<file>, in KiB, summed; -1 when the process is gone. */

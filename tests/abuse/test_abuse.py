@@ -26,7 +26,7 @@ import textwrap
 import uuid
 
 import pytest
-from conftest import ROOT, wait_for
+from conftest import ROOT, SLOW, wait_for
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CASES = sorted(glob.glob(os.path.join(HERE, "cases", "*.py")))
@@ -141,6 +141,8 @@ def test_case(gb, facts, tmp_path, arch, has_cgroups, name):
     file.write_text(text)
     args = [a.format(**facts.values) for a in head.get("args", "").split()]
     options = head.get("options", "").split()
+    if "--timeout" not in options and "ends" not in head:
+        options += ["--timeout", str(30 * SLOW)]  # the default; an emulator takes longer
     env = {"SECRET_TOKEN": TOKEN}
     r = gb("run", "--json", *options, file, *args, env=env, timeout=120)
     receipt = r.receipt

@@ -83,7 +83,7 @@ make_kernel() {
     local package have files busybox root file
     package=$(kernel_of_the_day)
     have=$(cat "$out/kernel.name" 2>/dev/null || true)
-    if [[ -n $have && "${package:-${have%% *}} ${modules[*]}" == "$have" ]]; then
+    if [[ -x $out/busybox && "${package:-${have%% *}} ${modules[*]}" == "$have" ]]; then
         return
     fi
     if [[ -z $package ]]; then
