@@ -524,7 +524,7 @@ def load(port, report):
     shared = maker.session()
     clients = [Client(i, port, report, shared) for i in range(CLIENTS)]
     until = time.monotonic() + SECONDS
-    threads = [threading.Thread(target=c.main, args=(until,)) for c in clients]
+    threads = [threading.Thread(target=c.main, args=(until,), daemon=True) for c in clients]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -534,6 +534,7 @@ def load(port, report):
 
 
 def main():
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server is stopped too
     report = Report()
     with tempfile.TemporaryDirectory(prefix="glovebox-test-soak.") as name:
         directory = pathlib.Path(name)
