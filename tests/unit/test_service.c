@@ -483,7 +483,8 @@ static void dir_remove(void)
     struct dirent *entry;
 
     while (dir && (entry = readdir(dir)))
-        (void) unlinkat(dirfd(dir), entry->d_name, 0);
+        if (unlinkat(dirfd(dir), entry->d_name, 0) < 0)
+            (void) unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR); /* workspaces, empty by now */
     if (dir)
         (void) closedir(dir);
     (void) rmdir(data_dir);
