@@ -27,6 +27,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
+#include "bench/kit.h"
 #include "engine/builder.h"
 #include "engine/engine.h"
 
@@ -57,11 +58,6 @@
 
 extern char **environ;
 
-struct samples {
-    int64_t *us;
-    size_t len, cap;
-};
-
 enum { FLOOR, BOX, POOLED, TENANT, BWRAP, PYTHON, SERIES };
 
 struct series {
@@ -84,40 +80,6 @@ struct bench {
 };
 
 static const char *const names[SERIES] = { "floor", "box", "pooled", "tenant", "bwrap", "python" };
-
-static _Noreturn void die(const char *what, const char *why)
-{
-    fprintf(stderr, "bench: %s: %s\n", what, why ? why : strerror(errno));
-    exit(1);
-}
-
-static void sample_add(struct samples *samples, int64_t us)
-{
-    if (samples->len == samples->cap) {
-        samples->cap = samples->cap ? samples->cap * 2 : 64;
-        samples->us = realloc(samples->us, samples->cap * sizeof(int64_t));
-        if (!samples->us)
-            die("memory", NULL);
-    }
-    samples->us[samples->len++] = us;
-}
-
-static int compare(const void *a, const void *b)
-{
-    int64_t left = *(const int64_t *) a, right = *(const int64_t *) b;
-
-    return (left > right) - (left < right);
-}
-
-static double percentile_ms(struct samples *samples, double share)
-{
-    size_t at = (size_t) (share * (double) (samples->len - 1) + 0.5);
-
-    if (samples->len == 0)
-        return 0;
-    qsort(samples->us, samples->len, sizeof(int64_t), compare);
-    return (double) samples->us[at] / 1000;
-}
 
 /* ---- the floor ---- */
 
@@ -489,8 +451,8 @@ static void empty(struct bench *bench)
            end_ms);
     json_object_set_new(bench->result, "empty",
                         json_pack("{s:f, s:f}", "make_ms", make_ms, "remove_ms", end_ms));
-    free(made.us);
-    free(gone.us);
+    samples_release(&made);
+    samples_release(&gone);
 }
 
 /* ---- inside and outside ---- */
@@ -616,10 +578,10 @@ int main(int argc, char **argv)
     for (int i = 0; i < SERIES; i++) {
         struct series *series = &bench.series[i];
 
-        free(series->first.us);
-        free(series->end.us);
-        free(series->idle_first.us);
-        free(series->idle_end.us);
+        samples_release(&series->first);
+        samples_release(&series->end);
+        samples_release(&series->idle_first);
+        samples_release(&series->idle_end);
     }
     return 0;
 }

@@ -1,5 +1,5 @@
 /*
- * What the service's bench is made of: an HTTP client that costs next to nothing, so that it is not
+ * What the benches are made of: an HTTP client that costs next to nothing, so that it is not
  * what is measured, samples, and processes that are started and ended.
  */
 #pragma once

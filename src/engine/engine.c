@@ -1,16 +1,11 @@
 /*
- * The supervisor's side of the engine: a builder, a template, the boxes, the pool.
+ * The supervisor's side of the engine: a builder and a template, and how they are replaced.
  *
  * Theory of operation. Two sockets lead out of here, one to the builder and one to the template;
  * each has a lock, and each request waits for its answer. Whatever those processes start is a child
  * of ours, so we alone wait, always by pidfd and never for "any child". We hold copies of every
  * descriptor that makes a box a box; when the builder's socket breaks we execute a new one and hand
  * them over. A template that broke is simply started again: its clones do not need it.
- *
- * The pool is a thread that keeps some boxes ready, if wanted each with a sealed tenant in it that
- * waits for its program: attaching a process to a cgroup can take a grace period of the kernel
- * (several milliseconds on an idle machine, with cgroup v1), which nobody who asks for a box should
- * wait for.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,40 +29,10 @@
 #include "base/banned.h"
 
 #define TEMPLATE_WAIT_MS 120000
-#define OUTER_FDS        3
 #define DESCRIPTORS_MIN  64
 
 const char engine_preload_all[] =
     "numpy pandas matplotlib matplotlib.pyplot plotly plotly.graph_objects plotly.express";
-
-struct peer {
-    pthread_mutex_t lock;
-    int socket; /* -EBADF: not running */
-    int pidfd;
-    pid_t pid;
-};
-
-struct engine {
-    struct engine_config config;
-    char *python, *preload, *lang, *tz; /* own copies */
-    struct peer builder, template;
-    bool template_ready;
-    int32_t id_mode, cgroup_mode;
-    char cgroup_name[CGROUP_NAME_MAX], disk_name[DISK_NAME_MAX], note[200];
-    struct disk *disk;    /* NULL: workspaces are in memory */
-    int outer[OUTER_FDS]; /* keeper's lifeline, user and PID namespace of a rootless builder */
-    int keeper_pidfd;     /* of the process that waits for the keeper */
-    int lock_fds[64];     /* on ids and cgroups, of this and earlier builders */
-    size_t lock_fds_len;
-
-    pthread_mutex_t boxes_lock;
-    struct box *boxes;
-    uint32_t next_box;
-
-    pthread_t pool_thread;
-    pthread_cond_t pool_wanted;
-    bool pool_running, pool_stop;
-};
 
 const struct engine_config *engine_get_config(const struct engine *engine)
 {
@@ -84,7 +49,7 @@ struct disk *engine_get_disk(const struct engine *engine)
     return engine->disk;
 }
 
-static void pid_reap(int pidfd)
+void pid_reap(int pidfd)
 {
     siginfo_t info;
 
@@ -536,247 +501,6 @@ int engine_clone(struct engine *engine, const struct clone_request *request, con
     if (ret_reply->error)
         return gb_fail(err, ret_reply->error, "clone a tenant (%.31s)", ret_reply->what);
     return *ret_pidfd >= 0 ? 0 : gb_fail_plain(err, EPROTO, "the template sent no tenant");
-}
-
-/* ---- boxes ---- */
-
-static void box_close(struct box *box)
-{
-    gb_closep(&box->pidfd);
-    gb_closep(&box->lifeline);
-    gb_closep(&box->root);
-    wire_close_fds(box->cgroup_fds, box->cgroup_fds_len);
-    session_state_free(box->session);
-    disk_watch_free(box->disk_watch);
-    free(box);
-}
-
-static int box_new(struct engine *engine, const struct limits *limits, bool on_disk,
-                   struct box **ret_box, struct gb_err *err)
-{
-    struct builder_request request = { .op = BOX_MAKE };
-    autoclose int image = -EBADF;
-    struct box *box;
-    struct builder_reply reply;
-    int fds[WIRE_FDS_MAX], r = 0;
-    size_t fds_len = 0;
-
-    if (on_disk && (r = disk_prepare(engine->disk, limits, &image, err)) < 0)
-        return r;
-    box = calloc(1, sizeof *box);
-    if (!box)
-        return gb_fail(err, ENOMEM, "make a box");
-    request.make.disk = on_disk ? disk_kind_of(engine->disk) : DISK_NONE;
-    request.box = __atomic_add_fetch(&engine->next_box, 1, __ATOMIC_RELAXED);
-    request.make.limits = *limits;
-    r = engine_call(engine, &request, &image, image >= 0, &reply, fds, &fds_len, err);
-    if (r < 0 || fds_len < 3 || fds_len > 3 + CGROUP_FDS_MAX) {
-        if (r == 0) {
-            wire_close_fds(fds, fds_len);
-            r = gb_fail_plain(err, EPROTO, "the builder sent no box");
-        }
-        free(box);
-        return r;
-    }
-    *box = (struct box){ .engine = engine,
-                         .id = request.box,
-                         .host_id = reply.box.host_id,
-                         .limits = *limits,
-                         .disk = (enum disk_kind) request.make.disk,
-                         .pidfd = fds[0],
-                         .lifeline = fds[1],
-                         .root = fds[2],
-                         .cgroup_fds_len = fds_len - 3,
-                         .cgroup_into = reply.box.cgroup_into,
-                         .spare.ends = { -EBADF, -EBADF, -EBADF } };
-    memcpy(box->cgroup_fds, fds + 3, sizeof(int) * (fds_len - 3));
-    *ret_box = box;
-    return 0;
-}
-
-static void box_link(struct box *box)
-{
-    struct engine *engine = box->engine;
-
-    pthread_mutex_lock(&engine->boxes_lock);
-    box->next = engine->boxes;
-    engine->boxes = box;
-    pthread_mutex_unlock(&engine->boxes_lock);
-}
-
-static void box_unlink(struct box *box)
-{
-    struct engine *engine = box->engine;
-
-    pthread_mutex_lock(&engine->boxes_lock);
-    for (struct box **at = &engine->boxes; *at; at = &(*at)->next) {
-        if (*at == box) {
-            *at = box->next;
-            break;
-        }
-    }
-    pthread_mutex_unlock(&engine->boxes_lock);
-}
-
-/* Whether a box that was made with @made will do. Time and output are counted by us for each
- * execution; of CPU time a tenant that was cloned ahead may have a limit of its own. */
-static bool limits_fit(const struct limits *made, const struct limits *wanted)
-{
-    struct limits same = *wanted;
-
-    same.wall_us = made->wall_us;
-    same.output_bytes = made->output_bytes;
-    if (made->cpu_us == 0)
-        same.cpu_us = 0;
-    return memcmp(made, &same, sizeof same) == 0;
-}
-
-static struct box *pool_take(struct engine *engine, const struct limits *limits)
-{
-    struct box *found = NULL;
-
-    pthread_mutex_lock(&engine->boxes_lock);
-    for (struct box *box = engine->boxes; box && !found; box = box->next)
-        if (box->ready && limits_fit(&box->limits, limits))
-            found = box;
-    if (found) {
-        found->ready = false;
-        found->limits = *limits;
-    }
-    pthread_mutex_unlock(&engine->boxes_lock);
-    return found;
-}
-
-int box_acquire(struct engine *engine, const struct limits *limits, struct box **ret_box,
-                struct gb_err *err)
-{
-    return box_acquire_with(engine, limits, NULL, ret_box, err);
-}
-
-int box_acquire_with(struct engine *engine, const struct limits *limits,
-                     const struct box_options *options, struct box **ret_box, struct gb_err *err)
-{
-    bool on_disk = options && options->disk;
-    struct box *box = on_disk ? NULL : pool_take(engine, limits);
-    int r;
-
-    if (box) {
-        *ret_box = box;
-        return 0;
-    }
-    r = box_new(engine, limits, on_disk, &box, err);
-    if (r < 0)
-        return r;
-    box_link(box);
-    if (box->disk == DISK_WATCHED && (r = disk_watch_new(&box->disk_watch)) < 0) {
-        box_release(box);
-        return gb_fail(err, -r, "watch a workspace");
-    }
-    *ret_box = box;
-    return 0;
-}
-
-void box_release(struct box *box)
-{
-    struct builder_request request = { .op = BOX_END };
-    struct builder_reply reply;
-    struct gb_err ignored;
-
-    if (!box)
-        return;
-    request.box = box->id;
-    tenant_free(box->spare.tenant);
-    if (box->disk == DISK_IMAGE) {
-        /* What it has not written yet is written when the last hold on it goes: let that be PID 1,
-         * for whose end only we wait, and not the builder, for whom everybody does. */
-        request.op = BOX_LEAVE;
-        (void) engine_call(box->engine, &request, NULL, 0, &reply, NULL, NULL, &ignored);
-        request.op = BOX_END;
-    }
-    for (int i = 0; i < 3; i++)
-        gb_closep(&box->spare.ends[i]);
-    /* We may signal it ourselves: root may anything, and a user owns the outer namespace. */
-    (void) syscall(SYS_pidfd_send_signal, box->pidfd, SIGKILL, NULL, 0);
-    pid_reap(box->pidfd);
-    (void) engine_call(box->engine, &request, NULL, 0, &reply, NULL, NULL, &ignored);
-    box_unlink(box);
-    disk_sweep_box(box);
-    /* Only now is the pool filled again: making a box would keep the builder from serving the one
-     * that was just asked for. */
-    pthread_cond_signal(&box->engine->pool_wanted);
-    box_close(box);
-}
-
-/* ---- the pool ---- */
-
-static unsigned pool_ready(const struct engine *engine)
-{
-    unsigned ready = 0;
-
-    for (const struct box *box = engine->boxes; box; box = box->next)
-        ready += box->ready;
-    return ready;
-}
-
-static void *pool_main(void *arg)
-{
-    struct engine *engine = arg;
-
-    pthread_mutex_lock(&engine->boxes_lock);
-    while (!engine->pool_stop) {
-        struct gb_err ignored;
-        struct box *box = NULL;
-        int r;
-
-        if (pool_ready(engine) >= engine->config.pool_boxes) {
-            pthread_cond_wait(&engine->pool_wanted, &engine->boxes_lock);
-            continue;
-        }
-        pthread_mutex_unlock(&engine->boxes_lock);
-        r = box_new(engine, &engine->config.pool_limits, false, &box, &ignored);
-        if (r == 0) {
-            box_link(box);
-            if (engine->config.pool_tenants)
-                r = box_prepare(box, &ignored);
-            if (r < 0)
-                box_release(box);
-        }
-        pthread_mutex_lock(&engine->boxes_lock);
-        if (r == 0)
-            box->ready = true;
-        else if (!engine->pool_stop) /* whoever asks next makes one itself and sees the error */
-            pthread_cond_wait(&engine->pool_wanted, &engine->boxes_lock);
-    }
-    pthread_mutex_unlock(&engine->boxes_lock);
-    return NULL;
-}
-
-static int pool_start(struct engine *engine, struct gb_err *err)
-{
-    sigset_t all, before;
-    int r;
-
-    if (engine->config.pool_boxes == 0)
-        return 0;
-    sigfillset(&all); /* signals are for the thread that runs the program */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    r = pthread_create(&engine->pool_thread, NULL, pool_main, engine);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (r != 0)
-        return gb_fail(err, r, "start the pool");
-    engine->pool_running = true;
-    return 0;
-}
-
-static void pool_end(struct engine *engine)
-{
-    if (!engine->pool_running)
-        return;
-    pthread_mutex_lock(&engine->boxes_lock);
-    engine->pool_stop = true;
-    pthread_cond_signal(&engine->pool_wanted);
-    pthread_mutex_unlock(&engine->boxes_lock);
-    pthread_join(engine->pool_thread, NULL);
 }
 
 /* ---- the engine ---- */

@@ -96,6 +96,46 @@ int snapshot_map(const struct builder_reply *reply, const int *fds, size_t fds_l
 /* The environment of every tenant: NAME=value, each ended by NUL, an empty one ends all. */
 void engine_tenant_env(const struct engine *engine, char *block, size_t size);
 
+#define OUTER_FDS 3
+
+/* A process of ours at the other end of a socket. */
+struct peer {
+    pthread_mutex_t lock;
+    int socket; /* -EBADF: not running */
+    int pidfd;
+    pid_t pid;
+};
+
+struct engine {
+    struct engine_config config;
+    char *python, *preload, *lang, *tz; /* own copies */
+    struct peer builder, template;
+    bool template_ready;
+    int32_t id_mode, cgroup_mode;
+    char cgroup_name[CGROUP_NAME_MAX], disk_name[DISK_NAME_MAX], note[200];
+    struct disk *disk;    /* NULL: workspaces are in memory */
+    int outer[OUTER_FDS]; /* keeper's lifeline, user and PID namespace of a rootless builder */
+    int keeper_pidfd;     /* of the process that waits for the keeper */
+    int lock_fds[64];     /* on ids and cgroups, of this and earlier builders */
+    size_t lock_fds_len;
+
+    pthread_mutex_t boxes_lock;
+    struct box *boxes;
+    uint32_t next_box;
+
+    pthread_t pool_thread;
+    pthread_cond_t pool_wanted;
+    bool pool_running, pool_stop;
+};
+
+/* Waits for a child of ours, until it has ended. */
+void pid_reap(int pidfd);
+
+/* ---- engine_pool.c ---- */
+
+int pool_start(struct engine *engine, struct gb_err *err);
+void pool_end(struct engine *engine);
+
 /* One request to the builder; replaces a dead builder and tries once more. Descriptors of the reply
  * are the caller's. @ret_fds may be NULL when none are expected. */
 int engine_call(struct engine *engine, const struct builder_request *request, const int *fds,
