@@ -24,12 +24,15 @@ for _ in range(3):
 print('up', flush=True)
 while True: time.sleep(1000)
 """
+# The first process stays: with it the run would be over, and there would be nothing left to kill.
 STORM = """
-import os
+import os, signal
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+first = os.getpid()
 print('up', flush=True)
 while True:
     try:
-        if os.fork(): os._exit(0)
+        if os.fork() and os.getpid() != first: os._exit(0)
     except OSError: pass
 """
 FLOOD = "while True: print('up')"

@@ -17,6 +17,8 @@
 #include "base/autoclean.h"
 #include "service/keys_internal.h"
 
+#include "store_harness.h"
+
 #include "base/banned.h"
 
 struct fixture {
@@ -26,16 +28,6 @@ struct fixture {
     struct gb_err err;
 };
 
-static struct store *open_again(struct fixture *f)
-{
-    struct store_config config = { .dir = f->dir };
-    struct store *store = NULL;
-
-    if (store_open(&config, &store, &f->err) < 0)
-        fail_msg("%s", f->err.msg);
-    return store;
-}
-
 static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
@@ -43,7 +35,7 @@ static int setup(void **state)
     assert_non_null(f);
     snprintf(f->dir, sizeof f->dir, "/tmp/gbtest-keys-XXXXXX");
     assert_non_null(mkdtemp(f->dir));
-    f->store = open_again(f);
+    f->store = harness_open(f->dir);
     assert_int_equal(keys_open(f->store, &f->keys, &f->err), 0);
     *state = f;
     return 0;
@@ -182,7 +174,7 @@ static void test_refused(void **state)
 static void test_revoked_elsewhere(void **state)
 {
     struct fixture *f = *state;
-    struct store *other = open_again(f);
+    struct store *other = harness_open(f->dir);
     char token[KEYS_TOKEN_MAX], stays[KEYS_TOKEN_MAX];
     struct store_key key = create(f, other, token);
     struct keys_info info;

@@ -19,6 +19,8 @@
 #include "base/autoclean.h"
 #include "store/store.h"
 
+#include "store_harness.h"
+
 #include "base/banned.h"
 
 #define THREADS 4
@@ -57,16 +59,6 @@ static void remove_dir(const char *dir)
     assert_int_equal(rmdir(dir), 0);
 }
 
-static struct store *open_again(struct fixture *f)
-{
-    struct store_config config = { .dir = f->dir };
-    struct store *store = NULL;
-
-    if (f->open(&config, &store, &f->err) < 0)
-        fail_msg("%s", f->err.msg);
-    return store;
-}
-
 static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
@@ -75,7 +67,7 @@ static int setup(void **state)
     f->open = backend_open;
     snprintf(f->dir, sizeof f->dir, "/tmp/gbtest-store-XXXXXX");
     assert_non_null(mkdtemp(f->dir));
-    f->store = open_again(f);
+    f->store = harness_open(f->dir);
     *state = f;
     return 0;
 }
@@ -193,7 +185,7 @@ static void test_many_keys(void **state)
 static void test_key_revoke(void **state)
 {
     struct fixture *f = *state;
-    struct store *other = open_again(f);
+    struct store *other = harness_open(f->dir);
     struct store_key key = key_of("k1");
     int64_t before;
 
@@ -374,31 +366,12 @@ static void test_session_bad(void **state)
 
 /* ---- audit log ---- */
 
-/* Entry @seq with a hash that its number tells, so that they follow each other. */
-static struct store_audit entry_of(int64_t seq, const char *session_id)
-{
-    static char fields[] = "{\"n\":1}";
-    struct store_audit entry = { .seq = seq, .time_us = seq * 10, .fields = fields };
-
-    snprintf(entry.session_id, sizeof entry.session_id, "%s", session_id);
-    memset(entry.hash, (int) seq, sizeof entry.hash);
-    memset(entry.prev, (int) seq - 1, sizeof entry.prev);
-    return entry;
-}
-
-static void append(struct fixture *f, int64_t from, int64_t to, const char *session_id)
-{
-    for (int64_t seq = from; seq <= to; seq++) {
-        struct store_audit entry = entry_of(seq, session_id);
-
-        assert_int_equal(store_audit_append(f->store, &entry, 1, &f->err), 0);
-    }
-}
-
 static void test_audit(void **state)
 {
     struct fixture *f = *state;
-    struct store_audit batch[3] = { entry_of(1, ""), entry_of(2, "s1"), entry_of(3, "") }, *got;
+    struct store_audit batch[3] = { harness_entry(1, ""), harness_entry(2, "s1"),
+                                    harness_entry(3, "") },
+                       *got;
     struct store_audit_query all = { .limit = 10 };
     struct store_head head;
     size_t len;
@@ -429,19 +402,19 @@ static void test_audit(void **state)
 static void test_audit_stale(void **state)
 {
     struct fixture *f = *state;
-    struct store_audit batch[2] = { entry_of(3, ""), entry_of(4, "") };
+    struct store_audit batch[2] = { harness_entry(3, ""), harness_entry(4, "") };
     struct store_head head;
 
-    append(f, 1, 2, "");
+    harness_append(f->store, 1, 2, "");
     batch[1].prev[0] ^= 1;
     assert_int_equal(store_audit_append(f->store, batch, 2, &f->err), -ESTALE);
-    batch[1] = entry_of(5, "");
+    batch[1] = harness_entry(5, "");
     assert_int_equal(store_audit_append(f->store, batch, 2, &f->err), -ESTALE);
-    batch[0] = entry_of(2, "");
+    batch[0] = harness_entry(2, "");
     assert_int_equal(store_audit_append(f->store, batch, 1, &f->err), -ESTALE);
     assert_int_equal(store_audit_head(f->store, &head, &f->err), 0);
     assert_int_equal(head.seq, 2);
-    batch[0] = entry_of(3, "");
+    batch[0] = harness_entry(3, "");
     assert_int_equal(store_audit_append(f->store, batch, 1, &f->err), 0);
 }
 
@@ -463,8 +436,8 @@ static void test_audit_query(void **state)
     struct fixture *f = *state;
     struct store_audit_query query = { .limit = 3 };
 
-    append(f, 1, 10, "");
-    append(f, 11, 20, "s1");
+    harness_append(f->store, 1, 10, "");
+    harness_append(f->store, 11, 20, "s1");
     assert_listed(f, &query, 1, 3);
     query.after_seq = 19;
     assert_listed(f, &query, 20, 1);
@@ -489,19 +462,19 @@ static void test_audit_query(void **state)
 static void test_audit_bad(void **state)
 {
     struct fixture *f = *state;
-    struct store_audit entry = entry_of(1, "s 1"), *got;
+    struct store_audit entry = harness_entry(1, "s 1"), *got;
     autofree char *longest = malloc(STORE_AUDIT_FIELDS_MAX + 1);
     struct store_audit_query query = { .limit = 0 };
     size_t len;
 
     assert_non_null(longest);
     assert_int_equal(store_audit_append(f->store, &entry, 1, &f->err), -EINVAL);
-    entry = entry_of(0, "");
+    entry = harness_entry(0, "");
     assert_int_equal(store_audit_append(f->store, &entry, 1, &f->err), -EINVAL);
-    entry = entry_of(1, "");
+    entry = harness_entry(1, "");
     entry.time_us = -1;
     assert_int_equal(store_audit_append(f->store, &entry, 1, &f->err), -EINVAL);
-    entry = entry_of(1, "");
+    entry = harness_entry(1, "");
     memset(longest, 'x', STORE_AUDIT_FIELDS_MAX);
     longest[STORE_AUDIT_FIELDS_MAX] = '\0';
     entry.fields = longest;
@@ -548,7 +521,7 @@ static void *work(void *arg)
 static void test_threads(void **state)
 {
     struct fixture *f = *state;
-    struct store *other = open_again(f);
+    struct store *other = harness_open(f->dir);
     struct worker workers[THREADS];
     pthread_t threads[THREADS];
 
@@ -570,13 +543,13 @@ static void test_stays(void **state)
     struct store_key key = key_of("k1");
 
     assert_int_equal(store_key_add(f->store, &key, &f->err), 0);
-    append(f, 1, 2, "");
+    harness_append(f->store, 1, 2, "");
     add_session(f, "s1");
     store_close(f->store);
-    f->store = open_again(f);
+    f->store = harness_open(f->dir);
     assert_string_equal(only_key(f, f->store).id, "k1");
     assert_string_equal(get_session(f, "s1").id, "s1");
-    append(f, 3, 3, "");
+    harness_append(f->store, 3, 3, "");
 }
 
 static void test_exclusive(void **state)

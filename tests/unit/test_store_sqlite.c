@@ -18,6 +18,8 @@
 #include "base/autoclean.h"
 #include "store/store.h"
 
+#include "store_harness.h"
+
 #include "base/banned.h"
 
 /* A store of its own for each test, in a directory that goes afterwards. */
@@ -40,16 +42,6 @@ static void remove_dir(const char *dir)
     assert_int_equal(rmdir(dir), 0);
 }
 
-static struct store *open_again(struct fixture *f)
-{
-    struct store_config config = { .dir = f->dir };
-    struct store *store = NULL;
-
-    if (store_open(&config, &store, &f->err) < 0)
-        fail_msg("%s", f->err.msg);
-    return store;
-}
-
 static int setup(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
@@ -57,7 +49,7 @@ static int setup(void **state)
     assert_non_null(f);
     snprintf(f->dir, sizeof f->dir, "/tmp/gbtest-store-XXXXXX");
     assert_non_null(mkdtemp(f->dir));
-    f->store = open_again(f);
+    f->store = harness_open(f->dir);
     *state = f;
     return 0;
 }
@@ -70,27 +62,6 @@ static int teardown(void **state)
     remove_dir(f->dir);
     free(f);
     return 0;
-}
-
-/* Entry @seq with a hash that its number tells, so that they follow each other. */
-static struct store_audit entry_of(int64_t seq, const char *session_id)
-{
-    static char fields[] = "{\"n\":1}";
-    struct store_audit entry = { .seq = seq, .time_us = seq * 10, .fields = fields };
-
-    snprintf(entry.session_id, sizeof entry.session_id, "%s", session_id);
-    memset(entry.hash, (int) seq, sizeof entry.hash);
-    memset(entry.prev, (int) seq - 1, sizeof entry.prev);
-    return entry;
-}
-
-static void append(struct fixture *f, int64_t from, int64_t to, const char *session_id)
-{
-    for (int64_t seq = from; seq <= to; seq++) {
-        struct store_audit entry = entry_of(seq, session_id);
-
-        assert_int_equal(store_audit_append(f->store, &entry, 1, &f->err), 0);
-    }
 }
 
 static void db_path(const struct fixture *f, char buf[128])
@@ -185,7 +156,7 @@ static void test_refuses_files(void **state)
     assert_int_equal(chmod(f->dir, 0770), 0);
     assert_refused(f, EPERM, "chmod 700");
     assert_int_equal(chmod(f->dir, 0700), 0);
-    f->store = open_again(f);
+    f->store = harness_open(f->dir);
 }
 
 static void test_refuses_owners(void **state)
@@ -246,7 +217,7 @@ static void test_append_only(void **state)
     };
     struct fixture *f = *state;
 
-    append(f, 1, 2, "");
+    harness_append(f->store, 1, 2, "");
     for (size_t i = 0; i < ARRAY_LEN(refused); i++)
         assert_int_equal(sql(f, refused[i]), SQLITE_CONSTRAINT);
 }
