@@ -324,16 +324,16 @@ static int value_store(const struct config_option *option, void *target, const c
 static int value_apply(struct config_load *load, const struct config_option *option,
                        const char *label, const char *text, int64_t unit, struct gb_err *err)
 {
-    uint64_t bit = UINT64_C(1) << (option - load->schema->options);
+    ptrdiff_t row = option - load->schema->options;
     int64_t number = 0;
     int r;
 
     r = value_parse(option, text, unit, &number);
     if (r < 0)
         return value_refuse(option, label, text, unit, r, err);
-    if (load->set & bit)
+    if (load->set[row])
         return 0;
-    load->set_here |= bit;
+    load->set_here[row] = true;
     r = value_store(option, load->target, text, number);
     if (r == -ERANGE)
         return value_refuse(option, label, text, unit, r, err);
@@ -342,8 +342,9 @@ static int value_apply(struct config_load *load, const struct config_option *opt
 
 static int source_done(struct config_load *load)
 {
-    load->set |= load->set_here;
-    load->set_here = 0;
+    for (size_t i = 0; i < load->schema->options_len; i++)
+        load->set[i] |= load->set_here[i];
+    memset(load->set_here, 0, sizeof(load->set_here));
     return 0;
 }
 

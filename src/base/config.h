@@ -18,7 +18,7 @@
 
 #include "base/err.h"
 
-#define CONFIG_ROWS_MAX 64
+#define CONFIG_ROWS_MAX 128
 #define CONFIG_NAME_MAX 48 /* of an option or a variable, with its end */
 #define CONFIG_TEXT_MAX 96 /* of a description, with its end */
 
@@ -92,8 +92,8 @@ struct config_load {
     const struct config_schema *schema;
     const struct config_command *command; /* only its rows are loaded */
     void *target;                         /* zeroed by the caller before the first source */
-    uint64_t set;                         /* rows that a stronger source has set */
-    uint64_t set_here;                    /* rows that the source at hand has set */
+    bool set[CONFIG_ROWS_MAX];            /* rows that a stronger source has set */
+    bool set_here[CONFIG_ROWS_MAX];       /* rows that the source at hand has set */
 };
 
 /* Each of these four loads one source; call them in this order. After an error the target is to be

@@ -253,7 +253,7 @@ static const struct config_option options[] = {
       .help = "show the version" },
 };
 
-_Static_assert(ARRAY_LEN(options) <= CONFIG_ROWS_MAX, "the loader keeps a bit for each row");
+_Static_assert(ARRAY_LEN(options) <= CONFIG_ROWS_MAX, "the loader keeps a mark for each row");
 
 static const struct config_command commands[] = {
     [COMMAND_RUN - 1] = {
@@ -489,7 +489,7 @@ static int load_files(struct config_load *load, struct gb_err *err)
 static int load_command(const struct config_command *command, int argc, char **argv,
                         struct config *cfg, struct gb_err *err)
 {
-    struct config_load load = { &options_schema, command, cfg, 0, 0 };
+    struct config_load load = { .schema = &options_schema, .command = command, .target = cfg };
     int next, r;
 
     r = config_load_args(&load, argc, argv, &next, err);
@@ -521,7 +521,9 @@ static int load_command(const struct config_command *command, int argc, char **a
 
 int options_load(int argc, char **argv, struct config *cfg, struct gb_err *err)
 {
-    struct config_load load = { &options_schema, &options_global, cfg, 0, 0 };
+    struct config_load load = { .schema = &options_schema,
+                                .command = &options_global,
+                                .target = cfg };
     const struct config_command *command;
     int next = 0, r;
 
