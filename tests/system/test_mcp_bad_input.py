@@ -336,12 +336,8 @@ def test_unknown_session_sse(server, sse):
 
 def test_sessions_of_another_key(gb, serve, tmp_path):
     data = tmp_path / "keyed"
-    keys = []
-    for name in ("one", "two"):
-        made = gb("key", "add", name, "--data", data)
-        assert made.code == 0, made.err
-        keys.append(next(word for word in made.out.split() if word.startswith("gb_")))
-    server = serve("--auth", "on", data=data)
+    keys = [gb("key", "create", "--data", data).out.strip() for _ in range(2)]
+    server = serve("--require-key", data=data)
     first, second = (Http(server, key=key) for key in keys)
     ran(first.python("mine = 1"))
     assert second.post(request("tools/list"), MCP_Session_Id=first.session).status == 404
