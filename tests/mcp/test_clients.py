@@ -131,6 +131,7 @@ def test_state(step, line):
 def test_structured_content(step):
     ran = step("session")["ran"]
     assert ran["structured"]["stdout"] == "21\n" and ran["structured"]["status"] == "ok"
+    assert json.loads(ran["text"]) == ran["structured"]
 
 
 def test_plot(step):
@@ -144,7 +145,7 @@ def test_progress(step):
     values = [one["progress"] for one in progress["seen"]]
     assert values and values == sorted(set(values)), "it rises"
     assert any("line" in (one.get("message") or "") for one in progress["seen"])
-    assert progress["text"].count("line") == 3
+    assert progress["structured"]["stdout"].count("line") == 3
 
 
 def test_cancel(step):
@@ -156,8 +157,9 @@ def test_cancel(step):
 def test_files(step):
     files = step("file")
     assert not any(one["isError"] for one in files.values()), files
-    assert CONTENT in files["ran"]["text"] and CONTENT in files["read"]["text"]
-    assert "notes/data.txt" in files["list"]["text"]
+    assert files["ran"]["structured"]["stdout"] == CONTENT + "\n"
+    assert files["read"]["structured"]["content"] == CONTENT
+    assert "notes/data.txt" in [one["path"] for one in files["list"]["structured"]["files"]]
 
 
 def test_resource(step):
@@ -174,7 +176,7 @@ def test_failure(step):
 
 def test_unknown_tool(step):
     unknown = step("unknown_tool")
-    assert unknown.get("code") == -32602 and "no_such_tool" in unknown["message"], unknown
+    assert unknown.get("code") == -32602 and "tool" in unknown["message"], unknown
 
 
 def test_prompts(step):

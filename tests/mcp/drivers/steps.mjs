@@ -80,7 +80,7 @@ function steps(client) {
       const up = brief(await client.call('upload_file', { path, content, ...scope }, REQUEST));
       const ran = brief(await python(`print(open("${path}").read())`, scope));
       const read = brief(await client.call('read_file', { path, ...scope }, REQUEST));
-      const list = brief(await client.call('list_files', scope, REQUEST));
+      const list = brief(await client.call('list_files', { recursive: true, ...scope }, REQUEST));
       return { up, ran, read, list };
     },
     async resource() {

@@ -82,7 +82,7 @@ class Steps:
         up = brief(await self.client.call("upload_file", {**where, "content": content}))
         ran = brief(await self.python('print(open("notes/data.txt").read())', self.words))
         read = brief(await self.client.call("read_file", where))
-        listed = brief(await self.client.call("list_files", self.words))
+        listed = brief(await self.client.call("list_files", {"recursive": True, **self.words}))
         return {"up": up, "ran": ran, "read": read, "list": listed}
 
     async def resource(self):
