@@ -80,6 +80,7 @@ struct config {
     int log_level;  /* enum log_level_choice */
     char *log_file; /* NULL: stderr */
     bool log_code;
+    bool mcp_fixtures;
 
     /* serve, key, audit */
     char *data_dir; /* NULL: the default one */
