@@ -30,10 +30,10 @@ OUTSIDE = {
     "sqlite3.h": ["store/store_sqlite"],
     "libpq-fe.h": ["store/store_postgres.c"],
     "microhttpd.h": ["server/"],
-    "sodium.h": ["service/", "mark/", "mcp/", "server/"],
+    "sodium.h": ["service/", "mark/", "mcp/", "server/", "cli/mcp_forward"],
     "archive.h": ["service/"],
     "archive_entry.h": ["service/"],
-    "curl/curl.h": ["service/", "mark/"],
+    "curl/curl.h": ["service/", "mark/", "cli/mcp_http"],
 }
 
 GENERATED = {"seccomp_policy.h"}  # made in the build directory, next to nothing else

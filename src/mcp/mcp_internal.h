@@ -330,6 +330,9 @@ size_t peer_sessions(struct mcp_peer *peer, char (*ret)[SESSION_ID_MAX], size_t 
 /* Counts the threads that drive calls; with -1 it also lets go of @call. */
 void peer_detached(struct mcp *mcp, int change, struct mcp_call *call);
 
+/* Until no call is driven by a thread of ours, at most so long. */
+void peer_wait_idle(struct mcp *mcp, int64_t timeout_us);
+
 /* ---- changes that clients hear of (changes.c) ---- */
 
 enum change_kind { CHANGE_TOOLS, CHANGE_PROMPTS, CHANGE_RESOURCES, CHANGE_FILE };

@@ -368,6 +368,17 @@ void peer_detached(struct mcp *mcp, int change, struct mcp_call *call)
     pthread_mutex_unlock(&mcp->lock);
 }
 
+void peer_wait_idle(struct mcp *mcp, int64_t timeout_us)
+{
+    int64_t deadline = clock_now_us() + timeout_us;
+    struct timespec until = { deadline / USEC_PER_SEC, deadline % USEC_PER_SEC * 1000 };
+
+    pthread_mutex_lock(&mcp->lock);
+    while (mcp->detached > 0 && pthread_cond_timedwait(&mcp->idle, &mcp->lock, &until) == 0)
+        ;
+    pthread_mutex_unlock(&mcp->lock);
+}
+
 /* ---- boxes of a peer ---- */
 
 void peer_add_session(struct mcp_peer *peer, const char *id)
