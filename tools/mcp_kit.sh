@@ -27,26 +27,41 @@ quietly() {
     fi
 }
 
+# is_there PART FILE... : whether it was installed from these files, by this script
+is_there() {
+    local part=$1
+    shift
+    stamp=$(cat "$0" "$@" | sha256sum)
+    [[ -f $dir/$part/stamp && $(<"$dir/$part/stamp") == "$stamp" ]] && return
+    say "installing the official programs of the MCP proofs to $dir/$part"
+    rm -rf "${dir:?}/$part"
+    return 1
+}
+
 install_node() {
+    local stamp
+    ! is_there node "$pins/package.json" "$pins/package-lock.json" || return 0
     command -v npm >/dev/null || {
         say "no npm here (Debian: npm)"
         return 1
     }
-    rm -rf "$dir/node"
     mkdir "$dir/node"
     cp "$pins/package.json" "$pins/package-lock.json" "$dir/node/"
     # The suite wants a newer Node than the one that npm itself may run on: that is no mistake.
     (cd "$dir/node" && quietly npm npm ci --ignore-scripts --no-audit --no-fund --engine-strict=false)
     ln -s "$(cd "$dir/node/node_modules" && echo "$PWD"/node-linux-*/bin/node)" "$dir/node/node"
     [[ $("$dir/node/node" --version) == v22.* ]]
+    echo "$stamp" >"$dir/node/stamp"
 }
 
 # install_python NAME : a virtual environment of requirements-NAME.txt
 install_python() {
-    rm -rf "${dir:?}/$1"
+    local stamp pinned=$pins/requirements-$1.txt
+    ! is_there "$1" "$pinned" || return 0
     quietly "venv-$1" "$python" -m venv "$dir/$1"
-    quietly "pip-$1" "$dir/$1/bin/python" -m pip install --disable-pip-version-check \
-        --no-input -r "$pins/requirements-$1.txt"
+    quietly "pip-$1" "$dir/$1/bin/python" -m pip install --disable-pip-version-check --no-input \
+        -r "$pinned"
+    echo "$stamp" >"$dir/$1/stamp"
 }
 
 mkdir -p "$dir"
@@ -54,21 +69,15 @@ dir=$(cd "$dir" && pwd)
 exec 9>"$dir/lock"
 flock 9
 
-stamp=$(cat "$0" "$pins"/package*.json "$pins"/requirements-*.txt | sha256sum)
-if [[ -f $dir/stamp && $(<"$dir/stamp") == "$stamp" ]]; then
-    exit 0
-fi
-rm -f "$dir/stamp"
-say "installing the official MCP clients and conformance suite to $dir"
-jobs=()
-for part in "install_node" "install_python v1" "install_python v2"; do
-    # shellcheck disable=SC2086 # a function and its word
-    (set -e; $part) 9>&- &
-    jobs+=($!)
-done
+# Without the lock: what they leave running must not hold it.
+install_node 9>&- &
+jobs=($!)
+install_python v1 9>&- &
+jobs+=($!)
+install_python v2 9>&- &
+jobs+=($!)
 failed=0
 for job in "${jobs[@]}"; do
     wait "$job" || failed=1
 done
-[[ $failed == 0 ]] || exit 1
-echo "$stamp" >"$dir/stamp"
+exit "$failed"

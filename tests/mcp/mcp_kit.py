@@ -20,7 +20,7 @@ from conftest import BINARY, SLOW, Glovebox, leaves_nothing, need, wait_for
 HERE = os.path.dirname(os.path.abspath(__file__))
 KIT = os.environ.get("GB_MCP_KIT") or os.path.join(os.path.dirname(BINARY), "mcp-kit")
 NODE = os.path.join(KIT, "node", "node")
-PATIENCE = 300 * SLOW  # only ends what hangs
+PATIENCE = 900 * SLOW  # only ends what hangs
 
 
 def python(version):
@@ -30,7 +30,8 @@ def python(version):
 
 @pytest.fixture(scope="session", autouse=True)
 def kit():
-    need(os.path.exists(os.path.join(KIT, "stamp")), f"no kit: run tools/mcp_kit.sh {KIT}")
+    whole = all(os.path.exists(os.path.join(KIT, part, "stamp")) for part in ("node", "v1", "v2"))
+    need(whole, f"no kit: run tools/mcp_kit.sh {KIT}")
     return KIT
 
 
