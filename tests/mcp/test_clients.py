@@ -162,11 +162,13 @@ def test_files(step):
     assert "notes/data.txt" in [one["path"] for one in files["list"]["structured"]["files"]]
 
 
-def test_resource(step):
+def test_resource(step, line):
     resource = step("resource")
-    assert resource.get("contents"), resource
-    assert resource["contents"][0]["text"] == CONTENT
-    assert resource["contents"][0]["uri"] == resource["uri"]
+    [content] = resource["contents"]
+    assert content["text"] == CONTENT and content["uri"] == resource["uri"]
+    # Without a session of the protocol nobody knows whose files these would be.
+    is_listed = resource["uri"] in resource["uris"]
+    assert is_listed == (line[2] == "legacy" or line[1] == "stdio"), resource["uris"]
 
 
 def test_failure(step):

@@ -85,11 +85,11 @@ function steps(client) {
     },
     async resource() {
       const { resources } = await client.listResources();
-      const found = resources.find(r => r.uri.endsWith('data.txt'));
-      if (!found)
-        return { uris: resources.map(r => r.uri) };
-      const { contents } = await client.readResource({ uri: found.uri });
-      return { uri: found.uri, contents };
+      const uris = resources.map(r => r.uri);
+      // Without sessions of the protocol files are not listed, but can be read.
+      const uri = uris.find(one => one.endsWith('/files/notes/data.txt')) ??
+        `glovebox://sessions/${scope.session_id}/files/notes/data.txt`;
+      return { uri, uris, contents: (await client.readResource({ uri })).contents };
     },
     async failure() {
       return brief(await python('1 / 0'));

@@ -86,12 +86,12 @@ class Steps:
         return {"up": up, "ran": ran, "read": read, "list": listed}
 
     async def resource(self):
-        resources = (await self.client.list_resources())["resources"]
-        uris = [r["uri"] for r in resources]
-        found = next((uri for uri in uris if uri.endswith("data.txt")), None)
-        if found is None:
-            return {"uris": uris}
-        return {"uri": found, "contents": (await self.client.read_resource(found))["contents"]}
+        uris = [one["uri"] for one in (await self.client.list_resources())["resources"]]
+        # Without sessions of the protocol files are not listed, but can be read.
+        named = f"glovebox://sessions/{self.words.get('session_id')}/files/notes/data.txt"
+        uri = next((one for one in uris if one.endswith("/files/notes/data.txt")), named)
+        contents = (await self.client.read_resource(uri))["contents"]
+        return {"uri": uri, "uris": uris, "contents": contents}
 
     async def failure(self):
         return brief(await self.python("1 / 0"))
