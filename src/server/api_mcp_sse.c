@@ -38,7 +38,7 @@ static void deliver(struct mcp_peer *peer, struct mcp_call *call)
     char *text;
 
     while (mcp_call_next(call, 0, &text) > 0)
-        (void) outbox_put(mcp_peer_outbox(peer), text, true);
+        (void) outbox_put(mcp_peer_outbox(peer), text, PUT_WAIT);
     mcp_call_unref(call);
 }
 
@@ -65,7 +65,7 @@ void mcp_sse_post(struct request *rq)
     if (call)
         request_note(rq, mcp_call_session_id(call), mcp_call_execution_id(call));
     if (call && mcp_call_takes_time(call))
-        (void) mcp_call_detach(call);
+        mcp_call_detach(call);
     else if (call)
         deliver(peer, call);
     reply_text(rq, MHD_HTTP_ACCEPTED, "text/plain", "Accepted", 8);

@@ -56,7 +56,7 @@ static void test_outbox(void **state)
     assert_int_equal(outbox_next(o, first, &pos, 0, &text), 0);
     for (int i = 1; i <= 200; i++) {
         snprintf(small, sizeof small, "m%d", i);
-        assert_int_equal(outbox_put(o, strdup(small), false), 0);
+        assert_int_equal(outbox_put(o, strdup(small), PUT_MAY), 0);
     }
     for (int i = 1; i <= 200; i++) {
         assert_int_equal(outbox_next(o, first, &pos, 0, &text), 1);
@@ -73,16 +73,16 @@ static void test_outbox(void **state)
     free(text);
     second = outbox_claim(o);
     assert_int_equal(outbox_next(o, first, &pos, USEC_PER_SEC, &text), -1);
-    assert_int_equal(outbox_put(o, NULL, true), -1);
+    assert_int_equal(outbox_put(o, NULL, PUT_WAIT), -1);
     outbox_close(o);
-    assert_int_equal(outbox_put(o, strdup("late"), true), -1);
+    assert_int_equal(outbox_put(o, strdup("late"), PUT_WAIT), -1);
     assert_int_equal(outbox_next(o, second, &pos, 0, &text), -1);
     outbox_free(o);
 }
 
 static void *put_main(void *arg)
 {
-    return outbox_put(arg, strdup("last"), true) == 0 ? arg : NULL;
+    return outbox_put(arg, strdup("last"), PUT_WAIT) == 0 ? arg : NULL;
 }
 
 /* What may be left out is when it is full; what must not waits. */
@@ -98,7 +98,7 @@ static void test_outbox_full(void **state)
     bool last = false;
 
     (void) state;
-    while (outbox_put(o, strdup("x"), false) == 0)
+    while (outbox_put(o, strdup("x"), PUT_MAY) == 0)
         taken++;
     assert_int_equal(taken, 1024);
     assert_int_equal(pthread_create(&thread, NULL, put_main, o), 0);
