@@ -313,6 +313,20 @@ static json_t *final_message(struct mcp_call *call)
                                        : message_response(call->id, json_incref(call->result));
 }
 
+static void release_work(struct mcp_call *call)
+{
+    struct execution *execution;
+
+    if (call->work_free)
+        call->work_free(call->work);
+    call->work = NULL;
+    call->work_free = NULL;
+    pthread_mutex_lock(&call->lock);
+    execution = TAKE_PTR(call->execution);
+    pthread_mutex_unlock(&call->lock);
+    execution_unref(execution);
+}
+
 static int next_json(struct mcp_call *call, int64_t timeout_us, json_t **ret_json)
 {
     int64_t deadline = clock_now_us() + timeout_us, left = timeout_us;
@@ -330,8 +344,10 @@ static int next_json(struct mcp_call *call, int64_t timeout_us, json_t **ret_jso
         call->step(call, left);
         left = deadline - clock_now_us();
     }
-    if (call->told)
+    if (call->told) {
+        release_work(call); /* a kept call is not to hold a session */
         return -1;
+    }
     call->told = true;
     peer_leave(call);
     *ret_json = final_message(call);
@@ -432,7 +448,7 @@ int mcp_call_read(struct mcp_call *call, unsigned claim, uint64_t *pos, int64_t 
     if (!outbox_has(call->log, *pos)) {
         r = mcp_call_next(call, timeout_us, &text);
         if (r > 0)
-            (void) outbox_put(call->log, text, false);
+            (void) outbox_put(call->log, text, PUT_FORCE);
     }
     if (r > 0) {
         inner = outbox_claim(call->log);
@@ -450,6 +466,20 @@ void mcp_call_forget(struct mcp_call *call)
 
 /* ---- on a thread of its own ---- */
 
+static int start_thread(struct mcp_call *call, void *(*run)(void *call))
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    int r;
+
+    peer_detached(call->mcp, 1, NULL);
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    r = pthread_create(&thread, &attr, run, call);
+    pthread_attr_destroy(&attr);
+    return -r;
+}
+
 static void *detached_main(void *arg)
 {
     struct mcp_call *call = arg;
@@ -462,28 +492,51 @@ static void *detached_main(void *arg)
         if (call->told && mcp_call_is_cancelled(call))
             free(text); /* nobody waits for it any more */
         else
-            (void) outbox_put(call->peer->outbox, text, call->told);
+            (void) outbox_put(call->peer->outbox, text, call->told ? PUT_WAIT : PUT_MAY);
     }
     peer_detached(call->mcp, -1, call);
     return NULL;
 }
 
-int mcp_call_detach(struct mcp_call *call)
+void mcp_call_detach(struct mcp_call *call)
 {
-    struct mcp *mcp = call->mcp;
-    pthread_attr_t attr;
-    pthread_t thread;
-    int r;
+    char *text;
 
-    peer_detached(mcp, 1, NULL);
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    r = pthread_create(&thread, &attr, detached_main, call);
-    pthread_attr_destroy(&attr);
-    if (r == 0)
-        return 0;
+    if (start_thread(call, detached_main) == 0)
+        return;
+    mcp_call_cancel(call);
+    call_fail(call, MCP_INTERNAL, "there are too many threads just now; try again later");
+    while (mcp_call_next(call, 0, &text) > 0)
+        (void) outbox_put(call->peer->outbox, text, PUT_MAY);
+    peer_detached(call->mcp, -1, call);
+}
+
+/* Of what comes meanwhile only the response is kept: nobody reads along. */
+static void *parked_main(void *arg)
+{
+    struct mcp_call *call = arg;
+    unsigned claim = mcp_call_claim(call);
+    char *text;
+    int r = 0;
+
+    while (r >= 0) {
+        pthread_mutex_lock(&call->drive);
+        r = claim == atomic_load(&call->claim) ? mcp_call_next(call, USEC_PER_SEC, &text) : -1;
+        if (r > 0 && call->told)
+            (void) outbox_put(call->log, text, PUT_FORCE);
+        else if (r > 0)
+            free(text);
+        pthread_mutex_unlock(&call->drive);
+    }
+    peer_detached(call->mcp, -1, call);
+    return NULL;
+}
+
+void mcp_call_park(struct mcp_call *call)
+{
+    if (start_thread(call, parked_main) == 0)
+        return;
     mcp_call_cancel(call);
     peer_leave(call);
-    peer_detached(mcp, -1, call);
-    return -r;
+    peer_detached(call->mcp, -1, call);
 }

@@ -79,7 +79,7 @@ static void tell_peer(struct mcp_peer *peer, enum change_kind kind, const char *
             (kind != CHANGE_FILE || json_object_get(peer->subscriptions, uri));
     pthread_mutex_unlock(&peer->lock);
     if (wants)
-        (void) outbox_put(peer->outbox, change_text(kind, uri, NULL), false);
+        (void) outbox_put(peer->outbox, change_text(kind, uri, NULL), PUT_MAY);
 }
 
 void change_publish(struct mcp *mcp, enum change_kind kind, const char *key_id, const char *uri)
@@ -89,7 +89,7 @@ void change_publish(struct mcp *mcp, enum change_kind kind, const char *key_id, 
         tell_peer(peer, kind, key_id, uri);
     for (struct listener *l = mcp->listeners.next; l != &mcp->listeners; l = l->next)
         if (hears(l, kind, key_id, uri))
-            (void) outbox_put(l->outbox, change_text(kind, uri, l->id), false);
+            (void) outbox_put(l->outbox, change_text(kind, uri, l->id), PUT_MAY);
     pthread_mutex_unlock(&mcp->lock);
 }
 

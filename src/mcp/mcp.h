@@ -110,7 +110,7 @@ struct mcp_call *mcp_call_ref(struct mcp_call *call);
 void mcp_call_unref(struct mcp_call *call); /* accepts NULL */
 
 /* Drives it on a thread of its own; the messages go to the peer's outbox. Takes the reference. */
-int mcp_call_detach(struct mcp_call *call);
+void mcp_call_detach(struct mcp_call *call);
 
 /* ---- streams that can be resumed ----
  *
@@ -129,6 +129,10 @@ int mcp_call_keep(struct mcp_call *call);
 int mcp_call_read(struct mcp_call *call, unsigned claim, uint64_t *pos, int64_t timeout_us,
                   char **ret_text);
 unsigned mcp_call_claim(struct mcp_call *call);
+
+/* Its reader has gone and may come back: it is driven to its end on a thread of its own, and the
+ * response kept. Takes the reference. */
+void mcp_call_park(struct mcp_call *call);
 
 /* It was answered at once after all: nobody will come back for it. */
 void mcp_call_forget(struct mcp_call *call);

@@ -19,7 +19,7 @@ json_t *message_parse(const char *text, size_t len, char why[200])
         snprintf(why, 200, "the message is nested deeper than %d levels", DEPTH_MAX);
         return NULL;
     }
-    json = json_loadb(text, len, JSON_REJECT_DUPLICATES, &error);
+    json = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (!json)
         snprintf(why, 200, "the message is not JSON: %.120s (line %d, column %d)", error.text,
                  error.line, error.column);
@@ -60,8 +60,8 @@ enum message_kind message_kind(const json_t *message, const char **ret_why)
             return bad(ret_why, "id must be text or a whole number");
         return id ? MESSAGE_REQUEST : MESSAGE_NOTIFICATION;
     }
-    if (!json_object_get(message, "result") && !json_object_get(message, "error"))
-        return bad(ret_why, "a message has a method, a result or an error");
+    if (!json_object_get(message, "result") == !json_object_get(message, "error"))
+        return bad(ret_why, "a message has a method, a result or an error, one of them");
     if (!json_object_get(message, "error") && !is_id(id))
         return bad(ret_why, "a response has the id of its request");
     return MESSAGE_RESPONSE;

@@ -28,15 +28,11 @@ json_t *mcp_server_info(void)
                      GLOVEBOX_VERSION);
 }
 
-static json_t *capabilities(enum mcp_era era)
+static json_t *capabilities(void)
 {
-    json_t *json =
-        json_pack("{s:{s:b}, s:{s:b}, s:{s:b, s:b}, s:{}}", "tools", "listChanged", 1, "prompts",
-                  "listChanged", 1, "resources", "listChanged", 1, "subscribe", 1, "completions");
-
-    (void) era; /* both log: in the old era once it was asked for, in the new one a request */
-    (void) json_object_set_new(json, "logging", json_object());
-    return json;
+    return json_pack("{s:{s:b}, s:{s:b}, s:{s:b, s:b}, s:{}, s:{}}", "tools", "listChanged", 1,
+                     "prompts", "listChanged", 1, "resources", "listChanged", 1, "subscribe", 1,
+                     "completions", "logging");
 }
 
 static json_t *instructions(struct mcp_call *call)
@@ -97,8 +93,8 @@ static void initialize(struct mcp_call *call)
         call_fail(call, MCP_INVALID_REQUEST, "this session has been initialized");
     else
         call_reply(call, json_pack("{s:s, s:o, s:o, s:o}", "protocolVersion", peer->version,
-                                   "capabilities", capabilities(MCP_LEGACY), "serverInfo",
-                                   mcp_server_info(), "instructions", instructions(call)));
+                                   "capabilities", capabilities(), "serverInfo", mcp_server_info(),
+                                   "instructions", instructions(call)));
 }
 
 static void ping(struct mcp_call *call)
@@ -128,8 +124,7 @@ static void set_level(struct mcp_call *call)
 static void discover(struct mcp_call *call)
 {
     call_reply(call, json_pack("{s:o, s:o, s:o}", "supportedVersions", era_modern_versions(),
-                               "capabilities", capabilities(MCP_MODERN), "instructions",
-                               instructions(call)));
+                               "capabilities", capabilities(), "instructions", instructions(call)));
 }
 
 /* ---- the table ---- */

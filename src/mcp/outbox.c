@@ -74,7 +74,7 @@ static bool is_full(const struct outbox *o)
     return o->unread >= UNREAD_MAX || o->unread_bytes >= UNREAD_BYTES_MAX;
 }
 
-int outbox_put(struct outbox *o, char *text, bool must)
+int outbox_put(struct outbox *o, char *text, enum outbox_put how)
 {
     struct letter *letter = text ? calloc(1, sizeof *letter) : NULL;
 
@@ -83,9 +83,9 @@ int outbox_put(struct outbox *o, char *text, bool must)
         return -1;
     }
     pthread_mutex_lock(&o->lock);
-    while (must && !o->closed && is_full(o))
+    while (how == PUT_WAIT && !o->closed && is_full(o))
         (void) pthread_cond_wait(&o->wake, &o->lock);
-    if (o->closed || is_full(o)) {
+    if (o->closed || (how != PUT_FORCE && is_full(o))) {
         pthread_mutex_unlock(&o->lock);
         free(text);
         free(letter);

@@ -16,9 +16,15 @@ struct outbox;
 struct outbox *outbox_new(void);
 void outbox_free(struct outbox *outbox); /* accepts NULL */
 
-/* Takes @text, which came from malloc(); NULL is left out. @must: wait while it is full. Returns 0,
- * or -1 when it was not taken. */
-int outbox_put(struct outbox *outbox, char *text, bool must);
+enum outbox_put {
+    PUT_MAY,   /* left out when it is full */
+    PUT_WAIT,  /* waits while it is */
+    PUT_FORCE, /* taken all the same: of these there are few */
+};
+
+/* Takes @text, which came from malloc(); NULL is left out. Returns 0, or -1 when it was not taken.
+ */
+int outbox_put(struct outbox *outbox, char *text, enum outbox_put how);
 
 /* A new reader; the former one gets -1 from now on. */
 unsigned outbox_claim(struct outbox *outbox);

@@ -18,7 +18,8 @@
 
 #include "base/banned.h"
 
-#define KEY_PEERS_MAX 512 /* of one key */
+#define KEY_PEERS_MAX   512                 /* of one key */
+#define CROWDED_IDLE_US (60 * USEC_PER_SEC) /* when there is no room left */
 
 /* ---- life ---- */
 
@@ -86,33 +87,32 @@ struct outbox *mcp_peer_outbox(struct mcp_peer *peer)
     return peer->outbox;
 }
 
-/* Takes out of the table a peer over HTTP that was not used for too long. */
-static struct mcp_peer *take_idle(struct mcp *mcp)
+/* The peer over HTTP that was not used for longest, if for so long; others end by themselves. */
+static struct mcp_peer *find_idle(struct mcp *mcp, int64_t idle_us)
 {
-    int64_t limit = clock_now_us() - mcp->config.peer_idle_us;
-    struct mcp_peer *peer;
+    int64_t limit = clock_now_us() - idle_us;
+    struct mcp_peer *found = NULL;
 
-    for (peer = mcp->peers; peer; peer = peer->next)
+    for (struct mcp_peer *peer = mcp->peers; peer; peer = peer->next)
         if (peer->transport == MCP_HTTP && atomic_load(&peer->used_us) < limit) {
-            (void) mcp_peer_ref(peer);
-            return peer;
+            found = peer;
+            limit = atomic_load(&peer->used_us);
         }
-    return NULL;
+    return found ? mcp_peer_ref(found) : NULL;
 }
 
-static void sweep(struct mcp *mcp)
+/* Ends one that is idle; whether there was one. */
+static bool end_idle(struct mcp *mcp, int64_t idle_us)
 {
     struct mcp_peer *peer;
 
-    for (;;) {
-        pthread_mutex_lock(&mcp->lock);
-        peer = take_idle(mcp);
-        pthread_mutex_unlock(&mcp->lock);
-        if (!peer)
-            return;
+    pthread_mutex_lock(&mcp->lock);
+    peer = find_idle(mcp, idle_us);
+    pthread_mutex_unlock(&mcp->lock);
+    if (peer)
         mcp_peer_end(peer);
-        mcp_peer_unref(peer);
-    }
+    mcp_peer_unref(peer);
+    return peer != NULL;
 }
 
 static bool has_room(const struct mcp *mcp, const char *key_id)
@@ -130,18 +130,22 @@ int mcp_peer_new(struct mcp *mcp, enum mcp_transport transport, const struct cal
     struct mcp_peer *peer;
     bool room;
 
-    sweep(mcp);
+    while (end_idle(mcp, mcp->config.peer_idle_us))
+        ;
     peer = peer_alloc(mcp, transport, caller, keeps);
     if (!peer)
         return -ENOMEM;
-    pthread_mutex_lock(&mcp->lock);
-    room = has_room(mcp, peer->key_id);
-    if (room) {
-        peer->next = mcp->peers;
-        mcp->peers = mcp_peer_ref(peer);
-        mcp->peers_len++;
-    }
-    pthread_mutex_unlock(&mcp->lock);
+    do {
+        pthread_mutex_lock(&mcp->lock);
+        room = has_room(mcp, peer->key_id);
+        if (room) {
+            peer->next = mcp->peers;
+            mcp->peers = mcp_peer_ref(peer);
+            mcp->peers_len++;
+        }
+        pthread_mutex_unlock(&mcp->lock);
+        /* Many clients never say goodbye; the one that was quiet for longest makes room. */
+    } while (!room && end_idle(mcp, CROWDED_IDLE_US));
     if (!room) {
         mcp_peer_unref(peer);
         return -EBUSY;

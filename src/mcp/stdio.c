@@ -72,11 +72,11 @@ static void deliver(struct stdio *s, struct mcp_call *call)
     char *text;
 
     if (mcp_call_takes_time(call)) {
-        (void) mcp_call_detach(call);
+        mcp_call_detach(call);
         return;
     }
     while (mcp_call_next(call, 0, &text) > 0)
-        (void) outbox_put(s->peer->outbox, text, true);
+        (void) outbox_put(s->peer->outbox, text, PUT_WAIT);
     mcp_call_unref(call);
 }
 

@@ -70,13 +70,14 @@
 static const struct mcp_tool tools[] = {
     { "execute_python", "Run Python",
       "Runs Python 3 in a sealed Linux box and gives back what it printed, the value of its last "
-      "expression as a notebook would, every matplotlib or plotly figure as an image, the files it "
+      "expression as a notebook would, every matplotlib figure as an image, the files it "
       "changed, or the exception with its traceback. Installed: numpy, pandas, scipy, "
       "scikit-learn, matplotlib, plotly, openpyxl, Pillow, requests and the standard library. The "
       "working directory is /workspace. There is no network. Limits: {timeout} s unless timeout "
       "says more (at most {timeout_max}), {memory} of memory, {disk} of disk; of stdout and stderr "
-      "the first and last part, {reply} bytes each, and the whole as a resource. Figures need no "
-      "savefig: show them, or leave them open. In a session variables, imports and files stay for "
+      "the first and last part, {reply} bytes each, and the whole as a resource. Draw with "
+      "matplotlib; figures need no savefig: show them, or leave them open. In a session variables, "
+      "imports and files stay for "
       "the next call.",
       OBJECT("\"code\":{\"type\":\"string\",\"maxLength\":8388608,\"description\":\"The program. "
              "End it with an expression to see its value.\"}," TIMEOUT "," SESSION,

@@ -48,7 +48,7 @@ static void run_free(void *work)
 
 /* ---- the result ---- */
 
-static const char *hint_of(const char *status, const char *limit)
+static const char *hint_of(const char *status)
 {
     static const struct {
         const char *status, *hint;
@@ -65,7 +65,6 @@ static const char *hint_of(const char *status, const char *limit)
         { "system", "This was a fault of the service, not of the program. Try again." },
     };
 
-    (void) limit;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         if (strcmp(rows[i].status, status) == 0)
             return rows[i].hint;
@@ -74,8 +73,31 @@ static const char *hint_of(const char *status, const char *limit)
 
 struct shown {
     json_t *content, *displays;
+    size_t text_max; /* of each text */
     size_t images, image_bytes;
 };
+
+/* A text as far as an answer may hold it: its beginning and its end. */
+static json_t *clipped(const json_t *text, size_t max)
+{
+    const char *value = json_string_value(text);
+    size_t len = json_string_length(text), head = max / 2, tail = len - max / 2;
+    char *cut = NULL;
+    json_t *json;
+
+    if (!value || len <= max)
+        return value ? json_incref((json_t *) text) : json_string("");
+    while (head > 0 && (value[head] & 0xc0) == 0x80)
+        head--;
+    while (tail < len && (value[tail] & 0xc0) == 0x80)
+        tail++;
+    if (asprintf(&cut, "%.*s\n... %zu bytes left out ...\n%s", (int) head, value, tail - head,
+                 value + tail) < 0)
+        cut = NULL;
+    json = json_string(cut ? cut : "");
+    free(cut);
+    return json;
+}
 
 /* The image of a bundle that models can look at. Plots are images; anything else is text. */
 static void add_bundle(struct shown *shown, const json_t *data, bool with_text)
@@ -97,19 +119,19 @@ static void add_bundle(struct shown *shown, const json_t *data, bool with_text)
         break;
     }
     if (with_text && json_is_string(text) && json_array_size(shown->displays) < DISPLAYS_MAX)
-        (void) json_array_append(shown->displays, (json_t *) text);
+        (void) json_array_append_new(shown->displays, clipped(text, shown->text_max));
 }
 
 /* A clean copy of error: only what the schema has. */
-static json_t *error_of(const json_t *receipt)
+static json_t *error_of(const json_t *receipt, size_t max)
 {
     const json_t *error = json_object_get(receipt, "error");
 
     if (!json_is_object(error))
         return json_null();
-    return json_pack("{s:O?, s:O?, s:O?}", "name", json_object_get(error, "name"), "value",
-                     json_object_get(error, "value"), "traceback",
-                     json_object_get(error, "traceback"));
+    return json_pack("{s:o, s:o, s:o}", "name", clipped(json_object_get(error, "name"), max),
+                     "value", clipped(json_object_get(error, "value"), max), "traceback",
+                     clipped(json_object_get(error, "traceback"), max));
 }
 
 static json_t *copy_or(const json_t *receipt, const char *name, json_t *fallback)
@@ -166,11 +188,12 @@ static void add_file_links(struct mcp_call *call, json_t *content, const json_t 
 
 static void reply_receipt(struct mcp_call *call, struct run *run, json_t *receipt)
 {
-    struct shown shown = { json_array(), json_array(), 0, 0 };
+    struct shown shown = { json_array(), json_array(), (size_t) call->mcp->config.reply_bytes, 0,
+                           0 };
     const json_t *result = json_object_get(receipt, "result");
     const char *status = json_string_value(json_object_get(receipt, "status"));
     bool ok = json_is_true(json_object_get(receipt, "success"));
-    const char *hint = hint_of(status ? status : "", NULL);
+    const char *hint = hint_of(status ? status : "");
     json_t *structured, *item;
     size_t i;
 
@@ -185,8 +208,11 @@ static void reply_receipt(struct mcp_call *call, struct run *run, json_t *receip
                            copy_or(receipt, "exit_code", json_integer(0)), "stdout",
                            copy_or(receipt, "stdout", json_string("")), "stderr",
                            copy_or(receipt, "stderr", json_string("")), "result",
-                           copy_or(result, "text/plain", json_null()), "displays", shown.displays,
-                           "images", (int) shown.images, "error", error_of(receipt), "files",
+                           json_object_get(result, "text/plain")
+                               ? clipped(json_object_get(result, "text/plain"), shown.text_max)
+                               : json_null(),
+                           "displays", shown.displays, "images", (int) shown.images, "error",
+                           error_of(receipt, shown.text_max), "files",
                            copy_or(receipt, "files", json_array()), "execution_time",
                            copy_or(receipt, "execution_time", json_real(0)), "truncated",
                            copy_or(receipt, "truncated", json_object()), "session_id",

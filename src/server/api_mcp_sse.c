@@ -38,20 +38,23 @@ static void deliver(struct mcp_peer *peer, struct mcp_call *call)
     char *text;
 
     while (mcp_call_next(call, 0, &text) > 0)
-        (void) outbox_put(mcp_peer_outbox(peer), text, true);
+        (void) outbox_put(mcp_peer_outbox(peer), text, PUT_WAIT);
     mcp_call_unref(call);
 }
 
 void mcp_sse_post(struct request *rq)
 {
-    struct query_mcp_messages query = { 0 };
+    const char *id = url_param(&rq->url, "session_id");
     struct mcp_arrival arrival = { .transport = MCP_SSE, .caller = &rq->caller };
     struct mcp_call *call;
     struct mcp_peer *peer;
 
-    if (request_query(rq, &query) < 0)
+    if (!id) {
+        reply_problem(rq, MHD_HTTP_BAD_REQUEST, "no-session",
+                      "send messages to the address that the stream's first event names");
         return;
-    peer = mcp_peer_find(rq->server->mcp, &rq->caller, query.session_id, MCP_SSE);
+    }
+    peer = mcp_peer_find(rq->server->mcp, &rq->caller, id, MCP_SSE);
     if (!peer) {
         reply_problem(rq, MHD_HTTP_NOT_FOUND, "no-such-session",
                       "there is no such connection, or it has ended; open GET /mcp/sse again");
@@ -62,7 +65,7 @@ void mcp_sse_post(struct request *rq)
     if (call)
         request_note(rq, mcp_call_session_id(call), mcp_call_execution_id(call));
     if (call && mcp_call_takes_time(call))
-        (void) mcp_call_detach(call);
+        mcp_call_detach(call);
     else if (call)
         deliver(peer, call);
     reply_text(rq, MHD_HTTP_ACCEPTED, "text/plain", "Accepted", 8);

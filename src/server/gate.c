@@ -49,7 +49,6 @@ static const struct header_row header_rows[] = {
     HEADER("Expect", expect),
     HEADER("Last-Event-ID", last_event_id),
     HEADER("X-Session-Id", session_id),
-    HEADER("X-Forwarded-Proto", forwarded_proto),
     HEADER("MCP-Session-Id", mcp_session),
     HEADER("MCP-Protocol-Version", mcp_version),
     HEADER("Mcp-Method", mcp_method),

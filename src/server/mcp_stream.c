@@ -162,8 +162,10 @@ static void on_free(void *cls)
 {
     struct mcp_stream *s = cls;
 
-    if (s->call && !s->ended && mcp_call_is_modern(s->call))
+    if (s->call && !s->ended && (s->number < 0 || mcp_call_is_modern(s->call)))
         mcp_call_cancel(s->call);
+    else if (s->call && !s->ended)
+        mcp_call_park(mcp_call_ref(s->call));
     if (s->own_peer)
         mcp_peer_end(s->peer);
     atomic_fetch_sub(&s->server->streams, 1);

@@ -16,7 +16,7 @@ int request_socket(const struct request *rq)
 
 void request_origin(const struct request *rq, char *buf, size_t size)
 {
-    const char *proto = rq->headers.forwarded_proto;
+    const char *proto = MHD_lookup_connection_value(rq->mhd, MHD_HEADER_KIND, "X-Forwarded-Proto");
     bool tls = proto && strcmp(proto, "https") == 0; /* said by a proxy, believed for links only */
 
     /* The gate has seen that the name is one of ours. */

@@ -137,7 +137,7 @@ struct headers {
     const char *host, *authorization, *api_key, *origin, *fetch_site, *fetch_mode, *accept;
     const char *content_type, *range, *if_range, *if_none_match, *if_match, *expect;
     const char *transfer_encoding, *content_length, *last_event_id, *session_id;
-    const char *forwarded_proto, *mcp_session, *mcp_version, *mcp_method, *mcp_name;
+    const char *mcp_session, *mcp_version, *mcp_method, *mcp_name;
     const char *twice; /* the name of one that may come once and came again */
     bool bad;          /* a blank in a name, a NUL in a value */
 };
