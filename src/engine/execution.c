@@ -87,7 +87,7 @@ static int finish(struct run *run, struct gb_err *err)
     if (r < 0)
         return r;
     drain(run);
-    if (run->stop == STOP_NONE && disk_run_look(run) != DISK_FITS)
+    if (run->stop == STOP_NONE && disk_run_look(run, true) != DISK_FITS)
         run->stop = STOP_DISK;
     return 0;
 }

@@ -461,7 +461,7 @@ int session_end(struct run *run, struct gb_err *err)
     if (run->code != CLD_EXITED || run->status != 0)
         disk_look(run);
     /* What was over before we could look. */
-    if (run->stop == STOP_NONE && disk_run_look(run) != DISK_FITS)
+    if (run->stop == STOP_NONE && disk_run_look(run, true) != DISK_FITS)
         run->stop = STOP_DISK;
     if ((r = files_after(run, err)) < 0)
         return r;

@@ -123,7 +123,7 @@ static struct timespec after_us(int64_t us)
 
 bool fake_wait_interrupt(struct service *s)
 {
-    struct timespec until = after_us(10000000);
+    struct timespec until = after_us(120000000);
     bool there;
 
     pthread_mutex_lock(&s->lock);
@@ -363,7 +363,7 @@ int execution_start(struct service *s, const struct caller *caller, struct sessi
 
 bool execution_wait(struct execution *e, int64_t timeout_us)
 {
-    struct timespec until = after_us(timeout_us < 0 ? 20000000 : timeout_us);
+    struct timespec until = after_us(timeout_us < 0 ? 120000000 : timeout_us);
 
     pthread_mutex_lock(&e->service->lock);
     for (advance(e); !e->done && wait_change(e->service, &until); advance(e))
