@@ -94,7 +94,7 @@ class Zygote:
 
     def stop(self):
         self.line.close()
-        assert self.process.wait(20) == 0
+        assert self.process.wait(60) == 0
 
     def spawn(self, workspace):
         """A tenant that waits for its RUN message."""
