@@ -13,7 +13,7 @@
 #include "engine/outbuf.h"
 
 #define RUN_GRACE_US (1 * USEC_PER_SEC)
-#define RUN_SEND_US  (10 * USEC_PER_SEC)
+#define RUN_SEND_US  (30 * USEC_PER_SEC)
 
 struct run;
 
