@@ -697,7 +697,7 @@ int main(int argc, char **argv)
         return r;
     if (argc == 4 && strcmp(argv[1], HOLD) == 0)
         hold_main(argv);
-    snprintf(directory, sizeof directory, "%s", "/var/tmp/glovebox-disk-XXXXXX");
+    snprintf(directory, sizeof directory, "%s", "/var/tmp/glovebox-test-disk-XXXXXX");
     if (!mkdtemp(directory))
         return SKIP;
     if (!can_isolate(&best)) {
