@@ -28,20 +28,24 @@ import linecache
 import os
 import re
 import sys
-from _signal import SIG_BLOCK, SIG_UNBLOCK, SIGINT, default_int_handler
-from _signal import pthread_sigmask as _mask
+from _signal import SIGINT, default_int_handler
 from _signal import signal as _set_handler
-from os import _exit, fstat, getpid
+from os import _exit, getpid
 from sys import getrecursionlimit, setprofile, setrecursionlimit, settrace
 
-from . import display, frames, hooks, notebook, script, tenant
+from . import calls, display, frames, hooks, notebook, script, tenant
 
 __builtins__ = dict(vars(builtins))
 
-_INTERRUPT = (SIGINT,)
 _ONLY_AST = 0x0400  # ast.PyCF_ONLY_AST
 _TOP_LEVEL_AWAIT = 0x2000  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 _COROUTINE = 0x0080  # inspect.CO_COROUTINE
+
+# Builtins that frames.py and display.py cannot do without.
+_NEEDED = (
+    "bytes", "callable", "dict", "enumerate", "getattr", "int", "isinstance", "len", "list", "map",
+    "max", "min", "range", "repr", "str", "sum", "tuple", "type",
+)  # fmt: skip
 
 for _module in (display, hooks, notebook, display.rich):
     script.our_globals.append(_module.__dict__)
@@ -69,16 +73,17 @@ class Cell(script.Program):
 
     def __init__(self, message: frames.Message) -> None:
         super().__init__(message)
-        name = message.get_text(frames.KEY_FILENAME, "<string>")
-        if name.startswith("<") and name.endswith(">"):
+        get = self.fields.get
+        name = get(frames.KEY_FILENAME, b"<string>")
+        if name.startswith(b"<") and name.endswith(b">"):
             self.is_file = False
-            self.filename = name
+            self.filename = name.decode("utf-8", "surrogateescape")
         self.is_command = not self.is_file
-        self.echo = message.get(frames.KEY_ECHO) is not None
-        self.calm = message.get(frames.KEY_CALM) is not None
-        self.id = message.get(frames.KEY_EXECUTION)
-        self.input = message.get(frames.KEY_STDIN)
-        self.names = message.get(frames.KEY_NAMES)
+        self.echo = frames.KEY_ECHO in self.fields
+        self.calm = frames.KEY_CALM in self.fields
+        self.id = get(frames.KEY_EXECUTION)
+        self.input = get(frames.KEY_STDIN)
+        self.names = get(frames.KEY_NAMES)
         self.timed = False
 
     def remember(self) -> None:
@@ -89,13 +94,14 @@ class Cell(script.Program):
     def _text(self) -> str:
         if b"\0" in self.source:
             raise self._null_error()
-        problem = self._decoding_error()
-        if problem is not None:
-            raise problem
         cookie = self._cookie()
         if cookie is None or cookie.lower().replace("_", "-") in ("utf-8", "utf8"):
-            cookie = "utf-8-sig"
-        return self.source.decode(cookie)
+            cookie = "utf-8"
+        try:
+            text = self.source.decode(cookie)
+        except (LookupError, ValueError):
+            raise self._decoding_error() from None
+        return text[1:] if cookie == "utf-8" and text[:1] == "\ufeff" else text
 
     def _parse(self, flags):
         """The text, as Python, and its tree."""
@@ -160,24 +166,17 @@ class _Streams:
 
     def __init__(self, streams) -> None:
         self.streams = list(streams)
-        self._saved = []
+        self._saved = []  # number, what it means, a copy of it, what that means
+        numbers = []
         for number in range(3):
             try:
                 saved = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 100)
-                self._saved.append((number, saved, self._identify(number)))
+                identity, copy = calls.identify((number,)), calls.identify((saved,))
+                self._saved.append((number, identity, saved, copy))
+                numbers.append(number)
             except OSError:
                 continue
-
-    @staticmethod
-    def _identify(fd):
-        status = fstat(fd)
-        return status.st_dev, status.st_ino
-
-    def _is(self, fd, identity) -> bool:
-        try:
-            return self._identify(fd) == identity
-        except OSError:
-            return False
+        self._all = calls.identify(tuple(numbers))
 
     def restore(self) -> None:
         for name, ours in (("stdout", self.streams[1]), ("stderr", self.streams[2])):
@@ -187,9 +186,10 @@ class _Streams:
                     stream.flush()
                 except BaseException:
                     pass
-        for number, saved, identity in self._saved:
-            if not self._is(number, identity) and self._is(saved, identity):
-                os.dup2(saved, number)
+        if not calls.is_same(self._all):
+            for number, identity, saved, copy in self._saved:
+                if not calls.is_same(identity) and calls.is_same(copy):
+                    os.dup2(saved, number)
         for number in range(3):
             self._restore_stream(number)
         sys.stdin, sys.stdout, sys.stderr = self.streams
@@ -307,22 +307,22 @@ class Session(script._Ending):
     def _forget_interrupts(self) -> None:
         """What is pending is delivered by this, to the handler that only takes note."""
         _set_handler(SIGINT, self._note)
-        _mask(SIG_UNBLOCK, _INTERRUPT)
-        _mask(SIG_BLOCK, _INTERRUPT)
+        calls.unblock(SIGINT)
+        calls.block(SIGINT)
         self._noted = False
 
     def _open_to_interrupts(self) -> None:
         self._open = True
         _set_handler(SIGINT, default_int_handler)
         noted, self._noted = self._noted, False
-        _mask(SIG_UNBLOCK, _INTERRUPT)
+        calls.unblock(SIGINT)
         if noted:
             raise KeyboardInterrupt
 
     def _close_to_late_ones(self) -> None:
         if self._open:
             _set_handler(SIGINT, self._note)
-            _mask(SIG_BLOCK, _INTERRUPT)
+            calls.block(SIGINT)
             self._open = False
 
     def _interruptible(self, call, *args):
@@ -418,16 +418,17 @@ class Session(script._Ending):
             fields.append((frames.KEY_EXECUTION, self._program.id))
         if self._publisher.left_out:
             fields.append((frames.KEY_LEFT_OUT, b"%d" % self._publisher.left_out))
-        try:
-            packets = frames.encode(frames.FRAME_DONE, fields)
-        except BaseException:
-            # The program broke the builtins, which frames.py shares with it.
+        if None in map(script._builtins_namespace.get, _NEEDED):
+            # The program broke the builtins, which some of our modules share with it.
             script._builtins_namespace.update(__builtins__)
-            packets = frames.encode(frames.FRAME_DONE, fields)
         if getpid() != self._pid:
             return  # whoever holds the lock may not be in this process
         with self._publisher.lock:  # threads may be showing something
-            self._control.send_whole(packets)
+            try:
+                self._control.send_message(frames.FRAME_DONE, fields)
+            except BaseException:  # it broke them in another way
+                script._builtins_namespace.update(__builtins__)
+                self._control.send_message(frames.FRAME_DONE, fields)
 
 
 def _text_input(data: bytes):

@@ -1,0 +1,15 @@
+/* The functions of tenant_ext.c, for the method table of the extension (template_ext.c). The file
+ * that includes this has included Python.h before. */
+#pragma once
+
+PyObject *ext_receive(PyObject *module, PyObject *fd);
+PyObject *ext_encode(PyObject *module, PyObject *args);
+PyObject *ext_send(PyObject *module, PyObject *args);
+PyObject *ext_identify(PyObject *module, PyObject *fds);
+PyObject *ext_is_same(PyObject *module, PyObject *identity);
+PyObject *ext_block(PyObject *module, PyObject *number);
+PyObject *ext_unblock(PyObject *module, PyObject *number);
+PyObject *ext_flush(PyObject *module, PyObject *unused);
+
+extern const char ext_receive_doc[], ext_encode_doc[], ext_send_doc[], ext_identify_doc[],
+    ext_is_same_doc[], ext_block_doc[], ext_unblock_doc[], ext_flush_doc[];
