@@ -2,15 +2,14 @@
 
 A template has all of it in C as well (src/engine/tenant_ext.c), without the objects that Python
 makes for it, and puts that in the place of these functions with use(). Callers therefore ask for
-them by `calls.name` whenever they call. What the C part does not do, it leaves to its caller, and
-all callers have another way.
+them by `calls.name` whenever they call. What the C part does not do, it leaves to its caller:
+callers have another way, which is the only one without it.
 """
 
 import builtins
-import socket
 from _signal import SIG_BLOCK, SIG_UNBLOCK
 from _signal import pthread_sigmask as _mask
-from os import fstat, getpid
+from os import fstat
 
 try:
     # The buffers of C's stdio, which a library may have filled; os._exit() would drop them.
@@ -30,25 +29,16 @@ def receive(fd):
     return None
 
 
-def encode(type, fields):
-    """The one packet of a message whose fields are bytes, or None if this is up to the caller."""
-    return None
+def send(fd, identity, pid, type, fields) -> bool:
+    """Sends a message whose fields are bytes, if it takes one packet, this is process @pid, and the
+    descriptor means what it did. Waits as long as it takes. False if this is up to the caller."""
+    return False
 
 
-def send(fd, identity, pid, packet) -> bool:
-    """Sends a packet if this is process @pid and the descriptor means what it did, waiting as long
-    as it takes. False when nothing was sent."""
-    if getpid() != pid or not is_same(identity):
-        return False
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fileno=fd) as line:
-            try:
-                line.send(packet, socket.MSG_NOSIGNAL)
-            finally:
-                line.detach()
-        return True
-    except OSError:
-        return False
+def settle(untouched) -> bool:
+    """Whether the standard streams in a namespace (that of sys) are these, open, and over files of
+    that identity. If so they are flushed. False if this is up to the caller."""
+    return False
 
 
 def identify(fds):
@@ -78,7 +68,7 @@ def flush() -> None:
         _fflush(None)
 
 
-NAMES = ("receive", "encode", "send", "identify", "is_same", "block", "unblock", "flush")
+NAMES = ("receive", "send", "settle", "identify", "is_same", "block", "unblock", "flush")
 
 
 def use(extension) -> None:

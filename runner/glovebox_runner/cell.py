@@ -41,11 +41,7 @@ _ONLY_AST = 0x0400  # ast.PyCF_ONLY_AST
 _TOP_LEVEL_AWAIT = 0x2000  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 _COROUTINE = 0x0080  # inspect.CO_COROUTINE
 
-# Builtins that frames.py and display.py cannot do without.
-_NEEDED = (
-    "bytes", "callable", "dict", "enumerate", "getattr", "int", "isinstance", "len", "list", "map",
-    "max", "min", "range", "repr", "str", "sum", "tuple", "type",
-)  # fmt: skip
+_NEEDED = ("isinstance", "len", "str", "type")  # builtins that most of ours cannot do without
 
 for _module in (display, hooks, notebook, display.rich):
     script.our_globals.append(_module.__dict__)
@@ -72,15 +68,16 @@ class Cell(script.Program):
     """What a RUN message asks for."""
 
     def __init__(self, message: frames.Message) -> None:
-        super().__init__(message)
-        get = self.fields.get
-        name = get(frames.KEY_FILENAME, b"<string>")
-        if name.startswith(b"<") and name.endswith(b">"):
-            self.is_file = False
-            self.filename = name.decode("utf-8", "surrogateescape")
-        self.is_command = not self.is_file
-        self.echo = frames.KEY_ECHO in self.fields
-        self.calm = frames.KEY_CALM in self.fields
+        self.message = message
+        fields = dict(reversed(message.fields))  # the first of each key
+        get = fields.get
+        self.source = get(frames.KEY_CODE, b"")
+        name = get(frames.KEY_FILENAME, b"<string>").decode("utf-8", "surrogateescape")
+        self.is_command = name[:1] == "<" and name[-1:] == ">"
+        self.is_file = not self.is_command
+        self.filename = self.place(name) if self.is_file else name
+        self.echo = frames.KEY_ECHO in fields
+        self.calm = frames.KEY_CALM in fields
         self.id = get(frames.KEY_EXECUTION)
         self.input = get(frames.KEY_STDIN)
         self.names = get(frames.KEY_NAMES)
@@ -119,10 +116,9 @@ class Cell(script.Program):
 
     def compile_parts(self, flags):
         """Code to run, and code whose value is to be shown; each may be None."""
-        if _ends_in_statement(self.source):
-            code = self._compile_whole(flags)
-            if code is not None:
-                return code, None
+        code = self._compile_whole(flags)
+        if code is not None:
+            return code, None
         text, tree = self._parse(flags)
         last = tree.body[-1] if tree.body else None
         if not isinstance(last, ast.Expr) or _is_muted(text, last):
@@ -135,9 +131,15 @@ class Cell(script.Program):
 
     def _compile_whole(self, flags):
         """A tree of Python objects takes longer than the compiler itself. None for what must have
-        one: magics, encodings, mistakes."""
+        one: an expression at the end, magics, encodings, mistakes."""
+        source = self.source
+        if not _ends_in_statement(source) or b"coding" in source[:1024] or b"\0" in source:
+            return None
         try:
-            return self._compile(self._text(), "exec", flags)
+            text = source.decode()
+            if text[:1] == "\ufeff":
+                text = text[1:]
+            return compile(text, self.filename, "exec", flags | _TOP_LEVEL_AWAIT, True)
         except (SyntaxError, ValueError):
             return None
 
@@ -176,7 +178,7 @@ class _Streams:
                 numbers.append(number)
             except OSError:
                 continue
-        self._all = calls.identify(tuple(numbers))
+        self.identity = calls.identify(tuple(numbers))
 
     def restore(self) -> None:
         for name, ours in (("stdout", self.streams[1]), ("stderr", self.streams[2])):
@@ -186,7 +188,7 @@ class _Streams:
                     stream.flush()
                 except BaseException:
                     pass
-        if not calls.is_same(self._all):
+        if not calls.is_same(self.identity):
             for number, identity, saved, copy in self._saved:
                 if not calls.is_same(identity) and calls.is_same(copy):
                     os.dup2(saved, number)
@@ -230,6 +232,8 @@ class Session(script._Ending):
         self._filenames = set()
         self._value = None
         self._collector = None  # of the names that the cell binds
+        self._ended = False  # the cell, quietly
+        self._untouched = (vars(sys), self._streams, self._kept.identity)
         self._open = False  # to interrupts
         self._noted = False  # one came while no cell ran
         self._shell = notebook.Shell(self._main.__dict__, self._program.filename)
@@ -254,7 +258,9 @@ class Session(script._Ending):
     def _serve(self) -> None:
         self._program.prepare()
         while True:
-            self._run_steps(self._cell_steps())
+            self._run_steps((self._begin, self._execute, self._end_quietly))
+            if not self._ended:
+                self._run_steps(self._cell_steps())
             if getpid() != self._pid:
                 return
             try:
@@ -272,9 +278,8 @@ class Session(script._Ending):
             script.kill(getpid(), SIGINT)
 
     def _cell_steps(self):
+        """What follows the code, unless it has ended quietly."""
         return (
-            self._begin,
-            self._execute,
             self._close_to_late_ones,  # once more: an interrupt may have hit the end of the last step
             self._restore,
             self._show_value,
@@ -288,6 +293,7 @@ class Session(script._Ending):
 
     def _begin(self) -> None:
         self.code = 1
+        self._ended = False
         self._error = self._value = self._collector = None
         self._died_of_interrupt = False
         self._fields = []
@@ -387,6 +393,22 @@ class Session(script._Ending):
     def _restore(self) -> None:
         self._kept.restore()
         self._streams = tuple(self._kept.streams)
+        self._untouched = (vars(sys), self._streams, self._kept.identity)
+
+    def _end_quietly(self) -> None:
+        """The end of a cell that shows nothing and has left everything in its place, as most do:
+        one look at all of it, instead of all the steps."""
+        if (
+            self._error is None
+            and self._value is None
+            and self._collector is None
+            and not self._open
+            and not hooks.has_figures()
+            and getpid() == self._pid
+            and calls.settle(self._untouched)
+        ):
+            self._send()
+            self._ended = True
 
     def _show_value(self) -> None:
         if self._collector is not None:

@@ -76,16 +76,17 @@ class Program:
     """What a RUN message asks for."""
 
     def __init__(self, message: frames.Message) -> None:
-        self.fields = fields = dict(reversed(message.fields))  # the first of each key
-        self.source = fields.get(frames.KEY_CODE, b"")
-        self.argv = []
-        if frames.KEY_ARG in fields:
-            args = message.get_all(frames.KEY_ARG)
-            self.argv = [arg.decode("utf-8", "surrogateescape") for arg in args]
-        name = fields.get(frames.KEY_FILENAME, b"<string>").decode("utf-8", "surrogateescape")
+        self.message = message
+        self.source = message.get(frames.KEY_CODE, b"")
+        name = message.get_text(frames.KEY_FILENAME, "<string>")
         self.is_command = name == "<string>"
         self.is_file = name not in ("<string>", "<stdin>")
-        self.filename = WORKSPACE + "/" + name.rpartition("/")[2] if self.is_file else name
+        self.filename = self.place(name) if self.is_file else name
+
+    @staticmethod
+    def place(name: str) -> str:
+        """Where a file of this name is."""
+        return WORKSPACE + "/" + name.rpartition("/")[2]
 
     def make_main(self) -> types.ModuleType:
         """The module __main__, with the names python3 gives it, in that order."""
@@ -105,7 +106,8 @@ class Program:
     def prepare(self) -> None:
         """sys, and the places where others look for the program's text."""
         path = WORKSPACE if self.is_file else ""
-        sys.argv = self.argv or [""]
+        args = self.message.get_all(frames.KEY_ARG)
+        sys.argv = [arg.decode("utf-8", "surrogateescape") for arg in args] or [""]
         sys.path.insert(0, path)
         sys.path_importer_cache.pop(WORKSPACE, None)
 

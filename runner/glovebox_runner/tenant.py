@@ -151,8 +151,7 @@ class Control:
 
     def send_message(self, type: int, fields) -> None:
         """Sends a message as send_whole() does. Most have one packet."""
-        packet = calls.encode(type, fields)
-        if packet is None or not calls.send(self._fd, self._identity, self._pid, packet):
+        if not calls.send(self._fd, self._identity, self._pid, type, fields):
             self.send_whole(frames.encode(type, fields))
 
     def send_whole(self, packets) -> None:

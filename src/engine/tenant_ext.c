@@ -145,10 +145,6 @@ PyObject *ext_receive(PyObject *module, PyObject *fd)
     return taken;
 }
 
-const char ext_encode_doc[] =
-    "encode(type, fields) -> bytes | None\n\n"
-    "The one packet of a message from a list of (key, bytes). None where that is not enough.";
-
 struct field {
     uint32_t key;
     char *data;
@@ -210,15 +206,12 @@ static void packet_fill(uint8_t *at, size_t len, int type, PyObject *fields)
     }
 }
 
-PyObject *ext_encode(PyObject *module, PyObject *args)
+/* The one packet of a message; Py_None where that is not enough. */
+static PyObject *packet_make(int type, PyObject *fields)
 {
-    PyObject *fields, *packet;
+    PyObject *packet;
     size_t len = 0;
-    int type;
 
-    (void) module;
-    if (!PyArg_ParseTuple(args, "iO", &type, &fields))
-        return NULL;
     if (type > 0 && type <= (int) FRAME_TYPE_LAST && PyList_Check(fields) &&
         PyList_Size(fields) <= (Py_ssize_t) FRAME_FIELDS_MAX)
         len = packet_measure(fields);
@@ -304,32 +297,122 @@ PyObject *ext_is_same(PyObject *module, PyObject *identity)
 }
 
 const char ext_send_doc[] =
-    "send(fd, identity, pid, packet) -> bool\n\n"
-    "Sends a packet, however long that takes, if this is the process and that the file.\n"
-    "False if it is not, or the packet could not be sent.";
+    "send(fd, identity, pid, type, fields) -> bool\n\n"
+    "Sends a message of one packet, however long that takes, if this is the process and that\n"
+    "the file. False if it is not, or the message was not sent.";
+
+static PyObject *packet_send(int fd, PyObject *packet)
+{
+    Py_ssize_t len;
+    char *data;
+    ssize_t n;
+
+    if (PyBytes_AsStringAndSize(packet, &data, &len) < 0)
+        return NULL;
+    do {
+        Py_BEGIN_ALLOW_THREADS /* clang-format off */
+        n = send(fd, data, (size_t) len, MSG_NOSIGNAL);
+        Py_END_ALLOW_THREADS /* clang-format on */
+    } while (n < 0 && errno == EINTR && PyErr_CheckSignals() == 0);
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(n >= 0);
+}
 
 PyObject *ext_send(PyObject *module, PyObject *args)
 {
-    PyObject *identity;
-    const char *packet;
-    Py_ssize_t len;
-    int fd, pid, same;
-    ssize_t n;
+    PyObject *identity, *fields, *packet, *sent = NULL;
+    int fd, pid, type, same;
 
     (void) module;
-    if (!PyArg_ParseTuple(args, "iSiy#", &fd, &identity, &pid, &packet, &len))
+    if (!PyArg_ParseTuple(args, "iSiiO", &fd, &identity, &pid, &type, &fields))
         return NULL;
     if (getpid() != pid)
         Py_RETURN_FALSE;
     same = identities_hold(identity);
     if (same <= 0)
         return same < 0 ? NULL : PyBool_FromLong(0);
-    do {
-        Py_BEGIN_ALLOW_THREADS /* clang-format off */
-        n = send(fd, packet, (size_t) len, MSG_NOSIGNAL);
-        Py_END_ALLOW_THREADS /* clang-format on */
-    } while (n < 0 && errno == EINTR && PyErr_CheckSignals() == 0);
-    return PyErr_Occurred() ? NULL : PyBool_FromLong(n >= 0);
+    packet = packet_make(type, fields);
+    if (packet)
+        sent = packet == Py_None ? PyBool_FromLong(0) : packet_send(fd, packet);
+    Py_XDECREF(packet);
+    return sent;
+}
+
+/* ---- the standard streams ---- */
+
+static const char *const stream_names[] = { "stdin",     "stdout",     "stderr",
+                                            "__stdin__", "__stdout__", "__stderr__" };
+#define STREAM_NAMES (sizeof stream_names / sizeof *stream_names)
+
+static PyObject *stream_keys[STREAM_NAMES], *key_closed, *key_flush;
+
+int ext_tenant_init(void)
+{
+    for (size_t i = 0; i < STREAM_NAMES; i++) {
+        stream_keys[i] = PyUnicode_InternFromString(stream_names[i]);
+        if (!stream_keys[i])
+            return -1;
+    }
+    key_closed = PyUnicode_InternFromString("closed");
+    key_flush = PyUnicode_InternFromString("flush");
+    return key_closed && key_flush ? 0 : -1;
+}
+
+/* Whether the namespace has these streams under all their names. */
+static bool streams_are(PyObject *names, PyObject *streams)
+{
+    for (size_t i = 0; i < STREAM_NAMES; i++)
+        if (PyDict_GetItem(names, stream_keys[i]) != PyTuple_GetItem(streams, (Py_ssize_t) i % 3))
+            return false;
+    return true;
+}
+
+/* One that was closed or detached says so by an exception, or is true. */
+static bool stream_is_open(PyObject *stream)
+{
+    PyObject *closed = PyObject_GetAttr(stream, key_closed);
+    bool open = closed == Py_False;
+
+    Py_XDECREF(closed);
+    return open;
+}
+
+static bool stream_flush(PyObject *stream)
+{
+    PyObject *flushed = PyObject_CallMethodObjArgs(stream, key_flush, NULL);
+
+    Py_XDECREF(flushed);
+    return flushed != NULL;
+}
+
+const char ext_settle_doc[] =
+    "settle((namespace, streams, identity)) -> bool\n\n"
+    "Whether the standard streams in the namespace are these, open, and over files of that\n"
+    "identity. If so they and the buffers of C's stdio are flushed.";
+
+PyObject *ext_settle(PyObject *module, PyObject *untouched)
+{
+    PyObject *names, *streams, *identity;
+    bool good;
+    int same;
+
+    if (!PyArg_ParseTuple(untouched, "O!O!S", &PyDict_Type, &names, &PyTuple_Type, &streams,
+                          &identity))
+        return NULL;
+    if (PyTuple_Size(streams) != 3)
+        return PyErr_Format(PyExc_ValueError, "there are three standard streams");
+    same = identities_hold(identity);
+    if (same < 0)
+        return NULL;
+    good = same && streams_are(names, streams);
+    for (Py_ssize_t i = 0; good && i < 3; i++)
+        good = stream_is_open(PyTuple_GetItem(streams, i));
+    good = good && stream_flush(PyTuple_GetItem(streams, 1)) &&
+           stream_flush(PyTuple_GetItem(streams, 2));
+    PyErr_Clear(); /* the caller looks for himself */
+    if (!good)
+        Py_RETURN_FALSE;
+    Py_XDECREF(ext_flush(module, NULL));
+    Py_RETURN_TRUE;
 }
 
 /* ---- signals, stdio ---- */
