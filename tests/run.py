@@ -359,7 +359,9 @@ def main():
     only = args.only.split(",") if args.only else []
     alone = {
         "unit": functools.partial(suite_unit, build, tally),
-        "python": functools.partial(pytest, "Python unit tests", ["tests/unit"], tally),
+        "python": functools.partial(pytest, "Python unit tests", ["tests/unit"], tally,
+                                    env={"GB_EXTENSION":
+                                         str(build / "src/engine/_glovebox.so")}),
         "client": functools.partial(pytest, "client tests", ["clients/python"], tally,
                                     env={"GLOVEBOX": str(build / "glovebox")}),
     }

@@ -356,6 +356,15 @@ static void run_end(struct execution *x)
     atomic_fetch_sub(&x->service->running, 1);
 }
 
+/* What interrupts of this execution wrote and the engine did not read: nobody writes any more. */
+static void cancel_drain(struct execution *x, int fd)
+{
+    uint64_t stale;
+
+    while (atomic_load(&x->interrupted) && read(fd, &stale, sizeof stale) == sizeof stale)
+        ;
+}
+
 static int run_once(struct execution *x, const struct execution_request *request,
                     struct outcome *ret_outcome, struct fault *fault)
 {
@@ -409,6 +418,7 @@ static int run_in_session(struct execution *x, const struct execution_request *r
         own.env = NULL;
     r = lodging_run(session, x, &own, ret_outcome, &change, fault);
     run_end(x);
+    cancel_drain(x, session->cancel_fd);
     if (change.found_lost)
         turn_lost(session, true);
     if (change.variables_lost)

@@ -432,6 +432,14 @@ static json_t *receipt(struct execution *e)
                      e->out ? e->out : "", "execution_id", e->id);
 }
 
+bool execution_receipt_text(struct execution *e, char **ret_text, size_t *ret_len)
+{
+    (void) e;
+    (void) ret_text;
+    (void) ret_len;
+    return false;
+}
+
 int execution_receipt(struct execution *e, json_t **ret_json, struct fault *fault)
 {
     (void) fault;
