@@ -37,6 +37,7 @@
 
 #include "base/autoclean.h"
 #include "base/io.h"
+#include "base/parse.h"
 #include "engine/box_init.h"
 #include "engine/skeleton.h"
 #include "engine/volumes.h"
@@ -226,7 +227,7 @@ static int translate(int mount, uint32_t uid, uint32_t gid, uint32_t host_id)
 }
 
 /* Makes the directory's owner the box's user. */
-static int give(int mount, bool writable, uint32_t host_id, const char *path, struct gb_err *err)
+static int give(int mount, bool writable, uint32_t host_id, const char *where, struct gb_err *err)
 {
     struct stat st;
     int r;
@@ -234,20 +235,21 @@ static int give(int mount, bool writable, uint32_t host_id, const char *path, st
     if (host_id == 0)
         return 0; /* the box has our own id */
     if (fstat(mount, &st) < 0)
-        return gb_fail(err, EADDRNOTAVAIL, "look at '%.80s'", path);
+        return gb_fail(err, EADDRNOTAVAIL, "volume %s", where);
     if (writable && (st.st_uid == 0 || st.st_gid == 0))
         return gb_fail_plain(err, EADDRNOTAVAIL,
-                             "'%.60s' belongs to root, and no box acts as root: give it to an "
-                             "ordinary user and group (chown), or bind it read-only",
-                             path);
+                             "volume %s: the directory belongs to root, and no box acts as root: "
+                             "have it given to an ordinary user and group (chown), or ask for "
+                             "mode ro",
+                             where);
     if (st.st_uid == 0)
         return 0;
     r = translate(mount, st.st_uid, st.st_gid ? st.st_gid : NOBODY, host_id);
     if (r < 0 && writable)
         return gb_fail_plain(err, EADDRNOTAVAIL,
-                             "'%.60s' can only be bound read-only: its file system or this kernel "
-                             "has no idmapped mounts (%s)",
-                             path, strerrorname_np(-r));
+                             "volume %s: ask for mode ro; the directory's file system, or this "
+                             "kernel, has no idmapped mounts (%s), so nothing can be written there",
+                             where, strerrorname_np(-r));
     return 0; /* it can still be read as far as everybody may */
 }
 
@@ -297,43 +299,48 @@ static int take_mount(struct volume_tree *tree, const char *path, int *ret_mount
     return r;
 }
 
-static int explain(int code, const char *path, struct gb_err *err)
+static int explain(int code, const char *where, struct gb_err *err)
 {
     switch (code) {
     case ELOOP:
         return gb_fail_plain(err, EADDRNOTAVAIL,
-                             "'%.80s' leads over a link: name the directory itself", path);
+                             "volume %s: the source leads over a link; name the directory itself",
+                             where);
     case ENOENT:
-        return gb_fail_plain(err, EADDRNOTAVAIL, "'%.80s' is not there", path);
+        return gb_fail_plain(err, EADDRNOTAVAIL, "volume %s: the source is not there", where);
     case ENOTDIR:
-        return gb_fail_plain(err, EADDRNOTAVAIL, "'%.80s' is not a directory", path);
+        return gb_fail_plain(err, EADDRNOTAVAIL, "volume %s: the source is not a directory", where);
     case ESTALE:
         return gb_fail_plain(err, EADDRNOTAVAIL,
-                             "the operator's directory was replaced since glovebox started; start "
-                             "it again");
+                             "volume %s: the operator's directory was replaced since glovebox "
+                             "started; have it started again",
+                             where);
     default:
-        return gb_fail(err, EADDRNOTAVAIL, "'%.80s' cannot be bound (%s)", path,
-                       strerrorname_np(code));
+        return gb_fail_plain(err, EADDRNOTAVAIL, "volume %s: the source cannot be bound (%s)",
+                             where, strerrorname_np(code));
     }
 }
 
 static int volume_open(struct volume_trees *trees, const struct volume_record *record,
-                       const char *path, uint32_t host_id, int *ret_mount, struct gb_err *err)
+                       const char *path, const char *target, uint32_t host_id, int *ret_mount,
+                       struct gb_err *err)
 {
     autoclose int mount = -EBADF;
+    char where[FORMAT_QUOTED_MAX];
     int r;
 
+    format_quoted(target, where);
     if (record->root >= trees->len || (record->writable && !trees->items[record->root].writable))
-        return gb_fail_plain(err, EADDRNOTAVAIL, "'%.80s' is not allowed", path);
+        return gb_fail_plain(err, EADDRNOTAVAIL, "volume %s is not allowed", where);
     r = take_mount(&trees->items[record->root], path, &mount);
     if (r < 0)
-        return explain(-r, path, err);
-    r = give(mount, record->writable != 0, host_id, path, err);
+        return explain(-r, where, err);
+    r = give(mount, record->writable != 0, host_id, where, err);
     if (r < 0)
         return r;
     r = set_attributes(mount, record->writable != 0);
     if (r < 0)
-        return explain(-r, path, err);
+        return explain(-r, where, err);
     *ret_mount = TAKE_FD(mount);
     return 0;
 }
@@ -359,7 +366,7 @@ int box_volumes_open(struct volume_trees *trees, int list_fd, uint32_t host_id,
             break;
         }
         volume->writable = record.writable != 0;
-        r = volume_open(trees, &record, path, host_id, &volume->mount, err);
+        r = volume_open(trees, &record, path, volume->target, host_id, &volume->mount, err);
         if (r == 0)
             volumes.len++;
     }

@@ -278,14 +278,14 @@ static int mounts_check(const char *real, struct gb_err *err)
             kernels = type_is_kernels(type);
         } else if (lies_in(where, where_len, real, len) && type_is_kernels(type)) {
             r = gb_fail_plain(err, EINVAL,
-                              "'%.80s' cannot be listed: '%.80s' in it is of the kernel (%s)", real,
-                              where, type);
+                              "volume root: '%.60s' in it is the kernel's own (%s): '%.60s'", where,
+                              type, real);
         }
     }
     free(line);
     (void) fclose(file);
     if (r == 0 && kernels)
-        return gb_fail_plain(err, EINVAL, "'%.100s' cannot be listed: it is of the kernel", real);
+        return gb_fail_plain(err, EINVAL, "volume root '%.100s' is the kernel's own", real);
     return r;
 }
 
@@ -331,8 +331,8 @@ static int places_apart(const struct volume_roots *roots, size_t at, struct gb_e
         if (lies_in(one, strlen(one), two, strlen(two)) ||
             lies_in(two, strlen(two), one, strlen(one)))
             return gb_fail_plain(err, EINVAL,
-                                 "volume roots '%.80s' and '%.80s': one lies in the other; list "
-                                 "only one of them",
+                                 "volume roots must not lie in each other; list only one of "
+                                 "'%.60s' and '%.60s'",
                                  roots->items[i].name, roots->items[at].name);
     }
     return 0;
