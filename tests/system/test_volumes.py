@@ -252,7 +252,7 @@ os.chmod('/results/f', 0o1755)
 # ---- what is refused ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("source, target, mode, status, word", [
+REFUSED = [
     ("/etc", "/data", None, 403, "operator"),
     ("/", "/data", None, 403, "operator"),
     ("{0}/secret", "/data", None, 403, "operator"),
@@ -283,12 +283,15 @@ os.chmod('/results/f', 0o1755)
     ("{0}/sets", "", None, 422, ""),
     ("{0}/sets", "/data", "rx", 422, ""),
     ("", "/data", None, 422, ""),
-])
-def test_refused(server, tmp_path, source, target, mode, status, word):
-    wanted = [volume(source.format(tmp_path), target, mode)]
-    problem = server.problem(status, "POST", "/v1/sessions", {"volumes": wanted})
-    assert word in problem["detail"] + json.dumps(problem.get("errors")), problem
-    assert "SECRET" not in json.dumps(problem)
+]
+
+
+def test_refused(server, tmp_path):
+    for source, target, mode, status, word in REFUSED:
+        wanted = [volume(source.format(tmp_path), target, mode)]
+        problem = server.problem(status, "POST", "/v1/sessions", {"volumes": wanted})
+        assert word in problem["detail"] + json.dumps(problem.get("errors")), problem
+        assert "SECRET" not in json.dumps(problem)
     assert server.good("GET", "/v1/sessions")["sessions"] == []
 
 

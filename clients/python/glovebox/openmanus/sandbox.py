@@ -146,9 +146,13 @@ class DockerSandbox:
 
 def _setting_of(error: errors.GloveboxError) -> str:
     """Which of the settings a refusal is about."""
+    problem = getattr(error, "problem", {})
+    if ":volume-" in str(problem.get("type")):
+        return "volume_bindings"
     names = {"template": "image", "memory": "memory_limit", "cpus": "cpu_limit",
-             "volumes": "volume_bindings"}
-    found = getattr(error, "problem", {}).get("errors")
+             "volumes": "volume_bindings", "source": "volume_bindings",
+             "target": "volume_bindings"}
+    found = problem.get("errors")
     for entry in found if isinstance(found, list) else []:
         for word in reversed(entry.get("loc", []) if isinstance(entry, Mapping) else []):
             if word in names:
