@@ -59,7 +59,7 @@ def test_a_gigabyte_is_refused_in_words(serve):  # noqa: F811
 
 
 def test_a_table_that_memory_does_not_hold(serve):  # noqa: F811
-    server = serve("--memory", "256m")
+    server = serve("--memory", "256m", "--default-timeout", "280")  # memory is to end it, not time
     session = CodeSession(server, "a")
     session.names("x = 1")
     rows = "".join(f"w{i},v{i}\n" for i in range(100000))
