@@ -175,6 +175,7 @@ struct request {
     struct keys_info key;
 
     bool seen;        /* its headers were handled */
+    bool uploads;     /* the body goes into a file, and the caller was let in */
     int64_t declared; /* Content-Length; -1: not told */
     int64_t received, body_started_us;
     char *body;

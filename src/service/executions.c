@@ -23,6 +23,7 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "service/bindings.h"
 #include "service/env.h"
 #include "service/receipt.h"
 #include "service/service_internal.h"
@@ -456,8 +457,8 @@ static const char *kind_name(enum execution_kind kind)
     return "script";
 }
 
-static void audit_note(struct execution *x, const struct execution_request *request,
-                       const struct outcome *outcome)
+static void audit_note(struct execution *x, const struct session *session,
+                       const struct execution_request *request, const struct outcome *outcome)
 {
     struct audit_entry entry = {
         .who = x->key_id[0] ? x->key_id : AUDIT_WHO_LOCAL,
@@ -474,6 +475,7 @@ static void audit_note(struct execution *x, const struct execution_request *requ
         .cpu_us = outcome->cpu_us,
         .memory_peak_bytes = outcome->memory_peak_bytes,
         .output_bytes = x->logs[STREAM_OUT].total + x->logs[STREAM_ERR].total,
+        .volumes = session && session->bindings ? session->bindings->text : NULL,
     };
     struct gb_err err;
 
@@ -687,7 +689,7 @@ int execution_go(struct execution *x, const struct execution_request *request, b
     if (r < 0 && ran && fault->kind != FAULT_CONFLICT)
         outcome_failed(&outcome);
     if (r == 0 || outcome.status == RUN_SYSTEM) {
-        audit_note(x, request, &outcome);
+        audit_note(x, session, request, &outcome);
         count_outcome(x, &outcome);
         log_code(x, request);
     }

@@ -188,12 +188,14 @@ json_t *limits_to_json(const struct limits *limits);
 #define SESSION_ID_MAX 40
 
 struct session_request {
-    struct limits limits;   /* a wish */
-    int64_t idle_us;        /* -1: the default */
-    const char *template;   /* NULL or "default" */
-    const char *network;    /* NULL or "none"; anything else is refused: not there yet */
-    bool packages;          /* asked for; refused: not there yet */
-    const char *const *env; /* NAME=value, NULL-terminated; may be NULL */
+    struct limits limits;         /* a wish */
+    int64_t idle_us;              /* -1: the default */
+    const char *template;         /* NULL or "default" */
+    const char *network;          /* NULL or "none"; anything else is refused: not there yet */
+    bool packages;                /* asked for; refused: not there yet */
+    const char *const *env;       /* NAME=value, NULL-terminated; may be NULL */
+    const struct volume *volumes; /* beneath the directories of engine.volume_roots */
+    size_t volumes_len;
 };
 
 void session_request_init(struct session_request *ret_request);
@@ -213,6 +215,7 @@ struct session_info {
     int64_t execution_count;
     int64_t waiting; /* executions in line, without the one that runs */
     struct limits limits;
+    json_t *volumes; /* owned; NULL: none */
 };
 
 int session_create(struct service *service, const struct caller *caller,
@@ -225,10 +228,12 @@ void session_unref(struct session *session); /* accepts NULL */
 
 const char *session_id(const struct session *session);
 void session_get_info(struct session *session, struct session_info *ret_info);
+void session_info_release(struct session_info *info);
 json_t *session_info_to_json(const struct session_info *info);
 
 /* The caller's sessions by age, oldest first, after the one with id @after (NULL: from the start).
- * Writes up to @max into @infos; *@ret_more tells whether there are others. */
+ * Writes up to @max into @infos, which the caller releases; *@ret_more tells whether there are
+ * others. */
 int session_list(struct service *service, const struct caller *caller, const char *after,
                  struct session_info *infos, size_t max, size_t *ret_len, bool *ret_more,
                  struct fault *fault);

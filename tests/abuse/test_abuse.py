@@ -358,7 +358,9 @@ def test_out_of_special_and_large_files(gb, tmp_path):
                 try: f.truncate(size); break
                 except OSError: pass
         os.mkdir("loop"); os.symlink(".", "loop/self"); os.symlink("nowhere", "dangling")
-        open("suid", "w").close(); os.chmod("suid", 0o6777)
+        open("suid", "w").close()
+        must_fail("set-uid", os.chmod, "suid", 0o6777)
+        os.chmod("suid", 0o2777)
         finish()
     """
     attack(gb, code, "--out", out)

@@ -258,6 +258,11 @@ void session_get_info(struct session *session, struct session_info *ret)
     snprintf(ret->id, sizeof ret->id, "%s", session->id);
 }
 
+void session_info_release(struct session_info *info)
+{
+    (void) info;
+}
+
 json_t *session_info_to_json(const struct session_info *info)
 {
     return json_pack("{s:s,s:s}", "session_id", info->id, "state", "ready");
