@@ -62,6 +62,7 @@ struct config {
     int64_t reply_bytes;  /* of each stream in the receipt; more is left out, and counted */
     char **files;         /* NULL: none */
     char *out_dir;        /* NULL: none */
+    char **volumes;       /* SRC:DST, SRC:DST:ro or SRC:DST:rw; NULL: none */
     char **allow_hosts;   /* NULL: none */
     char *preload;        /* "auto", "all", "none" or module names with commas between */
     int cgroups;          /* enum cgroup_mode */
@@ -72,6 +73,7 @@ struct config {
     char *config_file;    /* NULL: only the usual ones */
     char *port_file;      /* NULL: none */
     char **allowed_hosts; /* NULL: none */
+    char **volume_roots;  /* DIR, DIR:ro or DIR:rw; NULL: none */
     bool no_auth, require_key;
     int64_t default_timeout_us, max_timeout_us, simple_max_timeout_us;
     int64_t max_memory_bytes, max_cpus_milli, max_pids, max_disk_bytes, session_disk_bytes;
