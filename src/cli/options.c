@@ -8,6 +8,7 @@
 #include "base/autoclean.h"
 #include "base/parse.h"
 #include "engine/cgroup.h"
+#include "engine/volumes.h"
 
 #include "base/banned.h"
 
@@ -39,8 +40,8 @@ static const char *const cgroup_choices[] = { "auto", "v2", "v1", "none", NULL }
 static const char *const landlock_choices[] = { "off", "on", NULL };
 static const char *const log_level_choices[] = { "error", "warning", "info", "debug", NULL };
 static const char *const log_format_choices[] = { "text", "json", NULL };
-static const char *const client_choices[] = { "none",   "claude-desktop", "claude-code", "cursor",
-                                              "vscode", "mcpo",           "open-webui",  NULL };
+static const char *const client_choices[] = { "claude-desktop", "claude-code", "cursor", "vscode",
+                                              "mcpo",           "open-webui",  NULL };
 static const char *const preload_choices[] = { "auto", "all", "none", NULL };
 
 _Static_assert(CGROUP_AUTO == 0 && CGROUP_V2 == 1 && CGROUP_V1 == 2 && CGROUP_OFF == 3,
@@ -79,6 +80,14 @@ static bool url_valid(const char *text)
            strncmp(text, "unix:", 5) == 0;
 }
 
+static bool client_valid(const char *text)
+{
+    for (const char *const *client = client_choices; *client; client++)
+        if (strcmp(*client, text) == 0)
+            return true;
+    return false;
+}
+
 static bool hash_valid(const char *text)
 {
     return strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64;
@@ -91,6 +100,19 @@ static bool id_valid(const char *text)
             !strchr("._-", *text))
             return false;
     return true;
+}
+
+/* What is wrong with the directories themselves is found later, when they are looked at. */
+static bool volume_root_valid(const char *text)
+{
+    return text[0] == '/';
+}
+
+static bool volume_valid(const char *text)
+{
+    const char *place = strstr(text, ":/");
+
+    return place && place > text;
 }
 
 #define MEMBER(m) .offset = offsetof(struct config, m)
@@ -115,6 +137,11 @@ static const struct config_option options[] = {
     { "out", 0, OPT_STRING, MEMBER(out_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
       .commands = FOR_RUN, .group = "Files",
       .help = "copy what the program created or changed in /workspace to DIR" },
+    { "volume", 0, OPT_LIST, MEMBER(volumes), .max = VOLUMES_MAX, .metavar = "DIR:PLACE[:rw]",
+      .valid = volume_valid, .expected = "DIR:PLACE or DIR:PLACE:rw, such as data:/data",
+      .commands = FOR_RUN, .group = "Files",
+      .help = "show the directory DIR of this machine at PLACE in the box, such as /data, without "
+              "copying; read-only unless :rw is written; may be repeated" },
     { "json", 0, OPT_BOOL, MEMBER(json), "no",
       .commands = FOR_RUN | FOR_DOCTOR | FOR_KEY | FOR_AUDIT, .group = "Output",
       .help = "print one JSON object instead: the receipt of a run, the doctor's report, keys, or "
@@ -127,7 +154,9 @@ static const struct config_option options[] = {
     { "reply", 0, OPT_SIZE, MEMBER(reply_bytes), "1m", 1, GIB, .metavar = "SIZE",
       .aliases = { { "MAX_OUTPUT_SIZE", 0 } }, .commands = FOR_RUN | FOR_SERVE | FOR_MCP,
       .group = "Output",
-      .help = "with --json, show at most SIZE of each stream, its beginning and its end" },
+      .help =
+          "in a receipt, show at most SIZE of each stream, its beginning and its end; where it is "
+          "not set, tools of MCP show 10000 bytes" },
     { "timeout", 0, OPT_SECONDS, MEMBER(timeout_us), "30", SEC / 1000, 7 * 86400 * SEC,
       .metavar = "S", .aliases = { { "MAX_EXECUTION_TIME", 0 } }, .commands = FOR_RUN,
       .group = "Limits", .help = "wall time in seconds; 2m and 1h work too" },
@@ -195,7 +224,7 @@ static const struct config_option options[] = {
     { "simple-max-timeout", 0, OPT_SECONDS, MEMBER(simple_max_timeout_us), "120", SEC / 1000,
       7 * 86400 * SEC, .metavar = "S", .aliases = { { "MAX_EXECUTION_TIME", 0 } },
       .commands = FOR_SERVE | FOR_MCP, .group = "Service",
-      .help = "the same in the simple API and for tools of MCP" },
+      .help = "the most wall time in the simple API and for tools of MCP" },
     { "max-memory", 0, OPT_SIZE, MEMBER(max_memory_bytes), "4g", 16 * MIB, PIB, .metavar = "SIZE",
       .commands = FOR_SERVE, .group = "Service", .help = "the most memory that may be asked for" },
     { "max-cpus", 0, OPT_CPUS, MEMBER(max_cpus_milli), "4", 10, 1024 * 1000, .metavar = "N",
@@ -207,6 +236,12 @@ static const struct config_option options[] = {
     { "session-disk", 0, OPT_SIZE, MEMBER(session_disk_bytes), "1g", 64 * KIB, PIB,
       .metavar = "SIZE", .commands = FOR_SERVE | FOR_MCP, .group = "Service",
       .help = "the workspace of a session that asks for none; --disk is that of single runs" },
+    { "volume-root", 0, OPT_LIST, MEMBER(volume_roots), .max = VOLUME_ROOTS_MAX,
+      .metavar = "DIR[:rw]", .valid = volume_root_valid,
+      .expected = "an absolute path, perhaps with :rw after it", .commands = FOR_SERVE,
+      .group = "Access",
+      .help = "let sessions have DIR, or any directory in it, as a volume: to read, with :rw also "
+              "to write; may be repeated. Without it there are no volumes" },
     { "allowed-host", 0, OPT_LIST, MEMBER(allowed_hosts), .max = 64, .metavar = "NAME",
       .commands = FOR_SERVE, .group = "Access",
       .help = "a name that clients may use for this service in the Host header; may be repeated" },
@@ -241,9 +276,12 @@ static const struct config_option options[] = {
       .commands = FOR_MCP, .group = "MCP",
       .help = "key for that service; better given as GLOVEBOX_API_KEY, for the command line can be "
               "seen by others" },
-    { "print-config", 0, OPT_CHOICE, MEMBER(mcp_client), "none", .choices = client_choices,
+    { "print-config", 0, OPT_STRING, MEMBER(mcp_client), NULL, 1, 32, .metavar = "CLIENT",
+      .choices = client_choices, .valid = client_valid,
+      .expected = "claude-desktop, claude-code, cursor, vscode, mcpo or open-webui",
       .commands = FOR_MCP, .flags = CONFIG_ARGS_ONLY, .group = "MCP",
-      .help = "print what is to be written into the configuration of that client, and end" },
+      .help = "print what is to be written into the configuration of CLIENT, and end: "
+              "claude-desktop, claude-code, cursor, vscode, mcpo or open-webui" },
     { "name", 0, OPT_STRING, MEMBER(key_name), NULL, 1, 128, .metavar = "NAME", .commands = FOR_KEY,
       .flags = CONFIG_ARGS_ONLY, .group = "Key",
       .help = "whom or what the key is for, in your own words" },
@@ -301,6 +339,7 @@ static const struct config_command commands[] = {
                     "  glovebox run -c 'import sys; print(sys.argv)' one two\n"
                     "  glovebox run --timeout 5 --memory 1g --file data.csv report.py data.csv\n"
                     "  glovebox run --out results plot.py\n"
+                    "  glovebox run --volume ~/sets:/data report.py\n"
                     "  glovebox run --json hello.py\n",
         .args = CONFIG_ARGS_FILES,
         .stops = true,
@@ -316,7 +355,8 @@ static const struct config_command commands[] = {
         .examples = "  glovebox serve\n"
                     "  glovebox serve --listen 127.0.0.1:0 --port-file port\n"
                     "  glovebox serve --listen 0.0.0.0:8080 --allowed-host box.example.com\n"
-                    "  glovebox serve --listen unix:/run/glovebox.sock --log-format json\n",
+                    "  glovebox serve --listen unix:/run/glovebox.sock --log-format json\n"
+                    "  glovebox serve --volume-root /srv/sets --volume-root /srv/results:rw\n",
         .args = CONFIG_ARGS_NONE,
     },
     [COMMAND_MCP - 1] = {

@@ -34,15 +34,6 @@ enum action_id {
 
 enum log_level_choice { LOG_CHOICE_ERROR, LOG_CHOICE_WARNING, LOG_CHOICE_INFO, LOG_CHOICE_DEBUG };
 enum log_format_choice { LOG_CHOICE_TEXT, LOG_CHOICE_JSON };
-enum mcp_client {
-    MCP_CLIENT_NONE,
-    MCP_CLIENT_CLAUDE_DESKTOP,
-    MCP_CLIENT_CLAUDE_CODE,
-    MCP_CLIENT_CURSOR,
-    MCP_CLIENT_VSCODE,
-    MCP_CLIENT_MCPO,
-    MCP_CLIENT_OPEN_WEBUI,
-};
 enum landlock_choice { LANDLOCK_OFF, LANDLOCK_ON };
 
 struct config {
@@ -71,6 +62,7 @@ struct config {
     int64_t reply_bytes;  /* of each stream in the receipt; more is left out, and counted */
     char **files;         /* NULL: none */
     char *out_dir;        /* NULL: none */
+    char **volumes;       /* SRC:DST, SRC:DST:ro or SRC:DST:rw; NULL: none */
     char **allow_hosts;   /* NULL: none */
     char *preload;        /* "auto", "all", "none" or module names with commas between */
     int cgroups;          /* enum cgroup_mode */
@@ -81,6 +73,7 @@ struct config {
     char *config_file;    /* NULL: only the usual ones */
     char *port_file;      /* NULL: none */
     char **allowed_hosts; /* NULL: none */
+    char **volume_roots;  /* DIR, DIR:ro or DIR:rw; NULL: none */
     bool no_auth, require_key;
     int64_t default_timeout_us, max_timeout_us, simple_max_timeout_us;
     int64_t max_memory_bytes, max_cpus_milli, max_pids, max_disk_bytes, session_disk_bytes;
@@ -93,9 +86,9 @@ struct config {
     bool mcp_fixtures;
 
     /* mcp */
-    char *mcp_url;  /* NULL: boxes of our own */
-    char *mcp_key;  /* NULL: none */
-    int mcp_client; /* enum mcp_client */
+    char *mcp_url;    /* NULL: boxes of our own */
+    char *mcp_key;    /* NULL: none */
+    char *mcp_client; /* whose configuration is to be printed; NULL: none */
 
     /* serve, mcp, key, audit */
     char *data_dir; /* NULL: the default one */

@@ -178,6 +178,7 @@ struct request {
     struct keys_info key;
 
     bool seen;        /* its headers were handled */
+    bool uploads;     /* the body goes into a file, and the caller was let in */
     int64_t declared; /* Content-Length; -1: not told */
     int64_t received, body_started_us;
     char *body;
@@ -226,6 +227,7 @@ int gate_authenticate(struct request *rq);
 /* ---- replies (reply.c); exactly one a request ---- */
 
 void reply_json(struct request *rq, int status, json_t *json); /* takes @json, which may be NULL */
+void reply_json_text(struct request *rq, int status, char *text, size_t len); /* takes @text */
 void reply_json_at(struct request *rq, int status, json_t *json, const char *location);
 void reply_text(struct request *rq, int status, const char *media, const char *text, size_t len);
 void reply_empty(struct request *rq, int status);
@@ -263,8 +265,8 @@ struct mcp_peer;
 void mcp_stream_call(struct request *rq, struct mcp_call *call, int number, unsigned claim,
                      uint64_t pos, char *first);
 
-/* Answers with what is in the peer's outbox from @pos on. Takes the reference. @endpoint: the peer is
- * this connection, and this is where it is told to send its messages; NULL otherwise. */
+/* Answers with what is in the peer's outbox from @pos on. Takes the reference. @endpoint: the peer
+ * is this connection, and this is where it is told to send its messages; NULL otherwise. */
 void mcp_stream_outbox(struct request *rq, struct mcp_peer *peer, uint64_t pos,
                        const char *endpoint);
 

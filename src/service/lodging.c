@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "service/bindings.h"
 #include "service/service_internal.h"
 
 #include "base/banned.h"
@@ -15,16 +16,20 @@ void lodging_close(struct lodging *lodging)
     *lodging = (struct lodging){ 0 };
 }
 
-int lodging_open(struct service *service, const struct limits *limits, char *const *env,
-                 struct lodging *ret_lodging, struct fault *fault)
+int lodging_open(const struct session *session, struct lodging *ret_lodging, struct fault *fault)
 {
-    const struct box_options options = { .disk = service->disk };
+    struct service *service = session->service;
+    const struct box_options options = {
+        .disk = service->disk,
+        .volumes = session->bindings ? session->bindings->items : NULL,
+        .volumes_len = session->bindings ? session->bindings->len : 0,
+    };
     struct lodging lodging = { 0 };
     struct gb_err err;
 
-    if (box_acquire_with(service->engine, limits, &options, &lodging.box, &err) < 0)
+    if (box_acquire_with(service->engine, &session->limits, &options, &lodging.box, &err) < 0)
         return fault_from_engine(service, "no box could be made", &err, fault);
-    if (resident_open(lodging.box, env, &lodging.resident, &err) < 0) {
+    if (resident_open(lodging.box, session->env, &lodging.resident, &err) < 0) {
         lodging_close(&lodging);
         return fault_from_engine(service, "no interpreter could be started", &err, fault);
     }

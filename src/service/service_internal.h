@@ -85,6 +85,7 @@ struct session {
     struct limits limits; /* of the box; wall_us is the default of a cell, cpu_us is 0 */
     int64_t cpu_us;       /* of each execution */
     char **env;
+    struct bindings *bindings; /* NULL: none */
     int64_t idle_us, created_us, created_unix_us;
     struct session_budget *budget;
 
