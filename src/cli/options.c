@@ -70,14 +70,22 @@ static bool since_valid(const char *text)
     return parse_utc(text, &us) == 0 || parse_seconds(text, &us) == 0;
 }
 
-/* It goes into headers and configurations: no blanks, quotes or control characters. */
+/* A host or a path must follow. It goes into headers and configurations: no blanks, quotes or
+ * control characters. */
 static bool url_valid(const char *text)
 {
+    static const char *const starts[] = { "http://", "https://", "unix:" };
+
     for (const char *p = text; *p; p++)
         if (*p <= ' ' || *p == 127 || strchr("\"'\\<>`", *p))
             return false;
-    return strncmp(text, "http://", 7) == 0 || strncmp(text, "https://", 8) == 0 ||
-           strncmp(text, "unix:", 5) == 0;
+    for (size_t i = 0; i < ARRAY_LEN(starts); i++) {
+        size_t len = strlen(starts[i]);
+
+        if (strncmp(text, starts[i], len) == 0)
+            return text[len] && (i == 2 || (text[len] != '/' && text[len] != ':'));
+    }
+    return false;
 }
 
 static bool client_valid(const char *text)

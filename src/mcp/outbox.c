@@ -173,6 +173,16 @@ int outbox_next(struct outbox *o, unsigned claim, uint64_t *pos, int64_t timeout
     return r;
 }
 
+bool outbox_is_full(struct outbox *o)
+{
+    bool full;
+
+    pthread_mutex_lock(&o->lock);
+    full = is_full(o);
+    pthread_mutex_unlock(&o->lock);
+    return full;
+}
+
 bool outbox_has(struct outbox *o, uint64_t pos)
 {
     bool has;
