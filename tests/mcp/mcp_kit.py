@@ -1,8 +1,8 @@
 """
 What the proofs of MCP share: the official programs, and services for them to talk to.
 
-`tools/mcp_kit.sh` has installed the programs; GB_MCP_KIT says where, else they are looked for beside
-the binary. A service lives as long as its module, since a program that is proved against it takes
+`tools/mcp_kit.sh` has installed the programs; GB_MCP_KIT says where, else they are looked for
+beside the binary. A service lives as long as its module, since a program that is proved against it takes
 longer to start than to run; what it leaves behind is looked for when it has ended.
 """
 
@@ -75,7 +75,7 @@ def service(*options, preload="none"):
                     "--preload", preload, *options,
                     stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT,
                     stdout=log)
-                wait_for(lambda: os.path.exists(port_file) or process.poll() is not None, 60,
+                wait_for(lambda: os.path.exists(port_file) or process.poll() is not None, 300,
                          "the port file")
                 if process.poll() is not None:
                     log.seek(0)
@@ -84,7 +84,7 @@ def service(*options, preload="none"):
                     port = int(f.read().split()[0])
                 yield Service(gb, process, port)
                 process.send_signal(signal.SIGTERM)
-                assert process.wait(60 * SLOW) == 0
+                assert process.wait(PATIENCE) == 0
             finally:
                 gb.close()
     finally:

@@ -2,8 +2,8 @@
 The official clients, over each transport that they have.
 
 A driver (drivers/) connects with one client and does everything that an assistant would: it lists
-tools, runs Python, draws, follows, cancels, reads files. It reports what it got, and each test looks
-at one part of that. Several drivers run at a time.
+tools, runs Python, draws, follows, cancels, reads files. It reports what it got, and each test
+looks at one part of that. Several drivers run at a time.
 """
 
 import base64

@@ -9,7 +9,6 @@ import contextlib
 import http.client
 import json
 import queue
-import subprocess
 import threading
 
 from conftest import SLOW

@@ -67,7 +67,7 @@ class Steps:
         async def on_progress(progress, total, message):
             seen.append({"progress": progress, "total": total, "message": message})
 
-        code = 'import time\nfor i in range(3):\n    print("line", i, flush=True)\n    time.sleep(0.3)'
+        code = "import time\nfor i in range(3):\n    print('line', i, flush=True)\n    time.sleep(.3)"
         return {**brief(await self.python(code, None, on_progress)), "seen": seen}
 
     async def cancel(self):
