@@ -54,8 +54,8 @@ def run(command, env=None, cwd=None):
 
 
 class Service:
-    def __init__(self, gb, process, port):
-        self.gb, self.process, self.port = gb, process, port
+    def __init__(self, gb, process, port, data):
+        self.gb, self.process, self.port, self.data = gb, process, port, data
         self.url = f"http://127.0.0.1:{port}"
 
 
@@ -82,7 +82,7 @@ def service(*options, preload="none"):
                     pytest.fail("serve ended: " + log.read().decode())
                 with open(port_file, encoding="ascii") as f:
                     port = int(f.read().split()[0])
-                yield Service(gb, process, port)
+                yield Service(gb, process, port, data)
                 process.send_signal(signal.SIGTERM)
                 assert process.wait(PATIENCE) == 0
             finally:

@@ -10,6 +10,7 @@ import base64
 import concurrent.futures
 import json
 import os
+import tempfile
 
 import pytest
 
@@ -43,7 +44,10 @@ def configuration(client, transport, era, server, env):
         mode = {"pin": MODERN} if client == "ts2" else MODERN
     paths = {"sse": "/mcp/sse", "sse-state": "/mcp/sse?state=session"}
     command = [BINARY, "mcp"]
-    command += ["--url", server.url] if transport == "stdio-url" else ["--preload", "none"]
+    if transport == "stdio-url":
+        command += ["--url", server.url]
+    else:
+        command += ["--preload", "none", "--data", tempfile.mkdtemp(dir=server.data)]
     return {
         "kit": os.path.join(KIT, "node"), "transport": transport.split("-")[0], "mode": mode,
         "url": server.url + paths.get(transport, "/mcp"), "command": command, "env": env,

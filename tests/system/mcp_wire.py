@@ -9,6 +9,7 @@ import contextlib
 import http.client
 import json
 import queue
+import tempfile
 import threading
 
 from conftest import SLOW
@@ -19,6 +20,7 @@ MODERN = "2026-07-28"
 BOTH = "application/json, text/event-stream"
 META = "io.modelcontextprotocol/"
 PATIENCE = 60 * SLOW  # only ends what hangs
+DATA = tempfile.TemporaryDirectory(prefix="gbtest-mcp-")  # of `glovebox mcp`, whoever runs it
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 PARSE_ERROR, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS = -32700, -32600, -32601, -32602
@@ -272,8 +274,8 @@ class Stdio:
 
     def __init__(self, gb, *options, version=LEGACY, env=None):
         # Nothing is imported ahead, so that a start takes little time.
-        ahead = () if "--url" in options else ("--preload", "none")
-        self.process = gb.start("mcp", *ahead, *options, env=env)
+        own = ("--preload", "none", "--data", tempfile.mkdtemp(dir=DATA.name))
+        self.process = gb.start("mcp", *(() if "--url" in options else own), *options, env=env)
         self.errors = b""
         self.lines = Lines(map(json.loads, self.process.stdout))
         self.stderr = threading.Thread(target=self._read_errors, daemon=True)
