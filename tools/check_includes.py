@@ -18,21 +18,22 @@ MAY_INCLUDE = {
     "engine": ["base"],
     "service": ["base", "store", "engine"],
     "mark": ["base", "store", "service"],
-    "server": ["base", "service", "mark"],
-    "cli": ["base", "engine", "service", "server"],
+    "mcp": ["base", "service"],
+    "server": ["base", "service", "mark", "mcp"],
+    "cli": ["base", "engine", "service", "mcp", "server"],
 }
 
 OUTSIDE = {
     "Python.h": ["engine/template_ext.c", "engine/tenant_ext.c"],
     "seccomp.h": ["engine/gen_seccomp.c"],
-    "jansson.h": ["service/", "mark/", "server/", "cli/"],
+    "jansson.h": ["service/", "mark/", "mcp/", "server/", "cli/"],
     "sqlite3.h": ["store/store_sqlite"],
     "libpq-fe.h": ["store/store_postgres.c"],
     "microhttpd.h": ["server/"],
-    "sodium.h": ["service/", "mark/", "server/"],
+    "sodium.h": ["service/", "mark/", "mcp/", "server/", "cli/mcp_forward"],
     "archive.h": ["service/"],
     "archive_entry.h": ["service/"],
-    "curl/curl.h": ["service/", "mark/"],
+    "curl/curl.h": ["service/", "mark/", "cli/mcp_http"],
 }
 
 GENERATED = {"seccomp_policy.h"}  # made in the build directory, next to nothing else
