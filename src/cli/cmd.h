@@ -16,6 +16,13 @@ int cmd_doctor(const struct config *cfg);
 int cmd_key(const struct config *cfg);
 int cmd_audit(const struct config *cfg);
 int cmd_serve(const struct config *cfg);
+int cmd_template(const struct config *cfg);
+
+/* The data directory: --data, or the default place. The caller frees it. */
+int cmd_data_dir(const struct config *cfg, char **ret_dir, struct gb_err *err);
+
+/* Checks --template-alias. */
+int cmd_check_aliases(const struct config *cfg, struct gb_err *err);
 
 /* Opens the store of the service: --data, or the default place. */
 int cmd_open_store(const struct config *cfg, bool must_exist, struct store **ret_store,

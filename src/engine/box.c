@@ -108,14 +108,27 @@ static void cgroup_name_of(uint32_t id, char name[CGROUP_NAME_MAX])
     snprintf(name, CGROUP_NAME_MAX, "box-%u", id);
 }
 
+int box_root_enter(const struct box_root *root, struct gb_err *err)
+{
+    if (root->mounts >= 0 && setns(root->mounts, CLONE_NEWNS) < 0)
+        return gb_fail(err, errno, "enter the root of a template");
+    return 0;
+}
+
+void box_root_leave(const struct box_root *root)
+{
+    if (root->mounts >= 0 && setns(root->own, CLONE_NEWNS) < 0)
+        _exit(125); /* the next box would see what is not for it */
+}
+
 static int start_init(struct cgroup_root *cgroups, struct box_entry *box, int workspace,
-                      struct gb_err *err)
+                      const struct box_root *root, struct gb_err *err)
 {
     struct box_spec spec = {
         .limits = box->limits, .host_id = box->host_id, .workspace = workspace, .proc_self = -EBADF
     };
     autoclose int inner = -EBADF;
-    int pair[2];
+    int pair[2], error, r;
     pid_t pid;
 
     spec.cgroup_fds_len = cgroup_open_procs(cgroups, &box->cgroup, spec.cgroup_fds, err);
@@ -127,13 +140,20 @@ static int start_init(struct cgroup_root *cgroups, struct box_entry *box, int wo
     }
     box->lifeline = pair[0];
     spec.lifeline = inner = pair[1];
+    r = box_root_enter(root, err);
+    if (r < 0) {
+        wire_close_fds(spec.cgroup_fds, (size_t) spec.cgroup_fds_len);
+        return r;
+    }
     pid = clone_init(cgroup_clone_fd(cgroups, &box->cgroup), &box->pidfd);
     if (pid == 0)
         box_init_main(&spec);
+    error = errno;
+    box_root_leave(root);
     wire_close_fds(spec.cgroup_fds, (size_t) spec.cgroup_fds_len);
     if (pid < 0) {
         box->pidfd = -EBADF;
-        return gb_fail(err, errno, "clone the box's PID 1");
+        return gb_fail(err, error, "clone the box's PID 1");
     }
     gb_closep(&inner); /* so that a dead PID 1 is the end of the stream */
     inner = -EBADF;
@@ -156,7 +176,8 @@ static int disk_mount(struct disk_vault *vault, const struct box_entry *box, int
 
 int box_make(struct cgroup_root *cgroups, struct id_pool *ids, uint32_t id,
              const struct limits *limits, enum disk_kind disk, int image, struct disk_vault *vault,
-             struct box_entry *ret_box, int *ret_dead, struct gb_err *err)
+             const struct box_root *root, struct box_entry *ret_box, int *ret_dead,
+             struct gb_err *err)
 {
     autoclose int mount = -EBADF;
     struct box_entry box;
@@ -175,7 +196,7 @@ int box_make(struct cgroup_root *cgroups, struct id_pool *ids, uint32_t id,
     }
     r = disk_mount(vault, &box, image, &mount, err);
     if (r == 0)
-        r = start_init(cgroups, &box, mount, err);
+        r = start_init(cgroups, &box, mount, root, err);
     if (r == 0)
         r = workspace_open(&box);
     if (r < 0) {

@@ -25,13 +25,24 @@ struct box_entry {
     struct cgroup_usage peak; /* what the watch saw, where no cgroup keeps count */
 };
 
+/* Where a clone of the builder is to be born. */
+struct box_root {
+    int mounts; /* a mount namespace, that of a template; -EBADF: the builder's own */
+    int own;    /* the builder's own, to come back to */
+};
+
+/* Between these two what the builder clones has the root of the template. */
+int box_root_enter(const struct box_root *root, struct gb_err *err);
+void box_root_leave(const struct box_root *root);
+
 /* Makes a box: its cgroup, its namespaces, its PID 1; returns when PID 1 is ready. With a workspace
  * on disk that is @image, or a new directory in @vault. When that fails
  * after the clone, @ret_dead is the pidfd of a dead process which the supervisor, its parent, has
  * to collect; else it is not touched. */
 int box_make(struct cgroup_root *cgroups, struct id_pool *ids, uint32_t id,
              const struct limits *limits, enum disk_kind disk, int image, struct disk_vault *vault,
-             struct box_entry *ret_box, int *ret_dead, struct gb_err *err);
+             const struct box_root *root, struct box_entry *ret_box, int *ret_dead,
+             struct gb_err *err);
 
 /* Takes over a box that a dead builder made. The descriptors become the box's on success. */
 int box_adopt(struct cgroup_root *cgroups, uint32_t id, uint32_t host_id,

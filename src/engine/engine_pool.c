@@ -28,18 +28,19 @@ static void box_close(struct box *box)
     wire_close_fds(box->cgroup_fds, box->cgroup_fds_len);
     session_state_free(box->session);
     disk_watch_free(box->disk_watch);
+    engine_template_put(box->template);
     free(box);
 }
 
-static int box_new(struct engine *engine, const struct limits *limits, bool on_disk,
-                   struct box **ret_box, struct gb_err *err)
+static int box_new(struct engine *engine, const struct limits *limits, struct template *template,
+                   bool on_disk, struct box **ret_box, struct gb_err *err)
 {
     struct builder_request request = { .op = BOX_MAKE };
     autoclose int image = -EBADF;
     struct box *box;
     struct builder_reply reply;
-    int fds[WIRE_FDS_MAX], r = 0;
-    size_t fds_len = 0;
+    int fds[WIRE_FDS_MAX], sent[2], r = 0;
+    size_t fds_len = 0, sent_len = 0;
 
     if (on_disk && (r = disk_prepare(engine->disk, limits, &image, err)) < 0)
         return r;
@@ -49,7 +50,12 @@ static int box_new(struct engine *engine, const struct limits *limits, bool on_d
     request.make.disk = on_disk ? disk_kind_of(engine->disk) : DISK_NONE;
     request.box = __atomic_add_fetch(&engine->next_box, 1, __ATOMIC_RELAXED);
     request.make.limits = *limits;
-    r = engine_call(engine, &request, &image, image >= 0, &reply, fds, &fds_len, err);
+    request.make.root = template->root >= 0;
+    if (image >= 0)
+        sent[sent_len++] = image;
+    if (request.make.root)
+        sent[sent_len++] = template->root;
+    r = engine_call(engine, &request, sent, sent_len, &reply, fds, &fds_len, err);
     if (r < 0 || fds_len < 3 || fds_len > 3 + CGROUP_FDS_MAX) {
         if (r == 0) {
             wire_close_fds(fds, fds_len);
@@ -59,6 +65,7 @@ static int box_new(struct engine *engine, const struct limits *limits, bool on_d
         return r;
     }
     *box = (struct box){ .engine = engine,
+                         .template = template_ref(template),
                          .id = request.box,
                          .host_id = reply.box.host_id,
                          .limits = *limits,
@@ -136,15 +143,16 @@ int box_acquire(struct engine *engine, const struct limits *limits, struct box *
 int box_acquire_with(struct engine *engine, const struct limits *limits,
                      const struct box_options *options, struct box **ret_box, struct gb_err *err)
 {
+    struct template *template = options && options->template ? options->template : engine->first;
     bool on_disk = options && options->disk;
-    struct box *box = on_disk ? NULL : pool_take(engine, limits);
+    struct box *box = on_disk || template != engine->first ? NULL : pool_take(engine, limits);
     int r;
 
     if (box) {
         *ret_box = box;
         return 0;
     }
-    r = box_new(engine, limits, on_disk, &box, err);
+    r = box_new(engine, limits, template, on_disk, &box, err);
     if (r < 0)
         return r;
     box_link(box);
@@ -213,7 +221,7 @@ static void *pool_main(void *arg)
             continue;
         }
         pthread_mutex_unlock(&engine->boxes_lock);
-        r = box_new(engine, &engine->config.pool_limits, false, &box, &ignored);
+        r = box_new(engine, &engine->config.pool_limits, engine->first, false, &box, &ignored);
         if (r == 0) {
             box_link(box);
             if (engine->config.pool_tenants)

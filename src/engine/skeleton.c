@@ -9,6 +9,9 @@
  * plus a few mounts, so making one costs little and nothing of the host is ever in reach of it, not
  * even for a process that failed to be sealed.
  *
+ * A template whose interpreter is not in /usr has a skeleton of its own (root_main.c): the same
+ * with a few more files and directories of the host, read-only and at their own places.
+ *
  * /proc stays mounted (the host's instance, for us): the kernel lets a user namespace mount a new
  * procfs only where an unobstructed one is already visible. A box puts its own in that place.
  */
@@ -19,6 +22,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/mount.h>
+#include <linux/openat2.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -233,23 +237,30 @@ static int fill_etc(int root, struct gb_err *err)
     return 0;
 }
 
-/* Binds a tree of the host read-only at the same place. Recursive both ways: a bind that left
+/* Attaches a copy of the host's @path read-only at @name. Recursive both ways: a bind that left
  * submounts writable would be a hole, and one without locked submounts is refused. */
+static int bind_tree(int root, int from, const char *path, const char *name, struct gb_err *err)
+{
+    autoclose int tree = (int) syscall(SYS_open_tree, from, from >= 0 ? "" : path,
+                                       OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE |
+                                           (from >= 0 ? AT_EMPTY_PATH : 0));
+
+    if (tree < 0)
+        return gb_fail(err, errno, "open_tree %.120s", path);
+    if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE,
+                          MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV) < 0)
+        return gb_fail(err, errno, "make %.100s read-only (mount_setattr, Linux 5.12)", path);
+    if (sys_move_mount(tree, root, name) < 0)
+        return gb_fail(err, errno, "attach %.120s", path);
+    return 0;
+}
+
 static int bind_read_only(int root, const char *name, struct gb_err *err)
 {
-    autoclose int tree = -EBADF;
     char path[64];
 
     snprintf(path, sizeof path, "/%s", name);
-    tree = sys_open_tree(path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
-    if (tree < 0)
-        return gb_fail(err, errno, "open_tree %s", path);
-    if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE,
-                          MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV) < 0)
-        return gb_fail(err, errno, "make %s read-only (mount_setattr, Linux 5.12)", path);
-    if (sys_move_mount(tree, root, name) < 0)
-        return gb_fail(err, errno, "attach %s", path);
-    return 0;
+    return bind_tree(root, AT_FDCWD, path, name, err);
 }
 
 static int bind_usr(int root, struct gb_err *err)
@@ -336,17 +347,87 @@ static int pivot(int root, struct gb_err *err)
     return 0;
 }
 
-int skeleton_enter(const char *disk_dir, int *ret_disk, struct gb_err *err)
+/* A directory of the new root, made if it is not there; never through a link, which would lead out
+ * of it. Takes @dir. */
+static int step_into(int dir, const char *name)
+{
+    int next = -1, error;
+
+    if (mkdirat(dir, name, 0755) == 0 || errno == EEXIST)
+        next = openat(dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    error = errno;
+    (void) close(dir);
+    return next < 0 ? -error : next;
+}
+
+/* Opens the directory above the last part of @path in the new root; the parts end where a slash
+ * was. */
+static int open_above(int root, char *path, char **ret_name)
+{
+    char *name = path + 1, *slash;
+    int dir = fcntl(root, F_DUPFD_CLOEXEC, 0);
+
+    while (dir >= 0 && (slash = strchr(name, '/'))) {
+        *slash = '\0';
+        dir = step_into(dir, name);
+        name = slash + 1;
+    }
+    *ret_name = name;
+    return dir;
+}
+
+static int place_link(int from, int dir, const char *name)
+{
+    char target[PATH_MAX];
+    ssize_t n = readlinkat(from, "", target, sizeof target - 1);
+
+    if (n < 0)
+        return -errno;
+    target[n] = '\0';
+    return symlinkat(target, dir, name) < 0 ? -errno : 0;
+}
+
+/* One more file or directory of the host, or a link, at its own place. Its path was resolved when
+ * the operator named it: a link in the middle of it by now would lead somewhere that nobody has
+ * agreed to. */
+static int bind_extra(int root, const char *path, struct gb_err *err)
+{
+    struct open_how how = { .flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
+                            .resolve = RESOLVE_NO_SYMLINKS };
+    autoclose int from = (int) syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+    autofree char *copy = strdup(path);
+    autoclose int dir = -EBADF;
+    struct stat st;
+    char *name;
+    int r = 0;
+
+    if (!copy)
+        return gb_fail(err, ENOMEM, "bind %.120s", path);
+    if (from < 0 || fstat(from, &st) < 0)
+        return errno == ELOOP ? gb_fail_plain(err, ELOOP, "%.120s is behind a link by now", path)
+                              : gb_fail(err, errno, "open %.120s", path);
+    dir = open_above(root, copy, &name);
+    if (dir < 0)
+        return gb_fail(err, -dir, "make room for %.120s", path);
+    if (S_ISLNK(st.st_mode))
+        r = place_link(from, dir, name);
+    else if (S_ISDIR(st.st_mode))
+        r = mkdirat(dir, name, 0755) < 0 && errno != EEXIST ? -errno : 0;
+    else
+        r = S_ISREG(st.st_mode) ? put_file(dir, name, "", 0) : -EINVAL;
+    if (r < 0)
+        return gb_fail(err, -r, "make room for %.120s", path);
+    return S_ISLNK(st.st_mode) ? 0 : bind_tree(dir, from, path, name, err);
+}
+
+int skeleton_enter(const char *disk_dir, const char *const *binds, int *ret_disk,
+                   struct gb_err *err)
 {
     autoclose int root = -EBADF, disk = -EBADF;
     int r;
 
-    /* No network, no System V objects and no name of the host for builder and templates either:
-     * what a template learns (platform.node() is cached) its tenants know. */
-    if (unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
-        return gb_fail(err, errno, "new mount, network, IPC and UTS namespaces");
-    if (sethostname(SKELETON_HOSTNAME, strlen(SKELETON_HOSTNAME)) < 0)
-        return gb_fail(err, errno, "set the host name");
+    if (unshare(CLONE_NEWNS) < 0)
+        return gb_fail(err, errno, "new mount namespace");
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return gb_fail(err, errno, "make mounts private");
     if (disk_dir[0]) {
@@ -363,9 +444,25 @@ int skeleton_enter(const char *disk_dir, int *ret_disk, struct gb_err *err)
         return gb_fail(err, errno, "open the box's root");
     if ((r = fill_directories(root, err)) < 0 || (r = fill_etc(root, err)) < 0 ||
         (r = bind_usr(root, err)) < 0 || (r = bind_devices(root, err)) < 0 ||
-        (r = bind_proc(root, err)) < 0 || (r = pivot(root, err)) < 0)
+        (r = bind_proc(root, err)) < 0)
+        return r;
+    for (; binds && *binds; binds++)
+        if ((r = bind_extra(root, *binds, err)) < 0)
+            return r;
+    if ((r = pivot(root, err)) < 0)
         return r;
     if (disk_dir[0])
         *ret_disk = TAKE_FD(disk);
+    return 0;
+}
+
+int skeleton_isolate(struct gb_err *err)
+{
+    /* No network, no System V objects and no name of the host for builder and templates either:
+     * what a template learns (platform.node() is cached) its tenants know. */
+    if (unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
+        return gb_fail(err, errno, "new network, IPC and UTS namespaces");
+    if (sethostname(SKELETON_HOSTNAME, strlen(SKELETON_HOSTNAME)) < 0)
+        return gb_fail(err, errno, "set the host name");
     return 0;
 }

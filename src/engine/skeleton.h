@@ -9,8 +9,12 @@
 /* Directory of the skeleton that hides other directories. */
 #define SKELETON_EMPTY "/.empty"
 
-/* Moves the calling process (single-threaded) into new mount, network, IPC and UTS namespaces whose
- * root is a fresh tmpfs with nothing but what programs need; afterwards no path of the host can be
- * reached but /usr. Unless it is "", @disk_dir is taken along: @ret_disk is a mount of it that is
- * attached nowhere. */
-int skeleton_enter(const char *disk_dir, int *ret_disk, struct gb_err *err);
+/* Moves the calling process (single-threaded) into a new mount namespace whose root is a fresh
+ * tmpfs with nothing but what programs need; afterwards no path of the host can be reached but /usr
+ * and those in @binds (absolute, resolved, NULL-terminated; may be NULL), all read-only. Unless it
+ * is "", @disk_dir is taken along: @ret_disk is a mount of it that is attached nowhere. */
+int skeleton_enter(const char *disk_dir, const char *const *binds, int *ret_disk,
+                   struct gb_err *err);
+
+/* New network, IPC and UTS namespaces for the calling process. */
+int skeleton_isolate(struct gb_err *err);

@@ -179,7 +179,9 @@ static json_t *progress_to_json(struct execution *x, enum execution_state state,
 
 int execution_receipt(struct execution *x, json_t **ret_json, struct fault *fault)
 {
-    struct receipt_ids ids = { .session_id = execution_session_id(x), .execution_id = x->id };
+    struct receipt_ids ids = { .session_id = execution_session_id(x),
+                               .execution_id = x->id,
+                               .template = x->template };
     int64_t out, err_total, started;
     enum execution_state state;
     struct gb_err err;

@@ -22,8 +22,8 @@ struct lodging {
 };
 
 /* Makes the box and moves in. */
-int lodging_open(struct service *service, const struct limits *limits, char *const *env,
-                 struct lodging *ret_lodging, struct fault *fault);
+int lodging_open(struct service *service, const struct limits *limits, const char *template,
+                 char *const *env, struct lodging *ret_lodging, struct fault *fault);
 void lodging_close(struct lodging *lodging);
 
 /* What a run in a session did to it. */

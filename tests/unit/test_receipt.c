@@ -83,7 +83,7 @@ static void test_everything(void **state)
         .error_traceback = tb,
         .error_traceback_len = 1,
     };
-    json_t *json = build(&o, &(struct receipt_ids){ "sess_1", "exec_1", 7, true, true });
+    json_t *json = build(&o, &(struct receipt_ids){ "sess_1", "exec_1", 7, "py312", true, true });
 
     (void) state;
     assert_dumps(json,
