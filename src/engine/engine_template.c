@@ -40,6 +40,7 @@
 
 #include "base/banned.h"
 
+#define AT_START         "its start"
 #define TEMPLATE_WAIT_US (120 * USEC_PER_SEC)
 
 /* ---- what one is made of ---- */
@@ -291,7 +292,7 @@ static int template_begin(struct template *t, struct gb_err *err)
     t->anon = 0;
     t->said_len = 0;
     memset(&t->report, 0, sizeof t->report);
-    snprintf(t->at, sizeof t->at, "its start");
+    snprintf(t->at, sizeof t->at, AT_START);
     gb_closep(&t->said);
     t->said = TAKE_FD(said);
     r = wire_send(ours, &setup, sizeof setup, NULL, 0);
@@ -346,6 +347,8 @@ static int template_fail(struct template *t, int code, const char *what, struct 
 
     said_read(t);
     said_last(t, line);
+    if (!line[0] && !t->report.version[0] && strcmp(t->at, AT_START) == 0)
+        snprintf(line, sizeof line, "is it a Python, 3.9 or later?");
     return gb_fail_plain(err, code, "%.60s %s %.60s%s%.60s", t->python, what, t->at,
                          line[0] ? ": " : "", line);
 }

@@ -382,6 +382,25 @@ static int python_add(struct finder *finder, const char *path, char python[PATH_
     return prefix_add(finder, python, err);
 }
 
+/* Takes out what lies within another: a link that was met before its directory. */
+static void binds_prune(struct finder *finder)
+{
+    for (size_t i = 0; i < finder->len;) {
+        bool within = false;
+
+        for (size_t j = 0; j < finder->len; j++)
+            within = within || (i != j && is_beneath(finder->binds[i], finder->binds[j]));
+        if (!within) {
+            i++;
+            continue;
+        }
+        free(finder->binds[i]);
+        finder->len--;
+        memmove(&finder->binds[i], &finder->binds[i + 1],
+                (finder->len - i + 1) * sizeof *finder->binds);
+    }
+}
+
 static int find(struct finder *finder, enum template_kind kind, const char *path,
                 struct template_entry *entry, struct gb_err *err)
 {
@@ -398,6 +417,7 @@ static int find(struct finder *finder, enum template_kind kind, const char *path
         r = python_add(finder, path, python, &entry->kind, err);
     if (r < 0)
         return r;
+    binds_prune(finder);
     entry->source = strdup(kind == TEMPLATE_KIND_VENV ? source : python);
     entry->python = strdup(python);
     entry->preload = strdup("");
