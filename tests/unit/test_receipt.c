@@ -98,6 +98,7 @@ static void test_everything(void **state)
                  "\"usage\":{\"cpu_ms\":3,\"peak_memory_bytes\":1048576,\"wall_ms\":2,"
                  "\"processes\":3,\"hosts\":[]},"
                  "\"session_id\":\"sess_1\",\"execution_id\":\"exec_1\",\"execution_count\":7,"
+                 "\"template\":\"py312\","
                  "\"session_lost\":true,\"shell_lost\":true}");
     json_decref(json);
 }
@@ -114,7 +115,8 @@ static void test_nothing(void **state)
                        "\"truncated\":{\"stdout\":0,\"stderr\":0,\"outputs\":0},"
                        "\"usage\":{\"cpu_ms\":null,\"peak_memory_bytes\":null,\"wall_ms\":0,"
                        "\"processes\":1,\"hosts\":[]},"
-                       "\"session_id\":null,\"execution_id\":\"exec_1\",\"execution_count\":1}");
+                       "\"session_id\":null,\"execution_id\":\"exec_1\",\"execution_count\":1,"
+                       "\"template\":\"default\"}");
     json_decref(json);
 }
 
