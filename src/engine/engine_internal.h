@@ -132,6 +132,21 @@ struct template
     struct template_report report;
 };
 
+/* @def must be one that template_def_check() finds good. NULL without memory. */
+struct template *template_new(struct engine *engine, const struct template_def *def);
+void template_free(struct template *t); /* accepts NULL */
+int template_def_check(const struct template_def *def, struct gb_err *err);
+bool template_is(const struct template *t, const struct template_def *def); /* made of the same */
+bool template_runs(const struct template *t);
+
+/* Starts it; it imports while we go on. Its lock is held. */
+int template_begin(struct template *t, struct gb_err *err);
+
+/* Waits until it is ready, after starting it if need be. */
+int template_wait(struct template *t, struct gb_err *err);
+
+/* ---- engine_template_list.c ---- */
+
 int templates_open(struct engine *engine, const struct template_def *def, struct gb_err *err);
 int templates_start(struct engine *engine, struct gb_err *err); /* the default one */
 void templates_close(struct engine *engine);

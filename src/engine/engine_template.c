@@ -1,40 +1,28 @@
 /*
- * Templates as the supervisor keeps them.
+ * One template as the supervisor keeps it; engine_template_list.c has them all.
  *
- * Theory of operation. The first of them, the default one, is started with the engine and stays.
- * Others are made of a definition that a caller brings (engine_template_get): one that is made of
- * the same is found again, else it is started then, and the caller waits. Whoever holds one, and
- * every box that belongs to it, counts as a user; those without users are kept as long as there are
- * not too many of them, and then the one that was not used for the longest goes. A definition that
- * has changed is another template: boxes of the old one keep it.
- *
- * Each has a connection with a lock, and each request waits for its answer. One that died is
- * started again at the next clone; its clones do not need it.
+ * Theory of operation. Each has a connection with a lock, and each request waits for its answer. It
+ * is started by the builder and reports while it imports; what it prints meanwhile is kept, for who
+ * wants to know why it failed. One that died is started again at the next clone; its clones do not
+ * need it.
  *
  * Where the interpreter is not in /usr, a template and its boxes have a root file system of their
  * own: a mount namespace that a process made for the purpose hands us (root_main.c). We hold it and
  * send it along with each request to the builder, so a builder keeps nothing of it.
- *
- * Locks: a template's own (peer.lock) is held while it starts; templates_lock guards the list and
- * the users, for a few steps, and is taken after it.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/pidfd.h"
-#include "engine/builder.h"
 #include "engine/engine_internal.h"
 #include "engine/root.h"
 
@@ -71,7 +59,7 @@ static const char *or_empty(const char *text)
     return text ? text : "";
 }
 
-static void template_free(struct template *t)
+void template_free(struct template *t)
 {
     if (!t)
         return;
@@ -88,7 +76,7 @@ static void template_free(struct template *t)
     free(t);
 }
 
-static struct template *template_new(struct engine *engine, const struct template_def *def)
+struct template *template_new(struct engine *engine, const struct template_def *def)
 {
     struct template *t = calloc(1, sizeof *t);
     size_t binds = strings_len(def->binds);
@@ -113,14 +101,14 @@ static struct template *template_new(struct engine *engine, const struct templat
     return t;
 }
 
-static bool template_is(const struct template *t, const struct template_def *def)
+bool template_is(const struct template *t, const struct template_def *def)
 {
     return strcmp(t->name, or_empty(def->name)) == 0 && strcmp(t->python, def->python) == 0 &&
            strcmp(t->preload, or_empty(def->preload)) == 0 &&
            strings_equal((const char *const *) t->binds, def->binds);
 }
 
-static int def_check(const struct template_def *def, struct gb_err *err)
+int template_def_check(const struct template_def *def, struct gb_err *err)
 {
     if (def->python[0] != '/' || strlen(def->python) >= WIRE_PATH_MAX)
         return gb_fail_plain(err, EINVAL, "the interpreter needs an absolute path");
@@ -239,7 +227,7 @@ static int root_ensure(struct template *t, struct gb_err *err)
 
 /* ---- starting ---- */
 
-static bool template_runs(const struct template *t)
+bool template_runs(const struct template *t)
 {
     return __atomic_load_n(&t->runs, __ATOMIC_ACQUIRE);
 }
@@ -251,7 +239,7 @@ static void template_end(struct template *t)
 }
 
 /* Starts it; it imports while we go on. The template's lock is held. */
-static int template_begin(struct template *t, struct gb_err *err)
+int template_begin(struct template *t, struct gb_err *err)
 {
     struct builder_request request = { .op = BUILDER_TEMPLATE };
     struct template_setup setup = { 0 };
@@ -438,7 +426,7 @@ static int template_ensure(struct template *t, struct gb_err *err)
     return r;
 }
 
-static int template_wait(struct template *t, struct gb_err *err)
+int template_wait(struct template *t, struct gb_err *err)
 {
     int r;
 
@@ -446,11 +434,6 @@ static int template_wait(struct template *t, struct gb_err *err)
     r = template_ensure(t, err);
     pthread_mutex_unlock(&t->peer.lock);
     return r;
-}
-
-int engine_wait_ready(struct engine *engine, struct gb_err *err)
-{
-    return template_wait(engine->first, err);
 }
 
 /* ---- cloning ---- */
@@ -517,157 +500,4 @@ int64_t template_anon(struct template *t)
     }
     pthread_mutex_unlock(&t->peer.lock);
     return t->anon;
-}
-
-/* ---- the list ---- */
-
-struct template *template_ref(struct template *t)
-{
-    pthread_mutex_lock(&t->engine->templates_lock);
-    t->users++;
-    pthread_mutex_unlock(&t->engine->templates_lock);
-    return t;
-}
-
-/* Takes one out that may go: the one that was let go first, if more than @keep have no user; one
- * that does not run is kept for nobody. */
-static struct template *surplus_take(struct engine *engine, unsigned keep)
-{
-    struct template *oldest = NULL, *t, **at;
-    unsigned idle = 0;
-
-    pthread_mutex_lock(&engine->templates_lock);
-    for (t = engine->first->next; t; t = t->next) {
-        if (t->users > 0)
-            continue;
-        idle += template_runs(t);
-        if (!oldest || !template_runs(t) || (template_runs(oldest) && t->let_go < oldest->let_go))
-            oldest = t;
-    }
-    if (oldest && template_runs(oldest) && idle <= keep)
-        oldest = NULL;
-    for (at = &engine->first->next; oldest && *at; at = &(*at)->next)
-        if (*at == oldest) {
-            *at = oldest->next;
-            break;
-        }
-    pthread_mutex_unlock(&engine->templates_lock);
-    return oldest;
-}
-
-void engine_template_put(struct template *t)
-{
-    struct engine *engine;
-    struct template *gone;
-
-    if (!t)
-        return;
-    engine = t->engine;
-    pthread_mutex_lock(&engine->templates_lock);
-    t->users--;
-    t->let_go = ++engine->template_clock;
-    pthread_mutex_unlock(&engine->templates_lock);
-    while ((gone = surplus_take(engine, engine->config.templates_idle)))
-        template_free(gone);
-}
-
-/* Finds one that is made of the same, or adds it; with one more user. */
-static struct template *template_take(struct engine *engine, const struct template_def *def)
-{
-    struct template *t, *made = NULL;
-
-    for (;;) {
-        pthread_mutex_lock(&engine->templates_lock);
-        for (t = engine->first->next; t && !template_is(t, def); t = t->next)
-            ;
-        if (!t && made) {
-            t = made;
-            made = NULL;
-            t->next = engine->first->next;
-            engine->first->next = t;
-        }
-        if (t)
-            t->users++;
-        pthread_mutex_unlock(&engine->templates_lock);
-        if (t || !(made = template_new(engine, def)))
-            break;
-    }
-    template_free(made);
-    return t;
-}
-
-int engine_template_get(struct engine *engine, const struct template_def *def,
-                        struct template **ret_template, struct gb_err *err)
-{
-    struct template *t;
-    int r = def_check(def, err);
-
-    if (r < 0)
-        return r;
-    t = template_take(engine, def);
-    if (!t)
-        return gb_fail(err, ENOMEM, "start a template");
-    r = template_wait(t, err);
-    if (r < 0) {
-        engine_template_put(t);
-        return r;
-    }
-    *ret_template = t;
-    return 0;
-}
-
-void engine_template_report(struct engine *engine, struct template *t,
-                            struct template_report *ret_report)
-{
-    if (!t)
-        t = engine->first;
-    pthread_mutex_lock(&t->peer.lock);
-    *ret_report = t->report;
-    pthread_mutex_unlock(&t->peer.lock);
-}
-
-int templates_open(struct engine *engine, const struct template_def *def, struct gb_err *err)
-{
-    int r = def_check(def, err);
-
-    if (r < 0)
-        return r;
-    engine->first = template_new(engine, def);
-    if (!engine->first)
-        return gb_fail(err, ENOMEM, "start the engine");
-    engine->first->users = 1;
-    return 0;
-}
-
-int templates_start(struct engine *engine, struct gb_err *err)
-{
-    struct template *t = engine->first;
-    int r;
-
-    pthread_mutex_lock(&t->peer.lock);
-    r = template_begin(t, err);
-    pthread_mutex_unlock(&t->peer.lock);
-    return r;
-}
-
-void templates_close(struct engine *engine)
-{
-    struct template *next;
-
-    for (struct template *t = engine->first; t; t = next) {
-        next = t->next;
-        template_free(t);
-    }
-    engine->first = NULL;
-}
-
-unsigned templates_running(struct engine *engine)
-{
-    unsigned running = 0;
-
-    pthread_mutex_lock(&engine->templates_lock);
-    for (const struct template *t = engine->first; t; t = t->next)
-        running += template_runs(t);
-    pthread_mutex_unlock(&engine->templates_lock);
-    return running;
 }
