@@ -444,8 +444,9 @@ static const struct {
     { "CONFIGURATION", NULL }, { NULL, man_environment },
     { "FILES", NULL },         { "RECEIPTS AND STATUSES", NULL },
     { "DOCTOR", NULL },        { "KEYS", NULL },
-    { "AUDIT LOG", NULL },     { "EXIT STATUS", NULL },
-    { "EXAMPLES", NULL },      { NULL, man_see_also },
+    { "TEMPLATES", NULL },     { "AUDIT LOG", NULL },
+    { "EXIT STATUS", NULL },   { "EXAMPLES", NULL },
+    { NULL, man_see_also },
 };
 
 static int man_write(FILE *out, const char *prose_path, struct gb_err *err)
