@@ -41,8 +41,8 @@ static const char *const cgroup_choices[] = { "auto", "v2", "v1", "none", NULL }
 static const char *const landlock_choices[] = { "off", "on", NULL };
 static const char *const log_level_choices[] = { "error", "warning", "info", "debug", NULL };
 static const char *const log_format_choices[] = { "text", "json", NULL };
-static const char *const client_choices[] = { "none",   "claude-desktop", "claude-code", "cursor",
-                                              "vscode", "mcpo",           "open-webui",  NULL };
+static const char *const client_choices[] = { "claude-desktop", "claude-code", "cursor", "vscode",
+                                              "mcpo",           "open-webui",  NULL };
 static const char *const preload_choices[] = { "auto", "all", "none", NULL };
 
 _Static_assert(CGROUP_AUTO == 0 && CGROUP_V2 == 1 && CGROUP_V1 == 2 && CGROUP_OFF == 3,
@@ -71,14 +71,30 @@ static bool since_valid(const char *text)
     return parse_utc(text, &us) == 0 || parse_seconds(text, &us) == 0;
 }
 
-/* It goes into headers and configurations: no blanks, quotes or control characters. */
+/* A host or a path must follow. It goes into headers and configurations: no blanks, quotes or
+ * control characters. */
 static bool url_valid(const char *text)
 {
+    static const char *const starts[] = { "http://", "https://", "unix:" };
+
     for (const char *p = text; *p; p++)
         if (*p <= ' ' || *p == 127 || strchr("\"'\\<>`", *p))
             return false;
-    return strncmp(text, "http://", 7) == 0 || strncmp(text, "https://", 8) == 0 ||
-           strncmp(text, "unix:", 5) == 0;
+    for (size_t i = 0; i < ARRAY_LEN(starts); i++) {
+        size_t len = strlen(starts[i]);
+
+        if (strncmp(text, starts[i], len) == 0)
+            return text[len] && (i == 2 || (text[len] != '/' && text[len] != ':'));
+    }
+    return false;
+}
+
+static bool client_valid(const char *text)
+{
+    for (const char *const *client = client_choices; *client; client++)
+        if (strcmp(*client, text) == 0)
+            return true;
+    return false;
 }
 
 static bool hash_valid(const char *text)
@@ -155,7 +171,9 @@ static const struct config_option options[] = {
     { "reply", 0, OPT_SIZE, MEMBER(reply_bytes), "1m", 1, GIB, .metavar = "SIZE",
       .aliases = { { "MAX_OUTPUT_SIZE", 0 } }, .commands = FOR_RUN | FOR_SERVE | FOR_MCP,
       .group = "Output",
-      .help = "with --json, show at most SIZE of each stream, its beginning and its end" },
+      .help =
+          "in a receipt, show at most SIZE of each stream, its beginning and its end; where it is "
+          "not set, tools of MCP show 10000 bytes" },
     { "timeout", 0, OPT_SECONDS, MEMBER(timeout_us), "30", SEC / 1000, 7 * 86400 * SEC,
       .metavar = "S", .aliases = { { "MAX_EXECUTION_TIME", 0 } }, .commands = FOR_RUN,
       .group = "Limits", .help = "wall time in seconds; 2m and 1h work too" },
@@ -229,7 +247,7 @@ static const struct config_option options[] = {
     { "simple-max-timeout", 0, OPT_SECONDS, MEMBER(simple_max_timeout_us), "120", SEC / 1000,
       7 * 86400 * SEC, .metavar = "S", .aliases = { { "MAX_EXECUTION_TIME", 0 } },
       .commands = FOR_SERVE | FOR_MCP, .group = "Service",
-      .help = "the same in the simple API and for tools of MCP" },
+      .help = "the most wall time in the simple API and for tools of MCP" },
     { "max-memory", 0, OPT_SIZE, MEMBER(max_memory_bytes), "4g", 16 * MIB, PIB, .metavar = "SIZE",
       .commands = FOR_SERVE, .group = "Service", .help = "the most memory that may be asked for" },
     { "max-cpus", 0, OPT_CPUS, MEMBER(max_cpus_milli), "4", 10, 1024 * 1000, .metavar = "N",
@@ -281,9 +299,12 @@ static const struct config_option options[] = {
       .commands = FOR_MCP, .group = "MCP",
       .help = "key for that service; better given as GLOVEBOX_API_KEY, for the command line can be "
               "seen by others" },
-    { "print-config", 0, OPT_CHOICE, MEMBER(mcp_client), "none", .choices = client_choices,
+    { "print-config", 0, OPT_STRING, MEMBER(mcp_client), NULL, 1, 32, .metavar = "CLIENT",
+      .choices = client_choices, .valid = client_valid,
+      .expected = "claude-desktop, claude-code, cursor, vscode, mcpo or open-webui",
       .commands = FOR_MCP, .flags = CONFIG_ARGS_ONLY, .group = "MCP",
-      .help = "print what is to be written into the configuration of that client, and end" },
+      .help = "print what is to be written into the configuration of CLIENT, and end: "
+              "claude-desktop, claude-code, cursor, vscode, mcpo or open-webui" },
     { "name", 0, OPT_STRING, MEMBER(key_name), NULL, 1, 128, .metavar = "NAME", .commands = FOR_KEY,
       .flags = CONFIG_ARGS_ONLY, .group = "Key",
       .help = "whom or what the key is for, in your own words" },

@@ -39,15 +39,6 @@ enum action_id {
 
 enum log_level_choice { LOG_CHOICE_ERROR, LOG_CHOICE_WARNING, LOG_CHOICE_INFO, LOG_CHOICE_DEBUG };
 enum log_format_choice { LOG_CHOICE_TEXT, LOG_CHOICE_JSON };
-enum mcp_client {
-    MCP_CLIENT_NONE,
-    MCP_CLIENT_CLAUDE_DESKTOP,
-    MCP_CLIENT_CLAUDE_CODE,
-    MCP_CLIENT_CURSOR,
-    MCP_CLIENT_VSCODE,
-    MCP_CLIENT_MCPO,
-    MCP_CLIENT_OPEN_WEBUI,
-};
 enum landlock_choice { LANDLOCK_OFF, LANDLOCK_ON };
 
 struct config {
@@ -100,9 +91,9 @@ struct config {
     bool mcp_fixtures;
 
     /* mcp */
-    char *mcp_url;  /* NULL: boxes of our own */
-    char *mcp_key;  /* NULL: none */
-    int mcp_client; /* enum mcp_client */
+    char *mcp_url;    /* NULL: boxes of our own */
+    char *mcp_key;    /* NULL: none */
+    char *mcp_client; /* whose configuration is to be printed; NULL: none */
 
     /* run, serve, mcp, key, audit, template */
     char *data_dir; /* NULL: the default one */
