@@ -451,6 +451,7 @@ static const struct {
     { "RECEIPTS AND STATUSES", NULL },
     { "DOCTOR", NULL },
     { "KEYS", NULL },
+    { "TEMPLATES", NULL },
     { "AUDIT LOG", NULL },
     { "EXIT STATUS", NULL },
     { "EXAMPLES", NULL },

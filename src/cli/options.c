@@ -31,10 +31,11 @@ enum {
     FOR_AUDIT = 1 << 6,
     FOR_SERVE = 1 << 7,
     FOR_MCP = 1 << 8,
+    FOR_TEMPLATE = 1 << 9,
 };
 #define FOR_ALL                                                                                    \
     (FOR_GLOBAL | FOR_RUN | FOR_HELP | FOR_VERSION | FOR_DOCTOR | FOR_KEY | FOR_AUDIT |            \
-     FOR_SERVE | FOR_MCP)
+     FOR_SERVE | FOR_MCP | FOR_TEMPLATE)
 
 static const char *const cgroup_choices[] = { "auto", "v2", "v1", "none", NULL };
 static const char *const landlock_choices[] = { "off", "on", NULL };
@@ -136,9 +137,17 @@ static const struct config_option options[] = {
     { "preload", 0, OPT_STRING, MEMBER(preload), "auto", 1, 1024, .metavar = "WHICH",
       .choices = preload_choices, .valid = preload_valid,
       .expected = "auto, all, none or module names such as numpy,pandas",
-      .commands = FOR_RUN | FOR_SERVE | FOR_MCP, .group = "Program",
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_TEMPLATE, .group = "Program",
       .help = "modules that are imported before the program starts: auto (those that its text "
-              "names), all, none, or a list such as numpy,pandas" },
+              "names; of a template those that are installed there), all, none, or a list such as "
+              "numpy,pandas" },
+    { "template", 0, OPT_STRING, MEMBER(template_name), "default", 1, 255, .metavar = "NAME",
+      .commands = FOR_RUN, .group = "Program",
+      .help = "run it with the Python of this template (glovebox template add)" },
+    { "template-alias", 0, OPT_LIST, MEMBER(template_aliases), .max = 64, .metavar = "ALIAS=NAME",
+      .commands = FOR_RUN | FOR_SERVE, .group = "Program",
+      .help = "another name for a template, * stands for anything, as in python:3.12*=py312; may "
+              "be repeated; without one python:* is the default template" },
     { "file", 0, OPT_LIST, MEMBER(files), .max = 256, .metavar = "PATH", .commands = FOR_RUN,
       .group = "Files",
       .help = "copy PATH into /workspace, where the program starts; may be repeated" },
@@ -151,9 +160,9 @@ static const struct config_option options[] = {
       .help = "show the directory DIR of this machine at PLACE in the box, such as /data, without "
               "copying; read-only unless :rw is written; may be repeated" },
     { "json", 0, OPT_BOOL, MEMBER(json), "no",
-      .commands = FOR_RUN | FOR_DOCTOR | FOR_KEY | FOR_AUDIT, .group = "Output",
-      .help = "print one JSON object instead: the receipt of a run, the doctor's report, keys, or "
-              "the audit log" },
+      .commands = FOR_RUN | FOR_DOCTOR | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE, .group = "Output",
+      .help = "print one JSON object instead: the receipt of a run, the doctor's report, keys, "
+              "templates, or the audit log" },
     { "quiet", 'q', OPT_BOOL, MEMBER(quiet), "no", .commands = FOR_RUN, .group = "Output",
       .help = "say nothing of our own on stderr but errors" },
     { "output", 0, OPT_SIZE, MEMBER(output_bytes), "64m", 1, PIB, .metavar = "SIZE",
@@ -195,10 +204,10 @@ static const struct config_option options[] = {
       .commands = FOR_RUN, .group = "Isolation",
       .help = "refused for now: a box has no network but its own loopback" },
     { "cgroups", 0, OPT_CHOICE, MEMBER(cgroups), "auto", .choices = cgroup_choices,
-      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_DOCTOR, .group = "Isolation",
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_DOCTOR | FOR_TEMPLATE, .group = "Isolation",
       .help = "how limits are enforced; auto takes the best that this host has" },
     { "landlock", 0, OPT_CHOICE, MEMBER(landlock), "on", .choices = landlock_choices,
-      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_DOCTOR, .group = "Isolation",
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_DOCTOR | FOR_TEMPLATE, .group = "Isolation",
       .help = "the second wall around files and signals; off is for tests" },
     { "listen", 0, OPT_LIST, MEMBER(listens), .max = 16, .metavar = "ADDR:PORT",
       .commands = FOR_SERVE, .group = "Service",
@@ -213,6 +222,12 @@ static const struct config_option options[] = {
       .help = "read PATH before the usual configuration files" },
     { "pool", 0, OPT_INT, MEMBER(pool), "8", 0, 1024, .metavar = "N", .commands = FOR_SERVE,
       .group = "Service", .help = "boxes that are kept ready" },
+    { "idle-templates", 0, OPT_INT, MEMBER(idle_templates), "2", 0, 64, .metavar = "N",
+      .commands = FOR_SERVE, .group = "Service",
+      .help = "templates that stay warm though no session uses them, besides the default one" },
+    { "template-wait", 0, OPT_SECONDS, MEMBER(template_wait_us), "60", SEC, 3600 * SEC,
+      .metavar = "S", .commands = FOR_SERVE | FOR_RUN | FOR_TEMPLATE, .group = "Service",
+      .help = "how long a template may take to start and import its modules" },
     { "max-sessions", 0, OPT_INT, MEMBER(max_sessions), "100", 0, 100000, .metavar = "N",
       .commands = FOR_SERVE, .group = "Service", .help = "sessions at one time" },
     { "idle", 0, OPT_SECONDS, MEMBER(idle_us), "3600", SEC, 365 * 86400 * SEC, .metavar = "S",
@@ -318,11 +333,23 @@ static const struct config_option options[] = {
       .valid = hash_valid, .expected = "a head as verify prints it, 64 hex digits",
       .commands = FOR_AUDIT, .flags = CONFIG_ARGS_ONLY, .group = "Audit",
       .help = "verify that the head which an earlier verify printed is still in the log" },
+    { "python", 0, OPT_STRING, MEMBER(template_python), NULL, 1, PATH_BYTES_MAX, .metavar = "PATH",
+      .commands = FOR_TEMPLATE, .flags = CONFIG_ARGS_ONLY, .group = "Template",
+      .help = "the interpreter of the new template, Python 3.9 or later" },
+    { "venv", 0, OPT_STRING, MEMBER(template_venv), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
+      .commands = FOR_TEMPLATE, .flags = CONFIG_ARGS_ONLY, .group = "Template",
+      .help = "or a virtual environment, with the packages that are installed in it" },
+    { "replace", 0, OPT_BOOL, MEMBER(template_replace), "no", .commands = FOR_TEMPLATE,
+      .flags = CONFIG_ARGS_ONLY, .group = "Template",
+      .help = "take the place of a template of that name" },
+    { "no-check", 0, OPT_BOOL, MEMBER(template_no_check), "no", .commands = FOR_TEMPLATE,
+      .flags = CONFIG_ARGS_ONLY, .group = "Template",
+      .help = "add it without starting it in a box first" },
     { "data", 0, OPT_STRING, MEMBER(data_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
-      .commands = FOR_SERVE | FOR_MCP | FOR_KEY | FOR_AUDIT, .group = "Data",
-      .help = "where the service keeps its store and workspaces; without it /var/lib/glovebox for "
-              "root, else "
-              "glovebox in the user's state directory" },
+      .commands = FOR_SERVE | FOR_MCP | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_RUN,
+      .group = "Data",
+      .help = "where the service keeps its store, workspaces and templates; without it "
+              "/var/lib/glovebox for root, else glovebox in the user's state directory" },
     { "help", 'h', OPT_BOOL, MEMBER(help), "no", .commands = FOR_ALL,
       .flags = CONFIG_ARGS_ONLY | CONFIG_ENDS_OPTIONS, .group = "General",
       .help = "show this help" },
@@ -423,6 +450,26 @@ static const struct config_command commands[] = {
         .args = CONFIG_ARGS_WORDS,
         .words = "verify show",
     },
+    [COMMAND_TEMPLATE - 1] = {
+        .name = "template",
+        .mask = FOR_TEMPLATE,
+        .synopsis = "add|list|remove|check [OPTIONS] [NAME]",
+        .summary = "other Pythons and virtual environments to run programs with",
+        .description = "A template is an interpreter with modules already imported, from which "
+                       "boxes are made. The default one is the system's. add defines another, "
+                       "after starting it in a real box; sessions, runs and the image of an "
+                       "OpenManus sandbox name it. check starts one and tells its version, its "
+                       "packages and what is wrong with it. A service that runs sees all of it at "
+                       "once; sessions that have a template keep it.",
+        .examples = "  glovebox template add py312 --python /opt/python3.12/bin/python3\n"
+                    "  glovebox template add lab --venv /srv/lab/venv --preload numpy,pandas\n"
+                    "  glovebox template check lab\n"
+                    "  glovebox template list\n"
+                    "  glovebox template remove lab\n"
+                    "  glovebox run --template lab report.py\n",
+        .args = CONFIG_ARGS_WORDS,
+        .words = "add list remove check",
+    },
     [COMMAND_HELP - 1] = {
         .name = "help",
         .mask = FOR_HELP,
@@ -493,9 +540,13 @@ static const struct {
     { COMMAND_KEY, ACTION_KEY_REVOKE, "revoke", 1 },
     { COMMAND_AUDIT, ACTION_AUDIT_VERIFY, "verify", 0 },
     { COMMAND_AUDIT, ACTION_AUDIT_SHOW, "show", 0 },
+    { COMMAND_TEMPLATE, ACTION_TEMPLATE_ADD, "add", 1 },
+    { COMMAND_TEMPLATE, ACTION_TEMPLATE_LIST, "list", 0 },
+    { COMMAND_TEMPLATE, ACTION_TEMPLATE_REMOVE, "remove", 1 },
+    { COMMAND_TEMPLATE, ACTION_TEMPLATE_CHECK, "check", 1 },
 };
 
-/* The first argument of key and audit says what to do; it is taken off the others. */
+/* The first argument of key, audit and template says what to do; it is taken off the others. */
 static int take_action(const struct config_command *command, struct config *cfg, struct gb_err *err)
 {
     char quoted[FORMAT_QUOTED_MAX];
@@ -511,7 +562,8 @@ static int take_action(const struct config_command *command, struct config *cfg,
             cfg->args++;
             cfg->args_len--;
             if (cfg->args_len < actions[i].args)
-                return gb_fail_plain(err, EINVAL, "no ID; 'glovebox key list' shows them");
+                return gb_fail_plain(err, EINVAL, "no %s; 'glovebox %s list' shows them",
+                                     cfg->command == COMMAND_KEY ? "ID" : "NAME", command->name);
             return 0;
         }
     format_quoted(cfg->args[0], quoted);
@@ -530,6 +582,13 @@ static int check_action(const struct config *cfg, struct gb_err *err)
                              "--name, --sessions, --executions and --rate are for key create");
     if (show && cfg->action != ACTION_AUDIT_SHOW)
         return gb_fail_plain(err, EINVAL, "--since, --last and --session are for audit show");
+    if ((cfg->template_python || cfg->template_venv || cfg->template_replace ||
+         cfg->template_no_check) &&
+        cfg->action != ACTION_TEMPLATE_ADD)
+        return gb_fail_plain(err, EINVAL,
+                             "--python, --venv, --replace and --no-check are for template add");
+    if (cfg->action == ACTION_TEMPLATE_ADD && !cfg->template_python == !cfg->template_venv)
+        return gb_fail_plain(err, EINVAL, "give either --python PATH or --venv DIR");
     if (cfg->audit_head && cfg->action != ACTION_AUDIT_VERIFY)
         return gb_fail_plain(err, EINVAL, "--head is for audit verify");
     return 0;
@@ -538,7 +597,10 @@ static int check_action(const struct config *cfg, struct gb_err *err)
 static int check_args(const struct config *cfg, struct gb_err *err)
 {
     char quoted[FORMAT_QUOTED_MAX];
-    int most = cfg->command == COMMAND_HELP || cfg->action == ACTION_KEY_REVOKE ? 1 : 0;
+    bool one = cfg->command == COMMAND_HELP || cfg->action == ACTION_KEY_REVOKE ||
+               cfg->action == ACTION_TEMPLATE_ADD || cfg->action == ACTION_TEMPLATE_REMOVE ||
+               cfg->action == ACTION_TEMPLATE_CHECK;
+    int most = one ? 1 : 0;
 
     if (cfg->command == COMMAND_RUN) {
         if (!cfg->code && cfg->args_len == 0)

@@ -97,6 +97,9 @@ static const struct schema schema_bound = { "bound", "A volume as it is.", field
     { "env", FIELD_MAP, 0, AT(body_execute, env), 0, 256, .help = help_,                           \
       .example = "{\"LANG\": \"C.UTF-8\"}" }
 
+#define TEMPLATE_HELP                                                                              \
+    "the Python to begin with: a template of GET /v1/templates, or an alias such as python:3.12"
+
 static const char *const mode_choices[] = { "cell", "script", NULL };
 
 static const struct field fields_execute[] = {
@@ -110,6 +113,8 @@ static const struct field fields_execute[] = {
     ROW_ENV("more environment variables"),
     { "filename", FIELD_TEXT, 0, AT(body_execute, filename), 1, 255,
       .help = "the program's name in tracebacks" },
+    { "template", FIELD_TEXT, 0, AT(body_execute, template), 1, 255, .help = TEMPLATE_HELP,
+      .example = "\"default\"" },
     ROW_REPLY,
     ROW_DETACH,
     ROW_CANCEL,
@@ -164,8 +169,8 @@ static const struct field fields_session_create[] = {
     { "env", FIELD_MAP, 0, AT(body_session, env), 0, 256, .help = "more environment variables" },
     { "files", FIELD_LIST, 0, AT(body_session, files), 0, 256, .of = &schema_new_file,
       .help = "files to begin with" },
-    { "template", FIELD_TEXT, 0, AT(body_session, template), 1, 64,
-      .help = "the interpreter to begin with: default" },
+    { "template", FIELD_TEXT, 0, AT(body_session, template), 1, 255, .help = TEMPLATE_HELP,
+      .example = "\"default\"" },
     { "network", FIELD_TEXT, 0, AT(body_session, network), 1, 64,
       .help = "none: there is no other yet" },
     { "packages", FIELD_LIST, 0, AT(body_session, packages), 0, 64,
@@ -347,6 +352,19 @@ static const struct field fields_limits_info[] = {
 };
 RESPONSE(limits_info, "What runs get when they do not ask, and the most they may ask for.");
 
+static const struct field fields_template[] = {
+    ALWAYS("name", FIELD_TEXT, NULL), ALWAYS("kind", FIELD_TEXT, "python or venv"),
+    ALWAYS("preload", FIELD_TEXT, "modules that are imported already, with blanks between"), END };
+static const struct schema schema_template = { "template", "A Python to begin with.",
+                                               fields_template, 0 };
+
+static const struct field fields_templates[] = {
+    { "templates", FIELD_LIST, FIELD_REQUIRED, .of = &schema_template },
+    ALWAYS("aliases", FIELD_LIST, "ALIAS=NAME; * stands for anything, and the first that fits counts"),
+    END,
+};
+RESPONSE(templates, "Which templates there are, and what else they are called.");
+
 static const struct field fields_stats[] = {
     ALWAYS("uptime_seconds", FIELD_NUMBER, NULL),
     ALWAYS("sessions", FIELD_OBJECT, "live, most, made, expired, lost"),
@@ -393,6 +411,7 @@ static const struct field fields_receipt[] = {
     MAYBE("session_id", FIELD_TEXT, NULL),
     ALWAYS("execution_id", FIELD_TEXT, NULL),
     ALWAYS("execution_count", FIELD_INT, NULL),
+    ALWAYS("template", FIELD_TEXT, "the Python that it ran with"),
     { "session_lost", FIELD_BOOL, 0, .help = "the session's variables are gone; its files are not" },
     { "shell_lost", FIELD_BOOL, 0, .help = "the session's shell ended; the next one is new" },
     END,
@@ -442,6 +461,7 @@ static const char *const session_states[] = { "ready", "running", "lost", NULL }
 static const struct field fields_session[] = {
     ALWAYS("session_id", FIELD_TEXT, NULL),
     { "state", FIELD_CHOICE, FIELD_REQUIRED, .choices = session_states },
+    ALWAYS("template", FIELD_TEXT, "the Python that it has"),
     ALWAYS("created", FIELD_NUMBER, "seconds since 1970"),
     ALWAYS("age", FIELD_NUMBER, "seconds"),
     ALWAYS("idle", FIELD_NUMBER, "seconds without use"),
@@ -588,6 +608,8 @@ const struct schema *const schemas_all[] = {
     &schema_mistake,
     &schema_rpc,
     &schema_mcp_metadata,
+    &schema_template,
+    &schema_templates,
     &schema_problem,
     NULL,
 };

@@ -16,6 +16,19 @@ void lodging_close(struct lodging *lodging)
     *lodging = (struct lodging){ 0 };
 }
 
+static int box_open(struct service *service, const struct limits *limits, const char *template,
+                    struct box_options options, struct box **ret_box, struct fault *fault)
+{
+    struct gb_err err;
+    int r;
+
+    if (template_open(service, template, &options.template, fault) < 0)
+        return -1;
+    r = box_acquire_with(service->engine, limits, &options, ret_box, &err);
+    engine_template_put(options.template);
+    return r < 0 ? fault_from_engine(service, "no box could be made", &err, fault) : 0;
+}
+
 int lodging_open(const struct session *session, struct lodging *ret_lodging, struct fault *fault)
 {
     struct service *service = session->service;
@@ -27,8 +40,8 @@ int lodging_open(const struct session *session, struct lodging *ret_lodging, str
     struct lodging lodging = { 0 };
     struct gb_err err;
 
-    if (box_acquire_with(service->engine, &session->limits, &options, &lodging.box, &err) < 0)
-        return fault_from_engine(service, "no box could be made", &err, fault);
+    if (box_open(service, &session->limits, session->template, options, &lodging.box, fault) < 0)
+        return -1;
     if (resident_open(lodging.box, session->env, &lodging.resident, &err) < 0) {
         lodging_close(&lodging);
         return fault_from_engine(service, "no interpreter could be started", &err, fault);
@@ -169,9 +182,8 @@ int lodging_run_once(struct execution *x, const struct execution_request *reques
     limits.wall_us = pool->wall_us;
     limits.output_bytes = pool->output_bytes;
     spec.env = strings(request->env);
-    r = box_acquire(x->service->engine, &limits, &box, &err);
-    if (r < 0)
-        return fault_from_engine(x->service, "no box could be made", &err, fault);
+    if (box_open(x->service, &limits, x->template, (struct box_options){ 0 }, &box, fault) < 0)
+        return -1;
     if (x->kind == EXECUTION_COMMAND || x->kind == EXECUTION_SHELL)
         r = box_command(box, &spec, spec.env, NULL, ret_outcome, &err);
     else
