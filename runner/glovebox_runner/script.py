@@ -37,7 +37,7 @@ from itertools import islice
 from os import _exit, getpid, kill
 from sys import _current_frames, getrecursionlimit, setprofile, setrecursionlimit, settrace
 
-from . import frames
+from . import frames, packages
 
 try:
     # The buffers of C's stdio, which a library may have filled; os._exit() would drop them.
@@ -113,6 +113,7 @@ class Program:
         sys.argv = self.argv or [""]
         sys.path.insert(0, path)
         sys.path_importer_cache.pop(WORKSPACE, None)
+        packages.refresh()
 
         # Loaded in the template, it remembers the template's directory and would send that to
         # spawned processes in place of an empty entry of sys.path.

@@ -26,7 +26,7 @@ import time
 import traceback
 from os import _exit, fstat, getpid
 
-from . import frames, reseed, script
+from . import frames, packages, reseed, script
 
 POOLED_AFTER_MS = 20  # without a program for so long: cloned ahead of need
 
@@ -250,6 +250,7 @@ def prepare_template(control_fd=None) -> None:
     _open_streams_over_pipes()
     _control = None if control_fd is None else Control(control_fd)
     _prepared = True
+    packages.prepare_template()
     reseed.prepare()
     reseed.reseed()
     script.exercise()

@@ -53,6 +53,7 @@ struct builder {
     struct cgroup_root *cgroups;
     struct id_pool ids;
     struct disk_vault vault;
+    struct shelf_set shelves;
     struct box_entry *boxes;
     size_t boxes_len, boxes_cap;
     int64_t template_anon; /* of the newest template; 0 until asked for */
@@ -118,12 +119,17 @@ static int setup_fds(struct builder *builder, struct exchange *x, struct gb_err 
     return 0;
 }
 
-/* Leaves the host's file system, but for the directory of workspaces. */
-static int setup_place(struct builder *builder, const struct builder_request *request,
-                       struct gb_err *err)
+/* Leaves the host's file system, but for the directories of workspaces and packages. */
+static int setup_place(struct builder *builder, const struct exchange *x, struct gb_err *err)
 {
-    int tree = -EBADF, r = skeleton_enter(request->setup.disk_dir, &tree, err);
+    const struct builder_request *request = x->request;
+    size_t shelves = (size_t) request->setup.shelves;
+    int tree = -EBADF, r;
 
+    if (request->setup.shelves < 0 || shelves > x->fds_len)
+        return gb_fail_plain(err, EPROTO, "a shelf is missing");
+    r = skeleton_enter(request->setup.disk_dir, &tree, &builder->shelves,
+                       x->fds + x->fds_len - shelves, shelves, err);
     if (r == 0 && tree >= 0)
         r = disk_vault_open(&builder->vault, tree, request->setup.disk_name, err);
     return r;
@@ -146,7 +152,7 @@ static int serve_setup(struct builder *builder, struct exchange *x, struct gb_er
             err, EPERM,
             "the only id of this user namespace is the host's root: map a range of "
             "ids, or start glovebox as an ordinary user");
-    if ((r = setup_place(builder, x->request, err)) < 0)
+    if ((r = setup_place(builder, x, err)) < 0)
         return r;
     /* Where the kernel lets us: with a single id the host's groups stay (documented). */
     if (builder->ids.mode != ID_SINGLE && setgroups(0, NULL) < 0)
@@ -154,7 +160,7 @@ static int serve_setup(struct builder *builder, struct exchange *x, struct gb_er
     r = seal_caps(builder_caps);
     if (r < 0)
         return gb_fail(err, -r, "drop capabilities");
-    if (x->fds_len == 1)
+    if (x->fds_len == 1 + (size_t) x->request->setup.shelves)
         builder->template_pidfd = fcntl(x->fds[0], F_DUPFD_CLOEXEC, 0);
     x->reply.setup.id_mode = (int32_t) builder->ids.mode;
     x->reply.setup.cgroup_mode = (int32_t) cgroup_root_mode(builder->cgroups);
@@ -337,6 +343,9 @@ static int serve_box(struct builder *builder, struct box_entry *box, struct exch
     case BOX_LEAVE:
         box_leave(box);
         return 0;
+    case BOX_SHELF:
+        return shelf_mount(&builder->shelves, request->shelf.shelf, request->shelf.name, box->pidfd,
+                           request->shelf.place, err);
     case BOX_DISK:
         return serve_disk(box, x, err);
     case BOX_SCAN:
@@ -430,6 +439,7 @@ static void sweep(struct builder *builder)
     cgroup_root_close(builder->cgroups);
     id_pool_release(&builder->ids);
     disk_vault_close(&builder->vault);
+    shelf_close(&builder->shelves);
     free(builder->boxes);
 }
 
@@ -453,6 +463,7 @@ int builder_main(int argc, char **argv)
 {
     struct builder builder = { .ids.lock_fd = -EBADF,
                                .vault = DISK_VAULT_NONE,
+                               .shelves = SHELF_SET_NONE,
                                .template_pidfd = -EBADF };
     struct gb_err err = { 0 };
     int r;

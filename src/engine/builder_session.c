@@ -39,6 +39,9 @@ void builder_end_strings(struct builder_request *request)
         request->setup.disk_name[sizeof request->setup.disk_name - 1] = '\0';
         request->setup.disk_dir[sizeof request->setup.disk_dir - 1] = '\0';
         return;
+    case BOX_SHELF:
+        request->shelf.name[sizeof request->shelf.name - 1] = '\0';
+        return;
     case BUILDER_TEMPLATE:
     case BUILDER_SWEEP:
     case BOX_MAKE:

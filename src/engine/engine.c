@@ -218,18 +218,22 @@ static int builder_setup(struct engine *engine, struct gb_err *err)
 {
     struct builder_request request = { .op = BUILDER_SETUP };
     struct builder_reply reply;
-    int fds[WIRE_FDS_MAX];
-    size_t fds_len = 0;
+    int fds[WIRE_FDS_MAX], given[1 + SHELVES_MAX];
+    size_t fds_len = 0, given_len = 0;
     int r;
 
+    if (engine->template_ready)
+        given[given_len++] = engine->template.pidfd;
+    for (size_t i = 0; i < engine->shelves_len; i++)
+        given[given_len++] = engine->shelves[i];
+    request.setup.shelves = (int32_t) engine->shelves_len;
     request.setup.cgroup_mode =
         engine->cgroup_name[0] ? engine->cgroup_mode : (int32_t) engine->config.cgroups;
     snprintf(request.setup.cgroup_name, sizeof request.setup.cgroup_name, "%s",
              engine->cgroup_name);
     snprintf(request.setup.disk_name, sizeof request.setup.disk_name, "%s", engine->disk_name);
     snprintf(request.setup.disk_dir, sizeof request.setup.disk_dir, "%s", disk_path(engine->disk));
-    r = builder_exchange(engine, &request, &engine->template.pidfd, engine->template_ready, &reply,
-                         fds, &fds_len);
+    r = builder_exchange(engine, &request, given, given_len, &reply, fds, &fds_len);
     if (r < 0)
         return gb_fail(err, -r, "the builder ended while it started");
     if (reply.error)
@@ -345,7 +349,8 @@ static void env_add(char *block, size_t size, size_t *used, const char *name, co
 void engine_tenant_env(const struct engine *engine, char *block, size_t size)
 {
     static const char *const fixed[][2] = {
-        { "PATH", "/usr/local/bin:/usr/bin:/bin" },
+        { "PATH", "/usr/local/bin:/usr/bin:/bin:" SHELF_PLACE "/bin" },
+        { "PYTHONPATH", SHELF_PLACE }, /* for programs; the template itself takes no notice */
         { "HOME", "/workspace" },
         { "USER", "user" },
         { "LOGNAME", "user" },
@@ -548,6 +553,20 @@ static int descriptors_check(struct gb_err *err)
     return 0;
 }
 
+static int shelves_open(struct engine *engine, struct gb_err *err)
+{
+    for (size_t i = 0; i < SHELVES_MAX && engine->config.shelves[i]; i++) {
+        const char *path = engine->config.shelves[i];
+        int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+        engine->config.shelves[i] = NULL; /* the caller's */
+        if (fd < 0)
+            return gb_fail(err, errno, "open '%s'", path);
+        engine->shelves[engine->shelves_len++] = fd;
+    }
+    return 0;
+}
+
 int engine_open(const struct engine_config *config, struct engine **ret_engine, struct gb_err *err)
 {
     struct engine *engine;
@@ -561,7 +580,8 @@ int engine_open(const struct engine_config *config, struct engine **ret_engine, 
     engine_init(engine);
     if (!engine_copy_config(engine, config))
         r = gb_fail(err, ENOMEM, "start the engine");
-    else if ((r = disk_open(config->disk_dir, config->disk_kind, &engine->disk, err)) == 0 &&
+    else if ((r = shelves_open(engine, err)) == 0 &&
+             (r = disk_open(config->disk_dir, config->disk_kind, &engine->disk, err)) == 0 &&
              (r = builder_start(engine, err)) == 0 && (r = template_begin(engine, err)) == 0) {
         disk_sweep_start(engine, engine->disk);
         r = pool_start(engine, err);
@@ -589,6 +609,7 @@ void engine_close(struct engine *engine)
         pid_reap(engine->keeper_pidfd);
     gb_closep(&engine->keeper_pidfd);
     wire_close_fds(engine->lock_fds, engine->lock_fds_len);
+    wire_close_fds(engine->shelves, engine->shelves_len);
     disk_close(engine->disk);
     pthread_cond_destroy(&engine->pool_wanted);
     pthread_mutex_destroy(&engine->boxes_lock);

@@ -44,6 +44,20 @@ int box_get_usage(struct box *box, struct cgroup_usage *ret_usage, enum limit_ki
     return 0;
 }
 
+int box_mount_shelf(struct box *box, unsigned shelf, const char *name, unsigned place,
+                    struct gb_err *err)
+{
+    struct builder_request request = { .op = BOX_SHELF, .box = box->id };
+    struct builder_reply reply;
+
+    if (name[0] && !shelf_name_valid(name))
+        return gb_fail_plain(err, EINVAL, "this cannot be on a shelf");
+    request.shelf.shelf = shelf;
+    request.shelf.place = place;
+    memcpy(request.shelf.name, name, strlen(name) + 1);
+    return engine_call(box->engine, &request, NULL, 0, &reply, NULL, NULL, err);
+}
+
 int box_send_signal(struct box *box, pid_t pgid, int sig, struct gb_err *err)
 {
     struct builder_request request = { .op = BOX_SIGNAL, .box = box->id };

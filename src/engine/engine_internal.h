@@ -113,7 +113,9 @@ struct engine {
     bool template_ready;
     int32_t id_mode, cgroup_mode;
     char cgroup_name[CGROUP_NAME_MAX], disk_name[DISK_NAME_MAX], note[200];
-    struct disk *disk;    /* NULL: workspaces are in memory */
+    struct disk *disk;        /* NULL: workspaces are in memory */
+    int shelves[SHELVES_MAX]; /* held so that a new builder can be given them */
+    size_t shelves_len;
     int outer[OUTER_FDS]; /* keeper's lifeline, user and PID namespace of a rootless builder */
     int keeper_pidfd;     /* of the process that waits for the keeper */
     int lock_fds[64];     /* on ids and cgroups, of this and earlier builders */

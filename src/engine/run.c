@@ -28,7 +28,7 @@
 #define PIPE_MAX       (1 << 20)            /* bytes that a program can have in a pipe */
 #define CHUNK          65536
 
-enum { ON_OUT, ON_ERR, ON_CONTROL, ON_TENANT, ON_INPUT, ON_CANCEL, ON_SINK, ON_COUNT };
+enum { ON_OUT, ON_ERR, ON_CONTROL, ON_TENANT, ON_INPUT, ON_CANCEL, ON_SINK, ON_ASK, ON_COUNT };
 
 void run_init(struct run *run, const struct run_ops *ops, struct box *box,
               const struct run_spec *spec)
@@ -49,6 +49,7 @@ static void stream_close(struct pipe_in *in)
 
 void run_release(struct run *run)
 {
+    ask_drop(run);
     snapshot_release(&run->after);
     if (run->spared != run->standing)
         free(run->spared);
@@ -247,7 +248,10 @@ static bool control_message(struct run *run, const struct frame_msg *msg)
     case FRAME_RESULT:
         bundle_take(run, msg);
         return true;
+    case FRAME_ASK:
+        return ask_take(run, msg);
     case FRAME_RUN:
+    case FRAME_ANSWER:
         break;
     }
     return false;
@@ -374,6 +378,7 @@ static void poll_fill(struct run *run, struct pollfd fds[ON_COUNT], enum stream 
     fds[ON_TENANT].fd = tenant_pidfd(run->tenant);
     if (run->input)
         input_poll(run->input, &fds[ON_INPUT]);
+    fds[ON_ASK].fd = ask_fd(run);
     if (!cancelled)
         fds[ON_CANCEL].fd = run->spec->cancel_fd;
     if (sink >= 0)
@@ -427,6 +432,8 @@ int run_loop(struct run *run, struct gb_err *err)
             input_move(run->input);
         if (fds[ON_CANCEL].revents)
             cancel(run);
+        if (fds[ON_ASK].revents)
+            ask_read(run);
         if (fds[ON_TENANT].revents)
             run->ended = true;
         else

@@ -42,10 +42,12 @@ static const struct {
     const char *path;
     mode_t mode;
 } directories[] = {
-    { "usr", 0755 },     { "proc", 0555 }, { "dev", 0755 },  { "dev/shm", 0755 },
-    { "dev/pts", 0755 }, { "etc", 0755 },  { "tmp", 0755 },  { "workspace", 0755 },
-    { "var", 0755 },     { "run", 0755 },  { "root", 0755 }, { "home", 0755 },
-    { ".empty", 0555 },
+    { "usr", 0755 },         { "proc", 0555 },        { "dev", 0755 },
+    { "dev/shm", 0755 },     { "dev/pts", 0755 },     { "etc", 0755 },
+    { "tmp", 0755 },         { "workspace", 0755 },   { "var", 0755 },
+    { "run", 0755 },         { "root", 0755 },        { "home", 0755 },
+    { ".empty", 0555 },      { "packages", 0755 },    { "packages/.1", 0555 },
+    { "packages/.2", 0555 }, { "packages/.3", 0555 }, { "packages/.4", 0555 },
 };
 
 static const struct {
@@ -336,7 +338,8 @@ static int pivot(int root, struct gb_err *err)
     return 0;
 }
 
-int skeleton_enter(const char *disk_dir, int *ret_disk, struct gb_err *err)
+int skeleton_enter(const char *disk_dir, int *ret_disk, struct shelf_set *shelves,
+                   const int *shelf_fds, size_t shelf_fds_len, struct gb_err *err)
 {
     autoclose int root = -EBADF, disk = -EBADF;
     int r;
@@ -354,6 +357,8 @@ int skeleton_enter(const char *disk_dir, int *ret_disk, struct gb_err *err)
         if (disk < 0)
             return gb_fail(err, errno, "open_tree %.100s", disk_dir);
     }
+    if ((r = shelf_take(shelves, shelf_fds, shelf_fds_len, err)) < 0)
+        return r;
     /* The tmpfs needs a place to stand until the pivot; any directory does. */
     if (mount("glovebox", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=64m") < 0)
         return gb_fail(err, errno, "mount the box's root");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/err.h"
+#include "engine/shelf.h"
 
 /* Of builder, templates and boxes alike. */
 #define SKELETON_HOSTNAME "glovebox"
@@ -12,5 +13,6 @@
 /* Moves the calling process (single-threaded) into new mount, network, IPC and UTS namespaces whose
  * root is a fresh tmpfs with nothing but what programs need; afterwards no path of the host can be
  * reached but /usr. Unless it is "", @disk_dir is taken along: @ret_disk is a mount of it that is
- * attached nowhere. */
-int skeleton_enter(const char *disk_dir, int *ret_disk, struct gb_err *err);
+ * attached nowhere. Likewise the directories that @shelf_fds are. */
+int skeleton_enter(const char *disk_dir, int *ret_disk, struct shelf_set *shelves,
+                   const int *shelf_fds, size_t shelf_fds_len, struct gb_err *err);

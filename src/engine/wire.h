@@ -13,6 +13,7 @@
 #include "engine/cgroup.h"
 #include "engine/disk.h"
 #include "engine/limits.h"
+#include "engine/shelf.h"
 
 #define WIRE_FDS_MAX  16
 #define WIRE_PATH_MAX 4096
@@ -30,7 +31,8 @@ void wire_close_fds(const int *fds, size_t fds_len);
 /* ---- supervisor to builder ---- */
 
 enum builder_op {
-    /* First: root file system, cgroups, ids. fd: pidfd of a template that outlived its builder.
+    /* First: root file system, cgroups, ids. fds: pidfd of a template that outlived its builder, if
+     * there is one; then the shelves (shelf.h).
      * Reply fds: the builder's pidfd; with a keeper its lifeline, user and PID namespace; then the
      * locks that show other engines that this one lives. */
     BUILDER_SETUP,
@@ -45,6 +47,7 @@ enum builder_op {
     BOX_SIGNAL, /* a signal to a process group in the box */
     BOX_KILL,   /* SIGKILL to all but PID 1; the files stay */
     BOX_END,    /* PID 1 is killed and the cgroup removed; tenants must be reaped by then */
+    BOX_SHELF,  /* mounts a part of a shelf into the box */
     BOX_LEAVE,  /* the builder lets go of the workspace: only BOX_END may follow */
     BOX_DISK,   /* what a watched workspace holds */
     BOX_OPEN,   /* a file beneath /workspace; reply fd */
@@ -73,6 +76,7 @@ struct builder_request {
         struct {
             int32_t cgroup_mode;               /* enum cgroup_mode */
             char cgroup_name[CGROUP_NAME_MAX]; /* "" or the group of a builder that died */
+            int32_t shelves;                   /* how many */
             char disk_name[DISK_NAME_MAX];     /* "" or its directory for workspaces */
             char disk_dir[WIRE_PATH_MAX];      /* where that is; "": no workspaces on disk */
         } setup;
@@ -98,6 +102,10 @@ struct builder_request {
             char path[WIRE_PATH_MAX];
             char to[WIRE_PATH_MAX]; /* BOX_RENAME */
         } file;
+        struct {
+            uint32_t shelf, place;
+            char name[SHELF_NAME_MAX];
+        } shelf;
         struct {
             uint32_t argc, envc;
             uint32_t keep_control, landlock;
