@@ -16,10 +16,11 @@ MAY_INCLUDE = {
     "base": [],
     "store": ["base"],
     "engine": ["base"],
-    "service": ["base", "store", "engine"],
+    "egress": ["base"],
+    "service": ["base", "store", "engine", "egress"],
     "mark": ["base", "store", "service"],
     "server": ["base", "service", "mark"],
-    "cli": ["base", "engine", "service", "server"],
+    "cli": ["base", "engine", "egress", "service", "server"],
 }
 
 OUTSIDE = {
@@ -29,7 +30,9 @@ OUTSIDE = {
     "sqlite3.h": ["store/store_sqlite"],
     "libpq-fe.h": ["store/store_postgres.c"],
     "microhttpd.h": ["server/"],
-    "sodium.h": ["service/", "mark/", "server/"],
+    "gnutls/gnutls.h": ["egress/"],
+    "ares.h": ["egress/resolve.c"],
+    "sodium.h": ["egress/policy.c", "service/", "mark/", "server/"],
     "archive.h": ["service/"],
     "archive_entry.h": ["service/"],
     "curl/curl.h": ["service/", "mark/"],

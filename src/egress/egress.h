@@ -101,6 +101,9 @@ struct egress_config {
     int64_t connections_max; /* of all boxes together; 0: 1024. Each box may have two in any case */
     const char *resolver;    /* "ADDR[:PORT]" of a DNS server; NULL: as the host is configured */
     const char *ca_file;     /* certificates to trust, PEM; NULL: the host's */
+    /* How refusals name the settings that would have helped; NULL: those of the service,
+     * network.allow, --network-address and --network-bytes. */
+    const char *allow_setting, *address_setting, *bytes_setting;
     /* One line of the log; may be NULL. Called by any thread; @priority as syslog(3). */
     void (*log)(void *arg, int priority, const char *line);
     void *log_arg;

@@ -37,7 +37,3 @@ int network_env(const struct network *network, char *const *env, char ***ret_env
  * @object. */
 int network_policy_from_json(struct service *service, json_t *object,
                              struct egress_policy **ret_policy, struct fault *fault);
-
-/* The contacts of an execution, as the receipt has them: each {host, port, requests, refused,
- * failed, bytes_sent, bytes_received}. NULL: no memory. */
-json_t *contacts_to_json(const struct egress_contact *contacts, size_t len);

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
+#include "egress/egress.h"
 #include "engine/outcome.h"
 
 struct receipt_ids {
@@ -13,12 +14,17 @@ struct receipt_ids {
     int64_t execution_count;
     bool session_lost; /* the interpreter ended in this run, its variables are gone */
     bool shell_lost;   /* likewise the shell, with its cd and export */
+    const struct egress_contact *contacts; /* who was contacted meanwhile */
+    size_t contacts_len;
 };
 
 /* Builds the receipt; the caller owns the object. Always valid: bytes that are not UTF-8 become
  * U+FFFD, and what was left out is counted under "truncated". */
 int receipt_to_json(const struct outcome *outcome, const struct receipt_ids *ids, json_t **ret_json,
                     struct gb_err *err);
+
+/* Each {host, port, requests, refused, failed, bytes_sent, bytes_received}. NULL: no memory. */
+json_t *contacts_to_json(const struct egress_contact *contacts, size_t len);
 
 /* A fresh random id such as "exec_3f9c2a7d51e04b86". */
 int receipt_new_id(char *buf, size_t size);
