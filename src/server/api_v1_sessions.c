@@ -92,7 +92,7 @@ static int read_files(struct request *rq, const json_t *list, struct body_file *
 
 /* ---- handlers ---- */
 
-static int fill_session(struct request *rq, const struct body_session *body,
+static int fill_session(struct request *rq, const struct body_session *body, const char **packages,
                         struct session_request *request)
 {
     struct fault fault = { 0 };
@@ -106,7 +106,7 @@ static int fill_session(struct request *rq, const struct body_session *body,
         request->idle_us = body->idle_us;
     request->template = body->template;
     request->network = body->network;
-    request->packages = body->packages && json_array_size(body->packages) > 0;
+    request->packages = packages;
     return 0;
 }
 
@@ -135,9 +135,13 @@ void v1_session_create(struct request *rq)
     struct body_session body = { 0 };
     struct session_request request;
     struct body_file *files = NULL;
+    autofree const char **packages = NULL;
     char **env = NULL;
 
-    if (request_json(rq, &body) < 0 || fill_session(rq, &body, &request) < 0)
+    if (request_json(rq, &body) < 0)
+        return;
+    packages = body_texts(body.packages);
+    if (fill_session(rq, &body, packages, &request) < 0)
         return;
     if (body.files && read_files(rq, body.files, &files) < 0)
         return;

@@ -68,7 +68,15 @@ static void write_all(FILE *out, struct server *server)
     service_get_stats(server->config.service, &stats);
     write_statuses(out, &stats);
     write_durations(out, &stats);
-    write_one(out, "sandbox_package_installs_total", "counter", "Packages installed.", 0);
+    write_one(out, "sandbox_package_installs_total", "counter", "Installs of packages.",
+              stats.installs);
+    write_one(out, "glovebox_package_installs_cached_total", "counter",
+              "Installs of a set that was known.", stats.installs_cached);
+    write_one(out, "glovebox_package_installs_failed_total", "counter", "Installs that failed.",
+              stats.installs_failed);
+    write_one(out, "glovebox_package_layers", "gauge", "Layers of packages.", stats.layers);
+    write_one(out, "glovebox_package_layer_bytes", "gauge", "Size of all layers.",
+              stats.layers_bytes);
     write_one(out, "glovebox_ready", "gauge", "1 while new work is taken.", stats.ready);
     write_one(out, "glovebox_uptime_seconds", "gauge", "Since the start.",
               stats.uptime_us / 1000000);

@@ -142,7 +142,8 @@ static const struct field fields_session_create[] = {
     { "network", FIELD_TEXT, 0, AT(body_session, network), 1, 64,
       .help = "none: there is no other yet" },
     { "packages", FIELD_LIST, 0, AT(body_session, packages), 0, 64,
-      .help = "packages to install; not there yet" },
+      .help = "packages to install, as requirements of PEP 508",
+      .example = "[\"humanize>=4\"]" },
     END,
 };
 REQUEST(session_create, struct body_session, "A session to make.");
@@ -166,6 +167,16 @@ static const struct field fields_pip_install[] = {
     END,
 };
 REQUEST(pip_install, struct body_pip, "A package.");
+
+static const struct field fields_packages_add[] = {
+    { "packages", FIELD_LIST, FIELD_REQUIRED, AT(body_packages, packages), 1, 64,
+      .help = "requirements of PEP 508: names, and perhaps extras and versions",
+      .example = "[\"requests[socks]>=2.31\", \"humanize\"]" },
+    { "newest", FIELD_BOOL, 0, AT(body_packages, newest),
+      .help = "what comes without a version is to be the newest, also where an older one is there" },
+    END,
+};
+REQUEST(packages_add, struct body_packages, "Packages to install.");
 
 static const struct field fields_move[] = {
     { "from", FIELD_TEXT, FIELD_REQUIRED, AT(body_move, from), 1, PATH_BYTES,
@@ -445,8 +456,32 @@ RESPONSE(moved, NULL);
 static const struct field fields_pip_installed[] = {
     ALWAYS("success", FIELD_BOOL, NULL), ALWAYS("message", FIELD_TEXT, NULL),
     MAYBE("installed_version", FIELD_TEXT, NULL),
-    ALWAYS("installation_time", FIELD_NUMBER, "seconds"), END };
+    ALWAYS("installation_time", FIELD_NUMBER, "seconds"),
+    { "warnings", FIELD_LIST, .help = "such as a name that looks like another" }, END };
 RESPONSE(pip_installed, NULL);
+
+static const struct field fields_package[] = {
+    ALWAYS("name", FIELD_TEXT, NULL), ALWAYS("version", FIELD_TEXT, NULL),
+    { "sha256", FIELD_TEXT, .help = "of its wheel" },
+    { "requested", FIELD_BOOL, .help = "asked for by name; else others need it" }, END };
+static const struct schema schema_package = { "package", NULL, fields_package, 0 };
+
+static const struct field fields_packages_added[] = {
+    ALWAYS("success", FIELD_BOOL, "true"), ALWAYS("message", FIELD_TEXT, NULL),
+    { "installed", FIELD_LIST, FIELD_REQUIRED, .of = &schema_package, .help = "what is new" },
+    { "present", FIELD_LIST, FIELD_REQUIRED, .of = &schema_package,
+      .help = "what was there already" },
+    ALWAYS("warnings", FIELD_LIST, "such as names that look like others"),
+    MAYBE("layer", FIELD_TEXT, "the key of the set; whoever has the same set has the same key"),
+    ALWAYS("cached", FIELD_BOOL, "the set was known and nothing was asked of an index"),
+    ALWAYS("seconds", FIELD_NUMBER, NULL), END };
+RESPONSE(packages_added, NULL);
+
+static const struct field fields_package_list[] = {
+    { "packages", FIELD_LIST, FIELD_REQUIRED, .of = &schema_package },
+    ALWAYS("requirements", FIELD_LIST, "what was asked for"),
+    MAYBE("layer", FIELD_TEXT, "the key of the set"), END };
+RESPONSE(package_list, NULL);
 
 static const struct field fields_message[] = { ALWAYS("message", FIELD_TEXT, NULL), END };
 RESPONSE(message, NULL);
@@ -488,6 +523,8 @@ const struct schema *const schemas_all[] = {
     &schema_command,        &schema_simple_execute,
     &schema_session_create, &schema_execute_code,
     &schema_pip_install,    &schema_pip_installed,
+    &schema_packages_add,   &schema_packages_added,
+    &schema_package_list,   &schema_package,
     &schema_message,        &schema_names,
     &schema_locals,         &schema_locals_uploaded,
     &schema_move,           &schema_mkdir,

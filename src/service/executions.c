@@ -53,6 +53,8 @@ static void execution_free(struct execution *x)
     execution_copy_free(x->copy);
     if (x->done_fd >= 0)
         (void) close(x->done_fd);
+    layer_unref(x->layer);
+    pthread_mutex_destroy(&x->place_lock);
     pthread_mutex_destroy(&x->lock);
     pthread_cond_destroy(&x->cond);
     pthread_cond_destroy(&x->turn_cond);
@@ -152,12 +154,15 @@ static struct execution *execution_alloc(struct service *service, const struct c
     x->cancel_fd = x->done_fd = -1;
     atomic_init(&x->refs, 1);
     pthread_mutex_init(&x->lock, NULL);
+    pthread_mutex_init(&x->place_lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&x->cond, &attr);
     pthread_cond_init(&x->turn_cond, &attr);
     pthread_condattr_destroy(&attr);
     (void) snprintf(x->key_id, sizeof x->key_id, "%s", caller->key_id);
+    if (!session)
+        set_name(caller->key_id, caller->listener ? caller->listener : "", x->set_name);
     if (session) {
         memcpy(x->session_id, session->id, sizeof x->session_id);
         x->budget = session->budget;

@@ -5,8 +5,8 @@
  * looked up first: a set that was asked for before is known within a millisecond. Else, with a lock
  * on that hash, a box is made that can reach the indexes and nothing else (egress.h), and
  * installer.py runs in it twice. First pip resolves: which wheels, with which hashes. These decide
- * the layer's key; if there is such a layer we are done. Else the wheels are fetched and unpacked in
- * the box, copied out into a new directory, and that becomes the layer in one step.
+ * the layer's key; if there is such a layer we are done. Else the wheels are fetched and unpacked
+ * in the box, copied out into a new directory, and that becomes the layer in one step.
  *
  * Only wheels are taken, so no code of a package runs while it is installed. Where the operator
  * allows packages to be built it does, in the box; such a layer is not shared with other callers,
@@ -33,7 +33,7 @@ struct installer {
     const struct package_config *config;
     const char *preload; /* of the template: part of what a request means */
     const char *python;
-    bool disk; /* boxes may have workspaces on disk */
+    bool disk;                                              /* boxes may have workspaces on disk */
     void (*log)(void *arg, int priority, const char *line); /* may be NULL */
     void *log_arg;
 
@@ -69,6 +69,7 @@ int install(struct installer *installer, const struct install_request *request,
 
 /* ---- layer_copy.c ---- */
 
-/* Copies what is beneath @tree of the box's workspace into directory @dir. EFBIG, E2BIG: too much. */
+/* Copies what is beneath @tree of the box's workspace into directory @dir. EFBIG, E2BIG: too much.
+ */
 int layer_copy(struct box *box, const char *tree, int dir, int64_t bytes_max, int64_t *ret_bytes,
                int64_t *ret_files, struct gb_err *err);

@@ -336,9 +336,11 @@ static int stopped(struct job *job, const struct outcome *outcome, struct fault 
         outcome->limit == LIMIT_FILE_SIZE || outcome->limit == LIMIT_MEMORY)
         return fault_set(fault, FAULT_TOO_LARGE, "packages-too-large", "packages",
                          "these packages are larger than the operator allows with --package-size");
-    snprintf(text, sizeof text, "%.*s", outcome->err.tail_len ? (int) outcome->err.tail_len
-                                                              : (int) outcome->err.head_len,
-             outcome->err.tail_len ? outcome->err.tail : outcome->err.head ? outcome->err.head : "");
+    snprintf(text, sizeof text, "%.*s",
+             outcome->err.tail_len ? (int) outcome->err.tail_len : (int) outcome->err.head_len,
+             outcome->err.tail_len ? outcome->err.tail
+             : outcome->err.head   ? outcome->err.head
+                                   : "");
     installer_log(job->installer, LOG_ERR, "packages: the installer ended with %d: %s",
                   outcome->exit_code, text);
     return fault_set(fault, FAULT_UNAVAILABLE, "installer-failed", NULL,
@@ -406,8 +408,8 @@ static json_t *package_check(const json_t *item)
     package_normal(name, normal);
     if (!normal[0] || strcmp(normal, name) != 0)
         return NULL;
-    return json_pack("{s:s,s:s,s:s,s:s}", "name", name, "version", version, "sha256", sha256, "file",
-                     file);
+    return json_pack("{s:s,s:s,s:s,s:s}", "name", name, "version", version, "sha256", sha256,
+                     "file", file);
 }
 
 static int refuse_clashes(const json_t *clashes, struct fault *fault)
@@ -460,7 +462,7 @@ static int key_make(struct job *job, bool shared, struct fault *fault)
     return 0;
 }
 
-static int packages_check(struct job *job, struct fault *fault)
+static int resolved_check(struct job *job, struct fault *fault)
 {
     const json_t *list = json_object_get(job->result, "install");
     const char *blocked = job->installer->config->blocked;
@@ -535,10 +537,10 @@ static int layer_make(struct job *job, struct layer **ret_layer, struct fault *f
                              "--package-size, or have too many files");
         return ours(job, "the packages could not be kept", &err, fault);
     }
-    record = json_pack("{s:s,s:s,s:O,s:I,s:I,s:I}", "key", job->key, "abi",
-                       abi_copy ? abi_copy : "", "packages", job->packages, "bytes",
-                       (json_int_t) bytes, "files", (json_int_t) files, "made",
-                       (json_int_t) time(NULL));
+    record =
+        json_pack("{s:s,s:s,s:O,s:I,s:I,s:I}", "key", job->key, "abi", abi_copy ? abi_copy : "",
+                  "packages", job->packages, "bytes", (json_int_t) bytes, "files",
+                  (json_int_t) files, "made", (json_int_t) time(NULL));
     r = layer_work_publish(&work, job->key, record, ret_layer, &err);
     json_decref(record);
     return r < 0 ? ours(job, "the packages could not be kept", &err, fault) : 0;
@@ -551,7 +553,7 @@ static int job_run(struct job *job, struct install_result *ret_result, struct fa
     int r;
 
     if (box_make(job, fault) < 0 || phase_run(job, "resolve", fault) < 0 ||
-        packages_check(job, fault) < 0)
+        resolved_check(job, fault) < 0)
         return -1;
     result.present = present_check(json_object_get(job->result, "present"));
     if (json_array_size(job->packages) > 0 &&
@@ -579,6 +581,8 @@ int installer_box_run(struct installer *installer, const struct install_request 
     job_release(&job);
     installer_log(installer, r < 0 ? LOG_WARNING : LOG_INFO, "packages: install took %lld ms: %s",
                   (long long) ((clock_now_us() - begun) / USEC_PER_MSEC),
-                  r < 0 ? fault->detail : ret_result->layer ? layer_key(ret_result->layer) : "all there");
+                  r < 0               ? fault->detail
+                  : ret_result->layer ? layer_key(ret_result->layer)
+                                      : "all there");
     return r;
 }

@@ -61,6 +61,8 @@ static struct run_spec spec_make(struct execution *x, const struct execution_req
         .stdin_fd = -1,
         .cancel_fd = x->cancel_fd,
         .sink = execution_sink(x),
+        .ask = x->service->packages ? packages_ask : NULL,
+        .ask_arg = x,
     };
 }
 
@@ -167,10 +169,15 @@ int lodging_run_once(struct execution *x, const struct execution_request *reques
     r = box_acquire(x->service->engine, &limits, &box, &err);
     if (r < 0)
         return fault_from_engine(x->service, "no box could be made", &err, fault);
+    if (packages_furnish(x, box, fault) < 0) {
+        reaper_take(x->service->reaper, box);
+        return -1;
+    }
     if (x->kind == EXECUTION_COMMAND || x->kind == EXECUTION_SHELL)
         r = box_command(box, &spec, spec.env, NULL, ret_outcome, &err);
     else
         r = execution_run(box, &spec, ret_outcome, &err);
+    packages_leave(x);
     reaper_take(x->service->reaper, box);
     return r < 0 ? fault_from_engine(x->service, "the code could not be run", &err, fault) : 0;
 }

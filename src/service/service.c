@@ -57,6 +57,13 @@ void service_config_default(struct service_config *config)
         .kept_memory_bytes = 256 * MIB,
         .kept_disk_bytes = 4 * GIB,
         .grace_us = 30 * USEC_PER_SEC,
+        .packages = { .blocked = PACKAGES_BLOCKED,
+                      .set_bytes = 512 * MIB,
+                      .timeout_us = 300 * USEC_PER_SEC,
+                      .rate_per_minute = 60,
+                      .refresh_us = 86400 * USEC_PER_SEC,
+                      .store_bytes = 10 * GIB,
+                      .store_age_us = 30 * 86400 * USEC_PER_SEC },
     };
     limits_default(&config->oneshot);
     config->session = config->oneshot;
@@ -128,6 +135,7 @@ void service_sweep(struct service *service)
     pthread_mutex_lock(&service->lock);
     account_sweep(service);
     pthread_mutex_unlock(&service->lock);
+    packages_sweep(service);
     if (service->config.keys && keys_flush(service->config.keys, &err) < 0)
         service_log(service, LOG_WARNING, "times of use of keys: %s", err.msg);
     if (service->config.store &&
@@ -256,6 +264,9 @@ static int engine_prepare(struct service *service, struct gb_err *err)
     if ((size_t) snprintf(path, sizeof path, "%s/workspaces", dir) >= sizeof path)
         return gb_fail(err, ENAMETOOLONG, "data directory");
     config.disk_dir = path;
+    r = packages_open(service, &config, err);
+    if (r < 0)
+        return r;
     r = engine_open(&config, &service->engine, err);
     service->disk = r == 0;
     if (r == 0)
@@ -355,6 +366,7 @@ void service_drain(struct service *service)
     service->draining = true;
     pthread_mutex_unlock(&service->lock);
     if (!wait_idle(service, clock_now_us() + service->config.grace_us)) {
+        packages_stop(service);
         execution_interrupt_all(service);
         while (!wait_idle(service, clock_now_us() + STOP_SOFT_US))
             execution_interrupt_all(service);
@@ -384,6 +396,7 @@ void service_close(struct service *service)
     if (audit_close(service->audit, &err) < 0)
         service_log(service, LOG_ERR, "audit log: %s", err.msg);
     engine_close(service->engine);
+    packages_close(service);
     service_free(service);
 }
 
@@ -432,6 +445,7 @@ void service_get_stats(struct service *service, struct service_stats *ret_stats)
     }
     for (size_t i = 0; i < SERVICE_BUCKETS; i++)
         stats.duration_buckets[i] = atomic_load(&service->buckets[i]);
+    packages_get_stats(service, &stats);
     engine_get_info(service->engine, &stats.engine);
     stats.boxes_ready = stats.engine.boxes_ready;
     stats.boxes_live = stats.engine.boxes_live;

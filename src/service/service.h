@@ -76,6 +76,27 @@ struct key_limits {
                                 once */
 };
 
+/* What is blocked unless the operator says otherwise: names of standard modules, which nobody
+ * publishes under with good intent. */
+#define PACKAGES_BLOCKED "os,subprocess,sys,importlib,ctypes,multiprocessing,threading"
+
+/* Packages that callers may install. Strings and lists must stay. */
+struct package_config {
+    const char *blocked, *allowed; /* names with commas between; allowed NULL: all that are not
+                                      blocked. Dependencies need not be allowed, but not blocked */
+    bool builds;                   /* packages without a wheel may be built */
+    bool urls;                     /* "name @ https://..." may be asked for */
+    const char *index_url;         /* NULL: as the host's pip is configured; "none": none */
+    char *const *extra_indexes;    /* NULL: likewise */
+    char *const *wheels;           /* directories or URLs, besides those of pip; may be NULL */
+    char *const *hosts;            /* more hosts that an install may reach, as egress.h has them */
+    int64_t set_bytes;             /* of one set */
+    int64_t timeout_us;            /* of one install */
+    int64_t rate_per_minute;       /* of installs, for each key; SERVICE_NO_LIMIT: any */
+    int64_t refresh_us;            /* how long "the newest" is not asked for again */
+    int64_t store_bytes, store_age_us; /* of all layers together; of one that nobody uses */
+};
+
 struct service_config {
     struct engine_config engine; /* its pool limits are set by us */
     struct store *store;         /* of the audit log and session records; may be NULL. Not closed */
@@ -86,6 +107,8 @@ struct service_config {
     struct limits ceiling;                /* nobody gets more; wall_us here is not used */
     int64_t wall_default_us, wall_max_us; /* of cells and scripts */
     int64_t command_wall_default_us, command_wall_max_us; /* of commands and shells */
+
+    struct package_config packages;
 
     int64_t sessions_max;
     int64_t idle_us, idle_max_us; /* default and most; the default also without a wish */
@@ -150,6 +173,8 @@ struct service_stats {
     int64_t duration_buckets[SERVICE_BUCKETS]; /* not cumulative */
     int64_t duration_sum_us, duration_count;
     int64_t refused; /* requests for work that met a fault */
+    int64_t installs, installs_cached, installs_failed;
+    int64_t layers, layers_bytes;
     int64_t server_rss_bytes;
     int64_t kept_memory_bytes, kept_disk_bytes; /* of finished and running executions */
     struct engine_info engine;
@@ -188,12 +213,12 @@ json_t *limits_to_json(const struct limits *limits);
 #define SESSION_ID_MAX 40
 
 struct session_request {
-    struct limits limits;   /* a wish */
-    int64_t idle_us;        /* -1: the default */
-    const char *template;   /* NULL or "default" */
-    const char *network;    /* NULL or "none"; anything else is refused: not there yet */
-    bool packages;          /* asked for; refused: not there yet */
-    const char *const *env; /* NAME=value, NULL-terminated; may be NULL */
+    struct limits limits;        /* a wish */
+    int64_t idle_us;             /* -1: the default */
+    const char *template;        /* NULL or "default" */
+    const char *network;         /* NULL or "none"; anything else is refused: not there yet */
+    const char *const *packages; /* requirements, NULL-terminated; may be NULL */
+    const char *const *env;      /* NAME=value, NULL-terminated; may be NULL */
 };
 
 void session_request_init(struct session_request *ret_request);
@@ -348,6 +373,31 @@ void event_release(struct event *event);
 int execution_read_output(struct execution *x, enum stream stream, int64_t offset, char *buf,
                           size_t size, size_t *ret_len, int64_t *ret_total, int64_t *ret_kept,
                           bool *ret_done, struct fault *fault);
+
+/* ---- packages ---- */
+
+/* Installs what is wanted (requirements of PEP 508, NULL-terminated) into a live session, where it
+ * can be imported at once, or with @session NULL into the caller's default set, which is there in
+ * all fresh boxes that the caller gets from then on. @newest: what comes without a version is to be
+ * the newest that the index has. What cannot be installed is a fault; the caller owns the object:
+ *
+ *   {"success": true, "message", "installed": [{"name", "version", "sha256"}], "present": [{"name",
+ *    "version"}], "warnings": [...], "layer", "cached", "seconds"}
+ */
+int packages_install(struct service *service, const struct caller *caller, struct session *session,
+                     const char *const *wanted, bool newest, json_t **ret_json,
+                     struct fault *fault);
+
+/* {"packages": [{"name", "version", "sha256", "requested"}], "requirements": [...], "layer"} */
+int packages_list(struct service *service, const struct caller *caller, struct session *session,
+                  json_t **ret_json, struct fault *fault);
+
+/* Forgets the caller's default set. Boxes that have it keep it. */
+int packages_reset(struct service *service, const struct caller *caller, struct fault *fault);
+
+/* Whether each is a requirement that may be asked for; the fault says which is not. */
+int packages_check(const struct package_config *config, const char *const *wanted,
+                   struct fault *fault);
 
 /* ---- files of a session ---- */
 

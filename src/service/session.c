@@ -42,6 +42,9 @@ static void session_free(struct session *session)
     struct service *service = session->service;
 
     lodging_close(&session->lodging);
+    layer_unref(session->layer);
+    json_decref(session->requirements);
+    pthread_mutex_destroy(&session->packages_lock);
     env_free(session->env);
     budget_unref(session->budget);
     if (session->cancel_fd >= 0)
@@ -92,9 +95,9 @@ static int request_check(struct service *service, const struct session_request *
     if (request->network && strcmp(request->network, "none") != 0)
         return fault_set(fault, FAULT_INVALID, "network-not-available", "network",
                          "boxes have no network yet; leave it out or say \"none\"");
-    if (request->packages)
-        return fault_set(fault, FAULT_INVALID, "packages-not-available", "packages",
-                         "packages cannot be added yet; leave this out");
+    if (request->packages && request->packages[0] &&
+        packages_check(&config->packages, request->packages, fault) < 0)
+        return -1;
     idle_us = request->idle_us < 0 ? config->idle_us : request->idle_us;
     if (idle_us > config->idle_max_us || idle_us < USEC_PER_SEC)
         return fault_set(fault, FAULT_INVALID, "idle-out-of-range", "idle_timeout",
@@ -147,11 +150,12 @@ static struct session *session_alloc(struct service *service, const struct calle
     (void) snprintf(session->key_id, sizeof session->key_id, "%s", caller->key_id);
     atomic_init(&session->refs, 1);
     pthread_mutex_init(&session->lock, NULL);
+    pthread_mutex_init(&session->packages_lock, NULL);
     return session;
 }
 
-static int session_fill(struct session *session, const struct session_request *request,
-                        struct fault *fault)
+static int session_fill(struct session *session, const struct caller *caller,
+                        const struct session_request *request, struct fault *fault)
 {
     struct service *service = session->service;
 
@@ -164,7 +168,9 @@ static int session_fill(struct session *session, const struct session_request *r
     if (session->cancel_fd < 0 || id_new("ses_", session->id, sizeof session->id) < 0)
         return fault_set(fault, FAULT_UNAVAILABLE, "out-of-descriptors", NULL,
                          "the service has too much open; try later");
-    return lodging_open(service, &session->limits, session->env, &session->lodging, fault);
+    if (lodging_open(service, &session->limits, session->env, &session->lodging, fault) < 0)
+        return -1;
+    return packages_move_in(session, caller, request->packages, fault);
 }
 
 /* The record that tells, after a restart too, that there was such a session. */
@@ -220,6 +226,7 @@ static int session_make(struct service *service, const struct caller *caller,
         return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
     if (place_take(service, caller, session, fault) < 0) {
         pthread_mutex_destroy(&session->lock);
+        pthread_mutex_destroy(&session->packages_lock);
         free(session);
         return -1;
     }
@@ -229,7 +236,7 @@ static int session_make(struct service *service, const struct caller *caller,
     session->idle_us = idle_us;
     session->created_us = session->last_used_us = service_now(service);
     session->created_unix_us = unix_now_us();
-    if (session_fill(session, request, fault) < 0 || record_add(session, fault) < 0 ||
+    if (session_fill(session, caller, request, fault) < 0 || record_add(session, fault) < 0 ||
         session_publish(session, fault) < 0) {
         session_unref(session);
         return -1;
