@@ -106,11 +106,10 @@ static void on_service_log(void *arg, int priority, const char *line)
 static void fill_service(struct serve *serve, struct service_config *config)
 {
     const struct config *cfg = serve->cfg;
-    bool none = strcmp(cfg->preload, "none") == 0;
-    bool all = strcmp(cfg->preload, "all") == 0 || strcmp(cfg->preload, "auto") == 0;
 
     service_config_default(config);
-    config->engine.preload = none ? "" : all ? engine_preload_all : cfg->preload;
+    config->engine.preload = cmd_preload(cfg);
+    cmd_fill_packages(cfg, &config->packages);
     config->engine.cgroups = (enum cgroup_mode) cfg->cgroups;
     config->engine.landlock = cfg->landlock == LANDLOCK_ON;
     config->engine.pool_boxes = (unsigned) cfg->pool;

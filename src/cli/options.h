@@ -17,16 +17,21 @@ enum command_id {
     COMMAND_DOCTOR,
     COMMAND_KEY,
     COMMAND_AUDIT,
+    COMMAND_PIP,
     COMMAND_HELP,
     COMMAND_VERSION,
 };
 
-/* What key and audit are to do: their first argument. */
+/* What key, pip and audit are to do: their first argument. */
 enum action_id {
     ACTION_NONE,
     ACTION_KEY_CREATE,
     ACTION_KEY_LIST,
-    ACTION_KEY_REVOKE, /* args[0] is the id */
+    ACTION_KEY_REVOKE,  /* args[0] is the id */
+    ACTION_PIP_INSTALL, /* args are requirements */
+    ACTION_PIP_LIST,
+    ACTION_PIP_FREEZE,
+    ACTION_PIP_RESET,
     ACTION_AUDIT_VERIFY,
     ACTION_AUDIT_SHOW,
 };
@@ -84,6 +89,16 @@ struct config {
     int log_level;  /* enum log_level_choice */
     char *log_file; /* NULL: stderr */
     bool log_code;
+
+    /* serve, pip */
+    char *index_url;      /* NULL: as pip is configured; "none": none */
+    char **extra_indexes; /* NULL: likewise */
+    char **wheels, **package_hosts;
+    char *blocked_packages, *allowed_packages;
+    bool package_builds, package_urls;
+    int64_t package_bytes, package_timeout_us, package_rate, package_refresh_us;
+    int64_t packages_bytes, packages_age_us;
+    char *pip_for; /* NULL: the default address */
 
     /* serve, key, audit */
     char *data_dir; /* NULL: the default one */

@@ -161,6 +161,41 @@ static int64_t age_allowed(const struct installer *installer, const struct insta
     return FOREVER_US;
 }
 
+/* Versions of the base stay: what is in it, and asked for by name or by that very version, is
+ * there.
+ */
+static bool base_has(const json_t *base, const struct requirement *item)
+{
+    char text[REQUIREMENT_MAX + 1];
+    json_t *package;
+    size_t i;
+
+    json_array_foreach(json_object_get(base, "packages"), i, package)
+    {
+        const char *name = json_string_value(json_object_get(package, "name"));
+
+        if (!name || strcmp(name, item->normal) != 0)
+            continue;
+        snprintf(text, sizeof text, "%s==%s", item->name,
+                 json_string_value(json_object_get(package, "version")));
+        return strcmp(item->text, item->name) == 0 || strcmp(item->text, text) == 0;
+    }
+    return false;
+}
+
+static bool base_has_all(const struct install_request *request)
+{
+    for (size_t i = 0; i < request->len; i++)
+        if (!base_has(request->base, &request->items[i]))
+            return false;
+    return true;
+}
+
+static int out_of_memory(struct fault *fault)
+{
+    return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+}
+
 /* ---- what is known ---- */
 
 static int known_get(struct installer *installer, const char *hash, int64_t age_us,
@@ -250,11 +285,15 @@ int install(struct installer *installer, const struct install_request *request,
     char hash[LAYER_KEY_MAX];
     struct gb_err err;
 
+    if (base_has_all(request)) {
+        *ret_result = (struct install_result){ .present = json_object(), .cached = true };
+        return ret_result->present ? 0 : out_of_memory(fault);
+    }
     if (request_hash(installer, request, hash) < 0)
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+        return out_of_memory(fault);
     if (known_get(installer, hash, age_us, ret_result) == 0)
         return 0;
-    if (layers_lock(installer->layers, hash, &lock, &err) < 0) {
+    if (layers_lock(installer->layers, "request", hash, &lock, &err) < 0) {
         installer_log(installer, LOG_ERR, "packages: %s", err.msg);
         return fault_set(fault, FAULT_INTERNAL, "packages-store", NULL,
                          "the store of packages cannot be used; see the server's log");

@@ -340,11 +340,14 @@ int layers_request_put(struct layers *layers, const char *hash, json_t *json, st
     return r < 0 ? gb_fail(err, -r, "note what was installed") : 0;
 }
 
-int layers_lock(struct layers *layers, const char *hash, int *ret_fd, struct gb_err *err)
+int layers_lock(struct layers *layers, const char *kind, const char *hash, int *ret_fd,
+                struct gb_err *err)
 {
-    autoclose int fd =
-        openat(layers->dirs[DIR_LOCKS], hash, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    autoclose int fd = -EBADF;
+    char name[32];
 
+    snprintf(name, sizeof name, "%.16s-%.2s", kind, hash);
+    fd = openat(layers->dirs[DIR_LOCKS], name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return gb_fail(err, errno, "lock an install");
     while (flock(fd, LOCK_EX) < 0)

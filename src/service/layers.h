@@ -5,7 +5,7 @@
  *   packages/records/KEY.json    what is in it: names, versions, hashes; its time is that of last
  * use packages/requests/HASH.json  which layer a request came to packages/sets/NAME.json      the
  * default set of a key or a listener packages/work/               what is being made, and rubbish
- *   packages/locks/              one file a request, so that nothing is made twice at a time
+ *   packages/locks/              so that nothing is made twice at a time
  *
  * KEY is a hash over the hashes of the wheels and the interpreter's ABI: whoever wants the same set
  * shares the layer, however it was asked for. A layer is filled in work/ and renamed; so it is
@@ -48,8 +48,12 @@ const json_t *layer_record(const struct layer *layer);
 int layers_request_get(struct layers *layers, const char *hash, int64_t age_us, json_t **ret_json);
 int layers_request_put(struct layers *layers, const char *hash, json_t *json, struct gb_err *err);
 
-/* Whoever has this makes that layer; others wait. Ends when the descriptor is closed. */
-int layers_lock(struct layers *layers, const char *hash, int *ret_fd, struct gb_err *err);
+/* Whoever has this does that ("set" or "request"); others wait. Now and then somebody waits who
+ * need not: there are few locks. A set's is taken before a request's. Ends when the descriptor is
+ * closed.
+ */
+int layers_lock(struct layers *layers, const char *kind, const char *hash, int *ret_fd,
+                struct gb_err *err);
 
 /* A directory to be filled; the descriptor belongs to @work. */
 struct layer_work {

@@ -447,7 +447,7 @@ int set_install(struct service *service, const char *name, const struct requirem
 
     snprintf(label, sizeof label, "set %s", name);
     layers_hash(label, strlen(label), hash);
-    if (layers_lock(layers, hash, &lock, &err) < 0)
+    if (layers_lock(layers, "set", hash, &lock, &err) < 0)
         return fault_from_engine(service, "the default packages cannot be changed", &err, fault);
     if (set_get(layers, name, &set) < 0)
         set = NULL;
