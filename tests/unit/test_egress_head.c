@@ -102,7 +102,7 @@ static void test_refused(void **state)
         { "CONNECT a.example:443 HTTP/1.1\r\nContent-Length: 1\r\n\r\n", 400 },
         { "CONNECT a.example:443 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", 400 },
         { "G(T http://a.example/ HTTP/1.1\r\n\r\n", 400 },
-        { "GET http://a.example/ HTTP/1.1\nHost: x\n\r\n\r\n", 400 },
+        { "GET http://a.example/ HTTP/1.1\nHost: x\n\r\n\r\n", 505 },
         { "GET http://a.example/ HTTP/1.1\r\nX\r\n\r\n", 400 },
         { "GET http://a.example/ HTTP/1.1\r\n: x\r\n\r\n", 400 },
         { "GET http://a.example/ HTTP/1.1\r\nX : x\r\n\r\n", 400 },
