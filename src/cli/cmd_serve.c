@@ -26,6 +26,7 @@
 #include "base/log.h"
 #include "base/parse.h"
 #include "cli/cmd.h"
+#include "cli/network.h"
 #include "server/server.h"
 #include "service/data.h"
 #include "service/keys.h"
@@ -40,7 +41,8 @@ struct serve {
     struct service *service;
     struct server *server;
     struct server_config server_config;
-    char *data_dir; /* where it is when nobody says */
+    struct egress_policy *network; /* what sessions may ask for; NULL: nothing */
+    char *data_dir;                /* where it is when nobody says */
     int signal_fd, drained_fd;
     bool progress_shown;
 };
@@ -143,6 +145,9 @@ static void fill_service(struct serve *serve, struct service_config *config)
     config->reply_bytes = cfg->reply_bytes;
     if (config->reply_bytes_max < cfg->reply_bytes)
         config->reply_bytes_max = cfg->reply_bytes;
+    config->network = serve->network;
+    config->egress = network_config(cfg);
+    config->network_limits = network_limits(cfg);
     config->log_code = cfg->log_code;
     config->log = on_service_log;
 }
@@ -356,6 +361,7 @@ static void stop(struct serve *serve)
     service_close(serve->service);
     keys_close(serve->keys);
     data_close(serve->store);
+    egress_policy_free(serve->network);
     free(serve->data_dir);
     if (serve->signal_fd >= 0)
         (void) close(serve->signal_fd);
@@ -369,8 +375,10 @@ static int prepare(struct serve *serve, struct gb_err *err)
     const struct config *cfg = serve->cfg;
     int r = check_ceilings(cfg, err);
 
-    if (r < 0)
+    if (r < 0 || (r = network_policy(cfg, cfg->network_allow, &serve->network, err)) < 0)
         return r;
+    if (serve->network)
+        network_no_core(); /* sessions may bring secrets */
     fill_server(serve);
     r = server_check(&serve->server_config, true, err);
     if (r < 0)

@@ -46,8 +46,9 @@ extern const struct schema schema_execute_code, schema_pip_install, schema_packa
 
 struct body_session {
     const json_t *limits, *env, *files, *packages;
+    const json_t *network;
     int64_t idle_us;
-    const char *template, *network;
+    const char *template;
 };
 
 extern const struct schema schema_session_create;

@@ -207,6 +207,8 @@ int execution_receipt(struct execution *x, json_t **ret_json, struct fault *faul
     ids.execution_count = x->session_id[0] ? x->execution_count : 1;
     ids.session_lost = x->session_lost;
     ids.shell_lost = x->shell_lost;
+    ids.contacts = x->contacts;
+    ids.contacts_len = x->contacts_len;
     if (receipt_to_json(&x->outcome, &ids, ret_json, &err) < 0)
         return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
     return 0;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "service/env.h"
 #include "service/service_internal.h"
 
 #include "base/banned.h"
@@ -11,31 +12,45 @@ void lodging_close(struct lodging *lodging)
 {
     shell_free(lodging->shell);
     resident_free(lodging->resident);
+    network_close(&lodging->network); /* it holds the box's network namespace */
     box_release(lodging->box);
+    env_free(lodging->env);
     *lodging = (struct lodging){ 0 };
-}
-
-int lodging_open(struct service *service, const struct limits *limits, char *const *env,
-                 struct lodging *ret_lodging, struct fault *fault)
-{
-    const struct box_options options = { .disk = service->disk };
-    struct lodging lodging = { 0 };
-    struct gb_err err;
-
-    if (box_acquire_with(service->engine, limits, &options, &lodging.box, &err) < 0)
-        return fault_from_engine(service, "no box could be made", &err, fault);
-    if (resident_open(lodging.box, env, &lodging.resident, &err) < 0) {
-        lodging_close(&lodging);
-        return fault_from_engine(service, "no interpreter could be started", &err, fault);
-    }
-    *ret_lodging = lodging;
-    return 0;
 }
 
 /* The engine takes lists of strings that it does not change, without const. */
 static char *const *strings(const char *const *list)
 {
     return (char *const *) list;
+}
+
+int lodging_open(struct service *service, const struct limits *limits, const char *const *env,
+                 struct egress_policy *policy, const char *label, struct lodging *ret_lodging,
+                 struct fault *fault)
+{
+    const struct box_options options = { .disk = service->disk };
+    struct lodging lodging = { 0 };
+    struct gb_err err;
+
+    if (box_acquire_with(service->engine, limits, &options, &lodging.box, &err) < 0) {
+        egress_policy_free(policy);
+        return fault_from_engine(service, "no box could be made", &err, fault);
+    }
+    if (network_open(service, lodging.box, policy, &service->config.network_limits, label,
+                     &lodging.network, &err) < 0) {
+        lodging_close(&lodging);
+        return fault_from_engine(service, "no network could be opened", &err, fault);
+    }
+    if (network_env(&lodging.network, strings(env), &lodging.env) < 0) {
+        lodging_close(&lodging);
+        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+    }
+    if (resident_open(lodging.box, lodging.env, &lodging.resident, &err) < 0) {
+        lodging_close(&lodging);
+        return fault_from_engine(service, "no interpreter could be started", &err, fault);
+    }
+    *ret_lodging = lodging;
+    return 0;
 }
 
 static struct run_spec spec_make(struct execution *x, const struct execution_request *request)
@@ -75,7 +90,7 @@ static int cell_run(struct session *session, const struct run_spec *spec, bool a
     /* Twice at most: the first may be found to have ended since its last cell. */
     for (;;) {
         if (!lodging->resident) {
-            r = resident_open(lodging->box, session->env, &lodging->resident, err);
+            r = resident_open(lodging->box, lodging->env, &lodging->resident, err);
             if (r < 0)
                 return r;
         }
@@ -103,7 +118,7 @@ static int shell_line_run(struct session *session, const struct run_spec *spec,
 
     for (;;) {
         if (!lodging->shell) {
-            r = shell_open(lodging->box, session->env, &lodging->shell, err);
+            r = shell_open(lodging->box, lodging->env, &lodging->shell, err);
             if (r < 0)
                 return r;
         }
@@ -135,8 +150,8 @@ int lodging_run(struct session *session, struct execution *x,
         break;
     case EXECUTION_COMMAND:
         r = box_command(session->lodging.box, &spec,
-                        request->env ? strings(request->env) : session->env, NULL, ret_outcome,
-                        &err);
+                        request->env ? strings(request->env) : session->lodging.env, NULL,
+                        ret_outcome, &err);
         break;
     case EXECUTION_SHELL:
         r = shell_line_run(session, &spec, ret_outcome, ret_change, &err);
@@ -144,6 +159,8 @@ int lodging_run(struct session *session, struct execution *x,
     case EXECUTION_SCRIPT:
         break; /* refused before it came here */
     }
+    if (session->lodging.network.proxy)
+        (void) egress_take_contacts(session->lodging.network.proxy, &x->contacts, &x->contacts_len);
     if (r == 0)
         return 0;
     if (ret_change->found_lost && !ret_change->variables_lost)

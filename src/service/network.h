@@ -37,3 +37,7 @@ int network_env(const struct network *network, char *const *env, char ***ret_env
  * @object. */
 int network_policy_from_json(struct service *service, json_t *object,
                              struct egress_policy **ret_policy, struct fault *fault);
+
+/* {"allow": [...], "secrets": ["HOST:PORT HEADER"]}, for those who may see it: never a value.
+ * @policy may be NULL. NULL: no memory. */
+json_t *network_policy_to_json(const struct egress_policy *policy);

@@ -21,7 +21,6 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/parse.h"
-#include "egress/egress.h"
 #include "service/installer.h"
 #include "service/packages_internal.h"
 #include "service/service_internal.h"
@@ -39,7 +38,6 @@ struct kept_set {
 
 struct packages {
     struct installer installer;
-    struct egress *egress;
     int stop[2]; /* a pipe; its end is the order to stop */
     pthread_mutex_t lock;
     struct kept_set kept[SETS_KEPT];
@@ -57,7 +55,6 @@ int packages_open(struct service *service, struct engine_config *engine, struct 
 {
     const struct package_config *config = &service->config.packages;
     const struct pip_options options = { config->index_url, config->extra_indexes, config->wheels };
-    struct egress_config outside = { .log = on_log, .log_arg = service };
     struct packages *packages = calloc(1, sizeof *packages);
     struct installer *installer;
     int r;
@@ -72,15 +69,12 @@ int packages_open(struct service *service, struct engine_config *engine, struct 
     r = layers_open(service->config.data_dir, &installer->layers, err);
     if (r == 0)
         r = pip_config_load(&options, &installer->pip, err);
-    if (r == 0)
-        r = egress_open(&outside, &packages->egress, err);
     if (r == 0 && pipe2(packages->stop, O_CLOEXEC) < 0)
         r = gb_fail(err, errno, "pipe");
     if (r < 0)
         return r;
     if (installer->pip->note[0])
         service_log(service, LOG_WARNING, "packages: %s", installer->pip->note);
-    installer->egress = packages->egress;
     installer->config = config;
     installer->preload = engine->preload;
     installer->python = engine->python;
@@ -112,7 +106,6 @@ void packages_close(struct service *service)
         return;
     for (size_t i = 0; i < SETS_KEPT; i++)
         layer_unref(packages->kept[i].layer);
-    egress_close(packages->egress);
     pip_config_free(packages->installer.pip);
     layers_close(packages->installer.layers);
     installer_release(&packages->installer);
@@ -267,6 +260,7 @@ int packages_resolve(struct service *service, const char *scope, const struct re
     int r;
 
     service->packages->installer.engine = service->engine;
+    service->packages->installer.egress = service->egress;
     service->packages->installer.disk = service->disk;
     r = install(&service->packages->installer, &request, ret_result, fault);
     if (r == 0 && !ret_result->layer && base)

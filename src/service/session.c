@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/parse.h"
 #include "service/env.h"
+#include "service/network.h"
 #include "service/service_internal.h"
 #include "service/wish.h"
 
@@ -45,7 +46,7 @@ static void session_free(struct session *session)
     layer_unref(session->layer);
     json_decref(session->requirements);
     pthread_mutex_destroy(&session->packages_lock);
-    env_free(session->env);
+    json_decref(session->network);
     budget_unref(session->budget);
     if (session->cancel_fd >= 0)
         (void) close(session->cancel_fd);
@@ -92,9 +93,6 @@ static int request_check(struct service *service, const struct session_request *
         return fault_set(fault, FAULT_INVALID, "template-unknown", "template",
                          "there is no template %s; leave it out or say \"default\"", quoted);
     }
-    if (request->network && strcmp(request->network, "none") != 0)
-        return fault_set(fault, FAULT_INVALID, "network-not-available", "network",
-                         "boxes have no network yet; leave it out or say \"none\"");
     if (request->packages && request->packages[0] &&
         packages_check(&config->packages, request->packages, fault) < 0)
         return -1;
@@ -154,21 +152,29 @@ static struct session *session_alloc(struct service *service, const struct calle
     return session;
 }
 
+/* Takes over @policy. */
 static int session_fill(struct session *session, const struct caller *caller,
-                        const struct session_request *request, struct fault *fault)
+                        const struct session_request *request, struct egress_policy *policy,
+                        struct fault *fault)
 {
     struct service *service = session->service;
 
     session->budget = calloc(1, sizeof *session->budget);
-    if (!session->budget || env_copy(request->env, &session->env) < 0)
+    session->network = network_policy_to_json(policy);
+    if (!session->budget || !session->network) {
+        egress_policy_free(policy);
         return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+    }
     atomic_init(&session->budget->refs, 1);
     session->budget->output.disk_max = session->limits.disk_bytes;
     session->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
-    if (session->cancel_fd < 0 || id_new("ses_", session->id, sizeof session->id) < 0)
+    if (session->cancel_fd < 0 || id_new("ses_", session->id, sizeof session->id) < 0) {
+        egress_policy_free(policy);
         return fault_set(fault, FAULT_UNAVAILABLE, "out-of-descriptors", NULL,
                          "the service has too much open; try later");
-    if (lodging_open(service, &session->limits, session->env, &session->lodging, fault) < 0)
+    }
+    if (lodging_open(service, &session->limits, request->env, policy, session->id,
+                     &session->lodging, fault) < 0)
         return -1;
     return packages_move_in(session, caller, request->packages, fault);
 }
@@ -215,16 +221,24 @@ static int session_make(struct service *service, const struct caller *caller,
                         const struct session_request *request, struct session **ret_session,
                         struct fault *fault)
 {
+    struct egress_policy *policy = NULL;
     struct limits limits;
     struct session *session;
     int64_t idle_us = 0;
 
-    if (request_check(service, request, &limits, &idle_us, fault) < 0)
+    if (network_policy_from_json(service, request->network, &policy, fault) < 0)
         return -1;
+    if (request_check(service, request, &limits, &idle_us, fault) < 0) {
+        egress_policy_free(policy);
+        return -1;
+    }
     session = session_alloc(service, caller);
-    if (!session)
+    if (!session) {
+        egress_policy_free(policy);
         return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+    }
     if (place_take(service, caller, session, fault) < 0) {
+        egress_policy_free(policy);
         pthread_mutex_destroy(&session->lock);
         pthread_mutex_destroy(&session->packages_lock);
         free(session);
@@ -236,8 +250,8 @@ static int session_make(struct service *service, const struct caller *caller,
     session->idle_us = idle_us;
     session->created_us = session->last_used_us = service_now(service);
     session->created_unix_us = unix_now_us();
-    if (session_fill(session, caller, request, fault) < 0 || record_add(session, fault) < 0 ||
-        session_publish(session, fault) < 0) {
+    if (session_fill(session, caller, request, policy, fault) < 0 ||
+        record_add(session, fault) < 0 || session_publish(session, fault) < 0) {
         session_unref(session);
         return -1;
     }
@@ -377,6 +391,11 @@ void session_get_info(struct session *session, struct session_info *ret_info)
     left = session->idle_us - info.idle_us;
     info.expires_in_us = left > 0 ? left : 0;
     *ret_info = info;
+}
+
+json_t *session_network_to_json(struct session *session)
+{
+    return json_deep_copy(session->network);
 }
 
 static json_t *seconds(int64_t us)

@@ -271,6 +271,14 @@ void shell_free(struct shell *shell)
     free(shell);
 }
 
+int box_listen(struct box *box, uint16_t port, int *ret_fd, struct gb_err *err)
+{
+    (void) box;
+    (void) port;
+    (void) ret_fd;
+    return gb_fail_plain(err, ENOSYS, "these boxes have no network");
+}
+
 int box_command(struct box *box, const struct run_spec *spec, char *const *env, const char *cwd,
                 struct outcome *ret_outcome, struct gb_err *err)
 {
@@ -295,12 +303,6 @@ int box_mount_shelf(struct box *box, unsigned shelf, const char *name, unsigned 
 {
     (void) box, (void) shelf, (void) name, (void) place, (void) err;
     return 0;
-}
-
-int box_listen(struct box *box, uint16_t port, int *ret_fd, struct gb_err *err)
-{
-    (void) box, (void) port, (void) ret_fd;
-    return gb_fail(err, ENOSYS, "listen in a box");
 }
 
 int workspace_put(struct box *box, const char *from, const char *name, struct gb_err *err)

@@ -83,7 +83,11 @@ static void test_everything(void **state)
         .error_traceback = tb,
         .error_traceback_len = 1,
     };
-    json_t *json = build(&o, &(struct receipt_ids){ "sess_1", "exec_1", 7, true, true });
+    json_t *json = build(&o, &(struct receipt_ids){ .session_id = "sess_1",
+                                                    .execution_id = "exec_1",
+                                                    .execution_count = 7,
+                                                    .session_lost = true,
+                                                    .shell_lost = true });
 
     (void) state;
     assert_dumps(json,
