@@ -21,7 +21,7 @@ int cmd_open_store(const struct config *cfg, bool must_exist, struct store **ret
 
 void cmd_fill_packages(const struct config *cfg, struct package_config *packages)
 {
-    packages->blocked = cfg->blocked_packages;
+    packages->blocked = cfg->blocked_packages ? cfg->blocked_packages : PACKAGES_BLOCKED;
     packages->allowed =
         cfg->allowed_packages && cfg->allowed_packages[0] ? cfg->allowed_packages : NULL;
     packages->builds = cfg->package_builds;

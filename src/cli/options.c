@@ -20,9 +20,6 @@
 
 #define PATH_BYTES_MAX 4095
 
-/* As service.h has it, which this file must not need: the documents are made from it. */
-#define PACKAGES_BLOCKED_DEFAULT "os,subprocess,sys,importlib,ctypes,multiprocessing,threading"
-
 enum {
     FOR_GLOBAL = 1 << 0,
     FOR_RUN = 1 << 1,
@@ -289,10 +286,11 @@ static const struct config_option options[] = {
       .commands = FOR_SERVE | FOR_PIP, .group = "Packages",
       .help = "one more host that an install may reach, where an index keeps its files elsewhere; "
               "may be repeated" },
-    { "blocked-packages", 0, OPT_STRING, MEMBER(blocked_packages), PACKAGES_BLOCKED_DEFAULT, 0,
-      65536, .metavar = "NAMES", .aliases = { { "BLOCKED_PACKAGES", 0 } },
-      .commands = FOR_SERVE | FOR_PIP, .group = "Packages",
-      .help = "packages that are never installed, with commas between" },
+    { "blocked-packages", 0, OPT_STRING, MEMBER(blocked_packages), NULL, 0, 65536,
+      .metavar = "NAMES", .aliases = { { "BLOCKED_PACKAGES", 0 } }, .commands = FOR_SERVE | FOR_PIP,
+      .group = "Packages",
+      .help = "packages that are never installed, with commas between; without it names of "
+              "standard modules such as os and subprocess" },
     { "allowed-packages", 0, OPT_STRING, MEMBER(allowed_packages), NULL, 0, 65536,
       .metavar = "NAMES", .commands = FOR_SERVE | FOR_PIP, .group = "Packages",
       .help = "the only packages that may be asked for, with commas between; what they need comes "
