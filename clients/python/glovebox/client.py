@@ -8,7 +8,7 @@ import os
 import ssl
 import uuid
 from dataclasses import dataclass
-from typing import IO, Any, Dict, Iterable, Iterator, List, Mapping, Optional, Union
+from typing import IO, Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Union
 
 from . import errors, stream
 from .result import Result
@@ -17,6 +17,8 @@ from .transport import MAX_REPLY, PIECE, READ_SECONDS, Call, Reply, Transport, q
 
 Path = Union[str, "os.PathLike[str]"]
 Size = Union[int, str]
+
+INSTALL_SECONDS = 600.0  # pip may be silent for long
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,23 @@ class Client:
         """Stops an execution, as Ctrl-C does; asked twice, at once. One that has ended is fine."""
         stream.interrupt(self.transport, execution_id)
 
+    # ---- packages ----
+
+    def pip_install(
+        self, *packages: str, newest: bool = False, timeout: float = INSTALL_SECONDS
+    ) -> Dict[str, Any]:
+        """Installs packages into your default set, which all your fresh boxes have from then on.
+        See `Session.pip_install`."""
+        return _install(self.transport, "/v1/packages", packages, newest, timeout)
+
+    def packages(self) -> Dict[str, Any]:
+        """Your default set: "packages" with name, version and hash, and the "requirements"."""
+        return self.transport.object("GET", "/v1/packages", repeat=True)
+
+    def reset_packages(self) -> None:
+        """Empties your default set. Boxes that have it keep it."""
+        self.transport.json("DELETE", "/v1/packages", repeat=True)
+
     # ---- sessions ----
 
     def session(self, **options: Any) -> "Session":
@@ -193,7 +212,7 @@ class Session:
 
     Made at the service when the object is made, ended by close() or `with`. `memory`, `disk` are
     sizes ("512m"), `timeout` is the default of its executions in seconds, `limits` has the others;
-    `files` maps paths to what they hold."""
+    `files` maps paths to what they hold, `packages` are requirements to install."""
 
     def __init__(
         self,
@@ -210,6 +229,7 @@ class Session:
         files: Optional[Mapping[str, Union[str, bytes]]] = None,
         idle_timeout: Optional[float] = None,
         template: Optional[str] = None,
+        packages: Optional[Sequence[str]] = None,
         session_id: Optional[str] = None,
     ) -> None:
         self.client = client or Client(url, api_key)
@@ -223,8 +243,8 @@ class Session:
         else:
             wanted = _body(memory=memory, cpus=cpus, disk=disk, timeout=timeout, **(limits or {}))
             body = _body(limits=wanted or None, env=env, idle_timeout=idle_timeout,
-                         template=template)
-            self.id = self._create(body)
+                         template=template, packages=list(packages) if packages else None)
+            self.id = self._create(body, INSTALL_SECONDS if packages else None)
         self._path = f"/v1/sessions/{quote(self.id)}"
         try:
             for path, data in (files or {}).items():
@@ -233,8 +253,8 @@ class Session:
             self.close()
             raise
 
-    def _create(self, body: Dict[str, Any]) -> str:
-        made = self._transport.object("POST", "/v1/sessions", body)
+    def _create(self, body: Dict[str, Any], timeout: Optional[float]) -> str:
+        made = self._transport.object("POST", "/v1/sessions", body, timeout=timeout)
         name = made.get("session_id")
         if not isinstance(name, str) or not name:
             raise errors.ProtocolError(f"the service did not name the session: {made!r:.200}")
@@ -333,6 +353,21 @@ class Session:
         reply = self._transport.object("POST", self._path + "/interrupt", query=query)
         count = reply.get("interrupted")
         return count if isinstance(count, int) else 0
+
+    # ---- packages ----
+
+    def pip_install(
+        self, *packages: str, newest: bool = False, timeout: float = INSTALL_SECONDS
+    ) -> Dict[str, Any]:
+        """Installs packages, which can be imported at once: requirements such as "humanize" or
+        "requests[socks]>=2.31". With `newest`, what comes without a version is the newest that the
+        index has. Gives what is "installed" and what was "present", with "warnings"; what cannot be
+        installed is an exception that says why."""
+        return _install(self._transport, self._path + "/packages", packages, newest, timeout)
+
+    def packages(self) -> Dict[str, Any]:
+        """What was installed into it: "packages" with name, version and hash, "requirements"."""
+        return self._transport.object("GET", self._path + "/packages", repeat=True)
 
     # ---- its life ----
 
@@ -495,6 +530,13 @@ def run(code: str, *, client: Optional[Client] = None, **options: Any) -> Result
 
 
 # ---- helpers ----
+
+
+def _install(
+    transport: Transport, path: str, packages: Sequence[str], newest: bool, timeout: float
+) -> Dict[str, Any]:
+    body = {"packages": list(packages), **({"newest": True} if newest else {})}
+    return transport.object("POST", path, body, timeout=timeout)
 
 
 def _body(**fields: Any) -> Dict[str, Any]:
