@@ -24,10 +24,13 @@
 #include "service/service.h"
 
 struct egress;
+struct egress_policy;
 
 struct installer {
     struct engine *engine;
     struct egress *egress;
+    const struct egress_policy
+        *network; /* the operator's, whose addresses and secrets count; NULL: none */
     struct layers *layers;
     struct pip_config *pip;
     const struct package_config *config;

@@ -32,8 +32,8 @@ STANDARD = sys.stdlib_module_names
 # What pip says, and what we make of it; the first that is found counts.
 SIGNS = (
     ("too-large", r"No space left on device|Disk quota exceeded|File too large"),
-    ("refused", r"403 (?:Forbidden|.*[Ee]gress)|Tunnel connection failed: 403"),
-    ("unreachable", r"connection broken by|Could not fetch URL|ProxyError|ConnectTimeout"
+    ("refused", r"Tunnel connection failed: 403|Could not fetch URL \S+: 403"),
+    ("unreachable", r"connection broken by|Could not fetch URL \S+: (?!404)|ProxyError|ConnectTimeout"
                     r"|ReadTimeout|Max retries exceeded|NewConnectionError|SSLError"
                     r"|Tunnel connection failed"),
     ("hash", r"DO NOT MATCH THE HASHES"),
@@ -109,7 +109,8 @@ def sources(wish):
 
 
 def pip(wish, command, *args, check=True):
-    line = [*pip_program(), command, "--no-input", "--disable-pip-version-check", "--no-color",
+    # Verbose, or it would not say which pages it could not get.
+    line = [*pip_program(), command, "--verbose", "--no-input", "--disable-pip-version-check", "--no-color",
             "--cache-dir", PLACE + "/cache", "--timeout", str(wish["timeout"]), "--retries", "1",
             *args, *sources(wish)]
     done = subprocess.run(line, env=environment(), stdin=subprocess.DEVNULL, text=True,

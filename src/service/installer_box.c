@@ -209,6 +209,8 @@ static int policy_make(struct job *job, struct egress_policy **ret_policy, struc
     for (size_t i = 0; i < job->request->len && r == 0; i++)
         if (job->request->items[i].is_url)
             r = allow_url(policy, job->request->items[i].text, err);
+    if (r == 0 && job->installer->network)
+        r = egress_policy_inherit(policy, job->installer->network, err);
     if (r < 0) {
         egress_policy_free(policy);
         return r;

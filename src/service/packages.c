@@ -261,6 +261,7 @@ int packages_resolve(struct service *service, const char *scope, const struct re
 
     service->packages->installer.engine = service->engine;
     service->packages->installer.egress = service->egress;
+    service->packages->installer.network = service->config.network;
     service->packages->installer.disk = service->disk;
     r = install(&service->packages->installer, &request, ret_result, fault);
     if (r == 0 && !ret_result->layer && base)

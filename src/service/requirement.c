@@ -375,7 +375,7 @@ int requirement_parse(const char *text, bool urls, struct requirement *ret_requi
 
     if (strlen(text) > REQUIREMENT_MAX)
         return gb_fail_plain(err, EINVAL, "a requirement may have %d bytes", REQUIREMENT_MAX);
-    if (looks_like_url(text) && !urls) {
+    if (looks_like_url(text) && text[strspn(text, " \t")] != '-' && !urls) {
         format_quoted(text, quoted);
         return gb_fail_plain(
             err, EPERM, "%s is a URL, and the operator allows none; give a package's name", quoted);

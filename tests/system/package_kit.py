@@ -100,7 +100,7 @@ class Index(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.port = self.server_address[1]
         scheme = "https" if tls else "http"
-        host = f"{user}@localhost" if user else "127.0.0.1"
+        host = f"{user}@secret.test" if user else "127.0.0.1"  # the name in the certificate
         self.url = f"{scheme}://{host}:{self.port}/simple"
         self.thread = threading.Thread(target=self.serve_forever, args=(0.05,))
         self.thread.start()

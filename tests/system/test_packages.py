@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from conftest import is_root
-from package_kit import TLS, Index, make_sdist, make_wheel
+from net_kit import CA, names  # noqa: F401  a fixture
+from package_kit import Index, make_sdist, make_wheel
 from serve_kit import serve  # noqa: F401  a fixture
 
 PATIENCE = 400  # seconds: pip is slow, and a machine can be too
@@ -26,6 +26,7 @@ def index():
 
 
 def ask(server, method, path, body=None):
+    """As server.ask(), with patience."""
     connection = server.connect(timeout=PATIENCE)
     try:
         connection.request(method, path, None if body is None else json.dumps(body),
@@ -131,7 +132,9 @@ def test_live_session(serve, index):
     assert value(server, other, "import gamma\ngamma.version") == "'2.0'"
     # More comes on top; what is there stays what it is.
     index.wheel("eps", "1.0", {"eps.py": "import gamma.deep\nversion = '1.0'\n"}, requires=["delta"])
-    receipt = server.run(session, "%pip install -q eps\nimport eps\neps.version, delta.version")
+    status, receipt = ask(server, "POST", f"/v1/sessions/{session}/execute",
+                          {"code": "%pip install -q eps\nimport eps\neps.version, delta.version",
+                           "timeout": 300})
     assert receipt["result"]["text/plain"] == "('1.0', '1.0')", receipt
     assert receipt["stdout"] == "Installed eps 1.0\n", receipt
     receipt = server.run(session, "!pip install gamma\nimport gamma.deep\ngamma.deep.x")
@@ -146,8 +149,9 @@ def test_live_session(serve, index):
     status, made = ask(server, "POST", "/v1/sessions", {"packages": ["gamma", "delta<2"]})
     assert status == 201, made
     assert value(server, made["session_id"], "import delta\ndelta.version") == "'1.0'"
-    receipt = server.good("POST", "/v1/execute", {"code": "%pip install gamma delta<2\n"
-                                                          "import gamma\ngamma.version"})
+    status, receipt = ask(server, "POST", "/v1/execute",
+                          {"code": "%pip install gamma 'delta<2'\nimport gamma\ngamma.version",
+                           "timeout": 300})
     assert receipt["result"]["text/plain"] == "'2.0'", receipt
     assert server.good("POST", "/execute", {"code": "import gamma"})["status"] == "error"
 
@@ -266,13 +270,14 @@ def test_rate(serve, gb, tmp_path):
     refused(server, 429, "rate-limit", "fine")
 
 
-def test_password_of_an_index(serve, gb):
+def test_password_of_an_index(serve, gb, names):
     """It is used, and it never enters the box."""
     index = Index(user="alice:s3cret", tls=True)
     try:
         index.wheel("private", "1.0")
-        server = serve("--index-url", index.url, "--network-ca", os.path.join(TLS, "ca.pem"),
-                       env=ALONE)
+        names.answers = {"secret.test": [["127.0.0.1"]]}
+        server = serve("--index-url", index.url, "--network-ca", CA, "--network-resolver",
+                       names.address, "--network-address", "127.0.0.1", env=ALONE)
         assert install(server, "private")["success"]
         log = server.log.read_text()
         assert "s3cret" not in log and "s3cret" not in json.dumps(server.good("GET", "/v1/packages"))
@@ -283,8 +288,8 @@ def test_password_of_an_index(serve, gb):
         index.close()
 
 
-def test_full_disk(serve, index, tmp_path):
-    if not is_root():
+def test_full_disk(serve, index, tmp_path, is_root):
+    if not is_root:
         return  # only root can make a small disk
     index.wheel("wide", "1.0", {f"wide/f{i}.bin": os.urandom(1 << 20) for i in range(8)})
     small = tmp_path / "small"
