@@ -32,14 +32,14 @@ STANDARD = sys.stdlib_module_names
 # What pip says, and what we make of it; the first that is found counts.
 SIGNS = (
     ("too-large", r"No space left on device|Disk quota exceeded|File too large"),
-    ("refused", r"Tunnel connection failed: 403|Could not fetch URL \S+: 403"),
-    ("unreachable", r"connection broken by|Could not fetch URL \S+: (?!404)|ProxyError|ConnectTimeout"
-                    r"|ReadTimeout|Max retries exceeded|NewConnectionError|SSLError"
-                    r"|Tunnel connection failed"),
     ("hash", r"DO NOT MATCH THE HASHES"),
     ("bad-wheel", r"outside the target directory|is invalid|bad wheel|BadZipFile|has invalid"
                   r"|not a supported wheel|Wheel .* located at"),
     ("conflict", r"ResolutionImpossible|conflicting dependencies|The conflict is caused by"),
+    ("refused", r"Tunnel connection failed: 403|Could not fetch URL \S+: 403"),
+    ("unreachable", r"connection broken by|Could not fetch URL \S+: (?!404)|ProxyError|ConnectTimeout"
+                    r"|ReadTimeout|Max retries exceeded|NewConnectionError|SSLError"
+                    r"|Tunnel connection failed"),
     ("not-found", r"No matching distribution found|Could not find a version"),
     ("build", r"metadata-generation-failed|Failed building wheel|subprocess-exited-with-error"),
 )
@@ -109,8 +109,8 @@ def sources(wish):
 
 
 def pip(wish, command, *args, check=True):
-    # Verbose, or it would not say which pages it could not get.
-    line = [*pip_program(), command, "--verbose", "--no-input", "--disable-pip-version-check", "--no-color",
+    # Very verbose, or it would not say which pages it could not get.
+    line = [*pip_program(), command, "-vv", "--no-input", "--disable-pip-version-check", "--no-color",
             "--cache-dir", PLACE + "/cache", "--timeout", str(wish["timeout"]), "--retries", "1",
             *args, *sources(wish)]
     done = subprocess.run(line, env=environment(), stdin=subprocess.DEVNULL, text=True,
@@ -135,7 +135,7 @@ def explain(wish, text):
             because = [line for line in lines[at + 1:] if line][:6]
             detail = "; ".join(because)
     if kind in ("unreachable", "refused"):
-        broken = [line for line in lines if re.search(SIGNS[1][1] + "|" + SIGNS[2][1], line)]
+        broken = [line for line in lines if re.search(dict(SIGNS)[kind], line)]
         detail = broken[-1] if broken else detail
     if kind == "not-found":
         found = re.search(r"satisfies the requirement (.+?) \(from versions: (.*?)\)", text)

@@ -277,7 +277,8 @@ def test_password_of_an_index(serve, gb, names):
         index.wheel("private", "1.0")
         names.answers = {"secret.test": [["127.0.0.1"]]}
         server = serve("--index-url", index.url, "--network-ca", CA, "--network-resolver",
-                       names.address, "--network-address", "127.0.0.1", env=ALONE)
+                       names.address, "--network-address", "127.0.0.1", "--network-allow",
+                       f"secret.test:{index.port}", env=ALONE)
         assert install(server, "private")["success"]
         log = server.log.read_text()
         assert "s3cret" not in log and "s3cret" not in json.dumps(server.good("GET", "/v1/packages"))
