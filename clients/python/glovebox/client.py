@@ -193,7 +193,8 @@ class Session:
 
     Made at the service when the object is made, ended by close() or `with`. `memory`, `disk` are
     sizes ("512m"), `timeout` is the default of its executions in seconds, `limits` has the others;
-    `files` maps paths to what they hold."""
+    `files` maps paths to what they hold; `network` is whom it may reach, such as
+    {"allow": ["pypi.org"]}, as far as the operator permits."""
 
     def __init__(
         self,
@@ -210,6 +211,7 @@ class Session:
         files: Optional[Mapping[str, Union[str, bytes]]] = None,
         idle_timeout: Optional[float] = None,
         template: Optional[str] = None,
+        network: Optional[Mapping[str, Any]] = None,
         session_id: Optional[str] = None,
     ) -> None:
         self.client = client or Client(url, api_key)
@@ -223,7 +225,7 @@ class Session:
         else:
             wanted = _body(memory=memory, cpus=cpus, disk=disk, timeout=timeout, **(limits or {}))
             body = _body(limits=wanted or None, env=env, idle_timeout=idle_timeout,
-                         template=template)
+                         template=template, network=network)
             self.id = self._create(body)
         self._path = f"/v1/sessions/{quote(self.id)}"
         try:

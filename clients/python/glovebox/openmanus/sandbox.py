@@ -143,6 +143,8 @@ class DockerSandbox:
 def _setting_of(error: errors.GloveboxError) -> str:
     """Which of the settings a refusal is about."""
     names = {"template": "image", "memory": "memory_limit", "cpus": "cpu_limit"}
+    if ":network-" in str(getattr(error, "problem", {}).get("type")):
+        return "network_enabled"
     found = getattr(error, "problem", {}).get("errors")
     for entry in found if isinstance(found, list) else []:
         for word in reversed(entry.get("loc", []) if isinstance(entry, Mapping) else []):

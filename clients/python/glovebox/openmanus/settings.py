@@ -12,6 +12,8 @@ from ..local import connect
 
 WORKSPACE = "/workspace"
 DEFAULT_IMAGE = "python:3.12-slim"
+# With a network `pip install` works, into a place that goes with the sandbox.
+PIP_ENV = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_NO_CACHE_DIR": "1"}
 
 
 class SandboxError(Exception):
@@ -50,8 +52,6 @@ def session_options(
             "volume_bindings: the service cannot bind directories of the host into a box yet; copy "
             "files with copy_to() and copy_from()"
         )
-    if config.network_enabled:
-        raise SandboxError("network_enabled: boxes of the service have no network yet")
     work_dir = config.work_dir
     if not isinstance(work_dir, str) or ".." in work_dir.split("/"):
         raise SandboxError(f"work_dir: {work_dir!r} is no directory of a sandbox")
@@ -62,6 +62,9 @@ def session_options(
     options: Dict[str, Any] = {"memory": config.memory_limit, "cpus": config.cpu_limit}
     if config.image not in ("", DEFAULT_IMAGE):
         options["template"] = config.image
+    if config.network_enabled:
+        options["network"] = {"allow": ["*"]}  # every public host, if the operator permits it
+        options["env"] = PIP_ENV
     return options
 
 
