@@ -35,7 +35,8 @@ MARK = "GB_TEST_MARK=" + uuid.uuid4().hex
 BOX_ID_FIRST = 1_900_000_000  # as root, boxes run under host ids from here on
 BOX_ID_LAST = 4_294_967_293
 SLOW = float(os.environ.get("GB_SLOW", "1"))
-PATIENCE = 5.0 * SLOW  # how long teardown may take after the run has ended, in seconds
+PATIENCE = 30.0 * SLOW  # how long teardown may take after the run has ended, in seconds
+RUN_SECONDS = 120 * SLOW  # of a run whose --timeout is not the test's subject: machines stall
 PR_SET_CHILD_SUBREAPER = 36
 
 Result = collections.namedtuple("Result", "code out err raw_out raw_err receipt")
@@ -50,7 +51,7 @@ def need(condition, reason):
     pytest.skip(reason)
 
 
-def wait_for(condition, seconds=20.0, what="the condition"):
+def wait_for(condition, seconds=60.0, what="the condition"):
     """Polls until condition() is true and returns its value; fails the test after @seconds."""
     seconds *= SLOW
     end = time.monotonic() + seconds
@@ -278,6 +279,7 @@ class Glovebox:
         env = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
         name, _, value = MARK.partition("=")
         env.update({"HOME": self.home, "TMPDIR": self.home, name: value})
+        env["GLOVEBOX_TIMEOUT"] = f"{RUN_SECONDS:g}"
         env.update(word.split("=", 1) for word in os.environ.get("GB_WITH", "").split())
         env.update(extra or {})
         return {k: v for k, v in env.items() if v is not None}
@@ -292,7 +294,7 @@ class Glovebox:
         self.started.append(process)
         return process
 
-    def finish(self, process, stdin=b"", timeout=60):
+    def finish(self, process, stdin=b"", timeout=180):
         """Feeds @stdin, reads to the end and gives the result."""
         timeout *= SLOW
         try:
@@ -300,11 +302,11 @@ class Glovebox:
         except subprocess.TimeoutExpired:
             process.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.communicate(timeout=5)
+                process.communicate(timeout=30)
             pytest.fail(f"still running after {timeout} s: {process.args}")
         return result_of(process.returncode, out or b"", err or b"", "--json" in process.args)
 
-    def __call__(self, *args, stdin=b"", timeout=60, **how):
+    def __call__(self, *args, stdin=b"", timeout=180, **how):
         """Runs the binary to its end."""
         if isinstance(stdin, str):
             stdin = stdin.encode()
@@ -325,7 +327,7 @@ class Glovebox:
         for process in self.started:
             if process.poll() is None:
                 process.kill()
-                process.wait(10)
+                process.wait(60)
             for stream in (process.stdin, process.stdout, process.stderr):
                 if stream is not None:
                     with contextlib.suppress(OSError):

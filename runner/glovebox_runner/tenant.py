@@ -24,9 +24,9 @@ import socket
 import sys
 import time
 import traceback
-from os import _exit, fstat, getpid
+from os import _exit, getpid
 
-from . import frames, reseed, script
+from . import calls, frames, reseed, script
 
 POOLED_AFTER_MS = 20  # without a program for so long: cloned ahead of need
 
@@ -97,6 +97,8 @@ _DEFAULT_AT_START = tuple(
     - set(_IGNORED_AT_START)
 )
 
+_tuple = tuple  # whatever becomes of the builtins
+
 _SEND_FLAGS = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 _WHOLE_FLAGS = itertools.repeat(socket.MSG_NOSIGNAL)
 
@@ -119,13 +121,8 @@ class Control:
     def settle(self) -> None:
         """In the process that is to use it: this is the file that we mean by this number."""
         os.set_inheritable(self._fd, False)
-        self._identity = self._identify(self._fd)
+        self._identity = calls.identify((self._fd,))
         self._pid = getpid()
-
-    @staticmethod
-    def _identify(fd: int):
-        status = fstat(fd)
-        return status.st_dev, status.st_ino
 
     def is_pooled(self) -> bool:
         """Whether nobody wants this tenant yet. One that was cloned on request gets its program at
@@ -135,15 +132,27 @@ class Control:
         return not poll.poll(POOLED_AFTER_MS)
 
     def receive(self) -> frames.Message:
-        return frames.recv(self._fd, frames.Reader())
+        packet = calls.receive(self._fd)
+        if packet.__class__ is _tuple:
+            return frames.Message(*packet)
+        reader = frames.Reader()
+        if packet is not None:
+            if not packet:
+                raise EOFError("the control socket is closed")
+            message = reader.feed(packet)
+            if message is not None:
+                return message
+        return frames.recv(self._fd, reader)
 
     def is_ours(self) -> bool:
         """Not if this is a child that the program forked, or the descriptor is gone, or it is
         another file by now."""
-        try:
-            return getpid() == self._pid and self._identify(self._fd) == self._identity
-        except OSError:
-            return False
+        return getpid() == self._pid and calls.is_same(self._identity)
+
+    def send_message(self, type: int, fields) -> None:
+        """Sends a message as send_whole() does. Most have one packet."""
+        if not calls.send(self._fd, self._identity, self._pid, type, fields):
+            self.send_whole(frames.encode(type, fields))
 
     def send_whole(self, packets) -> None:
         """Sends what may be large and waits while it takes. A supervisor that has stopped to

@@ -43,6 +43,8 @@ struct serve {
     struct server_config server_config;
     struct egress_policy *network; /* what sessions may ask for; NULL: nothing */
     char *data_dir;                /* where it is when nobody says */
+    struct volume_root volume_roots[VOLUME_ROOTS_MAX];
+    size_t volume_roots_len;
     int signal_fd, drained_fd;
     bool progress_shown;
 };
@@ -119,6 +121,8 @@ static void fill_service(struct serve *serve, struct service_config *config)
     config->engine.pool_tenants = true;
     config->engine.progress = show_progress;
     config->engine.progress_arg = serve;
+    config->engine.volume_roots = serve->volume_roots;
+    config->engine.volume_roots_len = serve->volume_roots_len;
     config->store = serve->store;
     config->keys = serve->keys;
     config->data_dir = serve->data_dir;
@@ -376,6 +380,10 @@ static int prepare(struct serve *serve, struct gb_err *err)
     const struct config *cfg = serve->cfg;
     int r = check_ceilings(cfg, err);
 
+    for (char **root = cfg->volume_roots; root && *root; root++)
+        volume_root_parse(*root, &serve->volume_roots[serve->volume_roots_len++]);
+    if (r == 0)
+        r = volume_roots_check(serve->volume_roots, serve->volume_roots_len, err);
     if (r < 0 || (r = network_policy(cfg, cfg->network_allow, &serve->network, err)) < 0)
         return r;
     if (serve->network)

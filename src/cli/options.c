@@ -8,6 +8,7 @@
 #include "base/autoclean.h"
 #include "base/parse.h"
 #include "engine/cgroup.h"
+#include "engine/volumes.h"
 
 #include "base/banned.h"
 
@@ -79,6 +80,19 @@ static bool id_valid(const char *text)
     return true;
 }
 
+/* What is wrong with the directories themselves is found later, when they are looked at. */
+static bool volume_root_valid(const char *text)
+{
+    return text[0] == '/';
+}
+
+static bool volume_valid(const char *text)
+{
+    const char *place = strstr(text, ":/");
+
+    return place && place > text;
+}
+
 #define MEMBER(m) .offset = offsetof(struct config, m)
 
 static const struct config_option options[] = {
@@ -101,6 +115,11 @@ static const struct config_option options[] = {
     { "out", 0, OPT_STRING, MEMBER(out_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
       .commands = FOR_RUN, .group = "Files",
       .help = "copy what the program created or changed in /workspace to DIR" },
+    { "volume", 0, OPT_LIST, MEMBER(volumes), .max = VOLUMES_MAX, .metavar = "DIR:PLACE[:rw]",
+      .valid = volume_valid, .expected = "DIR:PLACE or DIR:PLACE:rw, such as data:/data",
+      .commands = FOR_RUN, .group = "Files",
+      .help = "show the directory DIR of this machine at PLACE in the box, such as /data, without "
+              "copying; read-only unless :rw is written; may be repeated" },
     { "json", 0, OPT_BOOL, MEMBER(json), "no",
       .commands = FOR_RUN | FOR_DOCTOR | FOR_KEY | FOR_AUDIT, .group = "Output",
       .help = "print one JSON object instead: the receipt of a run, the doctor's report, keys, or "
@@ -216,6 +235,12 @@ static const struct config_option options[] = {
     { "session-disk", 0, OPT_SIZE, MEMBER(session_disk_bytes), "1g", 64 * KIB, PIB,
       .metavar = "SIZE", .commands = FOR_SERVE, .group = "Service",
       .help = "the workspace of a session that asks for none; --disk is that of single runs" },
+    { "volume-root", 0, OPT_LIST, MEMBER(volume_roots), .max = VOLUME_ROOTS_MAX,
+      .metavar = "DIR[:rw]", .valid = volume_root_valid,
+      .expected = "an absolute path, perhaps with :rw after it", .commands = FOR_SERVE,
+      .group = "Access",
+      .help = "let sessions have DIR, or any directory in it, as a volume: to read, with :rw also "
+              "to write; may be repeated. Without it there are no volumes" },
     { "allowed-host", 0, OPT_LIST, MEMBER(allowed_hosts), .max = 64, .metavar = "NAME",
       .commands = FOR_SERVE, .group = "Access",
       .help = "a name that clients may use for this service in the Host header; may be repeated" },
@@ -295,6 +320,7 @@ static const struct config_command commands[] = {
                     "  glovebox run -c 'import sys; print(sys.argv)' one two\n"
                     "  glovebox run --timeout 5 --memory 1g --file data.csv report.py data.csv\n"
                     "  glovebox run --out results plot.py\n"
+                    "  glovebox run --volume ~/sets:/data report.py\n"
                     "  glovebox run --json hello.py\n",
         .args = CONFIG_ARGS_FILES,
         .stops = true,
@@ -310,7 +336,8 @@ static const struct config_command commands[] = {
         .examples = "  glovebox serve\n"
                     "  glovebox serve --listen 127.0.0.1:0 --port-file port\n"
                     "  glovebox serve --listen 0.0.0.0:8080 --allowed-host box.example.com\n"
-                    "  glovebox serve --listen unix:/run/glovebox.sock --log-format json\n",
+                    "  glovebox serve --listen unix:/run/glovebox.sock --log-format json\n"
+                    "  glovebox serve --volume-root /srv/sets --volume-root /srv/results:rw\n",
         .args = CONFIG_ARGS_NONE,
     },
     [COMMAND_DOCTOR - 1] = {

@@ -61,6 +61,7 @@ struct config {
     int64_t reply_bytes;  /* of each stream in the receipt; more is left out, and counted */
     char **files;         /* NULL: none */
     char *out_dir;        /* NULL: none */
+    char **volumes;       /* SRC:DST, SRC:DST:ro or SRC:DST:rw; NULL: none */
     char **allow_hosts;   /* NULL: none */
     char **network_addresses, **network_secrets; /* NULL: none */
     int64_t network_bytes, network_connections;
@@ -75,6 +76,7 @@ struct config {
     char *port_file;      /* NULL: none */
     char **allowed_hosts; /* NULL: none */
     char **network_allow; /* NULL: none */
+    char **volume_roots;  /* DIR, DIR:ro or DIR:rw; NULL: none */
     bool no_auth, require_key;
     int64_t default_timeout_us, max_timeout_us, simple_max_timeout_us;
     int64_t max_memory_bytes, max_cpus_milli, max_pids, max_disk_bytes, session_disk_bytes;

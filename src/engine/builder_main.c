@@ -41,6 +41,7 @@
 #include "engine/seal.h"
 #include "engine/skeleton.h"
 #include "engine/template_start.h"
+#include "engine/volumes.h"
 #include "engine/wire.h"
 
 #include "base/banned.h"
@@ -53,6 +54,7 @@ struct builder {
     struct cgroup_root *cgroups;
     struct id_pool ids;
     struct disk_vault vault;
+    struct volume_trees volumes;
     struct box_entry *boxes;
     size_t boxes_len, boxes_cap;
     int64_t template_anon; /* of the newest template; 0 until asked for */
@@ -118,11 +120,12 @@ static int setup_fds(struct builder *builder, struct exchange *x, struct gb_err 
     return 0;
 }
 
-/* Leaves the host's file system, but for the directory of workspaces. */
-static int setup_place(struct builder *builder, const struct builder_request *request,
-                       struct gb_err *err)
+/* Leaves the host's file system, but for the directory of workspaces and those for volumes. */
+static int setup_place(struct builder *builder, const struct exchange *x, struct gb_err *err)
 {
-    int tree = -EBADF, r = skeleton_enter(request->setup.disk_dir, &tree, err);
+    const struct builder_request *request = x->request;
+    int list = request->setup.volumes ? x->fds[x->fds_len - 1] : -EBADF, tree = -EBADF;
+    int r = skeleton_enter(request->setup.disk_dir, &tree, list, &builder->volumes, err);
 
     if (r == 0 && tree >= 0)
         r = disk_vault_open(&builder->vault, tree, request->setup.disk_name, err);
@@ -137,6 +140,8 @@ static int serve_setup(struct builder *builder, struct exchange *x, struct gb_er
 
     if (builder->cgroups)
         return gb_fail_plain(err, EALREADY, "the builder is set up already");
+    if (x->fds_len != (size_t) (x->request->setup.template != 0) + (x->request->setup.volumes != 0))
+        return gb_fail_plain(err, EPROTO, "descriptors are missing");
     r = name[0] ? cgroup_root_reopen(mode, name, &builder->cgroups, err)
                 : cgroup_root_open(mode, &builder->cgroups, err);
     if (r < 0 || (r = id_pool_open(&builder->ids, err)) < 0)
@@ -146,7 +151,7 @@ static int serve_setup(struct builder *builder, struct exchange *x, struct gb_er
             err, EPERM,
             "the only id of this user namespace is the host's root: map a range of "
             "ids, or start glovebox as an ordinary user");
-    if ((r = setup_place(builder, x->request, err)) < 0)
+    if ((r = setup_place(builder, x, err)) < 0)
         return r;
     /* Where the kernel lets us: with a single id the host's groups stay (documented). */
     if (builder->ids.mode != ID_SINGLE && setgroups(0, NULL) < 0)
@@ -154,7 +159,7 @@ static int serve_setup(struct builder *builder, struct exchange *x, struct gb_er
     r = seal_caps(builder_caps);
     if (r < 0)
         return gb_fail(err, -r, "drop capabilities");
-    if (x->fds_len == 1)
+    if (x->request->setup.template)
         builder->template_pidfd = fcntl(x->fds[0], F_DUPFD_CLOEXEC, 0);
     x->reply.setup.id_mode = (int32_t) builder->ids.mode;
     x->reply.setup.cgroup_mode = (int32_t) cgroup_root_mode(builder->cgroups);
@@ -187,17 +192,23 @@ static int serve_template(struct builder *builder, struct exchange *x, struct gb
 static int serve_make(struct builder *builder, struct exchange *x, struct gb_err *err)
 {
     int cgroup_fd, cgroup_fds[CGROUP_FDS_MAX], count = 0;
+    size_t image = x->request->make.disk == DISK_IMAGE, volumes = x->request->make.volumes != 0;
+    struct box_plan plan = { .limits = &x->request->make.limits,
+                             .disk = (enum disk_kind) x->request->make.disk,
+                             .own_id = x->request->make.own_id != 0 };
     struct box_entry *box;
     int r = box_slot(builder, err);
 
     if (r < 0)
         return r;
-    if (x->fds_len != (x->request->make.disk == DISK_IMAGE))
-        return gb_fail_plain(err, EPROTO, "a box needs an image, or none");
+    /* Id 0 is that of whoever started us, and that may be root. */
+    if (x->fds_len != image + volumes || (plan.own_id && builder->ids.mode == ID_ROOT))
+        return gb_fail_plain(err, EPROTO, "that is no way to make a box");
+    plan.image = image ? x->fds[0] : -EBADF;
+    plan.volumes = volumes ? x->fds[image] : -EBADF;
     box = &builder->boxes[builder->boxes_len];
-    r = box_make(builder->cgroups, &builder->ids, x->request->box, &x->request->make.limits,
-                 (enum disk_kind) x->request->make.disk, x->fds_len ? x->fds[0] : -EBADF,
-                 &builder->vault, box, &x->dead, err);
+    r = box_make(builder->cgroups, &builder->ids, x->request->box, &plan, &builder->vault,
+                 &builder->volumes, box, &x->dead, err);
     if (r < 0)
         return r;
     builder->boxes_len++;
@@ -431,6 +442,7 @@ static void sweep(struct builder *builder)
     cgroup_root_close(builder->cgroups);
     id_pool_release(&builder->ids);
     disk_vault_close(&builder->vault);
+    volume_trees_close(&builder->volumes);
     free(builder->boxes);
 }
 

@@ -218,18 +218,26 @@ static int builder_setup(struct engine *engine, struct gb_err *err)
 {
     struct builder_request request = { .op = BUILDER_SETUP };
     struct builder_reply reply;
-    int fds[WIRE_FDS_MAX];
-    size_t fds_len = 0;
-    int r;
+    autoclose int list = -EBADF;
+    int fds[WIRE_FDS_MAX], given[2];
+    size_t fds_len = 0, given_len = 0;
+    int r = volume_roots_list(engine->volumes, &list, err);
 
+    if (r < 0)
+        return r;
+    request.setup.template = engine->template_ready;
+    request.setup.volumes = list >= 0;
+    if (engine->template_ready)
+        given[given_len++] = engine->template.pidfd;
+    if (list >= 0)
+        given[given_len++] = list;
     request.setup.cgroup_mode =
         engine->cgroup_name[0] ? engine->cgroup_mode : (int32_t) engine->config.cgroups;
     snprintf(request.setup.cgroup_name, sizeof request.setup.cgroup_name, "%s",
              engine->cgroup_name);
     snprintf(request.setup.disk_name, sizeof request.setup.disk_name, "%s", engine->disk_name);
     snprintf(request.setup.disk_dir, sizeof request.setup.disk_dir, "%s", disk_path(engine->disk));
-    r = builder_exchange(engine, &request, &engine->template.pidfd, engine->template_ready, &reply,
-                         fds, &fds_len);
+    r = builder_exchange(engine, &request, given, given_len, &reply, fds, &fds_len);
     if (r < 0)
         return gb_fail(err, -r, "the builder ended while it started");
     if (reply.error)
@@ -521,7 +529,9 @@ static void engine_init(struct engine *engine)
 static bool engine_copy_config(struct engine *engine, const struct engine_config *config)
 {
     engine->config = *config;
-    engine->config.disk_dir = NULL; /* the disk has its own */
+    engine->config.disk_dir = NULL; /* the disk has its own, and so have volumes */
+    engine->config.volume_roots = NULL;
+    engine->config.volume_roots_len = 0;
     engine->python = strdup(config->python ? config->python : "/usr/bin/python3");
     engine->preload = strdup(config->preload ? config->preload : "");
     engine->lang = strdup(config->lang ? config->lang : "C.UTF-8");
@@ -561,7 +571,9 @@ int engine_open(const struct engine_config *config, struct engine **ret_engine, 
     engine_init(engine);
     if (!engine_copy_config(engine, config))
         r = gb_fail(err, ENOMEM, "start the engine");
-    else if ((r = disk_open(config->disk_dir, config->disk_kind, &engine->disk, err)) == 0 &&
+    else if ((r = volume_roots_open(config->volume_roots, config->volume_roots_len,
+                                    &engine->volumes, err)) == 0 &&
+             (r = disk_open(config->disk_dir, config->disk_kind, &engine->disk, err)) == 0 &&
              (r = builder_start(engine, err)) == 0 && (r = template_begin(engine, err)) == 0) {
         disk_sweep_start(engine, engine->disk);
         r = pool_start(engine, err);
@@ -590,6 +602,7 @@ void engine_close(struct engine *engine)
     gb_closep(&engine->keeper_pidfd);
     wire_close_fds(engine->lock_fds, engine->lock_fds_len);
     disk_close(engine->disk);
+    volume_roots_close(engine->volumes);
     pthread_cond_destroy(&engine->pool_wanted);
     pthread_mutex_destroy(&engine->boxes_lock);
     pthread_mutex_destroy(&engine->template.lock);

@@ -17,6 +17,7 @@
 #include "engine/disk.h"
 #include "engine/limits.h"
 #include "engine/outcome.h"
+#include "engine/volumes.h"
 #include "engine/wire.h"
 
 struct engine;
@@ -36,6 +37,9 @@ struct engine_config {
      * if it is not there. NULL: all workspaces are in memory. */
     const char *disk_dir;
     enum disk_kind disk_kind; /* DISK_NONE: the best that this host has */
+    /* Directories of the host that boxes may have; copied. */
+    const struct volume_root *volume_roots;
+    size_t volume_roots_len;
 
     /* Called while the template imports: @done of @total modules, @name is next. */
     void (*progress)(void *arg, unsigned done, unsigned total, const char *name);
@@ -77,10 +81,17 @@ int box_acquire(struct engine *engine, const struct limits *limits, struct box *
 struct box_options {
     bool disk; /* /workspace is on disk, within limits.disk_bytes and disk_inodes; /tmp and /dev/shm
                   stay in memory, with at most half of limits.memory_bytes each */
+    /* Directories of the host. They are no part of the workspace: not of its quota, nor of what the
+     * calls for files reach, nor of the files that changed. In an engine of an ordinary user such a
+     * box runs under that user's own id. */
+    const struct volume *volumes;
+    size_t volumes_len;
 };
 
-/* The same; @options may be NULL. A box with a workspace on disk is made now. ENOSPC: its quota is
- * more than the file system of disk_dir has free. */
+/* The same; @options may be NULL. A box with a workspace on disk or with volumes is made now.
+ * ENOSPC: its quota is more than the file system of disk_dir has free. EADDRNOTAVAIL: a volume
+ * cannot be had, for a reason that its caller can mend and the message names. EINVAL, EACCES and
+ * E2BIG: as volumes_settle() has it. */
 int box_acquire_with(struct engine *engine, const struct limits *limits,
                      const struct box_options *options, struct box **ret_box, struct gb_err *err);
 

@@ -113,7 +113,8 @@ struct engine {
     bool template_ready;
     int32_t id_mode, cgroup_mode;
     char cgroup_name[CGROUP_NAME_MAX], disk_name[DISK_NAME_MAX], note[200];
-    struct disk *disk;    /* NULL: workspaces are in memory */
+    struct disk *disk; /* NULL: workspaces are in memory */
+    struct volume_roots *volumes;
     int outer[OUTER_FDS]; /* keeper's lifeline, user and PID namespace of a rootless builder */
     int keeper_pidfd;     /* of the process that waits for the keeper */
     int lock_fds[64];     /* on ids and cgroups, of this and earlier builders */

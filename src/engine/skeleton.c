@@ -31,6 +31,7 @@
 #include "base/autoclean.h"
 #include "base/io.h"
 #include "engine/seal.h"
+#include "engine/volumes.h"
 
 #include "base/banned.h"
 
@@ -41,11 +42,13 @@
 static const struct {
     const char *path;
     mode_t mode;
+    bool filled; /* there is something in it before a box adds its own */
 } directories[] = {
-    { "usr", 0755 },     { "proc", 0555 }, { "dev", 0755 },  { "dev/shm", 0755 },
-    { "dev/pts", 0755 }, { "etc", 0755 },  { "tmp", 0755 },  { "workspace", 0755 },
-    { "var", 0755 },     { "run", 0755 },  { "root", 0755 }, { "home", 0755 },
-    { ".empty", 0555 },
+    { "usr", 0755, true },     { "proc", 0555, true },       { "dev", 0755, true },
+    { "dev/shm", 0755, true }, { "dev/pts", 0755, true },    { "etc", 0755, true },
+    { "tmp", 0755, false },    { "workspace", 0755, false }, { "var", 0755, true },
+    { "run", 0755, false },    { "root", 0755, false },      { "home", 0755, false },
+    { ".empty", 0555, false },
 };
 
 static const struct {
@@ -336,7 +339,50 @@ static int pivot(int root, struct gb_err *err)
     return 0;
 }
 
-int skeleton_enter(const char *disk_dir, int *ret_disk, struct gb_err *err)
+/* One directory of the skeleton, with all that is mounted in it. */
+static int copy_mounts(int root, const char *name)
+{
+    autoclose int tree = -EBADF;
+    char path[32];
+
+    snprintf(path, sizeof path, "/%s", name);
+    tree = sys_open_tree(path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+    if (tree < 0)
+        return -errno;
+    return sys_move_mount(tree, root, name) < 0 ? -errno : 0;
+}
+
+int skeleton_copy(int root)
+{
+    int r = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(directories) && r == 0; i++) {
+        if (strchr(directories[i].path, '/'))
+            continue;
+        if (mkdirat(root, directories[i].path, directories[i].mode) < 0)
+            return -errno;
+        if (directories[i].filled)
+            r = copy_mounts(root, directories[i].path);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(usr_aliases) && r == 0; i++) {
+        char path[32], target[PATH_MAX];
+        ssize_t n;
+
+        snprintf(path, sizeof path, "/%s", usr_aliases[i]);
+        n = readlink(path, target, sizeof target - 1);
+        if (n >= 0) {
+            target[n] = '\0';
+            r = symlinkat(target, root, usr_aliases[i]) < 0 ? -errno : 0;
+        } else if (errno == EINVAL) {
+            r = mkdirat(root, usr_aliases[i], 0755) < 0 ? -errno
+                                                        : copy_mounts(root, usr_aliases[i]);
+        }
+    }
+    return r;
+}
+
+int skeleton_enter(const char *disk_dir, int *ret_disk, int volumes_fd,
+                   struct volume_trees *volumes, struct gb_err *err)
 {
     autoclose int root = -EBADF, disk = -EBADF;
     int r;
@@ -354,6 +400,8 @@ int skeleton_enter(const char *disk_dir, int *ret_disk, struct gb_err *err)
         if (disk < 0)
             return gb_fail(err, errno, "open_tree %.100s", disk_dir);
     }
+    if (volumes_fd >= 0 && (r = volume_trees_take(volumes, volumes_fd, err)) < 0)
+        return r;
     /* The tmpfs needs a place to stand until the pivot; any directory does. */
     if (mount("glovebox", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=64m") < 0)
         return gb_fail(err, errno, "mount the box's root");

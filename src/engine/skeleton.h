@@ -3,6 +3,8 @@
 
 #include "base/err.h"
 
+struct volume_trees;
+
 /* Of builder, templates and boxes alike. */
 #define SKELETON_HOSTNAME "glovebox"
 
@@ -12,5 +14,11 @@
 /* Moves the calling process (single-threaded) into new mount, network, IPC and UTS namespaces whose
  * root is a fresh tmpfs with nothing but what programs need; afterwards no path of the host can be
  * reached but /usr. Unless it is "", @disk_dir is taken along: @ret_disk is a mount of it that is
- * attached nowhere. */
-int skeleton_enter(const char *disk_dir, int *ret_disk, struct gb_err *err);
+ * attached nowhere. So are the operator's directories for volumes, unless @volumes_fd, their list,
+ * is negative. */
+int skeleton_enter(const char *disk_dir, int *ret_disk, int volumes_fd,
+                   struct volume_trees *volumes, struct gb_err *err);
+
+/* Fills a new root directory with all that the skeleton has, for a box that needs a root of its
+ * own. Async-signal-safe; 0 or -errno. */
+int skeleton_copy(int root);

@@ -30,15 +30,16 @@ void wire_close_fds(const int *fds, size_t fds_len);
 /* ---- supervisor to builder ---- */
 
 enum builder_op {
-    /* First: root file system, cgroups, ids. fd: pidfd of a template that outlived its builder.
+    /* First: root file system, cgroups, ids. fds: pidfd of a template that outlived its builder; a
+     * list of the directories for volumes (volumes.h).
      * Reply fds: the builder's pidfd; with a keeper its lifeline, user and PID namespace; then the
      * locks that show other engines that this one lives. */
     BUILDER_SETUP,
     BUILDER_TEMPLATE, /* start an interpreter; fd: its control socket; reply fd: its pidfd */
     BUILDER_SWEEP,    /* remove some of what dead boxes left on disk; reply usage.files_incomplete:
                          ask again */
-    /* fd: the mounted image that is to be the workspace, with DISK_IMAGE. Reply fds: pidfd of PID
-     * 1, lifeline, root directory, cgroup descriptors. */
+    /* fds: the mounted image that is to be the workspace, with DISK_IMAGE; the list of volumes.
+     * Reply fds: pidfd of PID 1, lifeline, root directory, cgroup descriptors. */
     BOX_MAKE,
     BOX_ADOPT, /* after a builder died; fds: pidfd, lifeline, root directory */
     BOX_USAGE,
@@ -73,6 +74,7 @@ struct builder_request {
     union {
         struct {
             int32_t cgroup_mode;               /* enum cgroup_mode */
+            uint32_t template, volumes;        /* 1: that descriptor is there */
             char cgroup_name[CGROUP_NAME_MAX]; /* "" or the group of a builder that died */
             char disk_name[DISK_NAME_MAX];     /* "" or its directory for workspaces */
             char disk_dir[WIRE_PATH_MAX];      /* where that is; "": no workspaces on disk */
@@ -85,6 +87,8 @@ struct builder_request {
             struct limits limits;
             uint32_t host_id; /* BOX_ADOPT: as BOX_MAKE answered */
             uint32_t disk;    /* enum disk_kind */
+            uint32_t volumes; /* 1: their list is there */
+            uint32_t own_id;  /* 1: under the id of the user who started us; never as root */
         } make;
         struct {
             int32_t pgid, signal; /* BOX_SIGNAL_NEW: pgid is the process whose children are meant */

@@ -76,9 +76,13 @@ void reply_receipt(struct request *rq, struct execution *execution)
 {
     struct fault fault = { 0 };
     json_t *receipt;
+    size_t len;
+    char *text;
 
     request_note(rq, execution_session_id(execution), execution_id(execution));
-    if (execution_receipt(execution, &receipt, &fault) < 0)
+    if (execution_receipt_text(execution, &text, &len))
+        reply_json_text(rq, MHD_HTTP_OK, text, len);
+    else if (execution_receipt(execution, &receipt, &fault) < 0)
         reply_fault(rq, &fault);
     else
         reply_json(rq, MHD_HTTP_OK, receipt);

@@ -45,6 +45,7 @@
 #define POOL_INCREMENT (16u * 1024)
 #define BODIES_MAX     (INT64_C(256) * 1024 * 1024)
 #define DISCARD_MAX    (INT64_C(128) * 1024 * 1024)
+#define DISCARD_UPLOAD (INT64_C(4) * 1024 * 1024 * 1024)
 #define BODY_RATE      4096 /* bytes a second that a sender must reach in the long run */
 
 /* Room for a handler and what it calls; touched pages count, not these. Sanitizers want more. */
@@ -174,10 +175,16 @@ static void *on_target(void *cls, const char *target, struct MHD_Connection *mhd
     return rq;
 }
 
-/* How much of the body is worth reading when nothing of it will be used. */
+/* How much of the body is worth reading when nothing of it will be used. Clients that upload send
+ * all of it before they look for a reply, so those that were let in may. */
+static int64_t discard_max(const struct request *rq)
+{
+    return rq->uploads ? DISCARD_UPLOAD : DISCARD_MAX;
+}
+
 static bool may_discard(const struct request *rq)
 {
-    return !rq->refusal.close && !rq->headers.expect && rq->declared <= DISCARD_MAX;
+    return !rq->refusal.close && !rq->headers.expect && rq->declared <= discard_max(rq);
 }
 
 static void begin_body(struct request *rq)
@@ -185,7 +192,8 @@ static void begin_body(struct request *rq)
     const struct route *route = rq->route;
     int64_t most = rq->server->config.body_bytes_max;
 
-    if (route->body == ROUTE_RAW || route->body == ROUTE_MULTIPART) {
+    rq->uploads = route->body == ROUTE_RAW || route->body == ROUTE_MULTIPART;
+    if (rq->uploads) {
         (void) route->begin(rq);
         return;
     }
@@ -252,7 +260,7 @@ static int handle_piece(struct request *rq, const char *data, size_t len)
     set_deadline(rq->conn, rq->body_started_us + rq->server->config.body_us +
                                rq->received / BODY_RATE * USEC_PER_SEC);
     if (rq->refusal.status != 0)
-        return rq->received > DISCARD_MAX ? -1 : 0;
+        return rq->received > discard_max(rq) ? -1 : 0;
     if (rq->sink.write)
         (void) rq->sink.write(rq, data, len);
     else if (grow_body(rq, len) == 0) {

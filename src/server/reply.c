@@ -88,6 +88,11 @@ void reply_json(struct request *rq, int status, json_t *json)
     send_json(rq, status, "application/json", json, NULL);
 }
 
+void reply_json_text(struct request *rq, int status, char *text, size_t len)
+{
+    send_text(rq, status, "application/json", text, len);
+}
+
 void reply_json_at(struct request *rq, int status, json_t *json, const char *location)
 {
     send_json(rq, status, "application/json", json, location);

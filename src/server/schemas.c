@@ -1,5 +1,7 @@
 #include "server/schemas.h"
 
+#include "service/service.h"
+
 #include "base/banned.h"
 
 #define SEC        INT64_C(1000000)
@@ -68,6 +70,31 @@ static const struct field fields_network[] = {
 static const struct schema schema_network = {
     "network", "Whom a session may reach, within what the operator permits (--network-allow, shown "
                "by GET /v1/limits).", fields_network, 0 };
+
+static const char *const volume_modes[] = { "ro", "rw", "auto", NULL };
+_Static_assert(VOLUME_RO == 0 && VOLUME_RW == 1 && VOLUME_AUTO == 2,
+               "volume_modes follow enum volume_mode");
+
+static const struct field fields_volume[] = {
+    { "source", FIELD_TEXT, FIELD_REQUIRED, AT(body_volume, source), 1, PATH_BYTES,
+      .help = "a directory of the host, beneath one that the operator allows",
+      .example = "\"/srv/sets/2026\"" },
+    { "target", FIELD_TEXT, FIELD_REQUIRED, AT(body_volume, target), 1, VOLUME_TARGET_MAX - 1,
+      .help = "its place in the box", .example = "\"/data\"" },
+    { "mode", FIELD_CHOICE, 0, AT(body_volume, mode), .choices = volume_modes,
+      .help = "ro: to read, which is the default; rw: to write too, where the operator allows it; "
+              "auto: as much as the operator allows" },
+    END,
+};
+REQUEST(volume, struct body_volume, "A directory of the host in a box.");
+
+static const struct field fields_bound[] = {
+    { "source", FIELD_TEXT, FIELD_REQUIRED, .help = "the directory of the host" },
+    { "target", FIELD_TEXT, 0, .help = "its place in the box" },
+    { "mode", FIELD_CHOICE, FIELD_REQUIRED, .choices = volume_modes, .help = "ro or rw" },
+    END,
+};
+static const struct schema schema_bound = { "bound", "A volume as it is.", fields_bound, 0 };
 
 #define ROW_CODE(help_)                                                                            \
     { "code", FIELD_TEXT, FIELD_REQUIRED, AT(body_execute, code), 0, CODE_BYTES_MAX,               \
@@ -169,6 +196,8 @@ static const struct field fields_session_create[] = {
       .example = "{\"allow\": [\"pypi.org\", \"*.example.com:8443\"]}" },
     { "packages", FIELD_LIST, 0, AT(body_session, packages), 0, 64,
       .help = "packages to install; not there yet" },
+    { "volumes", FIELD_LIST, 0, AT(body_session, volumes), 0, VOLUMES_MAX, .of = &schema_volume,
+      .help = "directories of the host that the session sees; GET /v1/limits tells which may be" },
     END,
 };
 REQUEST(session_create, struct body_session, "A session to make.");
@@ -320,6 +349,8 @@ static const struct field fields_limits_info[] = {
       .help = "the most that may be asked for" },
     ALWAYS("command_timeout", FIELD_OBJECT, "default and most, in seconds"),
     ALWAYS("sessions", FIELD_OBJECT, "most, idle_timeout, idle_timeout_most"),
+    { "volumes", FIELD_LIST, FIELD_REQUIRED, .of = &schema_bound,
+      .help = "directories of the host that sessions may have, or directories in them" },
     ALWAYS("code_bytes", FIELD_INT, "the longest program"),
     ALWAYS("stdin_bytes", FIELD_INT, "the longest standard input"),
     ALWAYS("reply_bytes", FIELD_OBJECT, "default and most, of each stream in a receipt"),
@@ -449,6 +480,7 @@ static const struct field fields_session[] = {
     { "limits", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_limits },
     { "network", FIELD_OBJECT, 0, .help = "allow: whom it may reach; secrets: which headers are added "
                                           "where, without their values. Not in lists" },
+    { "volumes", FIELD_LIST, FIELD_REQUIRED, .of = &schema_bound },
     END,
 };
 RESPONSE(session, "A session.");
@@ -529,6 +561,7 @@ const struct schema *const schemas_all[] = {
     &schema_limits,         &schema_new_file,
     &schema_network,        &schema_secret,
     &schema_contact,
+    &schema_volume,         &schema_bound,
     &schema_execute,        &schema_session_execute,
     &schema_command,        &schema_simple_execute,
     &schema_session_create, &schema_execute_code,

@@ -40,7 +40,7 @@ struct body_pip {
 extern const struct schema schema_execute_code, schema_pip_install;
 
 struct body_session {
-    const json_t *limits, *env, *files, *packages;
+    const json_t *limits, *env, *files, *packages, *volumes;
     const json_t *network;
     int64_t idle_us;
     const char *template;
@@ -53,6 +53,13 @@ struct body_file { /* an element of "files" */
 };
 
 extern const struct schema schema_new_file;
+
+struct body_volume { /* an element of "volumes" */
+    const char *source, *target;
+    int mode; /* enum volume_mode */
+};
+
+extern const struct schema schema_volume;
 
 struct body_move {
     const char *from, *to;

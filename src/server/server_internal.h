@@ -175,6 +175,7 @@ struct request {
     struct keys_info key;
 
     bool seen;        /* its headers were handled */
+    bool uploads;     /* the body goes into a file, and the caller was let in */
     int64_t declared; /* Content-Length; -1: not told */
     int64_t received, body_started_us;
     char *body;
@@ -220,6 +221,7 @@ int gate_authenticate(struct request *rq);
 /* ---- replies (reply.c); exactly one a request ---- */
 
 void reply_json(struct request *rq, int status, json_t *json); /* takes @json, which may be NULL */
+void reply_json_text(struct request *rq, int status, char *text, size_t len); /* takes @text */
 void reply_json_at(struct request *rq, int status, json_t *json, const char *location);
 void reply_text(struct request *rq, int status, const char *media, const char *text, size_t len);
 void reply_empty(struct request *rq, int status);

@@ -23,6 +23,7 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "service/bindings.h"
 #include "service/env.h"
 #include "service/receipt.h"
 #include "service/service_internal.h"
@@ -357,6 +358,15 @@ static void run_end(struct execution *x)
     atomic_fetch_sub(&x->service->running, 1);
 }
 
+/* What interrupts of this execution wrote and the engine did not read: nobody writes any more. */
+static void cancel_drain(struct execution *x, int fd)
+{
+    uint64_t stale;
+
+    while (atomic_load(&x->interrupted) && read(fd, &stale, sizeof stale) == sizeof stale)
+        ;
+}
+
 static int run_once(struct execution *x, const struct execution_request *request,
                     struct outcome *ret_outcome, struct fault *fault)
 {
@@ -410,6 +420,7 @@ static int run_in_session(struct execution *x, const struct execution_request *r
         own.env = NULL;
     r = lodging_run(session, x, &own, ret_outcome, &change, fault);
     run_end(x);
+    cancel_drain(x, session->cancel_fd);
     if (change.found_lost)
         turn_lost(session, true);
     if (change.variables_lost)
@@ -447,8 +458,8 @@ static const char *kind_name(enum execution_kind kind)
     return "script";
 }
 
-static void audit_note(struct execution *x, const struct execution_request *request,
-                       const struct outcome *outcome)
+static void audit_note(struct execution *x, const struct session *session,
+                       const struct execution_request *request, const struct outcome *outcome)
 {
     struct audit_entry entry = {
         .who = x->key_id[0] ? x->key_id : AUDIT_WHO_LOCAL,
@@ -465,6 +476,7 @@ static void audit_note(struct execution *x, const struct execution_request *requ
         .cpu_us = outcome->cpu_us,
         .memory_peak_bytes = outcome->memory_peak_bytes,
         .output_bytes = x->logs[STREAM_OUT].total + x->logs[STREAM_ERR].total,
+        .volumes = session && session->bindings ? session->bindings->text : NULL,
     };
     struct gb_err err;
 
@@ -678,7 +690,7 @@ int execution_go(struct execution *x, const struct execution_request *request, b
     if (r < 0 && ran && fault->kind != FAULT_CONFLICT)
         outcome_failed(&outcome);
     if (r == 0 || outcome.status == RUN_SYSTEM) {
-        audit_note(x, request, &outcome);
+        audit_note(x, session, request, &outcome);
         count_outcome(x, &outcome);
         log_code(x, request);
     }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "service/bindings.h"
 #include "service/env.h"
 #include "service/service_internal.h"
 
@@ -24,19 +25,23 @@ static char *const *strings(const char *const *list)
     return (char *const *) list;
 }
 
-int lodging_open(struct service *service, const struct limits *limits, const char *const *env,
-                 struct egress_policy *policy, const char *label, struct lodging *ret_lodging,
-                 struct fault *fault)
+int lodging_open(const struct session *session, const char *const *env,
+                 struct egress_policy *policy, struct lodging *ret_lodging, struct fault *fault)
 {
-    const struct box_options options = { .disk = service->disk };
+    struct service *service = session->service;
+    const struct box_options options = {
+        .disk = service->disk,
+        .volumes = session->bindings ? session->bindings->items : NULL,
+        .volumes_len = session->bindings ? session->bindings->len : 0,
+    };
     struct lodging lodging = { 0 };
     struct gb_err err;
 
-    if (box_acquire_with(service->engine, limits, &options, &lodging.box, &err) < 0) {
+    if (box_acquire_with(service->engine, &session->limits, &options, &lodging.box, &err) < 0) {
         egress_policy_free(policy);
         return fault_from_engine(service, "no box could be made", &err, fault);
     }
-    if (network_open(service, lodging.box, policy, &service->config.network_limits, label,
+    if (network_open(service, lodging.box, policy, &service->config.network_limits, session->id,
                      &lodging.network, &err) < 0) {
         lodging_close(&lodging);
         return fault_from_engine(service, "no network could be opened", &err, fault);

@@ -424,18 +424,25 @@ int receipt_to_json(const struct outcome *outcome, const struct receipt_ids *ids
 
 int receipt_new_id(char *buf, size_t size)
 {
-    uint64_t bits;
+    /* As much as the kernel always gives at once: a call for many ids. */
+    static _Thread_local struct {
+        uint64_t bits[32];
+        size_t left;
+    } pool;
     ssize_t got;
 
     if (size < sizeof "exec_0123456789abcdef")
         return -ENOBUFS;
-    do
-        got = getrandom(&bits, sizeof bits, 0);
-    while (got < 0 && errno == EINTR);
-    if (got < 0)
-        return -errno;
-    if ((size_t) got != sizeof bits)
-        return -EIO;
-    (void) snprintf(buf, size, "exec_%016llx", (unsigned long long) bits);
+    if (pool.left == 0) {
+        do
+            got = getrandom(pool.bits, sizeof pool.bits, 0);
+        while (got < 0 && errno == EINTR);
+        if (got < 0)
+            return -errno;
+        if ((size_t) got != sizeof pool.bits)
+            return -EIO;
+        pool.left = ARRAY_LEN(pool.bits);
+    }
+    (void) snprintf(buf, size, "exec_%016llx", (unsigned long long) pool.bits[--pool.left]);
     return 0;
 }

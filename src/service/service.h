@@ -203,6 +203,8 @@ struct session_request {
                         operator's ceiling; NULL: none. Values of secrets are wiped in it */
     bool packages;   /* asked for; refused: not there yet */
     const char *const *env; /* NAME=value, NULL-terminated; may be NULL */
+    const struct volume *volumes; /* beneath the directories of engine.volume_roots */
+    size_t volumes_len;
 };
 
 void session_request_init(struct session_request *ret_request);
@@ -222,6 +224,7 @@ struct session_info {
     int64_t execution_count;
     int64_t waiting; /* executions in line, without the one that runs */
     struct limits limits;
+    json_t *volumes; /* owned; NULL: none */
 };
 
 int session_create(struct service *service, const struct caller *caller,
@@ -234,13 +237,15 @@ void session_unref(struct session *session); /* accepts NULL */
 
 const char *session_id(const struct session *session);
 void session_get_info(struct session *session, struct session_info *ret_info);
+void session_info_release(struct session_info *info);
 json_t *session_info_to_json(const struct session_info *info);
 
 /* {"allow": [...], "secrets": [...]}: whom it may reach, without any value. NULL: no memory. */
 json_t *session_network_to_json(struct session *session);
 
 /* The caller's sessions by age, oldest first, after the one with id @after (NULL: from the start).
- * Writes up to @max into @infos; *@ret_more tells whether there are others. */
+ * Writes up to @max into @infos, which the caller releases; *@ret_more tells whether there are
+ * others. */
 int session_list(struct service *service, const struct caller *caller, const char *after,
                  struct session_info *infos, size_t max, size_t *ret_len, bool *ret_more,
                  struct fault *fault);
@@ -311,6 +316,10 @@ enum run_status execution_status(struct execution *x);
 /* Its receipt, new at each call and the caller's own. Before the end: state, ids, times and how
  * much has been printed. A run that was refused or failed on our side tells that as a fault. */
 int execution_receipt(struct execution *x, json_t **ret_json, struct fault *fault);
+
+/* The receipt as JSON text, which the caller frees, if it is there and simple enough to be written
+ * without execution_receipt(); false where that is to be called. */
+bool execution_receipt_text(struct execution *x, char **ret_text, size_t *ret_len);
 
 /* Asks it to stop: as with Ctrl-C; asked again: at once. One that waits leaves the line. */
 int execution_interrupt(struct execution *x, struct fault *fault);

@@ -8,7 +8,8 @@ import os
 import ssl
 import uuid
 from dataclasses import dataclass
-from typing import IO, Any, Dict, Iterable, Iterator, List, Mapping, Optional, Union
+from typing import (IO, Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence,
+                    Union)
 
 from . import errors, stream
 from .result import Result
@@ -194,7 +195,8 @@ class Session:
     Made at the service when the object is made, ended by close() or `with`. `memory`, `disk` are
     sizes ("512m"), `timeout` is the default of its executions in seconds, `limits` has the others;
     `files` maps paths to what they hold; `network` is whom it may reach, such as
-    {"allow": ["pypi.org"]}, as far as the operator permits."""
+    {"allow": ["pypi.org"]}, and `volumes` are directories of the service's host, such as
+    {"source": "/srv/sets", "target": "/data", "mode": "ro"}, as far as its operator allows."""
 
     def __init__(
         self,
@@ -212,6 +214,7 @@ class Session:
         idle_timeout: Optional[float] = None,
         template: Optional[str] = None,
         network: Optional[Mapping[str, Any]] = None,
+        volumes: Optional[Sequence[Mapping[str, str]]] = None,
         session_id: Optional[str] = None,
     ) -> None:
         self.client = client or Client(url, api_key)
@@ -225,7 +228,8 @@ class Session:
         else:
             wanted = _body(memory=memory, cpus=cpus, disk=disk, timeout=timeout, **(limits or {}))
             body = _body(limits=wanted or None, env=env, idle_timeout=idle_timeout,
-                         template=template, network=network)
+                         template=template, network=network,
+                         volumes=list(volumes) if volumes else None)
             self.id = self._create(body)
         self._path = f"/v1/sessions/{quote(self.id)}"
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 from .. import errors
 from ..aio import AsyncClient, in_thread
@@ -46,12 +46,9 @@ def session_options(
 ) -> Dict[str, Any]:
     """The options of the session that stands behind a sandbox. What the service does not have yet
     is refused here; once it has, this is the place to pass it on."""
-    check_bindings(volume_bindings)
-    if volume_bindings:
-        raise SandboxError(
-            "volume_bindings: the service cannot bind directories of the host into a box yet; copy "
-            "files with copy_to() and copy_from()"
-        )
+    volumes = volumes_of(volume_bindings)
+    if not isinstance(config.network_enabled, bool):
+        raise SandboxError(f"network_enabled: {config.network_enabled!r} is neither True nor False")
     work_dir = config.work_dir
     if not isinstance(work_dir, str) or ".." in work_dir.split("/"):
         raise SandboxError(f"work_dir: {work_dir!r} is no directory of a sandbox")
@@ -65,25 +62,49 @@ def session_options(
     if config.network_enabled:
         options["network"] = {"allow": ["*"]}  # every public host, if the operator permits it
         options["env"] = PIP_ENV
+    if volumes:
+        options["volumes"] = volumes
     return options
 
 
-def check_bindings(bindings: Optional[Mapping[str, Any]]) -> None:
-    """Each maps an absolute path of the host to one of the box, or to {"bind": …, "mode": …}."""
+def volumes_of(bindings: Optional[Mapping[str, Any]]) -> List[Dict[str, str]]:
+    """The service's word for bindings. Each maps an absolute path of the host to one of the box, or
+    to {"bind": …, "mode": …}. Without a mode a binding can be written to where the operator of the
+    service says so, else it is read-only."""
     if bindings is None:
-        return
+        return []
     if not isinstance(bindings, Mapping):
         raise SandboxError("volume_bindings: a dictionary of host path to box path is needed")
+    volumes = []
     for host, target in bindings.items():
-        inside = target.get("bind") if isinstance(target, Mapping) else target
+        inside, mode = target, "auto"
+        if isinstance(target, Mapping):
+            inside, mode = target.get("bind"), _mode(target.get("mode"))
         for path in (host, inside):
             if not isinstance(path, str) or not path.startswith("/") or ".." in path.split("/"):
                 raise SandboxError(f"volume_bindings: {path!r} is no absolute path without '..'")
+        volumes.append({"source": host, "target": str(inside), "mode": mode})
+    return volumes
+
+
+def _mode(mode: Any) -> str:
+    """Docker's modes: "ro" or "rw", perhaps with labels such as "z", which mean nothing here."""
+    if mode is None:
+        return "auto"
+    words = mode.split(",") if isinstance(mode, str) else []
+    for word in ("ro", "rw"):
+        if word in words:
+            return word
+    raise SandboxError(f"volume_bindings: the mode {mode!r} is neither 'ro' nor 'rw'")
+
+
+def is_beneath(path: str, directory: str) -> bool:
+    normal, above = posixpath.normpath(path), posixpath.normpath(directory)
+    return normal == above or normal.startswith(above + "/")
 
 
 def is_beneath_workspace(path: str) -> bool:
-    normal = posixpath.normpath(path)
-    return normal == WORKSPACE or normal.startswith(WORKSPACE + "/")
+    return is_beneath(path, WORKSPACE)
 
 
 def translate(error: errors.GloveboxError, what: str = "") -> SandboxError:
