@@ -401,13 +401,9 @@ def has_cgroups(tmp_path_factory):
         box.close()
 
 
-@pytest.fixture(autouse=True)
-def nothing_left(request):
-    """Fails the test when, a few seconds after its end, something is on the host that was not."""
-    if not is_through_binary(request.node):
-        yield
-        return
-    home_dir = request.getfixturevalue("home")
+@contextlib.contextmanager
+def leaves_nothing(home_dir):
+    """Fails when, a few seconds after the end, something is on the host that was not."""
     before, fds_before = machine(home_dir), open_descriptors()
     yield
     end = time.monotonic() + PATIENCE
@@ -421,6 +417,16 @@ def nothing_left(request):
     fds_left = {d for d in open_descriptors() - fds_before if "/proc/" not in d}
     assert not left, "left behind: " + "; ".join(sorted(left))
     assert not fds_left, "left open in the test: " + "; ".join(sorted(fds_left))
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(request):
+    """Looks for what the test has left, whatever it was about."""
+    if not is_through_binary(request.node):
+        yield
+        return
+    with leaves_nothing(request.getfixturevalue("home")):
+        yield
 
 
 def stop_leftovers(left):

@@ -4,9 +4,10 @@
 usage: tests/run.py [--build DIR] [--as WHO,...] [--only FILE,...] [--counts FILE] [SUITE...]
 
 Suites: unit (cmocka programs, through meson), python (pytest over tests/unit), client (pytest over
-clients/python, against services of the built binary), system and abuse (pytest, through the built
-binary, named to them in GLOVEBOX). System and abuse suites are run once for each kind of user that
-this one can become:
+clients/python, against services of the built binary), mcp (pytest over tests/mcp: the official
+conformance suite and clients, which tools/mcp_kit.sh installs to mcp-kit of the build directory, or
+to GB_MCP_KIT), system and abuse (pytest, through the built binary, named to them in GLOVEBOX).
+System and abuse suites are run once for each kind of user that this one can become:
 
   self     an ordinary user: whoever called.
   root     root itself; boxes get host ids of their own.
@@ -18,9 +19,9 @@ this one can become:
            all of it ends with the last process. Of the system tests only those in which ids
            matter are run: files, processes, what dies and what stays.
 
-After the unit tests three lanes run side by side, since most tests wait for something: runner and
-client, what runs as root, and the other users behind each other. What a lane prints is shown when a
-suite of it is done.
+After the unit tests three lanes run side by side, since most tests wait for something: runner,
+client and MCP, what runs as root, and the other users behind each other. What a lane prints is
+shown when a suite of it is done.
 
 For the throwaway id the tree and the binary are copied to a temporary directory, since the checkout
 may lie where only root can read.
@@ -45,7 +46,7 @@ import xml.etree.ElementTree
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PYTHON = "/usr/bin/python3"
-SUITES = ("unit", "python", "client", "system", "abuse")
+SUITES = ("unit", "python", "client", "mcp", "system", "abuse")
 THROUGH_BINARY = ("system", "abuse")
 SUITE_SECONDS = 5400  # a suite that hangs is a failure, not a reason to wait for ever
 SUBIDS_ONLY = ["test_robust.py", "test_serve_files.py", "test_volumes.py"]
@@ -207,6 +208,20 @@ def pytest(name, where, tally, tree=ROOT, env=None, wrap=(), scratch=None):
             tally.add(name, failed=1, notes=[f"FAILED: pytest exit {code}"])
 
 
+def suite_mcp(build, tally):
+    """The official programs are fetched first, beside what the other lanes do."""
+    kit = pathlib.Path(os.environ.get("GB_MCP_KIT") or build / "mcp-kit").resolve()
+    with tempfile.TemporaryFile() as shown:
+        code = run([str(ROOT / "tools" / "mcp_kit.sh"), str(kit)], stdin=subprocess.DEVNULL,
+                   stdout=shown, stderr=subprocess.STDOUT)
+        if code != 0:
+            show("what the MCP proofs need", shown)
+            tally.add("MCP proofs", failed=1, notes=[f"FAILED: tools/mcp_kit.sh, exit {code}"])
+            return
+    pytest("MCP proofs", ["tests/mcp"], tally,
+           env={"GLOVEBOX": str(build / "glovebox"), "GB_MCP_KIT": str(kit)})
+
+
 # ---- an ordinary user, for a while ----
 
 
@@ -365,6 +380,7 @@ def main():
                                          str(build / "src/engine/_glovebox.so")}),
         "client": functools.partial(pytest, "client tests", ["clients/python"], tally,
                                     env={"GLOVEBOX": str(build / "glovebox")}),
+        "mcp": functools.partial(suite_mcp, build, tally),
     }
     through_binary = [suite for suite in suites if suite in THROUGH_BINARY]
     lanes = [[alone[suite] for suite in suites if suite in alone and suite != "unit"]]

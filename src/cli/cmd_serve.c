@@ -34,6 +34,9 @@
 
 #include "base/banned.h"
 
+/* --reply is for both, HTTP and MCP, but what they have without it is not the same. */
+#define REPLY_BYTES_DEFAULT (1024 * 1024)
+
 struct serve {
     const struct config *cfg;
     struct store *store;
@@ -172,6 +175,9 @@ static void fill_server(struct serve *serve)
     config->connections_max = cfg->connections;
     config->connections_per_client = cfg->connections_per_client;
     config->simple_wall_max_us = cfg->simple_max_timeout_us;
+    config->mcp_fixtures = cfg->mcp_fixtures;
+    if (cfg->reply_bytes != REPLY_BYTES_DEFAULT)
+        config->mcp_reply_bytes = cfg->reply_bytes;
     config->log_code = cfg->log_code;
 }
 

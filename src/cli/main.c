@@ -50,6 +50,8 @@ static int dispatch(const struct config *cfg)
         return cmd_doctor(cfg);
     case COMMAND_SERVE:
         return cmd_serve(cfg);
+    case COMMAND_MCP:
+        return cmd_mcp(cfg);
     case COMMAND_KEY:
         return cmd_key(cfg);
     case COMMAND_AUDIT:

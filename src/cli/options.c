@@ -30,14 +30,18 @@ enum {
     FOR_KEY = 1 << 5,
     FOR_AUDIT = 1 << 6,
     FOR_SERVE = 1 << 7,
+    FOR_MCP = 1 << 8,
 };
 #define FOR_ALL                                                                                    \
-    (FOR_GLOBAL | FOR_RUN | FOR_HELP | FOR_VERSION | FOR_DOCTOR | FOR_KEY | FOR_AUDIT | FOR_SERVE)
+    (FOR_GLOBAL | FOR_RUN | FOR_HELP | FOR_VERSION | FOR_DOCTOR | FOR_KEY | FOR_AUDIT |            \
+     FOR_SERVE | FOR_MCP)
 
 static const char *const cgroup_choices[] = { "auto", "v2", "v1", "none", NULL };
 static const char *const landlock_choices[] = { "off", "on", NULL };
 static const char *const log_level_choices[] = { "error", "warning", "info", "debug", NULL };
 static const char *const log_format_choices[] = { "text", "json", NULL };
+static const char *const client_choices[] = { "none",   "claude-desktop", "claude-code", "cursor",
+                                              "vscode", "mcpo",           "open-webui",  NULL };
 static const char *const preload_choices[] = { "auto", "all", "none", NULL };
 
 _Static_assert(CGROUP_AUTO == 0 && CGROUP_V2 == 1 && CGROUP_V1 == 2 && CGROUP_OFF == 3,
@@ -64,6 +68,16 @@ static bool since_valid(const char *text)
     int64_t us;
 
     return parse_utc(text, &us) == 0 || parse_seconds(text, &us) == 0;
+}
+
+/* It goes into headers and configurations: no blanks, quotes or control characters. */
+static bool url_valid(const char *text)
+{
+    for (const char *p = text; *p; p++)
+        if (*p <= ' ' || *p == 127 || strchr("\"'\\<>`", *p))
+            return false;
+    return strncmp(text, "http://", 7) == 0 || strncmp(text, "https://", 8) == 0 ||
+           strncmp(text, "unix:", 5) == 0;
 }
 
 static bool hash_valid(const char *text)
@@ -106,7 +120,7 @@ static const struct config_option options[] = {
     { "preload", 0, OPT_STRING, MEMBER(preload), "auto", 1, 1024, .metavar = "WHICH",
       .choices = preload_choices, .valid = preload_valid,
       .expected = "auto, all, none or module names such as numpy,pandas",
-      .commands = FOR_RUN | FOR_SERVE, .group = "Program",
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP, .group = "Program",
       .help = "modules that are imported before the program starts: auto (those that its text "
               "names), all, none, or a list such as numpy,pandas" },
     { "file", 0, OPT_LIST, MEMBER(files), .max = 256, .metavar = "PATH", .commands = FOR_RUN,
@@ -130,7 +144,8 @@ static const struct config_option options[] = {
       .commands = FOR_RUN, .group = "Output",
       .help = "end the run when stdout or stderr grows beyond SIZE" },
     { "reply", 0, OPT_SIZE, MEMBER(reply_bytes), "1m", 1, GIB, .metavar = "SIZE",
-      .aliases = { { "MAX_OUTPUT_SIZE", 0 } }, .commands = FOR_RUN | FOR_SERVE, .group = "Output",
+      .aliases = { { "MAX_OUTPUT_SIZE", 0 } }, .commands = FOR_RUN | FOR_SERVE | FOR_MCP,
+      .group = "Output",
       .help = "with --json, show at most SIZE of each stream, its beginning and its end" },
     { "timeout", 0, OPT_SECONDS, MEMBER(timeout_us), "30", SEC / 1000, 7 * 86400 * SEC,
       .metavar = "S", .aliases = { { "MAX_EXECUTION_TIME", 0 } }, .commands = FOR_RUN,
@@ -139,16 +154,16 @@ static const struct config_option options[] = {
       .metavar = "S", .commands = FOR_RUN, .group = "Limits",
       .help = "CPU time in seconds of all its processes together; 0 sets none" },
     { "memory", 0, OPT_SIZE, MEMBER(memory_bytes), "512m", 16 * MIB, PIB, .metavar = "SIZE",
-      .aliases = { { "MAX_MEMORY_MB", MIB } }, .commands = FOR_RUN | FOR_SERVE, .group = "Limits",
-      .help = "memory of everything in the box, files in it included" },
+      .aliases = { { "MAX_MEMORY_MB", MIB } }, .commands = FOR_RUN | FOR_SERVE | FOR_MCP,
+      .group = "Limits", .help = "memory of everything in the box, files in it included" },
     { "cpus", 0, OPT_CPUS, MEMBER(cpus_milli), "1.0", 10, 1024 * 1000, .metavar = "N",
-      .commands = FOR_RUN | FOR_SERVE, .group = "Limits",
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP, .group = "Limits",
       .help = "CPUs it may keep busy, such as 0.5 or 2" },
     { "pids", 0, OPT_INT, MEMBER(pids), "64", 1, 1000000, .metavar = "N",
-      .commands = FOR_RUN | FOR_SERVE, .group = "Limits",
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP, .group = "Limits",
       .help = "processes and threads at one time" },
     { "disk", 0, OPT_SIZE, MEMBER(disk_bytes), "64m", 64 * KIB, PIB, .metavar = "SIZE",
-      .commands = FOR_RUN | FOR_SERVE, .group = "Limits",
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP, .group = "Limits",
       .help = "bytes in /workspace; /tmp and /dev/shm may hold as much each" },
     { "inodes", 0, OPT_INT, MEMBER(inodes), "16384", 16, 2 * GIB, .metavar = "N",
       .commands = FOR_RUN, .group = "Limits", .help = "files and directories in /workspace" },
@@ -156,7 +171,8 @@ static const struct config_option options[] = {
       .commands = FOR_RUN, .group = "Limits",
       .help = "the largest single file; 0 means as much as --disk" },
     { "open-files", 0, OPT_INT, MEMBER(open_files), "1024", 16, 1000000, .metavar = "N",
-      .commands = FOR_RUN | FOR_SERVE, .group = "Limits", .help = "open files of each process" },
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP, .group = "Limits",
+      .help = "open files of each process" },
     { "allow-host", 0, OPT_LIST, MEMBER(allow_hosts), .max = 256, .metavar = "H",
       .commands = FOR_RUN, .group = "Network",
       .help = "a host that the program may reach, through a proxy: example.com, *.example.com, "
@@ -187,10 +203,10 @@ static const struct config_option options[] = {
       .commands = FOR_RUN | FOR_SERVE, .group = "Network",
       .help = "certificates (PEM) to trust where a secret is sent, instead of the host's" },
     { "cgroups", 0, OPT_CHOICE, MEMBER(cgroups), "auto", .choices = cgroup_choices,
-      .commands = FOR_RUN | FOR_SERVE | FOR_DOCTOR, .group = "Isolation",
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_DOCTOR, .group = "Isolation",
       .help = "how limits are enforced; auto takes the best that this host has" },
     { "landlock", 0, OPT_CHOICE, MEMBER(landlock), "on", .choices = landlock_choices,
-      .commands = FOR_RUN | FOR_SERVE | FOR_DOCTOR, .group = "Isolation",
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_DOCTOR, .group = "Isolation",
       .help = "the second wall around files and signals; off is for tests" },
     { "listen", 0, OPT_LIST, MEMBER(listens), .max = 16, .metavar = "ADDR:PORT",
       .commands = FOR_SERVE, .group = "Service",
@@ -208,7 +224,7 @@ static const struct config_option options[] = {
     { "max-sessions", 0, OPT_INT, MEMBER(max_sessions), "100", 0, 100000, .metavar = "N",
       .commands = FOR_SERVE, .group = "Service", .help = "sessions at one time" },
     { "idle", 0, OPT_SECONDS, MEMBER(idle_us), "3600", SEC, 365 * 86400 * SEC, .metavar = "S",
-      .commands = FOR_SERVE, .group = "Service",
+      .commands = FOR_SERVE | FOR_MCP, .group = "Service",
       .help = "end a session that was not used for so long" },
     { "sweep", 0, OPT_SECONDS, MEMBER(sweep_us), "300", SEC / 10, 86400 * SEC, .metavar = "S",
       .commands = FOR_SERVE, .group = "Service", .help = "how often idle sessions are looked for" },
@@ -223,7 +239,8 @@ static const struct config_option options[] = {
       .help = "the most wall time that may be asked for" },
     { "simple-max-timeout", 0, OPT_SECONDS, MEMBER(simple_max_timeout_us), "120", SEC / 1000,
       7 * 86400 * SEC, .metavar = "S", .aliases = { { "MAX_EXECUTION_TIME", 0 } },
-      .commands = FOR_SERVE, .group = "Service", .help = "the same in the simple API" },
+      .commands = FOR_SERVE | FOR_MCP, .group = "Service",
+      .help = "the same in the simple API and for tools of MCP" },
     { "max-memory", 0, OPT_SIZE, MEMBER(max_memory_bytes), "4g", 16 * MIB, PIB, .metavar = "SIZE",
       .commands = FOR_SERVE, .group = "Service", .help = "the most memory that may be asked for" },
     { "max-cpus", 0, OPT_CPUS, MEMBER(max_cpus_milli), "4", 10, 1024 * 1000, .metavar = "N",
@@ -233,7 +250,7 @@ static const struct config_option options[] = {
     { "max-disk", 0, OPT_SIZE, MEMBER(max_disk_bytes), "8g", 64 * KIB, PIB, .metavar = "SIZE",
       .commands = FOR_SERVE, .group = "Service", .help = "the largest workspace" },
     { "session-disk", 0, OPT_SIZE, MEMBER(session_disk_bytes), "1g", 64 * KIB, PIB,
-      .metavar = "SIZE", .commands = FOR_SERVE, .group = "Service",
+      .metavar = "SIZE", .commands = FOR_SERVE | FOR_MCP, .group = "Service",
       .help = "the workspace of a session that asks for none; --disk is that of single runs" },
     { "volume-root", 0, OPT_LIST, MEMBER(volume_roots), .max = VOLUME_ROOTS_MAX,
       .metavar = "DIR[:rw]", .valid = volume_root_valid,
@@ -253,6 +270,9 @@ static const struct config_option options[] = {
     { "connections-per-client", 0, OPT_INT, MEMBER(connections_per_client), "256", 0, 1000000,
       .metavar = "N", .commands = FOR_SERVE, .group = "Access",
       .help = "connections of one client address, where it is not loopback; 0 sets no limit" },
+    { "mcp-fixtures", 0, OPT_BOOL, MEMBER(mcp_fixtures), "no", .commands = FOR_SERVE,
+      .flags = CONFIG_HIDDEN | CONFIG_ARGS_ONLY, .group = "Access",
+      .help = "register what the MCP conformance suite asks for; for tests only" },
     { "log-level", 0, OPT_CHOICE, MEMBER(log_level), "info", .choices = log_level_choices,
       .aliases = { { "LOG_LEVEL", 0 } }, .commands = FOR_SERVE, .group = "Log",
       .help = "how much is logged" },
@@ -263,6 +283,18 @@ static const struct config_option options[] = {
       .help = "append the log to PATH instead of writing it to stderr" },
     { "log-code", 0, OPT_BOOL, MEMBER(log_code), "no", .commands = FOR_SERVE, .group = "Log",
       .help = "write every program into the log; they may hold secrets" },
+    { "url", 0, OPT_STRING, MEMBER(mcp_url), NULL, 1, 2000, .metavar = "URL", .valid = url_valid,
+      .expected = "http://HOST:PORT, https://HOST or unix:PATH", .commands = FOR_MCP,
+      .group = "MCP",
+      .help = "forward to the service at URL (http://, https:// or unix:PATH) instead of making "
+              "boxes here" },
+    { "api-key", 0, OPT_STRING, MEMBER(mcp_key), NULL, 1, 512, .metavar = "KEY",
+      .commands = FOR_MCP, .group = "MCP",
+      .help = "key for that service; better given as GLOVEBOX_API_KEY, for the command line can be "
+              "seen by others" },
+    { "print-config", 0, OPT_CHOICE, MEMBER(mcp_client), "none", .choices = client_choices,
+      .commands = FOR_MCP, .flags = CONFIG_ARGS_ONLY, .group = "MCP",
+      .help = "print what is to be written into the configuration of that client, and end" },
     { "name", 0, OPT_STRING, MEMBER(key_name), NULL, 1, 128, .metavar = "NAME", .commands = FOR_KEY,
       .flags = CONFIG_ARGS_ONLY, .group = "Key",
       .help = "whom or what the key is for, in your own words" },
@@ -292,7 +324,7 @@ static const struct config_option options[] = {
       .commands = FOR_AUDIT, .flags = CONFIG_ARGS_ONLY, .group = "Audit",
       .help = "verify that the head which an earlier verify printed is still in the log" },
     { "data", 0, OPT_STRING, MEMBER(data_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
-      .commands = FOR_SERVE | FOR_KEY | FOR_AUDIT, .group = "Data",
+      .commands = FOR_SERVE | FOR_MCP | FOR_KEY | FOR_AUDIT, .group = "Data",
       .help = "where the service keeps its store and workspaces; without it /var/lib/glovebox for "
               "root, else "
               "glovebox in the user's state directory" },
@@ -338,6 +370,20 @@ static const struct config_command commands[] = {
                     "  glovebox serve --listen 0.0.0.0:8080 --allowed-host box.example.com\n"
                     "  glovebox serve --listen unix:/run/glovebox.sock --log-format json\n"
                     "  glovebox serve --volume-root /srv/sets --volume-root /srv/results:rw\n",
+        .args = CONFIG_ARGS_NONE,
+    },
+    [COMMAND_MCP - 1] = {
+        .name = "mcp",
+        .mask = FOR_MCP,
+        .synopsis = "[OPTIONS]",
+        .summary = "give an assistant tools: MCP on standard input and output",
+        .description = "Speaks the Model Context Protocol with the program that has started it, "
+                       "such as a desktop assistant or an editor: one JSON message a line. Makes "
+                       "its own boxes, which end with it, or forwards to a service with --url. A "
+                       "service also speaks it over HTTP, at /mcp.",
+        .examples = "  claude mcp add glovebox -- glovebox mcp\n"
+                    "  glovebox mcp --print-config claude-desktop\n"
+                    "  glovebox mcp --url http://127.0.0.1:8080\n",
         .args = CONFIG_ARGS_NONE,
     },
     [COMMAND_DOCTOR - 1] = {

@@ -14,6 +14,7 @@ enum command_id {
     COMMAND_NONE,
     COMMAND_RUN,
     COMMAND_SERVE,
+    COMMAND_MCP,
     COMMAND_DOCTOR,
     COMMAND_KEY,
     COMMAND_AUDIT,
@@ -33,6 +34,15 @@ enum action_id {
 
 enum log_level_choice { LOG_CHOICE_ERROR, LOG_CHOICE_WARNING, LOG_CHOICE_INFO, LOG_CHOICE_DEBUG };
 enum log_format_choice { LOG_CHOICE_TEXT, LOG_CHOICE_JSON };
+enum mcp_client {
+    MCP_CLIENT_NONE,
+    MCP_CLIENT_CLAUDE_DESKTOP,
+    MCP_CLIENT_CLAUDE_CODE,
+    MCP_CLIENT_CURSOR,
+    MCP_CLIENT_VSCODE,
+    MCP_CLIENT_MCPO,
+    MCP_CLIENT_OPEN_WEBUI,
+};
 enum landlock_choice { LANDLOCK_OFF, LANDLOCK_ON };
 
 struct config {
@@ -86,8 +96,14 @@ struct config {
     int log_level;  /* enum log_level_choice */
     char *log_file; /* NULL: stderr */
     bool log_code;
+    bool mcp_fixtures;
 
-    /* serve, key, audit */
+    /* mcp */
+    char *mcp_url;  /* NULL: boxes of our own */
+    char *mcp_key;  /* NULL: none */
+    int mcp_client; /* enum mcp_client */
+
+    /* serve, mcp, key, audit */
     char *data_dir; /* NULL: the default one */
 
     /* key, audit */

@@ -34,6 +34,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/parse.h"
+#include "mcp/mcp.h"
 #include "server/labels.h"
 #include "server/server_internal.h"
 
@@ -544,6 +545,20 @@ static int make_openapi(struct server *server, struct gb_err *err)
     return 0;
 }
 
+static int open_mcp(struct server *server, struct gb_err *err)
+{
+    const struct server_config *config = &server->config;
+    struct mcp_config mcp;
+
+    mcp_config_default(&mcp);
+    mcp.service = config->service;
+    mcp.wall_max_us = config->simple_wall_max_us;
+    mcp.fixtures = config->mcp_fixtures;
+    if (config->mcp_reply_bytes > 0)
+        mcp.reply_bytes = config->mcp_reply_bytes;
+    return mcp_open(&mcp, &server->mcp, err);
+}
+
 int server_open(const struct server_config *config, struct server **ret_server, struct gb_err *err)
 {
     struct server *server = calloc(1, sizeof *server);
@@ -564,6 +579,8 @@ int server_open(const struct server_config *config, struct server **ret_server, 
         r = gb_fail(err, ENOMEM, "start the server");
     if (r == 0)
         r = make_openapi(server, err);
+    if (r == 0)
+        r = open_mcp(server, err);
     /* All are bound before the first is served: handlers see a server that is complete. */
     for (size_t i = 0; r == 0 && i < count; i++)
         r = listener_bind(server, config->listens[i], err);
@@ -591,6 +608,7 @@ void server_close(struct server *server)
 {
     if (!server)
         return;
+    mcp_stop(server->mcp); /* its streams end by themselves */
     for (size_t i = 0; i < server->listeners_len; i++)
         listener_close(&server->listeners[i]);
     if (server->watch_runs) {
@@ -603,6 +621,7 @@ void server_close(struct server *server)
     pthread_cond_destroy(&server->wake);
     pthread_mutex_destroy(&server->lock);
     labels_free(server->labels);
+    mcp_close(server->mcp);
     free(server->listeners);
     free(server->openapi);
     free(server);

@@ -312,6 +312,21 @@ static const struct field fields_interrupt_query[] = {
 };
 REQUEST(interrupt_query, struct query_interrupt, NULL);
 
+static const char *const state_choices[] = { "call", "session", NULL };
+static const struct field fields_mcp_query[] = {
+    { "state", FIELD_CHOICE, 0, AT(query_mcp, state), .choices = state_choices,
+      .help = "call: a box for each call; session: one for all calls of this connection" },
+    END,
+};
+REQUEST(mcp_query, struct query_mcp, NULL);
+
+static const struct field fields_mcp_messages_query[] = {
+    { "session_id", FIELD_TEXT, FIELD_REQUIRED, AT(query_mcp_messages, session_id), 1, 64,
+      .help = "as the stream's first event has it" },
+    END,
+};
+REQUEST(mcp_messages_query, struct query_mcp_messages, NULL);
+
 /* ---- responses ---- */
 
 #define ALWAYS(name_, type_, help_) { name_, type_, FIELD_REQUIRED, .help = help_ }
@@ -541,6 +556,24 @@ static const struct field fields_locals_uploaded[] = {
     ALWAYS("session_id", FIELD_TEXT, "to be sent as X-Session-Id"), END };
 RESPONSE(locals_uploaded, NULL);
 
+static const struct field fields_rpc[] = {
+    ALWAYS("jsonrpc", FIELD_TEXT, "2.0"),
+    { "id", FIELD_ANY, 0, .help = "text or a whole number; not in notifications" },
+    { "method", FIELD_TEXT, 0, .help = "such as tools/call; not in responses" },
+    { "params", FIELD_OBJECT, 0, .help = "in requests and notifications" },
+    { "result", FIELD_OBJECT, 0, .help = "in responses" },
+    { "error", FIELD_OBJECT, 0, .help = "instead of a result: code, message, perhaps data" },
+    END,
+};
+RESPONSE(rpc, "A message of JSON-RPC 2.0, as the Model Context Protocol has them.");
+
+static const struct field fields_mcp_metadata[] = {
+    ALWAYS("resource", FIELD_TEXT, "the URL that a token is for"),
+    ALWAYS("bearer_methods_supported", FIELD_LIST, "header"),
+    ALWAYS("resource_name", FIELD_TEXT, NULL),
+    ALWAYS("resource_documentation", FIELD_TEXT, NULL), END };
+RESPONSE(mcp_metadata, NULL);
+
 static const struct field fields_mistake[] = {
     ALWAYS("loc", FIELD_LIST, "body or query, then the field"), ALWAYS("msg", FIELD_TEXT, NULL),
     ALWAYS("type", FIELD_TEXT, NULL), END };
@@ -579,5 +612,6 @@ const struct schema *const schemas_all[] = {
     &schema_session_page,   &schema_file,
     &schema_file_page,      &schema_uploaded,
     &schema_moved,          &schema_mistake,
+    &schema_rpc,            &schema_mcp_metadata,
     &schema_problem,        NULL,
 };

@@ -112,6 +112,16 @@ struct query_interrupt {
     bool all;
 };
 
+struct query_mcp {
+    int state; /* 1: of the session; -1 when absent */
+};
+
+struct query_mcp_messages {
+    const char *session_id;
+};
+
+extern const struct schema schema_mcp_query, schema_mcp_messages_query;
+
 extern const struct schema schema_page_query, schema_files_query, schema_upload_query,
     schema_archive_query, schema_delete_query, schema_output_query, schema_events_query,
     schema_wait_query, schema_interrupt_query;
@@ -122,7 +132,7 @@ extern const struct schema schema_root, schema_health, schema_ready, schema_limi
     schema_stats, schema_receipt, schema_progress, schema_interrupted, schema_output, schema_event,
     schema_session, schema_session_page, schema_file_page, schema_file, schema_uploaded,
     schema_moved, schema_problem, schema_pip_installed, schema_message, schema_names, schema_locals,
-    schema_locals_uploaded;
+    schema_locals_uploaded, schema_rpc, schema_mcp_metadata;
 
 /* All of them, for /openapi.json; ends with NULL. */
 extern const struct schema *const schemas_all[];

@@ -191,6 +191,12 @@ int limits_wish_from_json(const json_t *object, struct limits *wish, struct faul
     return 0;
 }
 
+json_t *limits_to_json(const struct limits *limits)
+{
+    (void) limits;
+    return json_object();
+}
+
 void session_request_init(struct session_request *r)
 {
     *r = (struct session_request){ .idle_us = -1 };
@@ -408,6 +414,14 @@ int execution_find(struct service *s, const struct caller *caller, const char *i
         }
     pthread_mutex_unlock(&s->lock);
     return fault_set(fault, FAULT_NOT_FOUND, "execution-unknown", NULL, "there is none");
+}
+
+struct execution *execution_ref(struct execution *e)
+{
+    pthread_mutex_lock(&e->service->lock);
+    e->refs++;
+    pthread_mutex_unlock(&e->service->lock);
+    return e;
 }
 
 void execution_unref(struct execution *e)
