@@ -233,7 +233,7 @@ static void test_not_as_text(void **state)
     assert_false(as_text(&(struct outcome){ 0 },
                          &(struct receipt_ids){ .session_id = "s",
                                                 .execution_id = "e",
-                                                .contacts = &(struct egress_contact){ 0 },
+                                                .contacts = &(struct egress_contact){ .port = 1 },
                                                 .contacts_len = 1 }));
 }
 
