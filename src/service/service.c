@@ -472,8 +472,7 @@ json_t *service_limits_to_json(struct service *service)
 
     return json_pack(
         "{s:o, s:o, s:o, s:{s:f, s:f}, s:{s:I, s:f, s:f}, s:o, s:I, s:I, s:{s:I, s:I}, s:o}",
-        "oneshot",
-        limits_of(&c->oneshot, c->wall_default_us), "session",
+        "oneshot", limits_of(&c->oneshot, c->wall_default_us), "session",
         limits_of(&c->session, c->wall_default_us), "ceiling",
         limits_of(&c->ceiling, c->wall_max_us), "command_timeout", "default",
         (double) c->command_wall_default_us / USEC_PER_SEC, "most",

@@ -202,7 +202,7 @@ struct session_request {
     json_t *network; /* {"allow": [...], "secrets": [...]} as docs/NETWORK.md has it, within the
                         operator's ceiling; NULL: none. Values of secrets are wiped in it */
     bool packages;   /* asked for; refused: not there yet */
-    const char *const *env; /* NAME=value, NULL-terminated; may be NULL */
+    const char *const *env;       /* NAME=value, NULL-terminated; may be NULL */
     const struct volume *volumes; /* beneath the directories of engine.volume_roots */
     size_t volumes_len;
 };

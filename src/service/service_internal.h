@@ -82,8 +82,8 @@ struct session {
     char id[SESSION_ID_MAX];
     char key_id[STORE_ID_MAX];
     uint64_t serial;
-    struct limits limits; /* of the box; wall_us is the default of a cell, cpu_us is 0 */
-    int64_t cpu_us;       /* of each execution */
+    struct limits limits;      /* of the box; wall_us is the default of a cell, cpu_us is 0 */
+    int64_t cpu_us;            /* of each execution */
     json_t *network;           /* as it is shown; NULL: none */
     struct bindings *bindings; /* NULL: none */
     int64_t idle_us, created_us, created_unix_us;

@@ -267,7 +267,7 @@ static void test_bad_entries(void **state)
         "a.example:0",
         "a.example:x",
         "*:x",
-        
+
         "get a.example",
         "GET, a.example",
         "GET,,HEAD a.example",
