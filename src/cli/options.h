@@ -69,15 +69,19 @@ struct config {
     char *out_dir;        /* NULL: none */
     char **volumes;       /* SRC:DST, SRC:DST:ro or SRC:DST:rw; NULL: none */
     char **allow_hosts;   /* NULL: none */
-    char *preload;        /* "auto", "all", "none" or module names with commas between */
-    int cgroups;          /* enum cgroup_mode */
-    int landlock;         /* enum landlock_choice */
+    char **network_addresses, **network_secrets; /* NULL: none */
+    int64_t network_bytes, network_connections;
+    char *network_resolver, *network_ca; /* NULL: the host's */
+    char *preload; /* "auto", "all", "none" or module names with commas between */
+    int cgroups;   /* enum cgroup_mode */
+    int landlock;  /* enum landlock_choice */
 
     /* serve */
     char **listens;       /* NULL: 127.0.0.1:8080 */
     char *config_file;    /* NULL: only the usual ones */
     char *port_file;      /* NULL: none */
     char **allowed_hosts; /* NULL: none */
+    char **network_allow; /* NULL: none */
     char **volume_roots;  /* DIR, DIR:ro or DIR:rw; NULL: none */
     bool no_auth, require_key;
     int64_t default_timeout_us, max_timeout_us, simple_max_timeout_us;

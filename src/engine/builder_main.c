@@ -382,6 +382,7 @@ static int serve_box(struct builder *builder, struct box_entry *box, struct exch
     case BOX_PROCS:
     case BOX_SIGNAL_NEW:
     case BOX_COMMAND:
+    case BOX_LISTEN:
         return builder_serve_session(builder->cgroups, box, x, err);
     case BOX_OPEN:
     case BOX_MKDIR:

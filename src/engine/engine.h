@@ -149,6 +149,11 @@ int box_kill_all(struct box *box, struct gb_err *err);
 int box_open_read(struct box *box, const char *path, int *ret_fd, struct gb_err *err);
 int box_open_new(struct box *box, const char *path, mode_t mode, int *ret_fd, struct gb_err *err);
 
+/* A listening TCP socket on the box's own loopback, 127.0.0.1:@port, for a proxy that serves the
+ * box from outside. The descriptor is the caller's; it keeps the box's network namespace, so close
+ * it no later than the box is released. EADDRINUSE: a program in the box has the port. */
+int box_listen(struct box *box, uint16_t port, int *ret_fd, struct gb_err *err);
+
 pid_t box_init_pid(const struct box *box);
 
 /* A picture of the workspace, to compare with a later one. */

@@ -114,6 +114,24 @@ int box_open_new(struct box *box, const char *path, mode_t mode, int *ret_fd, st
     return file_call(box, path, O_WRONLY | O_CREAT | O_EXCL, mode, ret_fd, err);
 }
 
+int box_listen(struct box *box, uint16_t port, int *ret_fd, struct gb_err *err)
+{
+    struct builder_request request = { .op = BOX_LISTEN, .box = box->id, .listen.port = port };
+    struct builder_reply reply;
+    int fds[WIRE_FDS_MAX], r;
+    size_t fds_len = 0;
+
+    r = engine_call(box->engine, &request, NULL, 0, &reply, fds, &fds_len, err);
+    if (r < 0)
+        return r;
+    if (fds_len != 1) {
+        wire_close_fds(fds, fds_len);
+        return gb_fail_plain(err, EPROTO, "the builder sent no socket");
+    }
+    *ret_fd = fds[0];
+    return 0;
+}
+
 pid_t box_init_pid(const struct box *box)
 {
     return pidfd_pid(box->pidfd);

@@ -67,7 +67,8 @@ enum builder_op {
     BOX_LIST,   /* reply fd: as BOX_SCAN, with every kind of entry */
     BOX_REMOVE, /* reply usage.files_incomplete: ask again */
     BOX_RENAME,
-    BOX_LINK, /* fd: of a file that was opened with O_TMPFILE; it gets its name */
+    BOX_LISTEN, /* reply fd: a listening socket in the box's network */
+    BOX_LINK,   /* fd: of a file that was opened with O_TMPFILE; it gets its name */
 };
 
 struct builder_request {
@@ -112,6 +113,9 @@ struct builder_request {
             char path[WIRE_PATH_MAX];
             char to[WIRE_PATH_MAX]; /* BOX_RENAME */
         } file;
+        struct {
+            uint32_t port;
+        } listen;
         struct {
             uint32_t argc, envc;
             uint32_t keep_control, landlock;

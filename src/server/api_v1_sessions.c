@@ -16,12 +16,14 @@ static void reply_session(struct request *rq, int status, struct session *sessio
 {
     char location[96];
     struct session_info info;
+    json_t *json;
 
     session_get_info(session, &info);
     request_note(rq, info.id, NULL);
+    json = session_info_to_json(&info);
+    (void) json_object_set_new(json, "network", session_network_to_json(session));
     snprintf(location, sizeof location, "/v1/sessions/%s", info.id);
-    reply_json_at(rq, status, session_info_to_json(&info),
-                  status == MHD_HTTP_CREATED ? location : NULL);
+    reply_json_at(rq, status, json, status == MHD_HTTP_CREATED ? location : NULL);
     session_info_release(&info);
 }
 
@@ -124,6 +126,8 @@ static int fill_session(struct request *rq, const struct body_session *body,
     struct fault fault = { 0 };
 
     session_request_init(request);
+    if (body->network) /* it may hold secrets, and has been parsed */
+        explicit_bzero(rq->body, rq->body_len);
     if (body->limits && limits_wish_from_json(body->limits, &request->limits, &fault) < 0) {
         reply_fault(rq, &fault);
         return -1;
@@ -131,7 +135,7 @@ static int fill_session(struct request *rq, const struct body_session *body,
     if (body->idle_us != FIELD_ABSENT)
         request->idle_us = body->idle_us;
     request->template = body->template;
-    request->network = body->network;
+    request->network = (json_t *) body->network; /* the body is ours to wipe */
     request->packages = body->packages && json_array_size(body->packages) > 0;
     return 0;
 }

@@ -61,6 +61,24 @@ static void write_http(FILE *out, struct server *server)
               atomic_load(&server->streams));
 }
 
+static void write_network(FILE *out, const struct egress_stats *stats)
+{
+    write_one(out, "glovebox_network_connections", "gauge",
+              "Connections of boxes to their proxies.", stats->connections_live);
+    write_one(out, "glovebox_network_connections_total", "counter", "The same, since the start.",
+              stats->connections);
+    write_one(out, "glovebox_network_requests_total", "counter",
+              "Requests and tunnels of boxes that went out.", stats->requests);
+    write_one(out, "glovebox_network_refused_total", "counter", "Those that were refused.",
+              stats->refused);
+    write_one(out, "glovebox_network_failed_total", "counter",
+              "Those that were malformed, or whose host could not be reached.", stats->failed);
+    write_one(out, "glovebox_network_sent_bytes_total", "counter", "Bytes that boxes sent.",
+              stats->bytes_sent);
+    write_one(out, "glovebox_network_received_bytes_total", "counter", "Bytes that boxes received.",
+              stats->bytes_received);
+}
+
 static void write_all(FILE *out, struct server *server)
 {
     struct service_stats stats;
@@ -97,6 +115,7 @@ static void write_all(FILE *out, struct server *server)
               stats.kept_memory_bytes);
     write_one(out, "glovebox_kept_disk_bytes", "gauge", "Output kept on disk.",
               stats.kept_disk_bytes);
+    write_network(out, &stats.network);
     write_http(out, server);
 }
 

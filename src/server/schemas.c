@@ -46,6 +46,31 @@ static const struct field fields_new_file[] = {
 };
 REQUEST(new_file, struct body_file, "A file to begin with.");
 
+static const struct field fields_secret[] = {
+    { "host", FIELD_TEXT, FIELD_REQUIRED, .help = "its exact name", .example = "\"api.example.com\"" },
+    { "port", FIELD_INT, .help = "443 when it is left out" },
+    { "header", FIELD_TEXT, FIELD_REQUIRED, .help = "the header's name",
+      .example = "\"Authorization\"" },
+    { "value", FIELD_TEXT, FIELD_REQUIRED, .help = "its value, which is never shown again",
+      .example = "\"Bearer …\"" },
+    END,
+};
+static const struct schema schema_secret = {
+    "secret", "A header that code can use and not see: requests for http://HOST/ leave as HTTPS "
+              "with it.", fields_secret, 0 };
+
+static const struct field fields_network[] = {
+    { "allow", FIELD_LIST,
+      .help = "hosts: example.com, *.example.com, example.com:8443, 192.0.2.7, * for all public "
+              "ones; methods of plain HTTP may come first: \"GET,HEAD example.com\"",
+      .example = "[\"pypi.org\", \"*.pythonhosted.org\"]" },
+    { "secrets", FIELD_LIST, .of = &schema_secret, .help = "headers for some of them" },
+    END,
+};
+static const struct schema schema_network = {
+    "network", "Whom a session may reach, within what the operator permits (--network-allow, shown "
+               "by GET /v1/limits).", fields_network, 0 };
+
 static const char *const volume_modes[] = { "ro", "rw", "auto", NULL };
 _Static_assert(VOLUME_RO == 0 && VOLUME_RW == 1 && VOLUME_AUTO == 2,
                "volume_modes follow enum volume_mode");
@@ -171,8 +196,9 @@ static const struct field fields_session_create[] = {
       .help = "files to begin with" },
     { "template", FIELD_TEXT, 0, AT(body_session, template), 1, 255, .help = TEMPLATE_HELP,
       .example = "\"default\"" },
-    { "network", FIELD_TEXT, 0, AT(body_session, network), 1, 64,
-      .help = "none: there is no other yet" },
+    { "network", FIELD_OBJECT, 0, AT(body_session, network), .of = &schema_network,
+      .help = "whom it may reach; nobody when it is left out",
+      .example = "{\"allow\": [\"pypi.org\", \"*.example.com:8443\"]}" },
     { "packages", FIELD_LIST, 0, AT(body_session, packages), 0, 64,
       .help = "packages to install; not there yet" },
     { "volumes", FIELD_LIST, 0, AT(body_session, volumes), 0, VOLUMES_MAX, .of = &schema_volume,
@@ -348,6 +374,8 @@ static const struct field fields_limits_info[] = {
     ALWAYS("code_bytes", FIELD_INT, "the longest program"),
     ALWAYS("stdin_bytes", FIELD_INT, "the longest standard input"),
     ALWAYS("reply_bytes", FIELD_OBJECT, "default and most, of each stream in a receipt"),
+    ALWAYS("network", FIELD_OBJECT, "allow: the hosts that sessions may ask for; secrets: the headers "
+                                    "that the operator adds"),
     END,
 };
 RESPONSE(limits_info, "What runs get when they do not ask, and the most they may ask for.");
@@ -393,6 +421,19 @@ static const struct schema schema_changed = { "changed_file", NULL, fields_chang
 
 static const char *const status_choices[] = { "ok", "error", "timeout", "oom", "killed", "pids",
                                               "disk", "output", "cancelled", "system", NULL };
+static const struct field fields_contact[] = {
+    ALWAYS("host", FIELD_TEXT, "the name that was asked for, or (others) when there were too many"),
+    ALWAYS("port", FIELD_INT, NULL),
+    ALWAYS("requests", FIELD_INT, "requests and tunnels that went out"),
+    ALWAYS("refused", FIELD_INT, "those that were not allowed"),
+    ALWAYS("failed", FIELD_INT, "those whose host could not be reached"),
+    ALWAYS("bytes_sent", FIELD_INT, NULL),
+    ALWAYS("bytes_received", FIELD_INT, NULL),
+    END,
+};
+static const struct schema schema_contact = { "contact", "A host that a run contacted.",
+                                              fields_contact, 0 };
+
 static const struct field fields_receipt[] = {
     { "status", FIELD_CHOICE, FIELD_REQUIRED, .choices = status_choices, .help = "why it ended" },
     MAYBE("limit", FIELD_TEXT, "the limit that ended it"),
@@ -407,7 +448,9 @@ static const struct field fields_receipt[] = {
     { "error", FIELD_OBJECT, FIELD_NULLABLE, .of = &schema_error },
     { "files", FIELD_LIST, FIELD_REQUIRED, .of = &schema_changed, .help = "what it changed" },
     ALWAYS("truncated", FIELD_OBJECT, "bytes left out of stdout and stderr"),
-    ALWAYS("usage", FIELD_OBJECT, "cpu_ms, peak_memory_bytes, wall_ms, processes, hosts"),
+    ALWAYS("usage", FIELD_OBJECT, "cpu_ms, peak_memory_bytes, wall_ms, processes, hosts (those that "
+                                  "were reached, as host:port)"),
+    { "network", FIELD_LIST, 0, .of = &schema_contact, .help = "whom it contacted, if anybody" },
     MAYBE("session_id", FIELD_TEXT, NULL),
     ALWAYS("execution_id", FIELD_TEXT, NULL),
     ALWAYS("execution_count", FIELD_INT, NULL),
@@ -470,6 +513,8 @@ static const struct field fields_session[] = {
     ALWAYS("execution_count", FIELD_INT, NULL),
     ALWAYS("waiting", FIELD_INT, "executions in line, without the one that runs"),
     { "limits", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_limits },
+    { "network", FIELD_OBJECT, 0, .help = "allow: whom it may reach; secrets: which headers are added "
+                                          "where, without their values. Not in lists" },
     { "volumes", FIELD_LIST, FIELD_REQUIRED, .of = &schema_bound },
     END,
 };
@@ -565,11 +610,12 @@ static const struct field fields_problem[] = {
 };
 RESPONSE(problem, "Why a request was refused.");
 
-/* clang-format on */
-
 const struct schema *const schemas_all[] = {
     &schema_limits,
     &schema_new_file,
+    &schema_network,
+    &schema_secret,
+    &schema_contact,
     &schema_volume,
     &schema_bound,
     &schema_execute,

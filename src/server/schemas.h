@@ -42,8 +42,9 @@ extern const struct schema schema_execute_code, schema_pip_install;
 
 struct body_session {
     const json_t *limits, *env, *files, *packages, *volumes;
+    const json_t *network;
     int64_t idle_us;
-    const char *template, *network;
+    const char *template;
 };
 
 extern const struct schema schema_session_create;

@@ -45,6 +45,7 @@ void execution_request_init(struct execution_request *ret_request)
 static void execution_free(struct execution *x)
 {
     outcome_release(&x->outcome);
+    free(x->contacts);
     for (size_t i = 0; !x->displays_taken && i < x->displays_len; i++)
         free(x->displays[i].bundle.json);
     free(x->displays);
@@ -416,7 +417,7 @@ static int run_in_session(struct execution *x, const struct execution_request *r
     int r;
 
     run_begin(x, session->cancel_fd);
-    if (request->env && request->env[0] && env_join(session->env, request->env, &env) == 0)
+    if (request->env && request->env[0] && env_join(session->lodging.env, request->env, &env) == 0)
         own.env = env;
     else
         own.env = NULL;
@@ -536,7 +537,7 @@ static int64_t memory_of(const struct execution *x)
 
     return (int64_t) (sizeof *x + x->logs[0].mem_cap + x->logs[1].mem_cap + o->out.head_len +
                       o->out.tail_len + o->err.head_len + o->err.tail_len + o->outputs_bytes +
-                      o->files_len * 128);
+                      o->files_len * 128 + x->contacts_len * sizeof *x->contacts);
 }
 
 /* With the lock held; the table's reference is the caller's now. */

@@ -21,6 +21,7 @@
 #include "base/io.h"
 #include "service/bindings.h"
 #include "service/keys.h"
+#include "service/network.h"
 #include "service/service_internal.h"
 
 #include "base/banned.h"
@@ -268,6 +269,20 @@ static int engine_prepare(struct service *service, struct gb_err *err)
     return 0;
 }
 
+static void on_egress_log(void *arg, int priority, const char *line)
+{
+    service_log(arg, priority, "network: session %s", line);
+}
+
+static int egress_start(struct service *service, struct gb_err *err)
+{
+    struct egress_config config = service->config.egress;
+
+    config.log = on_egress_log;
+    config.log_arg = service;
+    return egress_open(&config, &service->egress, err);
+}
+
 int service_open(const struct service_config *config, struct service **ret_service,
                  struct gb_err *err)
 {
@@ -283,6 +298,8 @@ int service_open(const struct service_config *config, struct service **ret_servi
     r = store_prepare(service, err);
     if (r == 0)
         r = engine_prepare(service, err);
+    if (r == 0)
+        r = egress_start(service, err);
     if (r == 0)
         r = reaper_open(&service->reaper, err);
     if (r == 0) {
@@ -385,6 +402,7 @@ void service_close(struct service *service)
     if (audit_close(service->audit, &err) < 0)
         service_log(service, LOG_ERR, "audit log: %s", err.msg);
     engine_close(service->engine);
+    egress_close(service->egress);
     service_free(service);
 }
 
@@ -412,6 +430,7 @@ void service_get_stats(struct service *service, struct service_stats *ret_stats)
                                    .sessions_max = service->config.sessions_max,
                                    .server_rss_bytes = rss_bytes() };
 
+    egress_get_stats(service->egress, &stats.network);
     pthread_mutex_lock(&service->lock);
     stats.draining = service->draining;
     stats.ready = service->engine_ready && !service->draining;
@@ -452,8 +471,8 @@ json_t *service_limits_to_json(struct service *service)
     const struct service_config *c = &service->config;
 
     return json_pack(
-        "{s:o, s:o, s:o, s:{s:f, s:f}, s:{s:I, s:f, s:f}, s:o, s:I, s:I, s:{s:I, s:I}}", "oneshot",
-        limits_of(&c->oneshot, c->wall_default_us), "session",
+        "{s:o, s:o, s:o, s:{s:f, s:f}, s:{s:I, s:f, s:f}, s:o, s:I, s:I, s:{s:I, s:I}, s:o}",
+        "oneshot", limits_of(&c->oneshot, c->wall_default_us), "session",
         limits_of(&c->session, c->wall_default_us), "ceiling",
         limits_of(&c->ceiling, c->wall_max_us), "command_timeout", "default",
         (double) c->command_wall_default_us / USEC_PER_SEC, "most",
@@ -462,5 +481,5 @@ json_t *service_limits_to_json(struct service *service)
         "idle_timeout_most", (double) c->idle_max_us / USEC_PER_SEC, "volumes", bindings_allowed(c),
         "code_bytes", (json_int_t) c->code_bytes_max, "stdin_bytes",
         (json_int_t) c->input_bytes_max, "reply_bytes", "default", (json_int_t) c->reply_bytes,
-        "most", (json_int_t) c->reply_bytes_max);
+        "most", (json_int_t) c->reply_bytes_max, "network", network_policy_to_json(c->network));
 }

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "egress/egress.h"
 #include "engine/engine.h"
 #include "engine/limits.h"
 #include "service/templates.h"
@@ -103,6 +104,12 @@ struct service_config {
     int64_t kept_memory_bytes, kept_disk_bytes; /* what they may hold together */
     int64_t grace_us;                           /* for running executions when draining */
 
+    /* What sessions may ask for, with the operator's own addresses and secrets; NULL: nothing.
+     * Stays the caller's, and must stay. */
+    const struct egress_policy *network;
+    struct egress_config egress;         /* its log is set by us */
+    struct egress_limits network_limits; /* of each session */
+
     bool log_code; /* the operator asked for it: the first 300 bytes of each program */
     /* One line of the log; may be NULL. Called by any thread. */
     void (*log)(void *arg, int priority, const char *line);
@@ -154,6 +161,7 @@ struct service_stats {
     int64_t refused; /* requests for work that met a fault */
     int64_t server_rss_bytes;
     int64_t kept_memory_bytes, kept_disk_bytes; /* of finished and running executions */
+    struct egress_stats network;
     struct engine_info engine;
 };
 
@@ -193,11 +201,12 @@ json_t *limits_to_json(const struct limits *limits);
 #define SESSION_ID_MAX 40
 
 struct session_request {
-    struct limits limits;         /* a wish */
-    int64_t idle_us;              /* -1: the default */
-    const char *template;         /* a name or an alias; NULL: "default" */
-    const char *network;          /* NULL or "none"; anything else is refused: not there yet */
-    bool packages;                /* asked for; refused: not there yet */
+    struct limits limits; /* a wish */
+    int64_t idle_us;      /* -1: the default */
+    const char *template; /* a name or an alias; NULL: "default" */
+    json_t *network; /* {"allow": [...], "secrets": [...]} as docs/NETWORK.md has it, within the
+                        operator's ceiling; NULL: none. Values of secrets are wiped in it */
+    bool packages;   /* asked for; refused: not there yet */
     const char *const *env;       /* NAME=value, NULL-terminated; may be NULL */
     const struct volume *volumes; /* beneath the directories of engine.volume_roots */
     size_t volumes_len;
@@ -236,6 +245,9 @@ const char *session_id(const struct session *session);
 void session_get_info(struct session *session, struct session_info *ret_info);
 void session_info_release(struct session_info *info);
 json_t *session_info_to_json(const struct session_info *info);
+
+/* {"allow": [...], "secrets": [...]}: whom it may reach, without any value. NULL: no memory. */
+json_t *session_network_to_json(struct session *session);
 
 /* The caller's sessions by age, oldest first, after the one with id @after (NULL: from the start).
  * Writes up to @max into @infos, which the caller releases; *@ret_more tells whether there are

@@ -84,8 +84,8 @@ struct session {
     uint64_t serial;
     struct limits limits; /* of the box; wall_us is the default of a cell, cpu_us is 0 */
     char template[TEMPLATE_NAME_MAX];
-    int64_t cpu_us; /* of each execution */
-    char **env;
+    int64_t cpu_us;            /* of each execution */
+    json_t *network;           /* as it is shown; NULL: none */
     struct bindings *bindings; /* NULL: none */
     int64_t idle_us, created_us, created_unix_us;
     struct session_budget *budget;
@@ -187,6 +187,8 @@ struct execution {
     int64_t execution_count;
     bool session_lost, shell_lost;
     struct outcome outcome;
+    struct egress_contact *contacts; /* who was contacted meanwhile */
+    size_t contacts_len;
     struct fault fault; /* instead of an outcome */
 };
 
@@ -219,6 +221,7 @@ struct service {
     struct service_config config;
     bool disk; /* workspaces of sessions are on disk */
     struct engine *engine;
+    struct egress *egress;
     struct audit *audit; /* NULL without a store */
     struct reaper *reaper;
     int64_t started_us;

@@ -18,6 +18,7 @@
 #include "base/parse.h"
 #include "service/bindings.h"
 #include "service/env.h"
+#include "service/network.h"
 #include "service/service_internal.h"
 #include "service/wish.h"
 
@@ -43,7 +44,7 @@ static void session_free(struct session *session)
     struct service *service = session->service;
 
     lodging_close(&session->lodging);
-    env_free(session->env);
+    json_decref(session->network);
     bindings_free(session->bindings);
     budget_unref(session->budget);
     if (session->cancel_fd >= 0)
@@ -88,9 +89,6 @@ static int request_check(struct service *service, const struct session_request *
 
     if (template_wish(service, request->template, ret_template, fault) < 0)
         return -1;
-    if (request->network && strcmp(request->network, "none") != 0)
-        return fault_set(fault, FAULT_INVALID, "network-not-available", "network",
-                         "boxes have no network yet; leave it out or say \"none\"");
     if (request->packages)
         return fault_set(fault, FAULT_INVALID, "packages-not-available", "packages",
                          "packages cannot be added yet; leave this out");
@@ -149,19 +147,25 @@ static struct session *session_alloc(struct service *service, const struct calle
     return session;
 }
 
+/* Takes over @policy. */
 static int session_fill(struct session *session, const struct session_request *request,
-                        struct fault *fault)
+                        struct egress_policy *policy, struct fault *fault)
 {
     session->budget = calloc(1, sizeof *session->budget);
-    if (!session->budget || env_copy(request->env, &session->env) < 0)
+    session->network = network_policy_to_json(policy);
+    if (!session->budget || !session->network) {
+        egress_policy_free(policy);
         return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+    }
     atomic_init(&session->budget->refs, 1);
     session->budget->output.disk_max = session->limits.disk_bytes;
     session->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
-    if (session->cancel_fd < 0 || id_new("ses_", session->id, sizeof session->id) < 0)
+    if (session->cancel_fd < 0 || id_new("ses_", session->id, sizeof session->id) < 0) {
+        egress_policy_free(policy);
         return fault_set(fault, FAULT_UNAVAILABLE, "out-of-descriptors", NULL,
                          "the service has too much open; try later");
-    return lodging_open(session, &session->lodging, fault);
+    }
+    return lodging_open(session, request->env, policy, &session->lodging, fault);
 }
 
 /* The record that tells, after a restart too, that there was such a session. */
@@ -207,20 +211,27 @@ static int session_make(struct service *service, const struct caller *caller,
                         struct fault *fault)
 {
     char template[TEMPLATE_NAME_MAX];
+    struct egress_policy *policy = NULL;
     struct limits limits;
     struct session *session;
-    struct bindings *bindings;
+    struct bindings *bindings = NULL;
     int64_t idle_us = 0;
 
-    if (request_check(service, request, &limits, &idle_us, template, fault) < 0 ||
-        bindings_new(&service->config, request, &bindings, fault) < 0)
+    if (network_policy_from_json(service, request->network, &policy, fault) < 0)
         return -1;
+    if (request_check(service, request, &limits, &idle_us, template, fault) < 0 ||
+        bindings_new(&service->config, request, &bindings, fault) < 0) {
+        egress_policy_free(policy);
+        return -1;
+    }
     session = session_alloc(service, caller);
     if (!session) {
         bindings_free(bindings);
+        egress_policy_free(policy);
         return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
     }
     if (place_take(service, caller, session, fault) < 0) {
+        egress_policy_free(policy);
         pthread_mutex_destroy(&session->lock);
         bindings_free(bindings);
         free(session);
@@ -234,7 +245,7 @@ static int session_make(struct service *service, const struct caller *caller,
     session->idle_us = idle_us;
     session->created_us = session->last_used_us = service_now(service);
     session->created_unix_us = unix_now_us();
-    if (session_fill(session, request, fault) < 0 || record_add(session, fault) < 0 ||
+    if (session_fill(session, request, policy, fault) < 0 || record_add(session, fault) < 0 ||
         session_publish(session, fault) < 0) {
         session_unref(session);
         return -1;
@@ -380,6 +391,11 @@ void session_get_info(struct session *session, struct session_info *ret_info)
     if (session->bindings)
         info.volumes = json_incref(session->bindings->json);
     *ret_info = info;
+}
+
+json_t *session_network_to_json(struct session *session)
+{
+    return json_deep_copy(session->network);
 }
 
 void session_info_release(struct session_info *info)

@@ -285,6 +285,14 @@ void shell_free(struct shell *shell)
     free(shell);
 }
 
+int box_listen(struct box *box, uint16_t port, int *ret_fd, struct gb_err *err)
+{
+    (void) box;
+    (void) port;
+    (void) ret_fd;
+    return gb_fail_plain(err, ENOSYS, "these boxes have no network");
+}
+
 int box_command(struct box *box, const struct run_spec *spec, char *const *env, const char *cwd,
                 struct outcome *ret_outcome, struct gb_err *err)
 {

@@ -196,7 +196,8 @@ class Session:
 
     Made at the service when the object is made, ended by close() or `with`. `memory`, `disk` are
     sizes ("512m"), `timeout` is the default of its executions in seconds, `limits` has the others;
-    `files` maps paths to what they hold; `volumes` are directories of the service's host, such as
+    `files` maps paths to what they hold; `network` is whom it may reach, such as
+    {"allow": ["pypi.org"]}, and `volumes` are directories of the service's host, such as
     {"source": "/srv/sets", "target": "/data", "mode": "ro"}, as far as its operator allows."""
 
     def __init__(
@@ -214,6 +215,7 @@ class Session:
         files: Optional[Mapping[str, Union[str, bytes]]] = None,
         idle_timeout: Optional[float] = None,
         template: Optional[str] = None,
+        network: Optional[Mapping[str, Any]] = None,
         volumes: Optional[Sequence[Mapping[str, str]]] = None,
         session_id: Optional[str] = None,
     ) -> None:
@@ -228,7 +230,8 @@ class Session:
         else:
             wanted = _body(memory=memory, cpus=cpus, disk=disk, timeout=timeout, **(limits or {}))
             body = _body(limits=wanted or None, env=env, idle_timeout=idle_timeout,
-                         template=template, volumes=list(volumes) if volumes else None)
+                         template=template, network=network,
+                         volumes=list(volumes) if volumes else None)
             self.id = self._create(body)
         self._path = f"/v1/sessions/{quote(self.id)}"
         try:
