@@ -43,7 +43,7 @@ async def do(sandbox, step):
     """Does one step in the sandbox; what the model is told about it."""
     try:
         if step[0] == "run":
-            return await sandbox.run_command(step[1], timeout=2)
+            return await sandbox.run_command(step[1], timeout=5)
         await sandbox.write_file(step[1], step[2])
         return f"{step[1]} is written"
     except SandboxTimeoutError as error:

@@ -35,7 +35,8 @@ MARK = "GB_TEST_MARK=" + uuid.uuid4().hex
 BOX_ID_FIRST = 1_900_000_000  # as root, boxes run under host ids from here on
 BOX_ID_LAST = 4_294_967_293
 SLOW = float(os.environ.get("GB_SLOW", "1"))
-PATIENCE = 5.0 * SLOW  # how long teardown may take after the run has ended, in seconds
+PATIENCE = 30.0 * SLOW  # how long teardown may take after the run has ended, in seconds
+RUN_SECONDS = 120 * SLOW  # of a run whose --timeout is not the test's subject: machines stall
 PR_SET_CHILD_SUBREAPER = 36
 
 Result = collections.namedtuple("Result", "code out err raw_out raw_err receipt")
@@ -50,7 +51,7 @@ def need(condition, reason):
     pytest.skip(reason)
 
 
-def wait_for(condition, seconds=20.0, what="the condition"):
+def wait_for(condition, seconds=60.0, what="the condition"):
     """Polls until condition() is true and returns its value; fails the test after @seconds."""
     seconds *= SLOW
     end = time.monotonic() + seconds
@@ -145,10 +146,19 @@ def our_processes():
     return {f"process {pid} ({table[pid][2]})" for pid in mine}
 
 
+def is_others_test(path):
+    """In a directory of a suite that runs beside this one, as another user."""
+    try:
+        return "/gbtest-" in path and not may_be_ours(os.stat(path).st_uid)
+    except OSError:
+        return True
+
+
 def mounts():
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as f:
-        # The mount's id and its parent's change with nothing; where and what it is do not.
-        return {"mount " + " ".join(line.split()[2:5]) for line in f}
+        lines = [line.split() for line in f]
+    # The mount's id and its parent's change with nothing; where and what it is do not.
+    return {"mount " + " ".join(w[2:5]) for w in lines if not is_others_test(w[4])}
 
 
 def cgroup_mounts():
@@ -278,6 +288,7 @@ class Glovebox:
         env = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
         name, _, value = MARK.partition("=")
         env.update({"HOME": self.home, "TMPDIR": self.home, name: value})
+        env["GLOVEBOX_TIMEOUT"] = f"{RUN_SECONDS:g}"
         env.update(word.split("=", 1) for word in os.environ.get("GB_WITH", "").split())
         env.update(extra or {})
         return {k: v for k, v in env.items() if v is not None}
@@ -292,7 +303,7 @@ class Glovebox:
         self.started.append(process)
         return process
 
-    def finish(self, process, stdin=b"", timeout=60):
+    def finish(self, process, stdin=b"", timeout=180):
         """Feeds @stdin, reads to the end and gives the result."""
         timeout *= SLOW
         try:
@@ -300,11 +311,11 @@ class Glovebox:
         except subprocess.TimeoutExpired:
             process.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.communicate(timeout=5)
+                process.communicate(timeout=30)
             pytest.fail(f"still running after {timeout} s: {process.args}")
         return result_of(process.returncode, out or b"", err or b"", "--json" in process.args)
 
-    def __call__(self, *args, stdin=b"", timeout=60, **how):
+    def __call__(self, *args, stdin=b"", timeout=180, **how):
         """Runs the binary to its end."""
         if isinstance(stdin, str):
             stdin = stdin.encode()
@@ -325,7 +336,7 @@ class Glovebox:
         for process in self.started:
             if process.poll() is None:
                 process.kill()
-                process.wait(10)
+                process.wait(60)
             for stream in (process.stdin, process.stdout, process.stderr):
                 if stream is not None:
                     with contextlib.suppress(OSError):
@@ -399,13 +410,9 @@ def has_cgroups(tmp_path_factory):
         box.close()
 
 
-@pytest.fixture(autouse=True)
-def nothing_left(request):
-    """Fails the test when, a few seconds after its end, something is on the host that was not."""
-    if not is_through_binary(request.node):
-        yield
-        return
-    home_dir = request.getfixturevalue("home")
+@contextlib.contextmanager
+def leaves_nothing(home_dir):
+    """Fails when, a few seconds after the end, something is on the host that was not."""
     before, fds_before = machine(home_dir), open_descriptors()
     yield
     end = time.monotonic() + PATIENCE
@@ -419,6 +426,16 @@ def nothing_left(request):
     fds_left = {d for d in open_descriptors() - fds_before if "/proc/" not in d}
     assert not left, "left behind: " + "; ".join(sorted(left))
     assert not fds_left, "left open in the test: " + "; ".join(sorted(fds_left))
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(request):
+    """Looks for what the test has left, whatever it was about."""
+    if not is_through_binary(request.node):
+        yield
+        return
+    with leaves_nothing(request.getfixturevalue("home")):
+        yield
 
 
 def stop_leftovers(left):

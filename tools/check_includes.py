@@ -19,23 +19,24 @@ MAY_INCLUDE = {
     "egress": ["base"],
     "service": ["base", "store", "engine", "egress"],
     "mark": ["base", "store", "service"],
-    "server": ["base", "service", "mark"],
-    "cli": ["base", "engine", "egress", "service", "server"],
+    "mcp": ["base", "service"],
+    "server": ["base", "service", "mark", "mcp"],
+    "cli": ["base", "engine", "egress", "service", "mcp", "server"],
 }
 
 OUTSIDE = {
-    "Python.h": ["engine/template_ext.c"],
+    "Python.h": ["engine/template_ext.c", "engine/tenant_ext.c"],
     "seccomp.h": ["engine/gen_seccomp.c"],
-    "jansson.h": ["service/", "mark/", "server/", "cli/"],
+    "jansson.h": ["service/", "mark/", "mcp/", "server/", "cli/"],
     "sqlite3.h": ["store/store_sqlite"],
     "libpq-fe.h": ["store/store_postgres.c"],
     "microhttpd.h": ["server/"],
     "gnutls/gnutls.h": ["egress/"],
     "ares.h": ["egress/resolve.c"],
-    "sodium.h": ["egress/policy.c", "service/", "mark/", "server/"],
+    "sodium.h": ["egress/policy.c", "service/", "mark/", "mcp/", "server/", "cli/mcp_forward"],
     "archive.h": ["service/"],
     "archive_entry.h": ["service/"],
-    "curl/curl.h": ["service/", "mark/"],
+    "curl/curl.h": ["service/", "mark/", "cli/mcp_http"],
 }
 
 GENERATED = {"seccomp_policy.h"}  # made in the build directory, next to nothing else

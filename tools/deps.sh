@@ -55,18 +55,22 @@ END
     exit 1
 }
 
-# missing : lines of packages.txt (stdin) of which no alternative is installed; dpkg is asked once
+# missing : lines of packages.txt (stdin) of which no alternative is installed; dpkg is asked once.
+# What another package provides is there too: npm may be a part of somebody's nodejs.
 missing() {
     local lines
     lines=$(cat)
     {
-        # shellcheck disable=SC2046 # names, split on purpose
-        dpkg-query -W -f '${db:Status-Status} ${Package}\n' \
-            $(tr -d '|' <<<"$lines") 2>/dev/null || true
+        dpkg-query -W -f '${db:Status-Status} ${Package} ${Provides}\n' 2>/dev/null || true
         printf '%s\n' --- "$lines"
     } | awk '
         $1 == "---"        { asked = 1; next }
-        !asked             { if ($1 == "installed") have[$2] = 1; next }
+        !asked && $1 == "installed" {
+            gsub(/\([^)]*\)|,/, " ")
+            for (i = 2; i <= NF; i++)
+                have[$i] = 1
+        }
+        !asked             { next }
         {
             for (i = 1; i <= NF; i++)
                 if ($i != "|" && have[$i])

@@ -29,7 +29,7 @@ echo "1..${#targets[@]}"
 for i in "${!targets[@]}"; do
     name=${targets[i]}
     mkdir -p "build-fuzz/corpus/$name"
-    if "build-fuzz/tests/fuzz/fuzz_$name" -max_total_time="$seconds" -timeout=10 \
+    if "build-fuzz/tests/fuzz/fuzz_$name" -max_total_time="$seconds" -timeout=30 \
         -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="build-fuzz/crash-$name-" \
         "build-fuzz/corpus/$name" "tests/fuzz/corpus/$name" >"build-fuzz/$name.log" 2>&1; then
         runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "build-fuzz/$name.log")

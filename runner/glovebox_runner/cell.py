@@ -28,20 +28,20 @@ import linecache
 import os
 import re
 import sys
-from _signal import SIG_BLOCK, SIG_UNBLOCK, SIGINT, default_int_handler
-from _signal import pthread_sigmask as _mask
+from _signal import SIGINT, default_int_handler
 from _signal import signal as _set_handler
-from os import _exit, fstat, getpid
+from os import _exit, getpid
 from sys import getrecursionlimit, setprofile, setrecursionlimit, settrace
 
-from . import display, frames, hooks, notebook, packages, script, tenant
+from . import calls, display, frames, hooks, notebook, packages, script, tenant
 
 __builtins__ = dict(vars(builtins))
 
-_INTERRUPT = (SIGINT,)
 _ONLY_AST = 0x0400  # ast.PyCF_ONLY_AST
 _TOP_LEVEL_AWAIT = 0x2000  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 _COROUTINE = 0x0080  # inspect.CO_COROUTINE
+
+_NEEDED = ("isinstance", "len", "str", "type")  # builtins that most of ours cannot do without
 
 for _module in (display, hooks, notebook, packages, display.rich):
     script.our_globals.append(_module.__dict__)
@@ -68,17 +68,19 @@ class Cell(script.Program):
     """What a RUN message asks for."""
 
     def __init__(self, message: frames.Message) -> None:
-        super().__init__(message)
-        name = message.get_text(frames.KEY_FILENAME, "<string>")
-        if name.startswith("<") and name.endswith(">"):
-            self.is_file = False
-            self.filename = name
-        self.is_command = not self.is_file
-        self.echo = message.get(frames.KEY_ECHO) is not None
-        self.calm = message.get(frames.KEY_CALM) is not None
-        self.id = message.get(frames.KEY_EXECUTION)
-        self.input = message.get(frames.KEY_STDIN)
-        self.names = message.get(frames.KEY_NAMES)
+        self.message = message
+        fields = dict(reversed(message.fields))  # the first of each key
+        get = fields.get
+        self.source = get(frames.KEY_CODE, b"")
+        name = get(frames.KEY_FILENAME, b"<string>").decode("utf-8", "surrogateescape")
+        self.is_command = name[:1] == "<" and name[-1:] == ">"
+        self.is_file = not self.is_command
+        self.filename = self.place(name) if self.is_file else name
+        self.echo = frames.KEY_ECHO in fields
+        self.calm = frames.KEY_CALM in fields
+        self.id = get(frames.KEY_EXECUTION)
+        self.input = get(frames.KEY_STDIN)
+        self.names = get(frames.KEY_NAMES)
         self.timed = False
 
     def remember(self) -> None:
@@ -89,13 +91,14 @@ class Cell(script.Program):
     def _text(self) -> str:
         if b"\0" in self.source:
             raise self._null_error()
-        problem = self._decoding_error()
-        if problem is not None:
-            raise problem
         cookie = self._cookie()
         if cookie is None or cookie.lower().replace("_", "-") in ("utf-8", "utf8"):
-            cookie = "utf-8-sig"
-        return self.source.decode(cookie)
+            cookie = "utf-8"
+        try:
+            text = self.source.decode(cookie)
+        except (LookupError, ValueError):
+            raise self._decoding_error() from None
+        return text[1:] if cookie == "utf-8" and text[:1] == "\ufeff" else text
 
     def _parse(self, flags):
         """The text, as Python, and its tree."""
@@ -113,10 +116,9 @@ class Cell(script.Program):
 
     def compile_parts(self, flags):
         """Code to run, and code whose value is to be shown; each may be None."""
-        if _ends_in_statement(self.source):
-            code = self._compile_whole(flags)
-            if code is not None:
-                return code, None
+        code = self._compile_whole(flags)
+        if code is not None:
+            return code, None
         text, tree = self._parse(flags)
         last = tree.body[-1] if tree.body else None
         if not isinstance(last, ast.Expr) or _is_muted(text, last):
@@ -129,9 +131,15 @@ class Cell(script.Program):
 
     def _compile_whole(self, flags):
         """A tree of Python objects takes longer than the compiler itself. None for what must have
-        one: magics, encodings, mistakes."""
+        one: an expression at the end, magics, encodings, mistakes."""
+        source = self.source
+        if not _ends_in_statement(source) or b"coding" in source[:1024] or b"\0" in source:
+            return None
         try:
-            return self._compile(self._text(), "exec", flags)
+            text = source.decode()
+            if text[:1] == "\ufeff":
+                text = text[1:]
+            return compile(text, self.filename, "exec", flags | _TOP_LEVEL_AWAIT, True)
         except (SyntaxError, ValueError):
             return None
 
@@ -160,24 +168,17 @@ class _Streams:
 
     def __init__(self, streams) -> None:
         self.streams = list(streams)
-        self._saved = []
+        self._saved = []  # number, what it means, a copy of it, what that means
+        numbers = []
         for number in range(3):
             try:
                 saved = fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 100)
-                self._saved.append((number, saved, self._identify(number)))
+                identity, copy = calls.identify((number,)), calls.identify((saved,))
+                self._saved.append((number, identity, saved, copy))
+                numbers.append(number)
             except OSError:
                 continue
-
-    @staticmethod
-    def _identify(fd):
-        status = fstat(fd)
-        return status.st_dev, status.st_ino
-
-    def _is(self, fd, identity) -> bool:
-        try:
-            return self._identify(fd) == identity
-        except OSError:
-            return False
+        self.identity = calls.identify(tuple(numbers))
 
     def restore(self) -> None:
         for name, ours in (("stdout", self.streams[1]), ("stderr", self.streams[2])):
@@ -187,9 +188,10 @@ class _Streams:
                     stream.flush()
                 except BaseException:
                     pass
-        for number, saved, identity in self._saved:
-            if not self._is(number, identity) and self._is(saved, identity):
-                os.dup2(saved, number)
+        if not calls.is_same(self.identity):
+            for number, identity, saved, copy in self._saved:
+                if not calls.is_same(identity) and calls.is_same(copy):
+                    os.dup2(saved, number)
         for number in range(3):
             self._restore_stream(number)
         sys.stdin, sys.stdout, sys.stderr = self.streams
@@ -231,6 +233,8 @@ class Session(script._Ending):
         self._filenames = set()
         self._value = None
         self._collector = None  # of the names that the cell binds
+        self._ended = False  # the cell, quietly
+        self._untouched = (vars(sys), self._streams, self._kept.identity)
         self._open = False  # to interrupts
         self._noted = False  # one came while no cell ran
         self._shell = notebook.Shell(self._main.__dict__, self._program.filename)
@@ -255,7 +259,9 @@ class Session(script._Ending):
     def _serve(self) -> None:
         self._program.prepare()
         while True:
-            self._run_steps(self._cell_steps())
+            self._run_steps((self._begin, self._execute, self._end_quietly))
+            if not self._ended:
+                self._run_steps(self._cell_steps())
             if getpid() != self._pid:
                 return
             try:
@@ -276,9 +282,8 @@ class Session(script._Ending):
             script.kill(getpid(), SIGINT)
 
     def _cell_steps(self):
+        """What follows the code, unless it has ended quietly."""
         return (
-            self._begin,
-            self._execute,
             self._close_to_late_ones,  # once more: an interrupt may have hit the end of the last step
             self._restore,
             self._show_value,
@@ -292,6 +297,7 @@ class Session(script._Ending):
 
     def _begin(self) -> None:
         self.code = 1
+        self._ended = False
         self._error = self._value = self._collector = None
         self._died_of_interrupt = False
         self._fields = []
@@ -311,22 +317,22 @@ class Session(script._Ending):
     def _forget_interrupts(self) -> None:
         """What is pending is delivered by this, to the handler that only takes note."""
         _set_handler(SIGINT, self._note)
-        _mask(SIG_UNBLOCK, _INTERRUPT)
-        _mask(SIG_BLOCK, _INTERRUPT)
+        calls.unblock(SIGINT)
+        calls.block(SIGINT)
         self._noted = False
 
     def _open_to_interrupts(self) -> None:
         self._open = True
         _set_handler(SIGINT, default_int_handler)
         noted, self._noted = self._noted, False
-        _mask(SIG_UNBLOCK, _INTERRUPT)
+        calls.unblock(SIGINT)
         if noted:
             raise KeyboardInterrupt
 
     def _close_to_late_ones(self) -> None:
         if self._open:
             _set_handler(SIGINT, self._note)
-            _mask(SIG_BLOCK, _INTERRUPT)
+            calls.block(SIGINT)
             self._open = False
 
     def _interruptible(self, call, *args):
@@ -391,6 +397,22 @@ class Session(script._Ending):
     def _restore(self) -> None:
         self._kept.restore()
         self._streams = tuple(self._kept.streams)
+        self._untouched = (vars(sys), self._streams, self._kept.identity)
+
+    def _end_quietly(self) -> None:
+        """The end of a cell that shows nothing and has left everything in its place, as most do:
+        one look at all of it, instead of all the steps."""
+        if (
+            self._error is None
+            and self._value is None
+            and self._collector is None
+            and not self._open
+            and not hooks.has_figures()
+            and getpid() == self._pid
+            and calls.settle(self._untouched)
+        ):
+            self._send()
+            self._ended = True
 
     def _show_value(self) -> None:
         if self._collector is not None:
@@ -422,16 +444,17 @@ class Session(script._Ending):
             fields.append((frames.KEY_EXECUTION, self._program.id))
         if self._publisher.left_out:
             fields.append((frames.KEY_LEFT_OUT, b"%d" % self._publisher.left_out))
-        try:
-            packets = frames.encode(frames.FRAME_DONE, fields)
-        except BaseException:
-            # The program broke the builtins, which frames.py shares with it.
+        if None in map(script._builtins_namespace.get, _NEEDED):
+            # The program broke the builtins, which some of our modules share with it.
             script._builtins_namespace.update(__builtins__)
-            packets = frames.encode(frames.FRAME_DONE, fields)
         if getpid() != self._pid:
             return  # whoever holds the lock may not be in this process
         with self._publisher.lock:  # threads may be showing something
-            self._control.send_whole(packets)
+            try:
+                self._control.send_message(frames.FRAME_DONE, fields)
+            except BaseException:  # it broke them in another way
+                script._builtins_namespace.update(__builtins__)
+                self._control.send_message(frames.FRAME_DONE, fields)
 
 
 def _text_input(data: bytes):

@@ -450,8 +450,8 @@ class Publisher:
                 self._sequence += 1
                 self._bytes -= len(text)
                 self._nodes = bundle._nodes
-                fields = [(frames.KEY_JSON, text), (frames.KEY_SEQUENCE, self._sequence)]
-                self._control.send_whole(frames.encode(type, fields))
+                fields = [(frames.KEY_JSON, text), (frames.KEY_SEQUENCE, b"%d" % self._sequence)]
+                self._control.send_message(type, fields)
             finally:
                 _mask(SIG_SETMASK, before)
 

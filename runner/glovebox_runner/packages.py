@@ -89,7 +89,7 @@ def install(requirements: list) -> dict:
         return {"message": "these are too many requirements for one line"}
     answer = _publisher.ask(_asked, ask)
     if answer is None:
-        return {"message": "the service does not answer"}
+        return {"message": "packages can be installed in sessions of a service: see glovebox serve"}
     refresh()
     answer = json.loads(answer)
     return answer if isinstance(answer, dict) else {}

@@ -37,15 +37,7 @@ from itertools import islice
 from os import _exit, getpid, kill
 from sys import _current_frames, getrecursionlimit, setprofile, setrecursionlimit, settrace
 
-from . import frames, packages
-
-try:
-    # The buffers of C's stdio, which a library may have filled; os._exit() would drop them.
-    import ctypes
-
-    _fflush = ctypes.CDLL(None).fflush
-except (ImportError, OSError, AttributeError):  # an interpreter that was built without it
-    _fflush = None
+from . import calls, frames, packages
 
 # Functions below take their builtins from here.
 __builtins__ = dict(vars(builtins))
@@ -84,13 +76,17 @@ class Program:
     """What a RUN message asks for."""
 
     def __init__(self, message: frames.Message) -> None:
+        self.message = message
         self.source = message.get(frames.KEY_CODE, b"")
-        args = message.get_all(frames.KEY_ARG)
-        self.argv = [arg.decode("utf-8", "surrogateescape") for arg in args]
         name = message.get_text(frames.KEY_FILENAME, "<string>")
         self.is_command = name == "<string>"
         self.is_file = name not in ("<string>", "<stdin>")
-        self.filename = WORKSPACE + "/" + name.rpartition("/")[2] if self.is_file else name
+        self.filename = self.place(name) if self.is_file else name
+
+    @staticmethod
+    def place(name: str) -> str:
+        """Where a file of this name is."""
+        return WORKSPACE + "/" + name.rpartition("/")[2]
 
     def make_main(self) -> types.ModuleType:
         """The module __main__, with the names python3 gives it, in that order."""
@@ -110,7 +106,8 @@ class Program:
     def prepare(self) -> None:
         """sys, and the places where others look for the program's text."""
         path = WORKSPACE if self.is_file else ""
-        sys.argv = self.argv or [""]
+        args = self.message.get_all(frames.KEY_ARG)
+        sys.argv = [arg.decode("utf-8", "surrogateescape") for arg in args] or [""]
         sys.path.insert(0, path)
         sys.path_importer_cache.pop(WORKSPACE, None)
         packages.refresh()
@@ -195,6 +192,8 @@ class Program:
 
     def _cookie(self):
         """The encoding that one of the first two lines declares (PEP 263), or None."""
+        if b"coding" not in self.source[:1024]:
+            return None
         for line in self.source[:1024].split(b"\n", 2)[:2]:
             match = _COOKIE.match(line)
             if match:
@@ -545,8 +544,7 @@ class _Ending:
                 stderr.flush()
             except BaseException:
                 self.code = EXIT_FLUSH_FAILED
-        if _fflush is not None:
-            _fflush(None)
+        calls.flush()
 
     def _release(self) -> None:
         """Lets go of the program's objects. Files that it never closed are written by this."""

@@ -24,9 +24,9 @@ import socket
 import sys
 import time
 import traceback
-from os import _exit, fstat, getpid
+from os import _exit, getpid
 
-from . import frames, packages, reseed, script
+from . import calls, frames, packages, reseed, script
 
 POOLED_AFTER_MS = 20  # without a program for so long: cloned ahead of need
 
@@ -34,7 +34,8 @@ EXIT_OURS = 125  # our failure, never the program's
 
 # Modules that only mode "cell" needs, each after those that it needs itself.
 CELL_MODULES = ("fonts", "rich", "display", "hooks", "notebook", "cell")
-NAMES_MODULE = __package__ + ".names"  # and this only some of its cells do
+PACKAGE = __name__.rpartition(".")[0]  # zipimport of 3.9 does not set __package__ in time
+NAMES_MODULE = PACKAGE + ".names"  # and this only some of its cells do
 _cell_sources = []  # (name, text) of those that a template kept for its clones
 _names_source = None  # likewise
 workspace = None  # of a session
@@ -46,17 +47,17 @@ def keep_cells() -> None:
     global _names_source
     loader = __spec__.loader
     for name in CELL_MODULES:
-        name = __package__ + "." + name
+        name = PACKAGE + "." + name
         _cell_sources.append((name, loader.get_source(name)))
     _names_source = loader.get_source(NAMES_MODULE)
 
 
 def _load(name: str, text: str) -> None:
     module = type(sys)(name)
-    module.__package__ = __package__
+    module.__package__ = PACKAGE
     sys.modules[name] = module
     exec(compile(text, "<%s>" % name, "exec", dont_inherit=True), module.__dict__)
-    setattr(sys.modules[__package__], name.rpartition(".")[2], module)
+    setattr(sys.modules[PACKAGE], name.rpartition(".")[2], module)
 
 
 def load_cells() -> None:
@@ -81,7 +82,7 @@ def load_names():
 
 def _run_cells(message: frames.Message, control):
     load_cells()
-    sys.modules[__package__ + ".cell"].run(message, control)
+    sys.modules[PACKAGE + ".cell"].run(message, control)
 
 
 MODES = {"script": script.run, "cell": _run_cells}
@@ -96,6 +97,8 @@ _DEFAULT_AT_START = tuple(
     - {_signal.SIGKILL, _signal.SIGSTOP, _signal.SIGINT}
     - set(_IGNORED_AT_START)
 )
+
+_tuple = tuple  # whatever becomes of the builtins
 
 _SEND_FLAGS = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 _WHOLE_FLAGS = itertools.repeat(socket.MSG_NOSIGNAL)
@@ -119,13 +122,8 @@ class Control:
     def settle(self) -> None:
         """In the process that is to use it: this is the file that we mean by this number."""
         os.set_inheritable(self._fd, False)
-        self._identity = self._identify(self._fd)
+        self._identity = calls.identify((self._fd,))
         self._pid = getpid()
-
-    @staticmethod
-    def _identify(fd: int):
-        status = fstat(fd)
-        return status.st_dev, status.st_ino
 
     def is_pooled(self) -> bool:
         """Whether nobody wants this tenant yet. One that was cloned on request gets its program at
@@ -135,15 +133,27 @@ class Control:
         return not poll.poll(POOLED_AFTER_MS)
 
     def receive(self) -> frames.Message:
-        return frames.recv(self._fd, frames.Reader())
+        packet = calls.receive(self._fd)
+        if packet.__class__ is _tuple:
+            return frames.Message(*packet)
+        reader = frames.Reader()
+        if packet is not None:
+            if not packet:
+                raise EOFError("the control socket is closed")
+            message = reader.feed(packet)
+            if message is not None:
+                return message
+        return frames.recv(self._fd, reader)
 
     def is_ours(self) -> bool:
         """Not if this is a child that the program forked, or the descriptor is gone, or it is
         another file by now."""
-        try:
-            return getpid() == self._pid and self._identify(self._fd) == self._identity
-        except OSError:
-            return False
+        return getpid() == self._pid and calls.is_same(self._identity)
+
+    def send_message(self, type: int, fields) -> None:
+        """Sends a message as send_whole() does. Most have one packet."""
+        if not calls.send(self._fd, self._identity, self._pid, type, fields):
+            self.send_whole(frames.encode(type, fields))
 
     def send_whole(self, packets) -> None:
         """Sends what may be large and waits while it takes. A supervisor that has stopped to
@@ -254,7 +264,7 @@ def prepare_template(control_fd=None) -> None:
     reseed.prepare()
     reseed.reseed()
     script.exercise()
-    cell = sys.modules.get(__package__ + ".cell")
+    cell = sys.modules.get(PACKAGE + ".cell")
     if cell is not None:
         cell.warm_up()
     names = sys.modules.get(NAMES_MODULE)

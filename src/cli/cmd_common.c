@@ -4,10 +4,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/parse.h"
 #include "cli/cmd.h"
 #include "engine/engine.h"
 #include "service/data.h"
 #include "service/service.h"
+#include "service/templates.h"
 
 #include "base/banned.h"
 
@@ -33,7 +35,7 @@ void cmd_fill_packages(const struct config *cfg, struct package_config *packages
     packages->set_bytes = cfg->package_bytes;
     packages->timeout_us = cfg->package_timeout_us;
     packages->refresh_us = cfg->package_refresh_us;
-    if (cfg->command == COMMAND_SERVE) {
+    if (cfg->command != COMMAND_PIP) {
         packages->rate_per_minute = cfg->package_rate;
         packages->store_bytes = cfg->packages_bytes;
         packages->store_age_us = cfg->packages_age_us;
@@ -46,6 +48,29 @@ const char *cmd_preload(const struct config *cfg)
     bool all = strcmp(cfg->preload, "all") == 0 || strcmp(cfg->preload, "auto") == 0;
 
     return none ? "" : all ? engine_preload_all : cfg->preload;
+}
+
+int cmd_data_dir(const struct config *cfg, char **ret_dir, struct gb_err *err)
+{
+    if (!cfg->data_dir)
+        return data_default_dir(ret_dir, err);
+    *ret_dir = strdup(cfg->data_dir);
+    return *ret_dir ? 0 : gb_fail(err, ENOMEM, "find the data directory");
+}
+
+int cmd_check_aliases(const struct config *cfg, struct gb_err *err)
+{
+    char quoted[FORMAT_QUOTED_MAX];
+
+    for (char *const *alias = cfg->template_aliases; alias && *alias; alias++)
+        if (!template_alias_valid(*alias)) {
+            format_quoted(*alias, quoted);
+            return gb_fail_plain(err, EINVAL,
+                                 "--template-alias: %s is not ALIAS=NAME, such as "
+                                 "python:3.12*=py312",
+                                 quoted);
+        }
+    return 0;
 }
 
 int cmd_print_json(json_t *json, struct gb_err *err)

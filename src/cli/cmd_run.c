@@ -22,6 +22,7 @@
 #include "cli/program.h"
 #include "engine/engine.h"
 #include "service/receipt.h"
+#include "service/templates.h"
 
 #include "base/banned.h"
 
@@ -30,6 +31,8 @@ struct job {
     struct program program;
     struct limits limits;
     char preload[1024];
+    struct template_entry template; /* zero: the default one */
+    char template_name[TEMPLATE_NAME_MAX];
     struct engine *engine;
     struct box *box;
     struct egress_policy *policy; /* NULL: no network */
@@ -43,6 +46,10 @@ struct job {
     struct out_streams *streams;
     struct outcome outcome;
     bool progress_shown;
+    struct volume_root volume_roots[VOLUMES_MAX];
+    struct volume volumes[VOLUMES_MAX];
+    char *sources[VOLUMES_MAX]; /* owned */
+    size_t volumes_len;
 };
 
 /* ---- what can be wrong ---- */
@@ -130,6 +137,63 @@ static int check_out(const char *dir, struct gb_err *err)
     return 0;
 }
 
+/* Who gives the command is the operator: each directory is allowed as it is asked for. */
+static int check_volume(struct job *job, char *text, struct gb_err *err)
+{
+    size_t at = job->volumes_len;
+    struct volume_root *root = &job->volume_roots[at];
+    char *place = NULL;
+
+    volume_root_parse(text, root); /* it ends as an operator's entry does */
+    for (char *next = text; (next = strstr(next, ":/")); next++)
+        place = next;
+    if (!place || place == text)
+        return gb_fail_plain(err, EINVAL, "--volume: write DIR:PLACE or DIR:PLACE:rw");
+    *place++ = '\0';
+    job->sources[at] = realpath(text, NULL);
+    if (!job->sources[at])
+        return gb_fail(err, errno, "--volume: '%.100s'", text);
+    job->volumes_len++;
+    root->path = job->sources[at];
+    job->volumes[at] = (struct volume){ root->path, place, root->writable ? VOLUME_RW : VOLUME_RO };
+    return 0;
+}
+
+static int check_volumes(struct job *job, struct gb_err *err)
+{
+    struct volume_roots *roots = NULL;
+    int r = 0;
+
+    for (char **text = job->cfg->volumes; text && *text && r == 0; text++)
+        r = check_volume(job, *text, err);
+    if (r < 0 || job->volumes_len == 0)
+        return r;
+    r = volumes_settle(job->volume_roots, job->volumes_len, job->volumes, job->volumes_len, NULL,
+                       err);
+    if (r == 0)
+        r = volume_roots_open(job->volume_roots, job->volumes_len, &roots, err);
+    volume_roots_close(roots);
+    return r;
+}
+
+/* A definition is looked for only when another than the default template is wanted. */
+static int find_template(struct job *job, struct gb_err *err)
+{
+    const struct config *cfg = job->cfg;
+    autofree char *data_dir = NULL;
+    int r = cmd_check_aliases(cfg, err);
+
+    snprintf(job->template_name, sizeof job->template_name, "%s", TEMPLATE_DEFAULT);
+    if (r < 0 || strcmp(cfg->template_name, TEMPLATE_DEFAULT) == 0)
+        return r;
+    if ((r = cmd_data_dir(cfg, &data_dir, err)) < 0 ||
+        (r = templates_resolve(data_dir, (const char *const *) cfg->template_aliases,
+                               cfg->template_name, job->template_name, err)) < 0 ||
+        strcmp(job->template_name, TEMPLATE_DEFAULT) == 0)
+        return r;
+    return templates_load(data_dir, job->template_name, &job->template, err);
+}
+
 static int check_job(struct job *job, struct gb_err *err)
 {
     const struct config *cfg = job->cfg;
@@ -137,9 +201,13 @@ static int check_job(struct job *job, struct gb_err *err)
 
     if ((r = network_policy(cfg, cfg->allow_hosts, &job->policy, err)) < 0 ||
         (r = limits_fill(cfg, &job->limits, err)) < 0 || (r = check_files(cfg, err)) < 0 ||
-        (r = check_out(cfg->out_dir, err)) < 0 || (r = program_load(cfg, &job->program, err)) < 0)
+        (r = check_out(cfg->out_dir, err)) < 0 || (r = check_volumes(job, err)) < 0 ||
+        (r = program_load(cfg, &job->program, err)) < 0)
         return r;
-    return program_preload(&job->program, cfg->preload, job->preload, sizeof job->preload, err);
+    if ((r = find_template(job, err)) < 0)
+        return r;
+    return program_preload(&job->program, cfg->preload, job->template.preload, job->preload,
+                           sizeof job->preload, err);
 }
 
 /* ---- progress ---- */
@@ -234,11 +302,16 @@ static int open_engine(struct job *job, struct gb_err *err)
     const struct config *cfg = job->cfg;
     const char *lang = plain_env("LC_ALL");
     struct engine_config config = {
+        .python = job->template.python,
         .preload = job->preload,
+        .binds = (const char *const *) job->template.binds,
+        .template_wait_us = cfg->template_wait_us,
         .lang = lang ? lang : plain_env("LANG"),
         .tz = plain_env("TZ"),
         .cgroups = (enum cgroup_mode) cfg->cgroups,
         .landlock = cfg->landlock == LANDLOCK_ON,
+        .volume_roots = job->volume_roots,
+        .volume_roots_len = job->volumes_len,
         .progress_arg = job,
     };
 
@@ -295,7 +368,8 @@ static int fill_box(struct job *job, struct gb_err *err)
 {
     char *const *files = job->cfg->files;
     bool is_file = !job->cfg->code && strcmp(job->cfg->args[0], "-") != 0;
-    int r = box_acquire(job->engine, &job->limits, &job->box, err);
+    struct box_options options = { .volumes = job->volumes, .volumes_len = job->volumes_len };
+    int r = box_acquire_with(job->engine, &job->limits, &options, &job->box, err);
 
     for (; r == 0 && files && *files; files++)
         r = workspace_put(job->box, *files, base_name(*files), err);
@@ -359,6 +433,7 @@ static int run(struct job *job, struct gb_err *err)
 static int print_receipt(const struct job *job, struct gb_err *err)
 {
     struct receipt_ids ids = { .execution_count = 1,
+                               .template = job->template_name,
                                .contacts = job->contacts,
                                .contacts_len = job->contacts_len };
     size_t flags = JSON_REAL_PRECISION(15) | (isatty(STDOUT_FILENO) ? JSON_INDENT(2) : 0);
@@ -418,6 +493,9 @@ static void job_release(struct job *job)
     box_release(job->box);
     engine_close(job->engine);
     program_release(&job->program);
+    for (size_t i = 0; i < job->volumes_len; i++)
+        free(job->sources[i]);
+    template_entry_release(&job->template);
 }
 
 int cmd_run(const struct config *cfg)

@@ -34,6 +34,9 @@
 
 #include "base/banned.h"
 
+/* --reply is for both, HTTP and MCP, but what they have without it is not the same. */
+#define REPLY_BYTES_DEFAULT (1024 * 1024)
+
 struct serve {
     const struct config *cfg;
     struct store *store;
@@ -43,6 +46,8 @@ struct serve {
     struct server_config server_config;
     struct egress_policy *network; /* what sessions may ask for; NULL: nothing */
     char *data_dir;                /* where it is when nobody says */
+    struct volume_root volume_roots[VOLUME_ROOTS_MAX];
+    size_t volume_roots_len;
     int signal_fd, drained_fd;
     bool progress_shown;
 };
@@ -118,9 +123,14 @@ static void fill_service(struct serve *serve, struct service_config *config)
     config->engine.pool_tenants = true;
     config->engine.progress = show_progress;
     config->engine.progress_arg = serve;
+    config->engine.volume_roots = serve->volume_roots;
+    config->engine.volume_roots_len = serve->volume_roots_len;
     config->store = serve->store;
     config->keys = serve->keys;
     config->data_dir = serve->data_dir;
+    config->template_aliases = (const char *const *) cfg->template_aliases;
+    config->engine.templates_idle = (unsigned) cfg->idle_templates;
+    config->engine.template_wait_us = cfg->template_wait_us;
     fill_limits(cfg, &config->oneshot, cfg->disk_bytes);
     fill_limits(cfg, &config->session, cfg->session_disk_bytes);
     config->ceiling.memory_bytes = cfg->max_memory_bytes;
@@ -167,6 +177,9 @@ static void fill_server(struct serve *serve)
     config->connections_max = cfg->connections;
     config->connections_per_client = cfg->connections_per_client;
     config->simple_wall_max_us = cfg->simple_max_timeout_us;
+    config->mcp_fixtures = cfg->mcp_fixtures;
+    if (cfg->reply_bytes != REPLY_BYTES_DEFAULT)
+        config->mcp_reply_bytes = cfg->reply_bytes;
     config->log_code = cfg->log_code;
 }
 
@@ -375,7 +388,12 @@ static int prepare(struct serve *serve, struct gb_err *err)
     const struct config *cfg = serve->cfg;
     int r = check_ceilings(cfg, err);
 
-    if (r < 0 || (r = network_policy(cfg, cfg->network_allow, &serve->network, err)) < 0)
+    for (char **root = cfg->volume_roots; root && *root; root++)
+        volume_root_parse(*root, &serve->volume_roots[serve->volume_roots_len++]);
+    if (r == 0)
+        r = volume_roots_check(serve->volume_roots, serve->volume_roots_len, err);
+    if (r < 0 || (r = cmd_check_aliases(cfg, err)) < 0 ||
+        (r = network_policy(cfg, cfg->network_allow, &serve->network, err)) < 0)
         return r;
     if (serve->network)
         network_no_core(); /* sessions may bring secrets */

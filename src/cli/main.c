@@ -50,12 +50,16 @@ static int dispatch(const struct config *cfg)
         return cmd_doctor(cfg);
     case COMMAND_SERVE:
         return cmd_serve(cfg);
+    case COMMAND_MCP:
+        return cmd_mcp(cfg);
     case COMMAND_KEY:
         return cmd_key(cfg);
     case COMMAND_PIP:
         return cmd_pip(cfg);
     case COMMAND_AUDIT:
         return cmd_audit(cfg);
+    case COMMAND_TEMPLATE:
+        return cmd_template(cfg);
     case COMMAND_RUN:
     case COMMAND_NONE:
     case COMMAND_HELP:

@@ -13,6 +13,8 @@
 
 #include "base/banned.h"
 
+#define CONNECTIONS_MAX 1024 /* of all boxes to their proxies */
+
 /* One line, without its end. */
 static int value_read(const char *path, char *buf, size_t size, struct gb_err *err)
 {
@@ -104,7 +106,16 @@ int network_policy(const struct config *cfg, char *const *hosts, struct egress_p
 
 struct egress_config network_config(const struct config *cfg)
 {
-    return (struct egress_config){ .resolver = cfg->network_resolver, .ca_file = cfg->network_ca };
+    struct egress_config config = { .resolver = cfg->network_resolver, .ca_file = cfg->network_ca };
+    struct rlimit limit;
+
+    /* Each connection takes two descriptors; all of them together no more than a quarter of ours,
+     * so that boxes cannot keep clients out. */
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / 8 < CONNECTIONS_MAX)
+        config.connections_max = (int64_t) (limit.rlim_cur / 8) + 1;
+    else
+        config.connections_max = CONNECTIONS_MAX;
+    return config;
 }
 
 struct egress_limits network_limits(const struct config *cfg)

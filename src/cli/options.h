@@ -14,15 +14,17 @@ enum command_id {
     COMMAND_NONE,
     COMMAND_RUN,
     COMMAND_SERVE,
+    COMMAND_MCP,
     COMMAND_DOCTOR,
     COMMAND_KEY,
     COMMAND_AUDIT,
     COMMAND_PIP,
+    COMMAND_TEMPLATE,
     COMMAND_HELP,
     COMMAND_VERSION,
 };
 
-/* What key, pip and audit are to do: their first argument. */
+/* What key, pip, audit and template are to do: their first argument. */
 enum action_id {
     ACTION_NONE,
     ACTION_KEY_CREATE,
@@ -34,6 +36,10 @@ enum action_id {
     ACTION_PIP_RESET,
     ACTION_AUDIT_VERIFY,
     ACTION_AUDIT_SHOW,
+    ACTION_TEMPLATE_ADD, /* args[0] is the name, here and below */
+    ACTION_TEMPLATE_LIST,
+    ACTION_TEMPLATE_REMOVE,
+    ACTION_TEMPLATE_CHECK,
 };
 
 enum log_level_choice { LOG_CHOICE_ERROR, LOG_CHOICE_WARNING, LOG_CHOICE_INFO, LOG_CHOICE_DEBUG };
@@ -66,6 +72,7 @@ struct config {
     int64_t reply_bytes;  /* of each stream in the receipt; more is left out, and counted */
     char **files;         /* NULL: none */
     char *out_dir;        /* NULL: none */
+    char **volumes;       /* SRC:DST, SRC:DST:ro or SRC:DST:rw; NULL: none */
     char **allow_hosts;   /* NULL: none */
     char **network_addresses, **network_secrets; /* NULL: none */
     int64_t network_bytes, network_connections;
@@ -80,6 +87,7 @@ struct config {
     char *port_file;      /* NULL: none */
     char **allowed_hosts; /* NULL: none */
     char **network_allow; /* NULL: none */
+    char **volume_roots;  /* DIR, DIR:ro or DIR:rw; NULL: none */
     bool no_auth, require_key;
     int64_t default_timeout_us, max_timeout_us, simple_max_timeout_us;
     int64_t max_memory_bytes, max_cpus_milli, max_pids, max_disk_bytes, session_disk_bytes;
@@ -89,8 +97,9 @@ struct config {
     int log_level;  /* enum log_level_choice */
     char *log_file; /* NULL: stderr */
     bool log_code;
+    bool mcp_fixtures;
 
-    /* serve, pip */
+    /* serve, mcp, pip */
     char *index_url;      /* NULL: as pip is configured; "none": none */
     char **extra_indexes; /* NULL: likewise */
     char **wheels, **package_hosts;
@@ -100,8 +109,20 @@ struct config {
     int64_t packages_bytes, packages_age_us;
     char *pip_for; /* NULL: the default address */
 
-    /* serve, key, audit */
+    /* mcp */
+    char *mcp_url;    /* NULL: boxes of our own */
+    char *mcp_key;    /* NULL: none */
+    char *mcp_client; /* whose configuration is to be printed; NULL: none */
+
+    /* run, serve, mcp, key, audit, template, pip */
     char *data_dir; /* NULL: the default one */
+
+    /* run, serve, template */
+    char *template_name;     /* "default", another, or an alias */
+    char **template_aliases; /* ALIAS=NAME; NULL: none */
+    int64_t idle_templates, template_wait_us;
+    char *template_python, *template_venv; /* NULL: not given */
+    bool template_replace, template_no_check;
 
     /* key, audit */
     char *key_name;                                 /* NULL: none */

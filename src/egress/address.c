@@ -4,6 +4,9 @@
  * For IPv4 the table names what is not public; what is left is. For IPv6 it is the other way round:
  * only 2000::/3 is public at all, and the table names exceptions in it. So a range that is new or
  * unknown to us is shut.
+ *
+ * Ranges for documentation (192.0.2.0/24, 198.51.100.0/24, 203.0.113.0/24, 2001:db8::/32) count as
+ * public: they are nobody's own network, and laboratories have them stand for public hosts.
  */
 #include "egress/address.h"
 
@@ -35,12 +38,9 @@ static const struct row rows_v4[] = {
     { { 169, 254 }, 16, ADDRESS_LINK_LOCAL },
     { { 172, 16 }, 12, ADDRESS_PRIVATE },
     { { 192, 0, 0 }, 24, ADDRESS_RESERVED },
-    { { 192, 0, 2 }, 24, ADDRESS_RESERVED },
     { { 192, 88, 99 }, 24, ADDRESS_TRANSLATED },
     { { 192, 168 }, 16, ADDRESS_PRIVATE },
     { { 198, 18 }, 15, ADDRESS_PRIVATE },
-    { { 198, 51, 100 }, 24, ADDRESS_RESERVED },
-    { { 203, 0, 113 }, 24, ADDRESS_RESERVED },
     { { 224 }, 4, ADDRESS_MULTICAST },
     { { 240 }, 4, ADDRESS_RESERVED },
 };
@@ -52,7 +52,6 @@ static const struct row rows_v6[] = {
     { { 0xfe, 0xc0 }, 10, ADDRESS_PRIVATE },
     { { 0xfc }, 7, ADDRESS_PRIVATE },
     { { 0xff }, 8, ADDRESS_MULTICAST },
-    { { 0x20, 0x01, 0x0d, 0xb8 }, 32, ADDRESS_RESERVED },
     { { 0x20, 0x01, 0x00, 0x00 }, 32, ADDRESS_TRANSLATED }, /* Teredo */
     { { 0x20, 0x01, 0x00 }, 23, ADDRESS_RESERVED },
     { { 0x20, 0x02 }, 16, ADDRESS_TRANSLATED },

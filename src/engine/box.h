@@ -10,6 +10,7 @@
 #include "engine/disk.h"
 #include "engine/ids.h"
 #include "engine/limits.h"
+#include "engine/volumes.h"
 #include "engine/wire.h"
 
 struct box_entry {
@@ -25,12 +26,32 @@ struct box_entry {
     struct cgroup_usage peak; /* what the watch saw, where no cgroup keeps count */
 };
 
+/* Where a clone of the builder is to be born. */
+struct box_root {
+    int mounts; /* a mount namespace, that of a template; -EBADF: the builder's own */
+    int own;    /* the builder's own, to come back to */
+};
+
+/* Between these two what the builder clones has the root of the template. */
+int box_root_enter(const struct box_root *root, struct gb_err *err);
+void box_root_leave(const struct box_root *root);
+
+/* What a box is to be like. Descriptors stay the caller's; -EBADF: there is none. */
+struct box_plan {
+    const struct limits *limits;
+    enum disk_kind disk;
+    int image;   /* of a workspace with DISK_IMAGE */
+    int volumes; /* the list of them */
+    struct box_root root;
+    bool own_id; /* it runs under the builder's id, which is no privileged one */
+};
+
 /* Makes a box: its cgroup, its namespaces, its PID 1; returns when PID 1 is ready. With a workspace
- * on disk that is @image, or a new directory in @vault. When that fails
+ * on disk that is an image, or a new directory in @vault. When that fails
  * after the clone, @ret_dead is the pidfd of a dead process which the supervisor, its parent, has
  * to collect; else it is not touched. */
 int box_make(struct cgroup_root *cgroups, struct id_pool *ids, uint32_t id,
-             const struct limits *limits, enum disk_kind disk, int image, struct disk_vault *vault,
+             const struct box_plan *plan, struct disk_vault *vault, struct volume_trees *trees,
              struct box_entry *ret_box, int *ret_dead, struct gb_err *err);
 
 /* Takes over a box that a dead builder made. The descriptors become the box's on success. */

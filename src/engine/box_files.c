@@ -197,6 +197,15 @@ int box_stat(const struct box_entry *box, const char *path, struct scan_record *
     return 0;
 }
 
+/* A directory that a volume is mounted on. We are in another mount namespace, so the kernel would
+ * let us remove it and take the volume from the box. */
+static bool is_volume(int dir, const char *name)
+{
+    autoclose int fd = beneath_open(dir, name, O_PATH | O_DIRECTORY, 0);
+
+    return fd == -EXDEV;
+}
+
 int box_rename(const struct box_entry *box, const char *from, const char *to, bool replace,
                struct gb_err *err)
 {
@@ -209,10 +218,15 @@ int box_rename(const struct box_entry *box, const char *from, const char *to, bo
     /* Before directories are made for it. */
     if (fstatat(old.dir, old.name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         r = -errno;
+    if (r == 0 && is_volume(old.dir, old.name))
+        r = -EXDEV;
     if (r == 0)
         r = place_open(box, to, true, &new);
     if (r == 0) {
-        if (renameat2(old.dir, old.name, new.dir, new.name, replace ? 0 : RENAME_NOREPLACE) < 0)
+        if (is_volume(new.dir, new.name))
+            r = -EXDEV;
+        else if (renameat2(old.dir, old.name, new.dir, new.name, replace ? 0 : RENAME_NOREPLACE) <
+                 0)
             r = -errno;
         (void) close(new.dir);
     }
@@ -282,6 +296,8 @@ static int remove_entry(int dir, const char *name, int depth, int *budget)
         return 0;
     if (errno != EISDIR && errno != EPERM)
         return -errno;
+    if (is_volume(dir, name))
+        return -EXDEV;
     if (unlinkat(dir, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
         return 0;
     if (errno != ENOTEMPTY && errno != EEXIST)
@@ -305,7 +321,9 @@ int box_remove(const struct box_entry *box, const char *path, bool tree, bool *r
     r = place_open(box, path, false, &place);
     if (r == 0) {
         r = fstatat(place.dir, place.name, &st, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
-        if (r == 0 && tree)
+        if (r == 0 && S_ISDIR(st.st_mode) && is_volume(place.dir, place.name))
+            r = -EXDEV;
+        else if (r == 0 && tree)
             r = remove_entry(place.dir, place.name, REMOVE_DEPTH, &budget);
         else if (r == 0 &&
                  unlinkat(place.dir, place.name, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0) < 0)

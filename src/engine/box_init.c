@@ -66,7 +66,7 @@ static int init_loopback(const struct box_spec *spec)
     return ioctl(fd, SIOCSIFFLAGS, &request) < 0 ? -errno : 0;
 }
 
-static int init_ids(const struct box_spec *spec)
+int box_take_ids(uint32_t host_id)
 {
     struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
     struct __user_cap_data_struct data[2];
@@ -74,8 +74,7 @@ static int init_ids(const struct box_spec *spec)
     /* Making a user namespace is a privilege on some hosts: keep ours across the change. */
     if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0)
         return -errno;
-    if (setresgid(spec->host_id, spec->host_id, spec->host_id) < 0 ||
-        setresuid(spec->host_id, spec->host_id, spec->host_id) < 0)
+    if (setresgid(host_id, host_id, host_id) < 0 || setresuid(host_id, host_id, host_id) < 0)
         return -errno;
     if (syscall(SYS_capget, &header, data) < 0)
         return -errno;
@@ -84,10 +83,14 @@ static int init_ids(const struct box_spec *spec)
     return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
 }
 
-/* A process may map its own id into the namespace it made; nobody has to be asked. */
-static int init_user_namespace(const struct box_spec *spec)
+static int init_ids(const struct box_spec *spec)
 {
-    int self = spec->proc_self;
+    return box_take_ids(spec->host_id);
+}
+
+/* A process may map its own id into the namespace it made; nobody has to be asked. */
+int box_user_namespace(int proc_self, uint32_t uid, uint32_t gid, uint32_t host_id)
+{
     char map[48];
     int r;
 
@@ -96,15 +99,20 @@ static int init_user_namespace(const struct box_spec *spec)
     /* /proc/self belongs to root while a process is undumpable, which the new ids made it. */
     if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
         return -errno;
-    if ((r = io_write_text_at(self, "setgroups", "deny")) < 0)
+    if ((r = io_write_text_at(proc_self, "setgroups", "deny")) < 0)
         return r;
-    snprintf(map, sizeof map, "%d %u 1", BOX_UID, spec->host_id);
-    if ((r = io_write_text_at(self, "uid_map", map)) < 0)
+    snprintf(map, sizeof map, "%u %u 1", uid, host_id);
+    if ((r = io_write_text_at(proc_self, "uid_map", map)) < 0)
         return r;
-    snprintf(map, sizeof map, "%d %u 1", BOX_GID, spec->host_id);
-    if ((r = io_write_text_at(self, "gid_map", map)) < 0)
+    snprintf(map, sizeof map, "%u %u 1", gid, host_id);
+    if ((r = io_write_text_at(proc_self, "gid_map", map)) < 0)
         return r;
     return prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ? -errno : 0;
+}
+
+static int init_user_namespace(const struct box_spec *spec)
+{
+    return box_user_namespace(spec->proc_self, BOX_UID, BOX_GID, spec->host_id);
 }
 
 static int init_signals(const struct box_spec *spec)

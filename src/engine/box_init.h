@@ -5,6 +5,7 @@
 
 #include "engine/cgroup.h"
 #include "engine/limits.h"
+#include "engine/volumes.h"
 
 /* Everything that PID 1 needs; plain data, complete before the clone. */
 struct box_spec {
@@ -14,6 +15,7 @@ struct box_spec {
     int cgroup_fds[CGROUP_FDS_MAX]; /* files to write "0" to; none with CLONE_INTO_CGROUP */
     int cgroup_fds_len;
     int workspace; /* a mount for it, attached nowhere; or -EBADF: it is in memory */
+    const struct box_volumes *volumes;
     int proc_self; /* filled by PID 1 itself */
 };
 
@@ -45,6 +47,16 @@ struct box_command {
 _Noreturn void box_init_main(const struct box_spec *spec);
 
 const char *box_step_name(uint32_t step);
+
+/* Steps that others use too; async-signal-safe. 0 or -errno. */
+
+/* Becomes @host_id and keeps the capabilities. */
+int box_take_ids(uint32_t host_id);
+
+/* Makes a user namespace, of which the caller is then, in which @host_id, its own, is @uid and
+ * @gid.
+ * @proc_self is its own directory of /proc. */
+int box_user_namespace(int proc_self, uint32_t uid, uint32_t gid, uint32_t host_id);
 
 /* Mounts of one box on top of the skeleton (box_mount.c); async-signal-safe. 0 or -errno. */
 int box_mount_all(const struct box_spec *spec);

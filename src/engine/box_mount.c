@@ -2,6 +2,7 @@
  * What a box mounts on top of its copy of the skeleton: a workspace, two memory-backed file
  * systems, pseudo-terminals, and a private /proc, read-only, with the host's business masked. A
  * workspace on disk comes as a mount that is attached nowhere yet; else it is memory-backed too.
+ * Volumes, if there are any, are in box_volumes.c.
  *
  * Runs in PID 1 between clone and seal: no malloc, no locks.
  */
@@ -98,7 +99,8 @@ int box_mount_all(const struct box_spec *spec)
 {
     int r;
 
-    if ((r = mount_workspace(spec)) < 0 || (r = mount_tmpfs(spec, "tmp", "/tmp", 01777, 0)) < 0 ||
+    if ((r = box_volumes_root(spec)) < 0 || (r = mount_workspace(spec)) < 0 ||
+        (r = mount_tmpfs(spec, "tmp", "/tmp", 01777, 0)) < 0 ||
         (r = mount_tmpfs(spec, "shm", "/dev/shm", 01777, MS_NOEXEC)) < 0)
         return r;
     if (mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
@@ -106,5 +108,7 @@ int box_mount_all(const struct box_spec *spec)
         return -errno;
     if ((r = mount_proc()) < 0)
         return r;
-    return mount_masks();
+    if ((r = mount_masks()) < 0)
+        return r;
+    return box_volumes_mount(spec);
 }

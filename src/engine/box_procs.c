@@ -29,6 +29,8 @@
 
 #define PROCS_MAX    100000
 #define PATIENCE_US  (200 * USEC_PER_MSEC) /* others wait for the builder meanwhile */
+#define DYING_US     (1 * USEC_PER_SEC)    /* for the killed to be gone, where nobody is new */
+#define ROUNDS_MIN   20                    /* however long we ourselves were held up */
 #define ROUND_WAIT   (1000)                /* microseconds for the killed to be gone */
 #define HOLDER_TICKS 100                   /* of a hundred in a second */
 #define ANCESTORS    64
@@ -187,45 +189,79 @@ static bool is_new(const struct procs *procs, const struct proc_record *keep, si
     return true;
 }
 
-/* One round; returns how many got the signal, or -errno. */
+/* Those of @procs that are to be signalled, by their places; returns how many, or -errno. */
+static int victims_find(const struct procs *procs, const struct proc_record *keep, size_t keep_len,
+                        pid_t root, bool with_root, int32_t *victims)
+{
+    int len = 0;
+
+    for (size_t i = 0; i < procs->len; i++) {
+        const struct proc_record *proc = &procs->items[i];
+
+        if (proc->pid == root ? with_root : is_new(procs, keep, keep_len, root, proc))
+            victims[len++] = (int32_t) i;
+    }
+    return len;
+}
+
+/* One round; returns how many got the signal, or -errno. @told are those of the round before, and
+ * then those of this one; @ret_fresh: whether there were others among them. */
 static int signal_round(const struct box_entry *box, const struct proc_record *keep,
-                        size_t keep_len, pid_t root, bool with_root, int sig, struct gb_err *err)
+                        size_t keep_len, pid_t root, bool with_root, int sig, struct procs *told,
+                        bool *ret_fresh, struct gb_err *err)
 {
     autofree int32_t *victims = NULL;
     struct procs procs;
-    size_t len = 0;
-    int r = procs_take(box, &procs, err);
+    int len, r = procs_take(box, &procs, err);
 
     if (r < 0)
         return r;
     victims = calloc(procs.len + 1, sizeof *victims);
-    for (size_t i = 0; victims && i < procs.len; i++) {
-        const struct proc_record *proc = &procs.items[i];
-
-        if (proc->pid == root ? with_root : is_new(&procs, keep, keep_len, root, proc))
-            victims[len++] = proc->pid;
-    }
-    free(procs.items);
-    if (!victims)
+    if (!victims) {
+        free(procs.items);
         return gb_fail(err, ENOMEM, "list processes");
-    r = box_signal_some(box, victims, len, sig, err);
-    return r < 0 ? r : (int) len;
+    }
+    len = victims_find(&procs, keep, keep_len, root, with_root, victims);
+    *ret_fresh = false;
+    for (int i = 0; i < len; i++) {
+        struct proc_record proc = procs.items[victims[i]];
+        const struct proc_record *before = procs_find(told, proc.pid);
+
+        *ret_fresh = *ret_fresh || !before || before->start != proc.start;
+        procs.items[i] = proc; /* never behind the place it comes from */
+        victims[i] = proc.pid;
+    }
+    procs.len = (size_t) len;
+    free(told->items);
+    *told = procs;
+    r = box_signal_some(box, victims, (size_t) len, sig, err);
+    return r < 0 ? r : len;
 }
 
 int box_signal_new(const struct box_entry *box, struct proc_record *keep, size_t keep_len,
                    pid_t root, bool with_root, int sig, struct gb_err *err)
 {
-    int64_t until = clock_now_us() + PATIENCE_US;
+    int64_t begun = clock_now_us(), took;
+    struct procs told = { 0 };
+    int sent, rounds = 0;
+    bool fresh = false;
 
     if (keep_len > 0)
         qsort(keep, keep_len, sizeof *keep, proc_compare);
+    /* Who was killed makes no more processes, but needs the CPU once more to be gone: on a busy
+     * machine, or in a box that has burnt its quota, not at once. Only those who were not seen
+     * before show that killing one by one does not help. */
     do {
-        int sent = signal_round(box, keep, keep_len, root, with_root, sig, err);
-
+        sent = signal_round(box, keep, keep_len, root, with_root, sig, &told, &fresh, err);
         if (sent <= 0 || sig != SIGKILL)
-            return sent < 0 ? sent : 0;
+            break;
         (void) usleep(ROUND_WAIT);
-    } while (clock_now_us() < until);
-    return gb_fail_plain(err, EBUSY, "box %u makes processes faster than they can be killed",
-                         box->id);
+        took = clock_now_us() - begun;
+        rounds++;
+    } while (rounds < ROUNDS_MIN || took < (fresh ? PATIENCE_US : DYING_US));
+    free(told.items);
+    if (sent > 0 && sig == SIGKILL && fresh)
+        return gb_fail_plain(err, EBUSY, "box %u makes processes faster than they can be killed",
+                             box->id);
+    return sent < 0 ? sent : 0;
 }

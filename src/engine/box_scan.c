@@ -92,12 +92,13 @@ static int scan_entry(struct scan *scan, int dir_fd, const char *name, size_t le
         scan->out.incomplete = true;
         return 0;
     }
-    sub = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    sub = beneath_open(dir_fd, name, O_RDONLY | O_DIRECTORY, 0);
     if (sub < 0) {
-        /* Gone or replaced in the meantime is as good as never there; anything else is a gap. */
-        if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
+        /* Gone or replaced in the meantime is as good as never there, and a volume is none of the
+         * workspace; anything else is a gap. */
+        if (sub != -ENOENT && sub != -ENOTDIR && sub != -ELOOP && sub != -EXDEV)
             scan->out.incomplete = true;
-        scan->out.denied |= errno == EACCES;
+        scan->out.denied |= sub == -EACCES;
         return 0;
     }
     scan->path[len] = '/';

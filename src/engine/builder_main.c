@@ -38,9 +38,11 @@
 #include "engine/cgroup_internal.h"
 #include "engine/ids.h"
 #include "engine/outer.h"
+#include "engine/root.h"
 #include "engine/seal.h"
 #include "engine/skeleton.h"
 #include "engine/template_start.h"
+#include "engine/volumes.h"
 #include "engine/wire.h"
 
 #include "base/banned.h"
@@ -54,10 +56,12 @@ struct builder {
     struct id_pool ids;
     struct disk_vault vault;
     struct shelf_set shelves;
+    struct volume_trees volumes;
     struct box_entry *boxes;
     size_t boxes_len, boxes_cap;
     int64_t template_anon; /* of the newest template; 0 until asked for */
     int template_pidfd;
+    int own_mounts; /* our mount namespace, to come back to */
 };
 
 static const uint64_t builder_caps =
@@ -119,17 +123,27 @@ static int setup_fds(struct builder *builder, struct exchange *x, struct gb_err 
     return 0;
 }
 
-/* Leaves the host's file system, but for the directories of workspaces and packages. */
+/* Leaves the host's file system, but for the directories of workspaces, volumes and packages. */
 static int setup_place(struct builder *builder, const struct exchange *x, struct gb_err *err)
 {
     const struct builder_request *request = x->request;
     size_t shelves = (size_t) request->setup.shelves;
-    int tree = -EBADF, r;
+    size_t before = (request->setup.template != 0) + (request->setup.volumes != 0);
+    int list, tree = -EBADF, r;
 
-    if (request->setup.shelves < 0 || shelves > x->fds_len)
-        return gb_fail_plain(err, EPROTO, "a shelf is missing");
-    r = skeleton_enter(request->setup.disk_dir, &tree, &builder->shelves,
-                       x->fds + x->fds_len - shelves, shelves, err);
+    if (request->setup.shelves < 0 || x->fds_len != before + shelves)
+        return gb_fail_plain(err, EPROTO, "the setup lacks a descriptor");
+    list = request->setup.volumes ? x->fds[before - 1] : -EBADF;
+    r = skeleton_isolate(err);
+
+    if (r == 0)
+        r = skeleton_enter(request->setup.disk_dir, NULL, &tree, list, &builder->volumes,
+                           &builder->shelves, x->fds + before, shelves, err);
+    if (r == 0) {
+        builder->own_mounts = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+        if (builder->own_mounts < 0)
+            r = gb_fail(err, errno, "open the builder's mount namespace");
+    }
     if (r == 0 && tree >= 0)
         r = disk_vault_open(&builder->vault, tree, request->setup.disk_name, err);
     return r;
@@ -143,6 +157,8 @@ static int serve_setup(struct builder *builder, struct exchange *x, struct gb_er
 
     if (builder->cgroups)
         return gb_fail_plain(err, EALREADY, "the builder is set up already");
+    if (x->fds_len != (size_t) (x->request->setup.template != 0) + (x->request->setup.volumes != 0))
+        return gb_fail_plain(err, EPROTO, "descriptors are missing");
     r = name[0] ? cgroup_root_reopen(mode, name, &builder->cgroups, err)
                 : cgroup_root_open(mode, &builder->cgroups, err);
     if (r < 0 || (r = id_pool_open(&builder->ids, err)) < 0)
@@ -160,7 +176,7 @@ static int serve_setup(struct builder *builder, struct exchange *x, struct gb_er
     r = seal_caps(builder_caps);
     if (r < 0)
         return gb_fail(err, -r, "drop capabilities");
-    if (x->fds_len == 1 + (size_t) x->request->setup.shelves)
+    if (x->request->setup.template)
         builder->template_pidfd = fcntl(x->fds[0], F_DUPFD_CLOEXEC, 0);
     x->reply.setup.id_mode = (int32_t) builder->ids.mode;
     x->reply.setup.cgroup_mode = (int32_t) cgroup_root_mode(builder->cgroups);
@@ -174,12 +190,20 @@ static int serve_setup(struct builder *builder, struct exchange *x, struct gb_er
 
 static int serve_template(struct builder *builder, struct exchange *x, struct gb_err *err)
 {
+    struct box_root root = { -EBADF, builder->own_mounts };
+    bool own = x->request->template.root == 0;
     int r;
 
-    if (x->fds_len != 1)
-        return gb_fail_plain(err, EPROTO, "a template needs one socket");
-    r = template_start(x->request->template.python, x->request->template.env, x->fds[0],
+    if (x->fds_len != (own ? 2u : 3u))
+        return gb_fail_plain(err, EPROTO, "a template needs two descriptors, or three");
+    if (!own)
+        root.mounts = x->fds[2];
+    r = box_root_enter(&root, err);
+    if (r < 0)
+        return r;
+    r = template_start(x->request->template.python, x->request->template.env, x->fds[0], x->fds[1],
                        &x->reply_fds[0], &x->dead, err);
+    box_root_leave(&root);
     if (r < 0)
         return r;
     gb_closep(&builder->template_pidfd);
@@ -192,18 +216,28 @@ static int serve_template(struct builder *builder, struct exchange *x, struct gb
 
 static int serve_make(struct builder *builder, struct exchange *x, struct gb_err *err)
 {
+    size_t image = x->request->make.disk == DISK_IMAGE, root = x->request->make.root != 0;
     int cgroup_fd, cgroup_fds[CGROUP_FDS_MAX], count = 0;
+    size_t volumes = x->request->make.volumes != 0;
+    struct box_plan plan = { .limits = &x->request->make.limits,
+                             .disk = (enum disk_kind) x->request->make.disk,
+                             .root = { -EBADF, builder->own_mounts },
+                             .own_id = x->request->make.own_id != 0 };
     struct box_entry *box;
     int r = box_slot(builder, err);
 
     if (r < 0)
         return r;
-    if (x->fds_len != (x->request->make.disk == DISK_IMAGE))
-        return gb_fail_plain(err, EPROTO, "a box needs an image, or none");
+    /* Id 0 is that of whoever started us, and that may be root. */
+    if (x->fds_len != image + volumes + root || (plan.own_id && builder->ids.mode == ID_ROOT))
+        return gb_fail_plain(err, EPROTO, "that is no way to make a box");
+    plan.image = image ? x->fds[0] : -EBADF;
+    plan.volumes = volumes ? x->fds[image] : -EBADF;
+    if (root)
+        plan.root.mounts = x->fds[image + volumes];
     box = &builder->boxes[builder->boxes_len];
-    r = box_make(builder->cgroups, &builder->ids, x->request->box, &x->request->make.limits,
-                 (enum disk_kind) x->request->make.disk, x->fds_len ? x->fds[0] : -EBADF,
-                 &builder->vault, box, &x->dead, err);
+    r = box_make(builder->cgroups, &builder->ids, x->request->box, &plan, &builder->vault,
+                 &builder->volumes, box, &x->dead, err);
     if (r < 0)
         return r;
     builder->boxes_len++;
@@ -277,7 +311,10 @@ static int serve_scan(struct box_entry *box, struct exchange *x, struct gb_err *
 
 static void serve_usage(struct builder *builder, struct box_entry *box, struct exchange *x)
 {
-    box_usage(builder->cgroups, box, template_anon_bytes(builder), &x->reply.usage.counters);
+    int64_t anon = x->request->usage.template_anon;
+
+    box_usage(builder->cgroups, box, anon ? anon : template_anon_bytes(builder),
+              &x->reply.usage.counters);
     x->reply.usage.disk = (int32_t) box_disk_full(box);
 }
 
@@ -437,10 +474,12 @@ static void sweep(struct builder *builder)
         (void) box_end(builder->cgroups, &builder->ids, &builder->vault,
                        &builder->boxes[--builder->boxes_len], &ignored);
     gb_closep(&builder->template_pidfd);
+    gb_closep(&builder->own_mounts);
     cgroup_root_close(builder->cgroups);
     id_pool_release(&builder->ids);
     disk_vault_close(&builder->vault);
     shelf_close(&builder->shelves);
+    volume_trees_close(&builder->volumes);
     free(builder->boxes);
 }
 
@@ -465,7 +504,8 @@ int builder_main(int argc, char **argv)
     struct builder builder = { .ids.lock_fd = -EBADF,
                                .vault = DISK_VAULT_NONE,
                                .shelves = SHELF_SET_NONE,
-                               .template_pidfd = -EBADF };
+                               .template_pidfd = -EBADF,
+                               .own_mounts = -EBADF };
     struct gb_err err = { 0 };
     int r;
 
@@ -475,6 +515,8 @@ int builder_main(int argc, char **argv)
         fprintf(stderr, "glovebox: '%s' is for glovebox itself\n", BUILDER_COMMAND);
         return 2;
     }
+    if (argc > 2 && strcmp(argv[2], BUILDER_ROOT) == 0)
+        return root_main();
     r = builder_enter(argc, argv, &err);
     if (r < 0)
         return refuse(&err);

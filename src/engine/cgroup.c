@@ -42,8 +42,8 @@
 #include "base/banned.h"
 
 #define LOCK_TRIES    200
-#define SWEEP_WAIT_US (500 * USEC_PER_MSEC)
-#define CLOSE_WAIT_US (200 * USEC_PER_MSEC)
+#define SWEEP_WAIT_US (2 * USEC_PER_SEC)
+#define CLOSE_WAIT_US (5 * USEC_PER_SEC)
 #define TREE_DEPTH    8
 
 static void fclosep(FILE **f)

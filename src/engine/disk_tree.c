@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
+#include "engine/beneath.h"
 #include "engine/disk.h"
 
 #include "base/banned.h"
@@ -74,10 +75,10 @@ static int count_entry(struct count *count, int dir, const char *name, int depth
         count->usage.deep = true;
         return 0;
     }
-    fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    fd = beneath_open(dir, name, O_RDONLY | O_DIRECTORY, 0); /* not into a volume */
     if (fd < 0) {
-        count->usage.denied |= errno == EACCES;
-        return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? -errno : 0;
+        count->usage.denied |= fd == -EACCES;
+        return fd == -EMFILE || fd == -ENFILE || fd == -ENOMEM ? fd : 0;
     }
     return count_directory(count, fd, depth - 1);
 }

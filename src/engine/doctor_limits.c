@@ -11,7 +11,7 @@
 #include "base/banned.h"
 
 #define FACT_MAX    256
-#define DEADLINE_US (DOCTOR_WALL_MS * USEC_PER_MSEC + 4 * USEC_PER_SEC) /* grace, busy machines */
+#define DEADLINE_US (DOCTOR_WALL_MS * USEC_PER_MSEC + 15 * USEC_PER_SEC) /* busy machines stall */
 
 const struct doctor_package doctor_packages[DOCTOR_PACKAGES_MAX] = {
     { .module = "numpy", .debian = "python3-numpy" },

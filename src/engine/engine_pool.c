@@ -28,28 +28,45 @@ static void box_close(struct box *box)
     wire_close_fds(box->cgroup_fds, box->cgroup_fds_len);
     session_state_free(box->session);
     disk_watch_free(box->disk_watch);
+    engine_template_put(box->template);
     free(box);
 }
 
-static int box_new(struct engine *engine, const struct limits *limits, bool on_disk,
-                   struct box **ret_box, struct gb_err *err)
+static int box_new(struct engine *engine, const struct limits *limits,
+                   const struct box_options *options, struct box **ret_box, struct gb_err *err)
 {
     struct builder_request request = { .op = BOX_MAKE };
-    autoclose int image = -EBADF;
+    autoclose int image = -EBADF, volumes = -EBADF;
     struct box *box;
     struct builder_reply reply;
-    int fds[WIRE_FDS_MAX], r = 0;
-    size_t fds_len = 0;
+    struct template *template = options->template ? options->template : engine->first;
+    int given[3], fds[WIRE_FDS_MAX], r = 0;
+    size_t given_len = 0, fds_len = 0;
 
-    if (on_disk && (r = disk_prepare(engine->disk, limits, &image, err)) < 0)
+    if (options->disk && (r = disk_prepare(engine->disk, limits, &image, err)) < 0)
         return r;
+    if (options->volumes_len > 0) {
+        r = volumes_list(engine->volumes, options->volumes, options->volumes_len, &volumes, err);
+        if (r < 0)
+            return r;
+        /* Where mounts cannot translate ids, only our own is of use. */
+        request.make.own_id = engine->id_mode != ID_ROOT && geteuid() != 0;
+        request.make.volumes = 1;
+    }
+    if (image >= 0)
+        given[given_len++] = image;
+    if (volumes >= 0)
+        given[given_len++] = volumes;
     box = calloc(1, sizeof *box);
     if (!box)
         return gb_fail(err, ENOMEM, "make a box");
-    request.make.disk = on_disk ? disk_kind_of(engine->disk) : DISK_NONE;
+    request.make.disk = options->disk ? disk_kind_of(engine->disk) : DISK_NONE;
     request.box = __atomic_add_fetch(&engine->next_box, 1, __ATOMIC_RELAXED);
     request.make.limits = *limits;
-    r = engine_call(engine, &request, &image, image >= 0, &reply, fds, &fds_len, err);
+    request.make.root = template->root >= 0;
+    if (request.make.root)
+        given[given_len++] = template->root;
+    r = engine_call(engine, &request, given, given_len, &reply, fds, &fds_len, err);
     if (r < 0 || fds_len < 3 || fds_len > 3 + CGROUP_FDS_MAX) {
         if (r == 0) {
             wire_close_fds(fds, fds_len);
@@ -59,6 +76,7 @@ static int box_new(struct engine *engine, const struct limits *limits, bool on_d
         return r;
     }
     *box = (struct box){ .engine = engine,
+                         .template = template_ref(template),
                          .id = request.box,
                          .host_id = reply.box.host_id,
                          .limits = *limits,
@@ -136,15 +154,17 @@ int box_acquire(struct engine *engine, const struct limits *limits, struct box *
 int box_acquire_with(struct engine *engine, const struct limits *limits,
                      const struct box_options *options, struct box **ret_box, struct gb_err *err)
 {
-    bool on_disk = options && options->disk;
-    struct box *box = on_disk ? NULL : pool_take(engine, limits);
+    const struct box_options plain = { 0 };
+    bool special = options && (options->disk || options->volumes_len > 0 ||
+                               (options->template && options->template != engine->first));
+    struct box *box = special ? NULL : pool_take(engine, limits);
     int r;
 
     if (box) {
         *ret_box = box;
         return 0;
     }
-    r = box_new(engine, limits, on_disk, &box, err);
+    r = box_new(engine, limits, special ? options : &plain, &box, err);
     if (r < 0)
         return r;
     box_link(box);
@@ -213,7 +233,8 @@ static void *pool_main(void *arg)
             continue;
         }
         pthread_mutex_unlock(&engine->boxes_lock);
-        r = box_new(engine, &engine->config.pool_limits, false, &box, &ignored);
+        r = box_new(engine, &engine->config.pool_limits, &(struct box_options){ 0 }, &box,
+                    &ignored);
         if (r == 0) {
             box_link(box);
             if (engine->config.pool_tenants)

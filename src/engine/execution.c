@@ -23,7 +23,8 @@
 
 #include "base/banned.h"
 
-#define DRAIN_US (2 * USEC_PER_SEC)
+#define DRAIN_US   (2 * USEC_PER_SEC)
+#define DRAIN_LATE 4 /* reads after that */
 
 static void oneshot_soft(struct run *run)
 {
@@ -56,20 +57,22 @@ static const struct run_ops oneshot_ops = {
 
 /* ---- the end ---- */
 
-/* What is still in the pipes. Their other ends close as the last processes die. */
+/* What is still in the pipes. Their other ends close as the last processes die. When time is up,
+ * what is there by then is read all the same: a machine that stalls must not cost output. */
 static void drain(struct run *run)
 {
     int64_t until = clock_now_us() + DRAIN_US;
 
-    for (;;) {
+    for (int late = 0; late < DRAIN_LATE;) {
         struct pollfd more[2] = { { .fd = run->streams[STREAM_OUT].fd, .events = POLLIN },
                                   { .fd = run->streams[STREAM_ERR].fd, .events = POLLIN } };
         int64_t left = until - clock_now_us();
 
-        if ((more[0].fd < 0 && more[1].fd < 0) || left <= 0 ||
-            poll(more, 2, (int) (left / USEC_PER_MSEC) + 1) <= 0)
+        if ((more[0].fd < 0 && more[1].fd < 0) ||
+            poll(more, 2, left > 0 ? (int) (left / USEC_PER_MSEC) + 1 : 0) <= 0)
             break;
         run_empty_pipes(run);
+        late += left <= 0;
     }
     while (run->control_open && run_control_frames(run))
         ;
@@ -87,7 +90,7 @@ static int finish(struct run *run, struct gb_err *err)
     if (r < 0)
         return r;
     drain(run);
-    if (run->stop == STOP_NONE && disk_run_look(run) != DISK_FITS)
+    if (run->stop == STOP_NONE && disk_run_look(run, true) != DISK_FITS)
         run->stop = STOP_DISK;
     return 0;
 }
@@ -151,7 +154,7 @@ static int send_program(struct run *run, struct gb_err *err)
     if (r < 0)
         return gb_fail(err, -r, "send the program");
     /* There is no other program after this one: a tenant that runs cells then ends. */
-    if (spec->cell && shutdown(tenant_control(run->tenant), SHUT_WR) < 0)
+    if (spec->cell && !spec->ask && shutdown(tenant_control(run->tenant), SHUT_WR) < 0)
         return gb_fail(err, errno, "shut the control socket");
     return 0;
 }

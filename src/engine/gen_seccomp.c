@@ -23,6 +23,7 @@
  * assertion below refuses a host that does not.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/netlink.h>
@@ -82,21 +83,47 @@ static const struct constant errnos[] = { { C(EAFNOSUPPORT) }, { C(EINVAL) }, { 
                                           { C(ENOPROTOOPT) },  { C(ENOSYS) }, { C(EOPNOTSUPP) },
                                           { C(EPERM) } };
 
-static const struct constant values[] = {
-    { C(AF_INET) },        { C(AF_INET6) },         { C(AF_NETLINK) },
-    { C(AF_UNIX) },        { C(CLONE_NEWCGROUP) },  { C(CLONE_NEWIPC) },
-    { C(CLONE_NEWNET) },   { C(CLONE_NEWNS) },      { C(CLONE_NEWPID) },
-    { C(CLONE_NEWUSER) },  { C(CLONE_NEWUTS) },     { C(CLONE_PARENT) },
-    { C(IPPROTO_TCP) },    { C(IPPROTO_UDP) },      { C(MADV_MERGEABLE) },
-    { C(MAP_HUGETLB) },    { C(MFD_HUGETLB) },      { C(NETLINK_ROUTE) },
-    { C(PER_LINUX) },      { C(PR_SCHED_CORE) },    { C(PR_SET_MM) },
-    { C(PR_SET_SECCOMP) }, { C(SHM_HUGETLB) },      { C(SOCK_DGRAM) },
-    { C(SOCK_STREAM) },    { C(SOCK_TYPE_MASK) },   { C(SOL_SOCKET) },
-    { C(SOL_TCP) },        { C(SO_ATTACH_FILTER) }, { C(SO_ATTACH_REUSEPORT_CBPF) },
-    { C(S_IFIFO) },        { C(S_IFMT) },           { C(S_IFREG) },
-    { C(S_IFSOCK) },       { C(TCP_ULP) },          { C(TIOCLINUX) },
-    { C(TIOCSETD) },       { C(TIOCSTI) }
-};
+static const struct constant values[] = { { C(AF_INET) },
+                                          { C(AF_INET6) },
+                                          { C(AF_NETLINK) },
+                                          { C(AF_UNIX) },
+                                          { C(CLONE_NEWCGROUP) },
+                                          { C(CLONE_NEWIPC) },
+                                          { C(CLONE_NEWNET) },
+                                          { C(CLONE_NEWNS) },
+                                          { C(CLONE_NEWPID) },
+                                          { C(CLONE_NEWUSER) },
+                                          { C(CLONE_NEWUTS) },
+                                          { C(CLONE_PARENT) },
+                                          { C(IPPROTO_TCP) },
+                                          { C(IPPROTO_UDP) },
+                                          { C(MADV_MERGEABLE) },
+                                          { C(MAP_HUGETLB) },
+                                          { C(MFD_HUGETLB) },
+                                          { C(NETLINK_ROUTE) },
+                                          { C(O_CREAT) },
+                                          { C(PER_LINUX) },
+                                          { C(PR_SCHED_CORE) },
+                                          { C(PR_SET_MM) },
+                                          { C(PR_SET_SECCOMP) },
+                                          { C(SHM_HUGETLB) },
+                                          { C(SOCK_DGRAM) },
+                                          { C(SOCK_STREAM) },
+                                          { C(SOCK_TYPE_MASK) },
+                                          { C(SOL_SOCKET) },
+                                          { C(SOL_TCP) },
+                                          { C(SO_ATTACH_FILTER) },
+                                          { C(SO_ATTACH_REUSEPORT_CBPF) },
+                                          { C(S_IFIFO) },
+                                          { C(S_IFMT) },
+                                          { C(S_IFREG) },
+                                          { C(S_IFSOCK) },
+                                          { C(S_ISUID) },
+                                          { C(TCP_ULP) },
+                                          { C(TIOCLINUX) },
+                                          { C(TIOCSETD) },
+                                          { C(TIOCSTI) },
+                                          { C(__O_TMPFILE) } };
 
 struct arch {
     const char *name;

@@ -27,6 +27,8 @@
 #define CONTROL_MAX    (64 << 20)           /* bytes of frames that one run may send */
 #define PIPE_MAX       (1 << 20)            /* bytes that a program can have in a pipe */
 #define CHUNK          65536
+#define LATE_US        (100 * USEC_PER_MSEC) /* so late we come only when the machine stalls */
+#define LATE_MAX_US    (10 * USEC_PER_SEC)   /* no grace is longer for that */
 
 enum { ON_OUT, ON_ERR, ON_CONTROL, ON_TENANT, ON_INPUT, ON_CANCEL, ON_SINK, ON_ASK, ON_COUNT };
 
@@ -92,20 +94,33 @@ void run_stop_hard(struct run *run, enum stop why)
 
 static void stop_soft(struct run *run, enum stop why)
 {
-    int64_t now = clock_now_us();
+    /* A program that loses its output gets a broken pipe, which says more than a signal. Where the
+     * pipe has to stay there is only the signal. */
+    bool told = why != STOP_OUTPUT || run->done_ends;
+    int64_t now;
 
     if (run->stop != STOP_NONE || run->ended)
         return;
     run->stop = why;
     if (is_over(run))
         return; /* it was too much, but nobody is there to be told */
+    if (told)
+        run->ops->soft(run);
+    now = clock_now_us(); /* telling it takes time where the box burns its CPU quota */
     run->hard_us = now + RUN_GRACE_US;
-    /* A program that loses its output gets a broken pipe, which says more than a signal. Where the
-     * pipe has to stay there is only the signal. */
-    if (why == STOP_OUTPUT && !run->done_ends)
+    run->again_us = told && run->done_ends ? now + RUN_GRACE_US / 2 : 0;
+}
+
+/* A machine that stalls stalls the program too: where we come late, it had no more of its grace
+ * than we had of that time, and killing it would cost a session its variables for nothing. */
+static void grace_extend(struct run *run, int64_t late_us)
+{
+    if (run->hard_us == 0 || late_us < LATE_US || run->late_us >= LATE_MAX_US)
         return;
-    run->again_us = run->done_ends ? now + RUN_GRACE_US / 2 : 0;
-    run->ops->soft(run);
+    run->late_us += late_us;
+    run->hard_us += late_us;
+    if (run->again_us)
+        run->again_us += late_us;
 }
 
 /* ---- the streams ---- */
@@ -234,6 +249,9 @@ static void done_take(struct run *run, const struct frame_msg *msg)
         run->done_code = -1;
     if (run->spec->cell && !run->done && frame_find_int(msg, KEY_LEFT_OUT, 0, INT32_MAX, &left_out))
         o->outputs_left_out += left_out;
+    /* One that might have asked for something was kept waiting for more. */
+    if (!run->done && !run->done_ends && run->spec->ask)
+        (void) shutdown(tenant_control(run->tenant), SHUT_WR);
     run->done = true;
 }
 
@@ -296,7 +314,7 @@ static void watch(struct run *run)
 
 static void watch_disk(struct run *run)
 {
-    enum disk_verdict verdict = disk_run_look(run);
+    enum disk_verdict verdict = disk_run_look(run, false);
 
     if (verdict != DISK_FITS)
         stop_soft(run, STOP_DISK);
@@ -304,10 +322,12 @@ static void watch_disk(struct run *run)
         stop_hard(run);
 }
 
-static void timers(struct run *run)
+/* @due_us: when we wanted to be here. */
+static void timers(struct run *run, int64_t due_us)
 {
     int64_t now = clock_now_us();
 
+    grace_extend(run, now - due_us);
     if (now >= run->deadline_us)
         stop_soft(run, STOP_WALL);
     if (run->again_us && now >= run->again_us) {
@@ -415,8 +435,12 @@ int run_loop(struct run *run, struct gb_err *err)
     enum stream stream = STREAM_OUT;
 
     while (!is_over(run)) {
+        int64_t due_us = clock_now_us();
+        int wait_ms = timeout_ms(run);
+
+        due_us += wait_ms * USEC_PER_MSEC;
         poll_fill(run, fds, &stream);
-        if (poll(fds, ON_COUNT, timeout_ms(run)) < 0) {
+        if (poll(fds, ON_COUNT, wait_ms) < 0) {
             if (errno != EINTR)
                 return gb_fail(err, errno, "poll");
             continue;
@@ -437,7 +461,7 @@ int run_loop(struct run *run, struct gb_err *err)
         if (fds[ON_TENANT].revents)
             run->ended = true;
         else
-            timers(run);
+            timers(run, due_us);
     }
     return 0;
 }

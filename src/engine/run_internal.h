@@ -13,7 +13,7 @@
 #include "engine/outbuf.h"
 
 #define RUN_GRACE_US (1 * USEC_PER_SEC)
-#define RUN_SEND_US  (10 * USEC_PER_SEC)
+#define RUN_SEND_US  (30 * USEC_PER_SEC)
 
 struct run;
 
@@ -54,6 +54,7 @@ struct run {
 
     int64_t started_us, deadline_us, watch_us;
     int64_t hard_us, again_us; /* 0 until a stop was soft */
+    int64_t late_us;           /* what was added to the grace */
     enum stop stop;
     bool signalled; /* SIGINT was sent */
     bool killed, ended;
@@ -116,9 +117,11 @@ enum disk_verdict {
     DISK_BURSTS, /* so much that there is no time for a grace */
 };
 
-/* Both do nothing but for a box with a watched workspace. The second sets run->disk_stop. */
+/* Both do nothing but for a box with a watched workspace. The second sets run->disk_stop. @last:
+ * the program has ended, and this look is its verdict: one of a moment ago will not do, and whether
+ * the disk has less room since tells nothing where others use it too. */
 int disk_run_begin(struct run *run, struct gb_err *err);
-enum disk_verdict disk_run_look(struct run *run);
+enum disk_verdict disk_run_look(struct run *run, bool last);
 
 /* ---- session.c ---- */
 

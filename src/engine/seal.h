@@ -66,6 +66,7 @@ int seal_caps(uint64_t keep);
 /* Forbids gaining privileges by exec. */
 int seal_no_new_privs(void);
 
-/* Writes only beneath /workspace, /tmp and /dev; with @scoped no signals and abstract sockets out
- * of the domain where the kernel has that. -EOPNOTSUPP when there is no Landlock. */
+/* Writes only beneath /workspace, /tmp, /dev and the volumes that allow it; with @scoped no signals
+ * and abstract sockets out of the domain where the kernel has that. -EOPNOTSUPP when there is no
+ * Landlock. */
 int seal_landlock(bool scoped);

@@ -1,5 +1,5 @@
 /*
- * Landlock, the second wall. Mounts already make all but three places read-only; these rules
+ * Landlock, the second wall. Mounts already make all but a few places read-only; these rules
  * say the same again in another part of the kernel, so that one bug is not enough. Reading is left
  * alone: what a box can see is decided by its mounts.
  */
@@ -8,10 +8,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/autoclean.h"
+#include "engine/volumes.h"
+
 #include "base/banned.h"
 
 /* Written out here because Debian 12's header stops at ABI 2; see landlock(7). */
@@ -71,6 +74,19 @@ static int allow_beneath(int ruleset_fd, const char *path, uint64_t access)
     return 0;
 }
 
+/* Volumes that may be written to; PID 1 has left a link to each. */
+static int allow_volumes(int ruleset_fd, uint64_t access)
+{
+    char path[sizeof VOLUMES_LINKS + 16];
+    int r = 0;
+
+    for (int i = 0; i < VOLUMES_MAX && r == 0; i++) {
+        snprintf(path, sizeof path, VOLUMES_LINKS "/%d", i);
+        r = allow_beneath(ruleset_fd, path, access);
+    }
+    return r == -ENOENT ? 0 : r;
+}
+
 int seal_landlock(bool scoped)
 {
     int abi = (int) syscall(SYS_landlock_create_ruleset, NULL, 0, LL_CREATE_RULESET_VERSION);
@@ -94,7 +110,8 @@ int seal_landlock(bool scoped)
     if ((r = allow_beneath(fd, "/workspace", writes & ~devices)) < 0 ||
         (r = allow_beneath(fd, "/tmp", writes & ~devices)) < 0 ||
         (r = allow_beneath(fd, "/dev/shm", writes & ~devices)) < 0 ||
-        (r = allow_beneath(fd, "/dev", in_place)) < 0)
+        (r = allow_beneath(fd, "/dev", in_place)) < 0 ||
+        (r = allow_volumes(fd, writes & ~devices)) < 0)
         return r;
     return syscall(SYS_landlock_restrict_self, fd, 0) < 0 ? -errno : 0;
 }

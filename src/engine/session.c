@@ -114,7 +114,13 @@ static int64_t meter_read(int fd, const char *key)
     return strtoll(at, NULL, 10);
 }
 
-static void meters_read(const struct box *box, struct cgroup_usage *ret_usage)
+/* Each counter is a system call, so nobody reads one that he does not need. */
+enum {
+    READ_PEAK = 1,  /* what the run came to; before it, this was just reset */
+    READ_BLAME = 2, /* what the kernel refused: for a run that failed, or may */
+};
+
+static void meters_read(const struct box *box, unsigned what, struct cgroup_usage *ret_usage)
 {
     const int *fds = box->session->meters;
     bool v2 = engine_get_cgroup_mode(box->engine) == CGROUP_V2;
@@ -123,24 +129,29 @@ static void meters_read(const struct box *box, struct cgroup_usage *ret_usage)
     *ret_usage = (struct cgroup_usage){
         .cpu_us = meter_read(fds[METER_CPU], v2 ? "usage_usec" : NULL),
         .memory_bytes = -1,
-        .memory_peak_bytes = meter_read(fds[METER_MEMORY_PEAK], NULL),
+        .memory_peak_bytes = what & READ_PEAK ? meter_read(fds[METER_MEMORY_PEAK], NULL) : -1,
         .pids = meter_read(fds[METER_PIDS], NULL),
         .pids_peak = meter_read(fds[METER_PIDS_PEAK], NULL),
-        .oom_kills = meter_read(fds[METER_OOM], "oom_kill"),
-        .pids_refused = meter_read(fds[METER_PIDS_EVENTS], "max"),
+        .oom_kills = -1,
+        .pids_refused = -1,
     };
     if (!v2 && ret_usage->cpu_us > 0)
         ret_usage->cpu_us /= 1000;
+    if (!(what & READ_BLAME))
+        return;
+    ret_usage->oom_kills = meter_read(fds[METER_OOM], "oom_kill");
+    ret_usage->pids_refused = meter_read(fds[METER_PIDS_EVENTS], "max");
     /* A victim that was dying already counts as `oom` but not as `oom_kill`. */
     if (v2 && (ooms = meter_read(fds[METER_OOM], "oom")) > ret_usage->oom_kills)
         ret_usage->oom_kills = ooms;
 }
 
-static int usage_read(struct run *run, struct cgroup_usage *ret_usage, struct gb_err *err)
+static int usage_read(struct run *run, unsigned what, struct cgroup_usage *ret_usage,
+                      struct gb_err *err)
 {
     if (!run->box->session->metered)
         return box_get_usage(run->box, ret_usage, NULL, err);
-    meters_read(run->box, ret_usage);
+    meters_read(run->box, what, ret_usage);
     return 0;
 }
 
@@ -165,13 +176,18 @@ static void usage_since(struct run *run, const struct cgroup_usage *now)
     usage->pids_peak = run->pids_seen;
 }
 
-void session_count(struct run *run)
+static void count(struct run *run, unsigned what)
 {
     struct cgroup_usage now;
     struct gb_err ignored;
 
-    if (usage_read(run, &now, &ignored) == 0)
+    if (usage_read(run, what, &now, &ignored) == 0)
         usage_since(run, &now);
+}
+
+void session_count(struct run *run)
+{
+    count(run, READ_PEAK | READ_BLAME);
 }
 
 /* ---- files ---- */
@@ -313,7 +329,9 @@ static bool procs_known(struct run *run)
     if (!box->session->metered || run->before.pids < 0)
         return false;
     for (size_t i = 0; i < ARRAY_LEN(box->standing); i++)
-        if (box->standing[i] && tenant_is_alive(box->standing[i]))
+        /* The one that is to run was asked a moment ago. */
+        if (box->standing[i] &&
+            (box->standing[i] == run->tenant || tenant_is_alive(box->standing[i])))
             run->standing[alive++] = (struct proc_record){ .pid = tenant_group(box->standing[i]) };
     if (run->before.pids > alive + 1 + holders(box))
         return false;
@@ -368,14 +386,18 @@ static int signal_new(struct run *run, int sig, bool with_root, struct gb_err *e
 
 void session_soft(struct run *run)
 {
+    pid_t pid = tenant_pid(run->tenant);
     struct gb_err ignored;
 
     run->signalled = true;
     /* First those that it may be waiting for: system(3) shuts its ears as long as it waits. */
     (void) signal_new(run, SIGINT, false, &ignored);
     /* By ourselves, since it has arrived when the call is back: what comes later is not hit by it.
-     */
-    (void) syscall(SYS_pidfd_send_signal, tenant_pidfd(run->tenant), SIGINT, NULL, 0);
+     * That holds for one thread only: of a process the kernel chooses any that does not block the
+     * signal, and one that a cell has left may take it and be held up before it runs the handler,
+     * which then hits the next cell. The first thread's number is ours until we collect it. */
+    if (!run->done_ends || syscall(SYS_tgkill, pid, pid, SIGINT) < 0)
+        (void) syscall(SYS_pidfd_send_signal, tenant_pidfd(run->tenant), SIGINT, NULL, 0);
 }
 
 void session_kill_started(struct run *run, bool with_root)
@@ -404,8 +426,8 @@ int session_begin(struct run *run, struct gb_err *err)
     if (r < 0)
         return r;
     peak_reset(run);
-    if ((r = usage_read(run, &run->before, err)) < 0 || (r = files_before(run->box, err)) < 0 ||
-        (r = disk_run_begin(run, err)) < 0)
+    if ((r = usage_read(run, READ_BLAME, &run->before, err)) < 0 ||
+        (r = files_before(run->box, err)) < 0 || (r = disk_run_begin(run, err)) < 0)
         return r;
     run->pids_seen = run->before.pids;
     return procs_before(run, err);
@@ -439,6 +461,7 @@ static void disk_look(struct run *run)
 
 int session_end(struct run *run, struct gb_err *err)
 {
+    bool failed;
     int r;
 
     run->outcome.wall_us = clock_now_us() - run->started_us;
@@ -456,12 +479,13 @@ int session_end(struct run *run, struct gb_err *err)
     run_empty_pipes(run);
     while (run->ended && run->control_open && run->ops->control && run->ops->control(run))
         ;
-    session_count(run);
+    failed = run->code != CLD_EXITED || run->status != 0;
+    count(run, failed ? READ_PEAK | READ_BLAME : READ_PEAK);
     outcome_usage(run);
-    if (run->code != CLD_EXITED || run->status != 0)
+    if (failed)
         disk_look(run);
     /* What was over before we could look. */
-    if (run->stop == STOP_NONE && disk_run_look(run) != DISK_FITS)
+    if (run->stop == STOP_NONE && disk_run_look(run, true) != DISK_FITS)
         run->stop = STOP_DISK;
     if ((r = files_after(run, err)) < 0)
         return r;

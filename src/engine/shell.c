@@ -33,7 +33,7 @@
 
 #include "base/banned.h"
 
-#define OPEN_WAIT_US (10 * USEC_PER_SEC)
+#define OPEN_WAIT_US (30 * USEC_PER_SEC)
 #define TEXT_MAX     (1u << 20)
 #define STATUS_MAX   64
 

@@ -41,6 +41,7 @@
 
 #include "base/autoclean.h"
 #include "engine/seal.h"
+#include "engine/tenant_ext.h"
 #include "engine/wire.h"
 
 #include "base/banned.h"
@@ -292,6 +293,14 @@ static PyObject *ext_serve(PyObject *module, PyObject *args)
 
 static PyMethodDef ext_methods[] = {
     { "serve", ext_serve, METH_VARARGS, serve_doc },
+    { "receive", ext_receive, METH_O, ext_receive_doc },
+    { "send", ext_send, METH_VARARGS, ext_send_doc },
+    { "settle", ext_settle, METH_O, ext_settle_doc },
+    { "identify", ext_identify, METH_O, ext_identify_doc },
+    { "is_same", ext_is_same, METH_O, ext_is_same_doc },
+    { "block", ext_block, METH_O, ext_block_doc },
+    { "unblock", ext_unblock, METH_O, ext_unblock_doc },
+    { "flush", ext_flush, METH_NOARGS, ext_flush_doc },
     { NULL, NULL, 0, NULL },
 };
 
@@ -305,5 +314,7 @@ PyMODINIT_FUNC PyInit__glovebox(void);
 __attribute__((visibility("default"))) PyObject *PyInit__glovebox(void)
 {
     arenas_gather();
+    if (ext_tenant_init() < 0)
+        return NULL;
     return PyModule_Create(&ext_module);
 }

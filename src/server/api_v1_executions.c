@@ -76,9 +76,13 @@ void reply_receipt(struct request *rq, struct execution *execution)
 {
     struct fault fault = { 0 };
     json_t *receipt;
+    size_t len;
+    char *text;
 
     request_note(rq, execution_session_id(execution), execution_id(execution));
-    if (execution_receipt(execution, &receipt, &fault) < 0)
+    if (execution_receipt_text(execution, &text, &len))
+        reply_json_text(rq, MHD_HTTP_OK, text, len);
+    else if (execution_receipt(execution, &receipt, &fault) < 0)
         reply_fault(rq, &fault);
     else
         reply_json(rq, MHD_HTTP_OK, receipt);
@@ -151,6 +155,7 @@ static int fill_request(struct request *rq, const struct body_execute *body,
     if (body->reply_bytes != FIELD_ABSENT)
         request->reply_bytes = body->reply_bytes;
     request->accept_loss = body->accept_loss;
+    request->template = body->template;
     return 0;
 }
 

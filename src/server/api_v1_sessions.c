@@ -24,6 +24,7 @@ static void reply_session(struct request *rq, int status, struct session *sessio
     (void) json_object_set_new(json, "network", session_network_to_json(session));
     snprintf(location, sizeof location, "/v1/sessions/%s", info.id);
     reply_json_at(rq, status, json, status == MHD_HTTP_CREATED ? location : NULL);
+    session_info_release(&info);
 }
 
 /* ---- files to begin with ---- */
@@ -92,6 +93,31 @@ static int read_files(struct request *rq, const json_t *list, struct body_file *
     return 0;
 }
 
+/* The service checks where they lead; on failure the reply has been sent. */
+static int read_volumes(struct request *rq, const json_t *list, struct volume volumes[VOLUMES_MAX],
+                        struct session_request *request)
+{
+    json_t *errors = json_array(), *item;
+    struct body_volume body;
+    size_t i;
+
+    json_array_foreach((json_t *) list, i, item)
+    {
+        if (fields_read_body(&schema_volume, item, true, &body, errors) < 0)
+            break;
+        volumes[i] = (struct volume){ body.source, body.target,
+                                      body.mode < 0 ? VOLUME_RO : (enum volume_mode) body.mode };
+        request->volumes_len = i + 1;
+    }
+    if (json_array_size(errors) > 0) {
+        reply_invalid(rq, errors);
+        return -1;
+    }
+    json_decref(errors);
+    request->volumes = volumes;
+    return 0;
+}
+
 /* ---- handlers ---- */
 
 static int fill_session(struct request *rq, const struct body_session *body, const char **packages,
@@ -138,6 +164,7 @@ void v1_session_create(struct request *rq)
 {
     struct body_session body = { 0 };
     struct session_request request;
+    struct volume volumes[VOLUMES_MAX];
     struct body_file *files = NULL;
     autofree const char **packages = NULL;
     char **env = NULL;
@@ -146,6 +173,8 @@ void v1_session_create(struct request *rq)
         return;
     packages = body_texts(body.packages);
     if (fill_session(rq, &body, packages, &request) < 0)
+        return;
+    if (body.volumes && read_volumes(rq, body.volumes, volumes, &request) < 0)
         return;
     if (body.files && read_files(rq, body.files, &files) < 0)
         return;
@@ -179,8 +208,10 @@ void v1_session_list(struct request *rq)
         reply_fault(rq, &fault);
     } else {
         list = json_array();
-        for (size_t i = 0; i < len; i++)
+        for (size_t i = 0; i < len; i++) {
             (void) json_array_append_new(list, session_info_to_json(&infos[i]));
+            session_info_release(&infos[i]);
+        }
         reply_json(rq, MHD_HTTP_OK, json_pack("{s:o,s:b}", "sessions", list, "more", more));
     }
     free(infos);

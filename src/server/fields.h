@@ -74,6 +74,3 @@ json_t *fields_to_schema(const struct schema *schema);
 
 /* One field of it, as for a query parameter. */
 json_t *field_to_schema(const struct field *field);
-
-/* Whether an array or object in @text is nested deeper than @max, whatever else may be wrong. */
-bool fields_too_deep(const char *text, size_t len, unsigned max);

@@ -49,6 +49,10 @@ static const struct header_row header_rows[] = {
     HEADER("Expect", expect),
     HEADER("Last-Event-ID", last_event_id),
     HEADER("X-Session-Id", session_id),
+    HEADER("MCP-Session-Id", mcp_session),
+    HEADER("MCP-Protocol-Version", mcp_version),
+    HEADER("Mcp-Method", mcp_method),
+    HEADER("Mcp-Name", mcp_name),
 };
 
 static enum MHD_Result collect(void *cls, enum MHD_ValueKind kind, const char *key, size_t key_size,

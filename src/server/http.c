@@ -34,6 +34,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/parse.h"
+#include "mcp/mcp.h"
 #include "server/labels.h"
 #include "server/server_internal.h"
 
@@ -45,6 +46,7 @@
 #define POOL_INCREMENT (16u * 1024)
 #define BODIES_MAX     (INT64_C(256) * 1024 * 1024)
 #define DISCARD_MAX    (INT64_C(128) * 1024 * 1024)
+#define DISCARD_UPLOAD (INT64_C(4) * 1024 * 1024 * 1024)
 #define BODY_RATE      4096 /* bytes a second that a sender must reach in the long run */
 
 /* Room for a handler and what it calls; touched pages count, not these. Sanitizers want more. */
@@ -174,10 +176,16 @@ static void *on_target(void *cls, const char *target, struct MHD_Connection *mhd
     return rq;
 }
 
-/* How much of the body is worth reading when nothing of it will be used. */
+/* How much of the body is worth reading when nothing of it will be used. Clients that upload send
+ * all of it before they look for a reply, so those that were let in may. */
+static int64_t discard_max(const struct request *rq)
+{
+    return rq->uploads ? DISCARD_UPLOAD : DISCARD_MAX;
+}
+
 static bool may_discard(const struct request *rq)
 {
-    return !rq->refusal.close && !rq->headers.expect && rq->declared <= DISCARD_MAX;
+    return !rq->refusal.close && !rq->headers.expect && rq->declared <= discard_max(rq);
 }
 
 static void begin_body(struct request *rq)
@@ -185,7 +193,8 @@ static void begin_body(struct request *rq)
     const struct route *route = rq->route;
     int64_t most = rq->server->config.body_bytes_max;
 
-    if (route->body == ROUTE_RAW || route->body == ROUTE_MULTIPART) {
+    rq->uploads = route->body == ROUTE_RAW || route->body == ROUTE_MULTIPART;
+    if (rq->uploads) {
         (void) route->begin(rq);
         return;
     }
@@ -252,7 +261,7 @@ static int handle_piece(struct request *rq, const char *data, size_t len)
     set_deadline(rq->conn, rq->body_started_us + rq->server->config.body_us +
                                rq->received / BODY_RATE * USEC_PER_SEC);
     if (rq->refusal.status != 0)
-        return rq->received > DISCARD_MAX ? -1 : 0;
+        return rq->received > discard_max(rq) ? -1 : 0;
     if (rq->sink.write)
         (void) rq->sink.write(rq, data, len);
     else if (grow_body(rq, len) == 0) {
@@ -536,6 +545,20 @@ static int make_openapi(struct server *server, struct gb_err *err)
     return 0;
 }
 
+static int open_mcp(struct server *server, struct gb_err *err)
+{
+    const struct server_config *config = &server->config;
+    struct mcp_config mcp;
+
+    mcp_config_default(&mcp);
+    mcp.service = config->service;
+    mcp.wall_max_us = config->simple_wall_max_us;
+    mcp.fixtures = config->mcp_fixtures;
+    if (config->mcp_reply_bytes > 0)
+        mcp.reply_bytes = config->mcp_reply_bytes;
+    return mcp_open(&mcp, &server->mcp, err);
+}
+
 int server_open(const struct server_config *config, struct server **ret_server, struct gb_err *err)
 {
     struct server *server = calloc(1, sizeof *server);
@@ -556,6 +579,8 @@ int server_open(const struct server_config *config, struct server **ret_server, 
         r = gb_fail(err, ENOMEM, "start the server");
     if (r == 0)
         r = make_openapi(server, err);
+    if (r == 0)
+        r = open_mcp(server, err);
     /* All are bound before the first is served: handlers see a server that is complete. */
     for (size_t i = 0; r == 0 && i < count; i++)
         r = listener_bind(server, config->listens[i], err);
@@ -583,6 +608,7 @@ void server_close(struct server *server)
 {
     if (!server)
         return;
+    mcp_stop(server->mcp); /* its streams end by themselves */
     for (size_t i = 0; i < server->listeners_len; i++)
         listener_close(&server->listeners[i]);
     if (server->watch_runs) {
@@ -595,6 +621,7 @@ void server_close(struct server *server)
     pthread_cond_destroy(&server->wake);
     pthread_mutex_destroy(&server->lock);
     labels_free(server->labels);
+    mcp_close(server->mcp);
     free(server->listeners);
     free(server->openapi);
     free(server);

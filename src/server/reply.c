@@ -18,6 +18,22 @@ void reply_header(struct MHD_Response *response, const char *name, const char *v
     (void) MHD_add_response_header(response, name, value);
 }
 
+/* For MCP also where it says what a token is to be (RFC 9728). */
+static void add_challenge(struct request *rq, struct MHD_Response *response)
+{
+    bool known = strcmp(rq->refusal.type, "key-unknown") != 0;
+    char text[512], origin[LISTEN_NAME_MAX + 32], where[400] = "";
+
+    if (rq->route && rq->route->flags & ROUTE_JSONRPC) {
+        request_origin(rq, origin, sizeof origin);
+        snprintf(where, sizeof where,
+                 ", resource_metadata=\"%s/.well-known/oauth-protected-resource/mcp\"", origin);
+    }
+    snprintf(text, sizeof text, "Bearer realm=\"glovebox\"%s%s",
+             known ? "" : ", error=\"invalid_token\"", where);
+    reply_header(response, "WWW-Authenticate", text);
+}
+
 void reply_send(struct request *rq, int status, struct MHD_Response *response)
 {
     char number[24], allow[64];
@@ -39,10 +55,7 @@ void reply_send(struct request *rq, int status, struct MHD_Response *response)
         reply_header(response, "Allow", allow);
     }
     if (status == MHD_HTTP_UNAUTHORIZED)
-        reply_header(response, "WWW-Authenticate",
-                     strcmp(rq->refusal.type, "key-unknown") == 0
-                         ? "Bearer realm=\"glovebox\", error=\"invalid_token\""
-                         : "Bearer realm=\"glovebox\"");
+        add_challenge(rq, response);
     if (rq->refusal.close)
         reply_header(response, "Connection", "close");
     rq->queued = MHD_queue_response(rq->mhd, (unsigned) status, response) == MHD_YES;
@@ -86,6 +99,11 @@ static void send_json(struct request *rq, int status, const char *media, json_t 
 void reply_json(struct request *rq, int status, json_t *json)
 {
     send_json(rq, status, "application/json", json, NULL);
+}
+
+void reply_json_text(struct request *rq, int status, char *text, size_t len)
+{
+    send_text(rq, status, "application/json", text, len);
 }
 
 void reply_json_at(struct request *rq, int status, json_t *json, const char *location)
@@ -150,8 +168,24 @@ static json_t *problem_json(struct request *rq, json_t *errors)
     return json;
 }
 
+/* No message was read, so there is no id to answer to. */
+static void send_rpc_error(struct request *rq, json_t *problem)
+{
+    int status = rq->refusal.status;
+
+    send_json(rq, status, "application/json",
+              json_pack("{s:s,s:n,s:{s:i,s:s,s:o?}}", "jsonrpc", "2.0", "id", "error", "code",
+                        status >= 500 ? -32603 : -32600, "message", rq->refusal.detail, "data",
+                        problem),
+              NULL);
+}
+
 static void send_problem(struct request *rq, json_t *errors)
 {
+    if (rq->route && rq->route->flags & ROUTE_JSONRPC) {
+        send_rpc_error(rq, problem_json(rq, errors));
+        return;
+    }
     send_json(rq, rq->refusal.status, "application/problem+json", problem_json(rq, errors), NULL);
 }
 

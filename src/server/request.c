@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json_depth.h"
 #include "server/server_internal.h"
 
 #include "base/banned.h"
@@ -11,6 +12,16 @@
 int request_socket(const struct request *rq)
 {
     return rq->conn->fd;
+}
+
+void request_origin(const struct request *rq, char *buf, size_t size)
+{
+    const char *proto = MHD_lookup_connection_value(rq->mhd, MHD_HEADER_KIND, "X-Forwarded-Proto");
+    bool tls = proto && strcmp(proto, "https") == 0; /* said by a proxy, believed for links only */
+
+    /* The gate has seen that the name is one of ours. */
+    snprintf(buf, size, "%s://%s", tls ? "https" : "http",
+             rq->listener->spec.is_unix || !rq->headers.host ? "localhost" : rq->headers.host);
 }
 
 void request_note(struct request *rq, const char *session_id, const char *execution_id)
@@ -37,7 +48,7 @@ static int parse_body(struct request *rq)
 {
     json_error_t error;
 
-    if (fields_too_deep(rq->body, rq->body_len, JSON_DEPTH_MAX)) {
+    if (json_too_deep(rq->body, rq->body_len, JSON_DEPTH_MAX)) {
         reply_problem(rq, MHD_HTTP_BAD_REQUEST, "json-too-deep",
                       "the body is nested deeper than %d levels", JSON_DEPTH_MAX);
         return -1;

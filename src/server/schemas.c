@@ -1,5 +1,7 @@
 #include "server/schemas.h"
 
+#include "service/service.h"
+
 #include "base/banned.h"
 
 #define SEC        INT64_C(1000000)
@@ -69,6 +71,31 @@ static const struct schema schema_network = {
     "network", "Whom a session may reach, within what the operator permits (--network-allow, shown "
                "by GET /v1/limits).", fields_network, 0 };
 
+static const char *const volume_modes[] = { "ro", "rw", "auto", NULL };
+_Static_assert(VOLUME_RO == 0 && VOLUME_RW == 1 && VOLUME_AUTO == 2,
+               "volume_modes follow enum volume_mode");
+
+static const struct field fields_volume[] = {
+    { "source", FIELD_TEXT, FIELD_REQUIRED, AT(body_volume, source), 1, PATH_BYTES,
+      .help = "a directory of the host, beneath one that the operator allows",
+      .example = "\"/srv/sets/2026\"" },
+    { "target", FIELD_TEXT, FIELD_REQUIRED, AT(body_volume, target), 1, VOLUME_TARGET_MAX - 1,
+      .help = "its place in the box", .example = "\"/data\"" },
+    { "mode", FIELD_CHOICE, 0, AT(body_volume, mode), .choices = volume_modes,
+      .help = "ro: to read, which is the default; rw: to write too, where the operator allows it; "
+              "auto: as much as the operator allows" },
+    END,
+};
+REQUEST(volume, struct body_volume, "A directory of the host in a box.");
+
+static const struct field fields_bound[] = {
+    { "source", FIELD_TEXT, FIELD_REQUIRED, .help = "the directory of the host" },
+    { "target", FIELD_TEXT, 0, .help = "its place in the box" },
+    { "mode", FIELD_CHOICE, FIELD_REQUIRED, .choices = volume_modes, .help = "ro or rw" },
+    END,
+};
+static const struct schema schema_bound = { "bound", "A volume as it is.", fields_bound, 0 };
+
 #define ROW_CODE(help_)                                                                            \
     { "code", FIELD_TEXT, FIELD_REQUIRED, AT(body_execute, code), 0, CODE_BYTES_MAX,               \
       .help = help_, .example = "\"print(6 * 7)\"" }
@@ -95,6 +122,9 @@ static const struct schema schema_network = {
     { "env", FIELD_MAP, 0, AT(body_execute, env), 0, 256, .help = help_,                           \
       .example = "{\"LANG\": \"C.UTF-8\"}" }
 
+#define TEMPLATE_HELP                                                                              \
+    "the Python to begin with: a template of GET /v1/templates, or an alias such as python:3.12"
+
 static const char *const mode_choices[] = { "cell", "script", NULL };
 
 static const struct field fields_execute[] = {
@@ -108,6 +138,8 @@ static const struct field fields_execute[] = {
     ROW_ENV("more environment variables"),
     { "filename", FIELD_TEXT, 0, AT(body_execute, filename), 1, 255,
       .help = "the program's name in tracebacks" },
+    { "template", FIELD_TEXT, 0, AT(body_execute, template), 1, 255, .help = TEMPLATE_HELP,
+      .example = "\"default\"" },
     ROW_REPLY,
     ROW_DETACH,
     ROW_CANCEL,
@@ -162,14 +194,16 @@ static const struct field fields_session_create[] = {
     { "env", FIELD_MAP, 0, AT(body_session, env), 0, 256, .help = "more environment variables" },
     { "files", FIELD_LIST, 0, AT(body_session, files), 0, 256, .of = &schema_new_file,
       .help = "files to begin with" },
-    { "template", FIELD_TEXT, 0, AT(body_session, template), 1, 64,
-      .help = "the interpreter to begin with: default" },
+    { "template", FIELD_TEXT, 0, AT(body_session, template), 1, 255, .help = TEMPLATE_HELP,
+      .example = "\"default\"" },
     { "network", FIELD_OBJECT, 0, AT(body_session, network), .of = &schema_network,
       .help = "whom it may reach; nobody when it is left out",
       .example = "{\"allow\": [\"pypi.org\", \"*.example.com:8443\"]}" },
     { "packages", FIELD_LIST, 0, AT(body_session, packages), 0, 64,
       .help = "packages to install, as requirements of PEP 508",
       .example = "[\"humanize>=4\"]" },
+    { "volumes", FIELD_LIST, 0, AT(body_session, volumes), 0, VOLUMES_MAX, .of = &schema_volume,
+      .help = "directories of the host that the session sees; GET /v1/limits tells which may be" },
     END,
 };
 REQUEST(session_create, struct body_session, "A session to make.");
@@ -294,6 +328,21 @@ static const struct field fields_interrupt_query[] = {
 };
 REQUEST(interrupt_query, struct query_interrupt, NULL);
 
+static const char *const state_choices[] = { "call", "session", NULL };
+static const struct field fields_mcp_query[] = {
+    { "state", FIELD_CHOICE, 0, AT(query_mcp, state), .choices = state_choices,
+      .help = "call: a box for each call; session: one for all calls of this connection" },
+    END,
+};
+REQUEST(mcp_query, struct query_mcp, NULL);
+
+static const struct field fields_mcp_messages_query[] = {
+    { "session_id", FIELD_TEXT, FIELD_REQUIRED, AT(query_mcp_messages, session_id), 1, 64,
+      .help = "as the stream's first event has it" },
+    END,
+};
+REQUEST(mcp_messages_query, struct query_mcp_messages, NULL);
+
 /* ---- responses ---- */
 
 #define ALWAYS(name_, type_, help_) { name_, type_, FIELD_REQUIRED, .help = help_ }
@@ -331,6 +380,8 @@ static const struct field fields_limits_info[] = {
       .help = "the most that may be asked for" },
     ALWAYS("command_timeout", FIELD_OBJECT, "default and most, in seconds"),
     ALWAYS("sessions", FIELD_OBJECT, "most, idle_timeout, idle_timeout_most"),
+    { "volumes", FIELD_LIST, FIELD_REQUIRED, .of = &schema_bound,
+      .help = "directories of the host that sessions may have, or directories in them" },
     ALWAYS("code_bytes", FIELD_INT, "the longest program"),
     ALWAYS("stdin_bytes", FIELD_INT, "the longest standard input"),
     ALWAYS("reply_bytes", FIELD_OBJECT, "default and most, of each stream in a receipt"),
@@ -339,6 +390,19 @@ static const struct field fields_limits_info[] = {
     END,
 };
 RESPONSE(limits_info, "What runs get when they do not ask, and the most they may ask for.");
+
+static const struct field fields_template[] = {
+    ALWAYS("name", FIELD_TEXT, NULL), ALWAYS("kind", FIELD_TEXT, "python or venv"),
+    ALWAYS("preload", FIELD_TEXT, "modules that are imported already, with blanks between"), END };
+static const struct schema schema_template = { "template", "A Python to begin with.",
+                                               fields_template, 0 };
+
+static const struct field fields_templates[] = {
+    { "templates", FIELD_LIST, FIELD_REQUIRED, .of = &schema_template },
+    ALWAYS("aliases", FIELD_LIST, "ALIAS=NAME; * stands for anything, and the first that fits counts"),
+    END,
+};
+RESPONSE(templates, "Which templates there are, and what else they are called.");
 
 static const struct field fields_stats[] = {
     ALWAYS("uptime_seconds", FIELD_NUMBER, NULL),
@@ -401,6 +465,7 @@ static const struct field fields_receipt[] = {
     MAYBE("session_id", FIELD_TEXT, NULL),
     ALWAYS("execution_id", FIELD_TEXT, NULL),
     ALWAYS("execution_count", FIELD_INT, NULL),
+    ALWAYS("template", FIELD_TEXT, "the Python that it ran with"),
     { "session_lost", FIELD_BOOL, 0, .help = "the session's variables are gone; its files are not" },
     { "shell_lost", FIELD_BOOL, 0, .help = "the session's shell ended; the next one is new" },
     END,
@@ -450,6 +515,7 @@ static const char *const session_states[] = { "ready", "running", "lost", NULL }
 static const struct field fields_session[] = {
     ALWAYS("session_id", FIELD_TEXT, NULL),
     { "state", FIELD_CHOICE, FIELD_REQUIRED, .choices = session_states },
+    ALWAYS("template", FIELD_TEXT, "the Python that it has"),
     ALWAYS("created", FIELD_NUMBER, "seconds since 1970"),
     ALWAYS("age", FIELD_NUMBER, "seconds"),
     ALWAYS("idle", FIELD_NUMBER, "seconds without use"),
@@ -460,6 +526,7 @@ static const struct field fields_session[] = {
     { "limits", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_limits },
     { "network", FIELD_OBJECT, 0, .help = "allow: whom it may reach; secrets: which headers are added "
                                           "where, without their values. Not in lists" },
+    { "volumes", FIELD_LIST, FIELD_REQUIRED, .of = &schema_bound },
     END,
 };
 RESPONSE(session, "A session.");
@@ -544,6 +611,24 @@ static const struct field fields_locals_uploaded[] = {
     ALWAYS("session_id", FIELD_TEXT, "to be sent as X-Session-Id"), END };
 RESPONSE(locals_uploaded, NULL);
 
+static const struct field fields_rpc[] = {
+    ALWAYS("jsonrpc", FIELD_TEXT, "2.0"),
+    { "id", FIELD_ANY, 0, .help = "text or a whole number; not in notifications" },
+    { "method", FIELD_TEXT, 0, .help = "such as tools/call; not in responses" },
+    { "params", FIELD_OBJECT, 0, .help = "in requests and notifications" },
+    { "result", FIELD_OBJECT, 0, .help = "in responses" },
+    { "error", FIELD_OBJECT, 0, .help = "instead of a result: code, message, perhaps data" },
+    END,
+};
+RESPONSE(rpc, "A message of JSON-RPC 2.0, as the Model Context Protocol has them.");
+
+static const struct field fields_mcp_metadata[] = {
+    ALWAYS("resource", FIELD_TEXT, "the URL that a token is for"),
+    ALWAYS("bearer_methods_supported", FIELD_LIST, "header"),
+    ALWAYS("resource_name", FIELD_TEXT, NULL),
+    ALWAYS("resource_documentation", FIELD_TEXT, NULL), END };
+RESPONSE(mcp_metadata, NULL);
+
 static const struct field fields_mistake[] = {
     ALWAYS("loc", FIELD_LIST, "body or query, then the field"), ALWAYS("msg", FIELD_TEXT, NULL),
     ALWAYS("type", FIELD_TEXT, NULL), END };
@@ -560,30 +645,56 @@ static const struct field fields_problem[] = {
 };
 RESPONSE(problem, "Why a request was refused.");
 
-/* clang-format on */
-
 const struct schema *const schemas_all[] = {
-    &schema_limits,         &schema_new_file,
-    &schema_network,        &schema_secret,
+    &schema_limits,
+    &schema_new_file,
+    &schema_network,
+    &schema_secret,
     &schema_contact,
-    &schema_execute,        &schema_session_execute,
-    &schema_command,        &schema_simple_execute,
-    &schema_session_create, &schema_execute_code,
-    &schema_pip_install,    &schema_pip_installed,
-    &schema_packages_add,   &schema_packages_added,
-    &schema_package_list,   &schema_package,
-    &schema_message,        &schema_names,
-    &schema_locals,         &schema_locals_uploaded,
-    &schema_move,           &schema_mkdir,
-    &schema_root,           &schema_health,
-    &schema_ready,          &schema_limits_info,
-    &schema_stats,          &schema_error,
-    &schema_display,        &schema_changed,
-    &schema_receipt,        &schema_progress,
-    &schema_interrupted,    &schema_output,
-    &schema_event,          &schema_session,
-    &schema_session_page,   &schema_file,
-    &schema_file_page,      &schema_uploaded,
-    &schema_moved,          &schema_mistake,
-    &schema_problem,        NULL,
+    &schema_volume,
+    &schema_bound,
+    &schema_execute,
+    &schema_session_execute,
+    &schema_command,
+    &schema_simple_execute,
+    &schema_session_create,
+    &schema_execute_code,
+    &schema_pip_install,
+    &schema_pip_installed,
+    &schema_packages_add,
+    &schema_packages_added,
+    &schema_package_list,
+    &schema_package,
+    &schema_message,
+    &schema_names,
+    &schema_locals,
+    &schema_locals_uploaded,
+    &schema_move,
+    &schema_mkdir,
+    &schema_root,
+    &schema_health,
+    &schema_ready,
+    &schema_limits_info,
+    &schema_stats,
+    &schema_error,
+    &schema_display,
+    &schema_changed,
+    &schema_receipt,
+    &schema_progress,
+    &schema_interrupted,
+    &schema_output,
+    &schema_event,
+    &schema_session,
+    &schema_session_page,
+    &schema_file,
+    &schema_file_page,
+    &schema_uploaded,
+    &schema_moved,
+    &schema_mistake,
+    &schema_rpc,
+    &schema_mcp_metadata,
+    &schema_template,
+    &schema_templates,
+    &schema_problem,
+    NULL,
 };

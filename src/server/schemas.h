@@ -16,6 +16,7 @@ struct body_execute {
     int64_t timeout_us;
     int64_t reply_bytes;
     const json_t *limits, *env, *files;
+    const char *template;
     int mode; /* enum execute_mode */
     bool shell, detach, cancel, accept_loss;
     const char *session_id; /* simple API */
@@ -45,7 +46,7 @@ struct body_packages {
 extern const struct schema schema_execute_code, schema_pip_install, schema_packages_add;
 
 struct body_session {
-    const json_t *limits, *env, *files, *packages;
+    const json_t *limits, *env, *files, *packages, *volumes;
     const json_t *network;
     int64_t idle_us;
     const char *template;
@@ -58,6 +59,13 @@ struct body_file { /* an element of "files" */
 };
 
 extern const struct schema schema_new_file;
+
+struct body_volume { /* an element of "volumes" */
+    const char *source, *target;
+    int mode; /* enum volume_mode */
+};
+
+extern const struct schema schema_volume;
 
 struct body_move {
     const char *from, *to;
@@ -110,6 +118,16 @@ struct query_interrupt {
     bool all;
 };
 
+struct query_mcp {
+    int state; /* 1: of the session; -1 when absent */
+};
+
+struct query_mcp_messages {
+    const char *session_id;
+};
+
+extern const struct schema schema_mcp_query, schema_mcp_messages_query;
+
 extern const struct schema schema_page_query, schema_files_query, schema_upload_query,
     schema_archive_query, schema_delete_query, schema_output_query, schema_events_query,
     schema_wait_query, schema_interrupt_query;
@@ -117,10 +135,11 @@ extern const struct schema schema_page_query, schema_files_query, schema_upload_
 /* ---- responses ---- */
 
 extern const struct schema schema_root, schema_health, schema_ready, schema_limits_info,
-    schema_stats, schema_receipt, schema_progress, schema_interrupted, schema_output, schema_event,
-    schema_session, schema_session_page, schema_file_page, schema_file, schema_uploaded,
-    schema_moved, schema_problem, schema_pip_installed, schema_packages_added, schema_package_list,
-    schema_message, schema_names, schema_locals, schema_locals_uploaded;
+    schema_templates, schema_stats, schema_receipt, schema_progress, schema_interrupted,
+    schema_output, schema_event, schema_session, schema_session_page, schema_file_page, schema_file,
+    schema_uploaded, schema_moved, schema_problem, schema_pip_installed, schema_packages_added,
+    schema_package_list, schema_message, schema_names, schema_locals, schema_locals_uploaded,
+    schema_rpc, schema_mcp_metadata;
 
 /* All of them, for /openapi.json; ends with NULL. */
 extern const struct schema *const schemas_all[];

@@ -58,6 +58,7 @@ enum route_flag {
     ROUTE_STREAMS = 1 << 1,    /* may answer with a stream of events */
     ROUTE_LABEL = 1 << 2,      /* X-Session-Id names the session */
     ROUTE_TWO_SHAPES = 1 << 3, /* refusals carry what clients of the locals API read, too */
+    ROUTE_JSONRPC = 1 << 4,    /* refusals are errors of JSON-RPC */
 };
 
 struct route {
@@ -123,6 +124,7 @@ struct server {
     uint32_t id_salt;
 
     struct labels *labels; /* of the dialects */
+    struct mcp *mcp;
 
     char *openapi; /* made once */
     size_t openapi_len;
@@ -135,6 +137,7 @@ struct headers {
     const char *host, *authorization, *api_key, *origin, *fetch_site, *fetch_mode, *accept;
     const char *content_type, *range, *if_range, *if_none_match, *if_match, *expect;
     const char *transfer_encoding, *content_length, *last_event_id, *session_id;
+    const char *mcp_session, *mcp_version, *mcp_method, *mcp_name;
     const char *twice; /* the name of one that may come once and came again */
     bool bad;          /* a blank in a name, a NUL in a value */
 };
@@ -175,6 +178,7 @@ struct request {
     struct keys_info key;
 
     bool seen;        /* its headers were handled */
+    bool uploads;     /* the body goes into a file, and the caller was let in */
     int64_t declared; /* Content-Length; -1: not told */
     int64_t received, body_started_us;
     char *body;
@@ -206,6 +210,9 @@ int request_session(struct request *rq, struct session **ret_session);
 /* The client's socket. */
 int request_socket(const struct request *rq);
 
+/* "https://box.example.com", as the client has it; an empty text where there is no name. */
+void request_origin(const struct request *rq, char *buf, size_t size);
+
 /* For the log line. */
 void request_note(struct request *rq, const char *session_id, const char *execution_id);
 
@@ -220,6 +227,7 @@ int gate_authenticate(struct request *rq);
 /* ---- replies (reply.c); exactly one a request ---- */
 
 void reply_json(struct request *rq, int status, json_t *json); /* takes @json, which may be NULL */
+void reply_json_text(struct request *rq, int status, char *text, size_t len); /* takes @text */
 void reply_json_at(struct request *rq, int status, json_t *json, const char *location);
 void reply_text(struct request *rq, int status, const char *media, const char *text, size_t len);
 void reply_empty(struct request *rq, int status);
@@ -240,6 +248,27 @@ void reply_header(struct MHD_Response *response, const char *name, const char *v
  * @cancel: interrupt it when the client leaves. */
 void stream_events(struct request *rq, enum media media, struct execution *execution,
                    const struct event_cursor *cursor, bool cancel);
+
+enum client { CLIENT_THERE, CLIENT_SILENT, CLIENT_GONE };
+
+/* CLIENT_SILENT: it will send nothing more; it may still read. */
+enum client client_look(int fd);
+
+/* ---- streams of MCP (mcp_stream.c) ---- */
+
+struct mcp_call;
+struct mcp_peer;
+
+/* Answers with what @call says, as events; @first, for free(), was fetched already, or is NULL.
+ * Takes the reference. @claim and @pos are those of mcp_call_read(), @number that of the call, or
+ * below 0 when it is not kept. */
+void mcp_stream_call(struct request *rq, struct mcp_call *call, int number, unsigned claim,
+                     uint64_t pos, char *first);
+
+/* Answers with what is in the peer's outbox from @pos on. Takes the reference. @endpoint: the peer
+ * is this connection, and this is where it is told to send its messages; NULL otherwise. */
+void mcp_stream_outbox(struct request *rq, struct mcp_peer *peer, uint64_t pos,
+                       const char *endpoint);
 
 /* ---- made once ---- */
 

@@ -117,12 +117,9 @@ static int put_keepalive(struct event_stream *s)
 
 /* ---- the client ---- */
 
-enum client { CLIENT_THERE, CLIENT_SILENT, CLIENT_GONE };
-
-/* CLIENT_SILENT: it will send nothing more; it may still read. */
-static enum client look_at_client(const struct event_stream *s)
+enum client client_look(int fd)
 {
-    struct pollfd p = { s->fd, POLLRDHUP, 0 };
+    struct pollfd p = { fd, POLLRDHUP, 0 };
 
     if (poll(&p, 1, 0) <= 0)
         return CLIENT_THERE;
@@ -146,7 +143,7 @@ static int next_text(struct event_stream *s)
             event_release(&event);
             return r;
         }
-        switch (look_at_client(s)) {
+        switch (client_look(s->fd)) {
         case CLIENT_GONE:
             return -1;
         case CLIENT_SILENT:

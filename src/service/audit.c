@@ -146,11 +146,16 @@ static void *writer_main(void *arg)
     struct audit *audit = arg;
 
     (void) pthread_mutex_lock(&audit->lock);
-    while (take_batch(audit))
-        if (!write_batch(audit)) {
+    while (take_batch(audit)) {
+        bool written = write_batch(audit);
+
+        if (!written)
             audit->lost = (int64_t) (audit->batch_len + audit->len);
+        for (size_t i = 0; i < audit->batch_len; i++)
+            free(audit->batch[i].volumes);
+        if (!written)
             break;
-        }
+    }
     (void) pthread_mutex_unlock(&audit->lock);
     return NULL;
 }
@@ -163,6 +168,8 @@ static void audit_free(struct audit *audit)
     (void) pthread_cond_destroy(&audit->work);
     (void) pthread_cond_destroy(&audit->room);
     (void) pthread_cond_destroy(&audit->done);
+    for (size_t i = 0; audit->queue && i < audit->len; i++)
+        free(audit->queue[(audit->first + i) % QUEUE_LEN].volumes);
     free(audit->queue);
     free(audit->batch);
     free(audit);

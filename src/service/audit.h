@@ -39,6 +39,7 @@ struct audit_entry {
     int exit_code;
     int64_t wall_us, cpu_us, memory_peak_bytes; /* -1: not known */
     int64_t output_bytes;                       /* of both streams, what was left out included */
+    const char *volumes; /* JSON: ASCII, keys in order, no blanks; NULL: the box had none */
 };
 
 /* SHA-256, so that sha256sum can tell whether some text is what was run. */

@@ -45,7 +45,10 @@ int audit_slot_fill(struct audit_slot *ret_slot, const struct audit_entry *entry
         return gb_fail_plain(err, EINVAL, "that is not an entry for the audit log");
     ret_slot->entry = *entry;
     ret_slot->entry.who = ret_slot->entry.session_id = NULL;
-    ret_slot->entry.execution_id = ret_slot->entry.kind = NULL;
+    ret_slot->entry.execution_id = ret_slot->entry.kind = ret_slot->entry.volumes = NULL;
+    ret_slot->volumes = entry->volumes ? strdup(entry->volumes) : NULL;
+    if (entry->volumes && !ret_slot->volumes)
+        return gb_fail(err, ENOMEM, "write the audit log");
     if (entry->time_us == 0)
         ret_slot->entry.time_us = clock_wall_us();
     (void) snprintf(ret_slot->who, sizeof ret_slot->who, "%s", entry->who);
@@ -83,6 +86,7 @@ static char *slot_to_fields(const struct audit_slot *slot)
 {
     const struct audit_entry *e = &slot->entry;
     const char *limit = limit_kind_name(e->limit), *quote = limit ? "\"" : "";
+    const char *volumes = slot->volumes;
     char code[AUDIT_HEX_MAX], limits[512];
     char cpu[NUMBER_MAX], memory[NUMBER_MAX], output[NUMBER_MAX], wall[NUMBER_MAX];
     char *text = NULL;
@@ -94,11 +98,12 @@ static char *slot_to_fields(const struct audit_slot *slot)
                    "{\"code_bytes\":%" PRId64 ",\"code_sha256\":\"%s\",\"cpu_us\":%s,"
                    "\"execution_id\":\"%s\",\"exit_code\":%d,\"kind\":\"%s\",\"limit\":%s%s%s,"
                    "\"limits\":%s,\"memory_peak_bytes\":%s,\"output_bytes\":%s,\"status\":\"%s\","
-                   "\"wall_us\":%s,\"who\":\"%s\"}",
+                   "%s%s%s\"wall_us\":%s,\"who\":\"%s\"}",
                    e->code_bytes, code, known(e->cpu_us, cpu), slot->execution_id, e->exit_code,
                    slot->kind, quote, limit ? limit : "null", quote, limits,
                    known(e->memory_peak_bytes, memory), known(e->output_bytes, output),
-                   run_status_name(e->status), known(e->wall_us, wall), slot->who);
+                   run_status_name(e->status), volumes ? "\"volumes\":" : "",
+                   volumes ? volumes : "", volumes ? "," : "", known(e->wall_us, wall), slot->who);
     return len < 0 ? NULL : text;
 }
 

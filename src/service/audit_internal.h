@@ -5,10 +5,11 @@
 
 #define AUDIT_KIND_MAX 16
 
-/* A copy of struct audit_entry without pointers, for the queue. */
+/* A copy of struct audit_entry without pointers of others, for the queue. */
 struct audit_slot {
     char who[STORE_ID_MAX], session_id[STORE_ID_MAX], execution_id[STORE_ID_MAX];
     char kind[AUDIT_KIND_MAX];
+    char *volumes;            /* owned; NULL: none */
     struct audit_entry entry; /* its pointers are NULL */
 };
 

@@ -177,9 +177,38 @@ static json_t *progress_to_json(struct execution *x, enum execution_state state,
                      "stdout", (json_int_t) out, "stderr", (json_int_t) err);
 }
 
+/* From DONE on nothing changes any more. */
+static struct receipt_ids ids_of(struct execution *x)
+{
+    return (struct receipt_ids){
+        .session_id = execution_session_id(x),
+        .execution_id = x->id,
+        .execution_count = x->session_id[0] ? x->execution_count : 1,
+        .template = x->template,
+        .session_lost = x->session_lost,
+        .shell_lost = x->shell_lost,
+        .contacts = x->contacts,
+        .contacts_len = x->contacts_len,
+    };
+}
+
+bool execution_receipt_text(struct execution *x, char **ret_text, size_t *ret_len)
+{
+    struct receipt_ids ids;
+    bool good;
+
+    pthread_mutex_lock(&x->lock);
+    good = x->state == EXECUTION_DONE && x->fault.kind == FAULT_NONE;
+    pthread_mutex_unlock(&x->lock);
+    if (!good)
+        return false;
+    ids = ids_of(x);
+    return receipt_to_text(&x->outcome, &ids, ret_text, ret_len) == 1;
+}
+
 int execution_receipt(struct execution *x, json_t **ret_json, struct fault *fault)
 {
-    struct receipt_ids ids = { .session_id = execution_session_id(x), .execution_id = x->id };
+    struct receipt_ids ids;
     int64_t out, err_total, started;
     enum execution_state state;
     struct gb_err err;
@@ -199,16 +228,11 @@ int execution_receipt(struct execution *x, json_t **ret_json, struct fault *faul
         *ret_json = json;
         return 0;
     }
-    /* From DONE on nothing changes any more. */
     if (x->fault.kind != FAULT_NONE) {
         *fault = x->fault;
         return -1;
     }
-    ids.execution_count = x->session_id[0] ? x->execution_count : 1;
-    ids.session_lost = x->session_lost;
-    ids.shell_lost = x->shell_lost;
-    ids.contacts = x->contacts;
-    ids.contacts_len = x->contacts_len;
+    ids = ids_of(x);
     if (receipt_to_json(&x->outcome, &ids, ret_json, &err) < 0)
         return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
     return 0;

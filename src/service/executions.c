@@ -23,6 +23,7 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "service/bindings.h"
 #include "service/env.h"
 #include "service/receipt.h"
 #include "service/service_internal.h"
@@ -251,10 +252,12 @@ int execution_begin(struct service *service, const struct caller *caller, struct
                     const struct execution_request *request, struct execution **ret_execution,
                     struct fault *fault)
 {
+    char template[TEMPLATE_NAME_MAX];
     struct execution *x;
     struct limits limits;
 
     if (request_check(service, session, request, fault) < 0 ||
+        (!session && template_wish(service, request->template, template, fault) < 0) ||
         limits_make(service, session, request, &limits, fault) < 0)
         return -1;
     x = execution_alloc(service, caller, session, request);
@@ -262,6 +265,7 @@ int execution_begin(struct service *service, const struct caller *caller, struct
         execution_unref(x);
         return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
     }
+    memcpy(x->template, session ? session->template : template, sizeof x->template);
     x->limits = limits;
     x->begun_unix_us = unix_now_us();
     if (session)
@@ -362,6 +366,15 @@ static void run_end(struct execution *x)
     atomic_fetch_sub(&x->service->running, 1);
 }
 
+/* What interrupts of this execution wrote and the engine did not read: nobody writes any more. */
+static void cancel_drain(struct execution *x, int fd)
+{
+    uint64_t stale;
+
+    while (atomic_load(&x->interrupted) && read(fd, &stale, sizeof stale) == sizeof stale)
+        ;
+}
+
 static int run_once(struct execution *x, const struct execution_request *request,
                     struct outcome *ret_outcome, struct fault *fault)
 {
@@ -415,6 +428,7 @@ static int run_in_session(struct execution *x, const struct execution_request *r
         own.env = NULL;
     r = lodging_run(session, x, &own, ret_outcome, &change, fault);
     run_end(x);
+    cancel_drain(x, session->cancel_fd);
     if (change.found_lost)
         turn_lost(session, true);
     if (change.variables_lost)
@@ -452,8 +466,8 @@ static const char *kind_name(enum execution_kind kind)
     return "script";
 }
 
-static void audit_note(struct execution *x, const struct execution_request *request,
-                       const struct outcome *outcome)
+static void audit_note(struct execution *x, const struct session *session,
+                       const struct execution_request *request, const struct outcome *outcome)
 {
     struct audit_entry entry = {
         .who = x->key_id[0] ? x->key_id : AUDIT_WHO_LOCAL,
@@ -470,6 +484,7 @@ static void audit_note(struct execution *x, const struct execution_request *requ
         .cpu_us = outcome->cpu_us,
         .memory_peak_bytes = outcome->memory_peak_bytes,
         .output_bytes = x->logs[STREAM_OUT].total + x->logs[STREAM_ERR].total,
+        .volumes = session && session->bindings ? session->bindings->text : NULL,
     };
     struct gb_err err;
 
@@ -683,7 +698,7 @@ int execution_go(struct execution *x, const struct execution_request *request, b
     if (r < 0 && ran && fault->kind != FAULT_CONFLICT)
         outcome_failed(&outcome);
     if (r == 0 || outcome.status == RUN_SYSTEM) {
-        audit_note(x, request, &outcome);
+        audit_note(x, session, request, &outcome);
         count_outcome(x, &outcome);
         log_code(x, request);
     }

@@ -24,6 +24,8 @@ int fault_set(struct fault *fault, enum fault_kind kind, const char *type, const
 int fault_from_engine(struct service *service, const char *what, const struct gb_err *err,
                       struct fault *fault)
 {
+    if (err->code == EADDRNOTAVAIL) /* the client's to mend, and nothing for the operator's log */
+        return fault_set(fault, FAULT_INVALID, "volume-not-available", "volumes", "%s", err->msg);
     service_log(service, LOG_ERR, "%s: %s", what, err->msg);
     if (err->code == ENOSPC) {
         (void) fault_set(fault, FAULT_UNAVAILABLE, "no-space", NULL,

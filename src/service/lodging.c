@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "service/bindings.h"
 #include "service/env.h"
 #include "service/service_internal.h"
 
@@ -18,25 +19,42 @@ void lodging_close(struct lodging *lodging)
     *lodging = (struct lodging){ 0 };
 }
 
+static int box_open(struct service *service, const struct limits *limits, const char *template,
+                    struct box_options options, struct box **ret_box, struct fault *fault)
+{
+    struct gb_err err;
+    int r;
+
+    if (template_open(service, template, &options.template, fault) < 0)
+        return -1;
+    r = box_acquire_with(service->engine, limits, &options, ret_box, &err);
+    engine_template_put(options.template);
+    return r < 0 ? fault_from_engine(service, "no box could be made", &err, fault) : 0;
+}
+
 /* The engine takes lists of strings that it does not change, without const. */
 static char *const *strings(const char *const *list)
 {
     return (char *const *) list;
 }
 
-int lodging_open(struct service *service, const struct limits *limits, const char *const *env,
-                 struct egress_policy *policy, const char *label, struct lodging *ret_lodging,
-                 struct fault *fault)
+int lodging_open(const struct session *session, const char *const *env,
+                 struct egress_policy *policy, struct lodging *ret_lodging, struct fault *fault)
 {
-    const struct box_options options = { .disk = service->disk };
+    struct service *service = session->service;
+    const struct box_options options = {
+        .disk = service->disk,
+        .volumes = session->bindings ? session->bindings->items : NULL,
+        .volumes_len = session->bindings ? session->bindings->len : 0,
+    };
     struct lodging lodging = { 0 };
     struct gb_err err;
 
-    if (box_acquire_with(service->engine, limits, &options, &lodging.box, &err) < 0) {
+    if (box_open(service, &session->limits, session->template, options, &lodging.box, fault) < 0) {
         egress_policy_free(policy);
-        return fault_from_engine(service, "no box could be made", &err, fault);
+        return -1;
     }
-    if (network_open(service, lodging.box, policy, &service->config.network_limits, label,
+    if (network_open(service, lodging.box, policy, &service->config.network_limits, session->id,
                      &lodging.network, &err) < 0) {
         lodging_close(&lodging);
         return fault_from_engine(service, "no network could be opened", &err, fault);
@@ -183,9 +201,8 @@ int lodging_run_once(struct execution *x, const struct execution_request *reques
     limits.wall_us = pool->wall_us;
     limits.output_bytes = pool->output_bytes;
     spec.env = strings(request->env);
-    r = box_acquire(x->service->engine, &limits, &box, &err);
-    if (r < 0)
-        return fault_from_engine(x->service, "no box could be made", &err, fault);
+    if (box_open(x->service, &limits, x->template, (struct box_options){ 0 }, &box, fault) < 0)
+        return -1;
     if (packages_furnish(x, box, fault) < 0) {
         reaper_take(x->service->reaper, box);
         return -1;

@@ -24,11 +24,10 @@ struct lodging {
     struct shell *shell;       /* NULL: not asked for yet, or lost */
 };
 
-/* Makes the box and moves in. @policy, which may be NULL, is taken over, also when it fails; @label
- * is for the log. */
-int lodging_open(struct service *service, const struct limits *limits, const char *const *env,
-                 struct egress_policy *policy, const char *label, struct lodging *ret_lodging,
-                 struct fault *fault);
+/* Makes the box and moves in. @env may be NULL; so may @policy, which is taken over, also when it
+ * fails. */
+int lodging_open(const struct session *session, const char *const *env,
+                 struct egress_policy *policy, struct lodging *ret_lodging, struct fault *fault);
 void lodging_close(struct lodging *lodging);
 
 /* What a run in a session did to it. */

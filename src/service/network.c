@@ -41,7 +41,7 @@ int network_open(struct service *service, struct box *box, struct egress_policy 
 {
     struct network network = { 0 };
     struct env_list list = { 0 };
-    int fd, r;
+    int fd = -EBADF, r;
 
     *ret_network = network;
     if (!policy || egress_policy_is_empty(policy)) {

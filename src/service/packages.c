@@ -324,6 +324,20 @@ static void audit_install(struct service *service, const struct caller *caller,
 
 /* ---- into a session ---- */
 
+/* A set is made for the default interpreter. */
+bool packages_template_fits(const char *template)
+{
+    return !template[0] || strcmp(template, "default") == 0;
+}
+
+int packages_template_refuse(const char *template, struct fault *fault)
+{
+    return fault_set(fault, FAULT_CONFLICT, "package-template", "packages",
+                     "packages are installed for the default template only; add it to the "
+                     "environment of %s, or use another session",
+                     template);
+}
+
 static int session_change(struct session *session, struct install_result *result,
                           const struct requirement *items, size_t len, struct fault *fault)
 {
@@ -349,8 +363,11 @@ static int install_session(struct session *session, const char *scope,
                            struct install_result *ret_result, struct layer **ret_before,
                            struct fault *fault)
 {
-    int r = session_use_begin(session, fault);
+    int r;
 
+    if (!packages_template_fits(session->template))
+        return packages_template_refuse(session->template, fault);
+    r = session_use_begin(session, fault);
     if (r < 0)
         return r;
     pthread_mutex_lock(&session->packages_lock);
@@ -557,7 +574,8 @@ int packages_move_in(struct session *session, const struct caller *caller,
     if (!service->packages)
         return 0;
     set_name(caller->key_id, caller->listener ? caller->listener : "", name);
-    session->layer = packages_default(service, name);
+    if (packages_template_fits(session->template))
+        session->layer = packages_default(service, name);
     if (session->layer && packages_mount(service, session->lodging.box, session->layer, fault) < 0)
         return -1;
     session->mounts = session->layer != NULL;

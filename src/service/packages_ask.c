@@ -52,6 +52,8 @@ int packages_install_here(struct execution *x, const char *const *wanted, json_t
     size_t len;
     int r;
 
+    if (!packages_template_fits(x->template))
+        return packages_template_refuse(x->template, fault);
     if (wanted_parse(&service->config.packages, wanted, &items, &len, fault) < 0)
         return -1;
     pthread_mutex_lock(&x->place_lock);
@@ -80,7 +82,8 @@ int packages_install_here(struct execution *x, const char *const *wanted, json_t
 
 int packages_furnish(struct execution *x, struct box *box, struct fault *fault)
 {
-    struct layer *layer = packages_default(x->service, x->set_name);
+    bool fits = packages_template_fits(x->template);
+    struct layer *layer = fits ? packages_default(x->service, x->set_name) : NULL;
 
     if (layer && packages_mount(x->service, box, layer, fault) < 0) {
         layer_unref(layer);

@@ -13,6 +13,10 @@ int packages_resolve(struct service *service, const char *scope, const struct re
                      size_t len, const struct layer *base, bool newest,
                      struct install_result *ret_result, struct fault *fault);
 
+/* Whether packages can be installed where that template is used, and the words if not. */
+bool packages_template_fits(const char *template);
+int packages_template_refuse(const char *template, struct fault *fault);
+
 /* Into a default set. *@ret_before is a reference to what it was, or NULL. */
 int set_install(struct service *service, const char *name, const struct requirement *items,
                 size_t len, bool newest, struct install_result *ret_result,

@@ -390,6 +390,7 @@ static bool put_ids(json_t *receipt, const struct receipt_ids *ids)
     return put(receipt, "session_id", name_to_json(ids->session_id)) &&
            put(receipt, "execution_id", name_to_json(ids->execution_id)) &&
            put(receipt, "execution_count", json_integer(ids->execution_count)) &&
+           put(receipt, "template", json_string(ids->template ? ids->template : "default")) &&
            (!ids->session_id || put(receipt, "session_lost", json_boolean(ids->session_lost))) &&
            (!ids->shell_lost || put(receipt, "shell_lost", json_true()));
 }
@@ -424,18 +425,25 @@ int receipt_to_json(const struct outcome *outcome, const struct receipt_ids *ids
 
 int receipt_new_id(char *buf, size_t size)
 {
-    uint64_t bits;
+    /* As much as the kernel always gives at once: a call for many ids. */
+    static _Thread_local struct {
+        uint64_t bits[32];
+        size_t left;
+    } pool;
     ssize_t got;
 
     if (size < sizeof "exec_0123456789abcdef")
         return -ENOBUFS;
-    do
-        got = getrandom(&bits, sizeof bits, 0);
-    while (got < 0 && errno == EINTR);
-    if (got < 0)
-        return -errno;
-    if ((size_t) got != sizeof bits)
-        return -EIO;
-    (void) snprintf(buf, size, "exec_%016llx", (unsigned long long) bits);
+    if (pool.left == 0) {
+        do
+            got = getrandom(pool.bits, sizeof pool.bits, 0);
+        while (got < 0 && errno == EINTR);
+        if (got < 0)
+            return -errno;
+        if ((size_t) got != sizeof pool.bits)
+            return -EIO;
+        pool.left = ARRAY_LEN(pool.bits);
+    }
+    (void) snprintf(buf, size, "exec_%016llx", (unsigned long long) pool.bits[--pool.left]);
     return 0;
 }

@@ -12,8 +12,9 @@ struct receipt_ids {
     const char *session_id; /* NULL: none */
     const char *execution_id;
     int64_t execution_count;
-    bool session_lost; /* the interpreter ended in this run, its variables are gone */
-    bool shell_lost;   /* likewise the shell, with its cd and export */
+    const char *template; /* its name; NULL: default */
+    bool session_lost;    /* the interpreter ended in this run, its variables are gone */
+    bool shell_lost;      /* likewise the shell, with its cd and export */
     const struct egress_contact *contacts; /* who was contacted meanwhile */
     size_t contacts_len;
 };
@@ -22,6 +23,11 @@ struct receipt_ids {
  * U+FFFD, and what was left out is counted under "truncated". */
 int receipt_to_json(const struct outcome *outcome, const struct receipt_ids *ids, json_t **ret_json,
                     struct gb_err *err);
+
+/* The same as text, where that takes no tree: returns 1 and what the caller frees, 0 where it does,
+ * or -ENOMEM. */
+int receipt_to_text(const struct outcome *outcome, const struct receipt_ids *ids, char **ret_text,
+                    size_t *ret_len);
 
 /* Each {host, port, requests, refused, failed, bytes_sent, bytes_received}. NULL: no memory. */
 json_t *contacts_to_json(const struct egress_contact *contacts, size_t len);

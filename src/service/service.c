@@ -19,6 +19,7 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/io.h"
+#include "service/bindings.h"
 #include "service/keys.h"
 #include "service/network.h"
 #include "service/service_internal.h"
@@ -484,15 +485,15 @@ json_t *service_limits_to_json(struct service *service)
     const struct service_config *c = &service->config;
 
     return json_pack(
-        "{s:o, s:o, s:o, s:{s:f, s:f}, s:{s:I, s:f, s:f}, s:I, s:I, s:{s:I, s:I}, s:o}", "oneshot",
-        limits_of(&c->oneshot, c->wall_default_us), "session",
+        "{s:o, s:o, s:o, s:{s:f, s:f}, s:{s:I, s:f, s:f}, s:o, s:I, s:I, s:{s:I, s:I}, s:o}",
+        "oneshot", limits_of(&c->oneshot, c->wall_default_us), "session",
         limits_of(&c->session, c->wall_default_us), "ceiling",
         limits_of(&c->ceiling, c->wall_max_us), "command_timeout", "default",
         (double) c->command_wall_default_us / USEC_PER_SEC, "most",
         (double) c->command_wall_max_us / USEC_PER_SEC, "sessions", "most",
         (json_int_t) c->sessions_max, "idle_timeout", (double) c->idle_us / USEC_PER_SEC,
-        "idle_timeout_most", (double) c->idle_max_us / USEC_PER_SEC, "code_bytes",
-        (json_int_t) c->code_bytes_max, "stdin_bytes", (json_int_t) c->input_bytes_max,
-        "reply_bytes", "default", (json_int_t) c->reply_bytes, "most",
-        (json_int_t) c->reply_bytes_max, "network", network_policy_to_json(c->network));
+        "idle_timeout_most", (double) c->idle_max_us / USEC_PER_SEC, "volumes", bindings_allowed(c),
+        "code_bytes", (json_int_t) c->code_bytes_max, "stdin_bytes",
+        (json_int_t) c->input_bytes_max, "reply_bytes", "default", (json_int_t) c->reply_bytes,
+        "most", (json_int_t) c->reply_bytes_max, "network", network_policy_to_json(c->network));
 }

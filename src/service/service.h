@@ -21,6 +21,7 @@
 #include "egress/egress.h"
 #include "engine/engine.h"
 #include "engine/limits.h"
+#include "service/templates.h"
 
 struct service;
 struct session;
@@ -102,7 +103,8 @@ struct service_config {
     struct engine_config engine; /* its pool limits are set by us */
     struct store *store;         /* of the audit log and session records; may be NULL. Not closed */
     struct keys *keys;    /* whose times of use the sweeper writes; may be NULL. Not closed */
-    const char *data_dir; /* holds spilled output and workspaces; must exist */
+    const char *data_dir; /* holds spilled output, workspaces and templates; must exist */
+    const char *const *template_aliases; /* as templates_resolve() takes them; may be NULL */
 
     struct limits oneshot, session;       /* the defaults; wall_us here is not used */
     struct limits ceiling;                /* nobody gets more; wall_us here is not used */
@@ -196,6 +198,9 @@ const char *service_status_name(size_t i);
 /* Defaults and ceilings, as GET /v1/limits shows them; the caller owns the object. */
 json_t *service_limits_to_json(struct service *service);
 
+/* The templates and their aliases, as GET /v1/templates shows them; the caller owns the object. */
+json_t *service_templates_to_json(struct service *service);
+
 /* ---- callers ---- */
 
 struct caller {
@@ -223,11 +228,13 @@ json_t *limits_to_json(const struct limits *limits);
 struct session_request {
     struct limits limits; /* a wish */
     int64_t idle_us;      /* -1: the default */
-    const char *template; /* NULL or "default" */
+    const char *template; /* a name or an alias; NULL: "default" */
     json_t *network; /* {"allow": [...], "secrets": [...]} as docs/NETWORK.md has it, within the
                         operator's ceiling; NULL: none. Values of secrets are wiped in it */
-    const char *const *packages; /* requirements, NULL-terminated; may be NULL */
-    const char *const *env;      /* NAME=value, NULL-terminated; may be NULL */
+    const char *const *packages;  /* requirements, NULL-terminated; may be NULL */
+    const char *const *env;       /* NAME=value, NULL-terminated; may be NULL */
+    const struct volume *volumes; /* beneath the directories of engine.volume_roots */
+    size_t volumes_len;
 };
 
 void session_request_init(struct session_request *ret_request);
@@ -247,6 +254,8 @@ struct session_info {
     int64_t execution_count;
     int64_t waiting; /* executions in line, without the one that runs */
     struct limits limits;
+    json_t *volumes; /* owned; NULL: none */
+    char template[TEMPLATE_NAME_MAX];
 };
 
 int session_create(struct service *service, const struct caller *caller,
@@ -259,13 +268,15 @@ void session_unref(struct session *session); /* accepts NULL */
 
 const char *session_id(const struct session *session);
 void session_get_info(struct session *session, struct session_info *ret_info);
+void session_info_release(struct session_info *info);
 json_t *session_info_to_json(const struct session_info *info);
 
 /* {"allow": [...], "secrets": [...]}: whom it may reach, without any value. NULL: no memory. */
 json_t *session_network_to_json(struct session *session);
 
 /* The caller's sessions by age, oldest first, after the one with id @after (NULL: from the start).
- * Writes up to @max into @infos; *@ret_more tells whether there are others. */
+ * Writes up to @max into @infos, which the caller releases; *@ret_more tells whether there are
+ * others. */
 int session_list(struct service *service, const struct caller *caller, const char *after,
                  struct session_info *infos, size_t max, size_t *ret_len, bool *ret_more,
                  struct fault *fault);
@@ -295,6 +306,7 @@ struct execution_request {
                           docs/PROTOCOL.md has it. Not checked here. NULL: none */
     size_t names_len;
     const char *const *env; /* NAME=value; of one-shots and commands only */
+    const char *template;   /* of one-shots only: a name or an alias; NULL: "default" */
     struct limits limits;   /* a wish; in a session only wall_us may be asked for */
     int64_t reply_bytes;    /* budget of each stream; -1: the default */
     bool accept_loss;       /* in a session that lost its variables: go on with new ones */
@@ -336,6 +348,10 @@ enum run_status execution_status(struct execution *x);
 /* Its receipt, new at each call and the caller's own. Before the end: state, ids, times and how
  * much has been printed. A run that was refused or failed on our side tells that as a fault. */
 int execution_receipt(struct execution *x, json_t **ret_json, struct fault *fault);
+
+/* The receipt as JSON text, which the caller frees, if it is there and simple enough to be written
+ * without execution_receipt(); false where that is to be called. */
+bool execution_receipt_text(struct execution *x, char **ret_text, size_t *ret_len);
 
 /* Asks it to stop: as with Ctrl-C; asked again: at once. One that waits leaves the line. */
 int execution_interrupt(struct execution *x, struct fault *fault);

@@ -16,6 +16,7 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/parse.h"
+#include "service/bindings.h"
 #include "service/env.h"
 #include "service/network.h"
 #include "service/service_internal.h"
@@ -47,6 +48,7 @@ static void session_free(struct session *session)
     json_decref(session->requirements);
     pthread_mutex_destroy(&session->packages_lock);
     json_decref(session->network);
+    bindings_free(session->bindings);
     budget_unref(session->budget);
     if (session->cancel_fd >= 0)
         (void) close(session->cancel_fd);
@@ -80,19 +82,16 @@ const char *session_id(const struct session *session)
 /* ---- making one ---- */
 
 static int request_check(struct service *service, const struct session_request *request,
-                         struct limits *ret_limits, int64_t *ret_idle_us, struct fault *fault)
+                         struct limits *ret_limits, int64_t *ret_idle_us,
+                         char ret_template[TEMPLATE_NAME_MAX], struct fault *fault)
 {
     const struct service_config *config = &service->config;
     struct wish_bounds bounds = { &config->session, &config->ceiling, config->wall_default_us,
                                   config->wall_max_us };
-    char quoted[FORMAT_QUOTED_MAX];
     int64_t idle_us;
 
-    if (request->template && strcmp(request->template, "default") != 0) {
-        format_quoted(request->template, quoted);
-        return fault_set(fault, FAULT_INVALID, "template-unknown", "template",
-                         "there is no template %s; leave it out or say \"default\"", quoted);
-    }
+    if (template_wish(service, request->template, ret_template, fault) < 0)
+        return -1;
     if (request->packages && request->packages[0] &&
         packages_check(&config->packages, request->packages, fault) < 0)
         return -1;
@@ -157,8 +156,6 @@ static int session_fill(struct session *session, const struct caller *caller,
                         const struct session_request *request, struct egress_policy *policy,
                         struct fault *fault)
 {
-    struct service *service = session->service;
-
     session->budget = calloc(1, sizeof *session->budget);
     session->network = network_policy_to_json(policy);
     if (!session->budget || !session->network) {
@@ -173,8 +170,7 @@ static int session_fill(struct session *session, const struct caller *caller,
         return fault_set(fault, FAULT_UNAVAILABLE, "out-of-descriptors", NULL,
                          "the service has too much open; try later");
     }
-    if (lodging_open(service, &session->limits, request->env, policy, session->id,
-                     &session->lodging, fault) < 0)
+    if (lodging_open(session, request->env, policy, &session->lodging, fault) < 0)
         return -1;
     return packages_move_in(session, caller, request->packages, fault);
 }
@@ -221,19 +217,23 @@ static int session_make(struct service *service, const struct caller *caller,
                         const struct session_request *request, struct session **ret_session,
                         struct fault *fault)
 {
+    char template[TEMPLATE_NAME_MAX];
     struct egress_policy *policy = NULL;
     struct limits limits;
     struct session *session;
+    struct bindings *bindings = NULL;
     int64_t idle_us = 0;
 
     if (network_policy_from_json(service, request->network, &policy, fault) < 0)
         return -1;
-    if (request_check(service, request, &limits, &idle_us, fault) < 0) {
+    if (request_check(service, request, &limits, &idle_us, template, fault) < 0 ||
+        bindings_new(&service->config, request, &bindings, fault) < 0) {
         egress_policy_free(policy);
         return -1;
     }
     session = session_alloc(service, caller);
     if (!session) {
+        bindings_free(bindings);
         egress_policy_free(policy);
         return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
     }
@@ -241,9 +241,12 @@ static int session_make(struct service *service, const struct caller *caller,
         egress_policy_free(policy);
         pthread_mutex_destroy(&session->lock);
         pthread_mutex_destroy(&session->packages_lock);
+        bindings_free(bindings);
         free(session);
         return -1;
     }
+    session->bindings = bindings;
+    memcpy(session->template, template, sizeof session->template);
     session->limits = limits;
     session->limits.cpu_us = 0; /* of a session's box: its executions have their own */
     session->cpu_us = limits.cpu_us;
@@ -268,7 +271,9 @@ int session_create(struct service *service, const struct caller *caller,
         return -1;
     }
     atomic_fetch_add(&service->sessions_made, 1);
-    service_log(service, LOG_INFO, "session %s made", (*ret_session)->id);
+    service_log(service, LOG_INFO, "session %s made%s%s", (*ret_session)->id,
+                (*ret_session)->bindings ? " with volumes " : "",
+                (*ret_session)->bindings ? (*ret_session)->bindings->text : "");
     return 0;
 }
 
@@ -375,6 +380,7 @@ void session_get_info(struct session *session, struct session_info *ret_info)
     struct session_info info = { 0 };
 
     memcpy(info.id, session->id, sizeof info.id);
+    memcpy(info.template, session->template, sizeof info.template);
     info.limits = session->limits;
     info.limits.cpu_us = session->cpu_us;
     info.created_unix_us = session->created_unix_us;
@@ -390,12 +396,20 @@ void session_get_info(struct session *session, struct session_info *ret_info)
     pthread_mutex_unlock(&session->lock);
     left = session->idle_us - info.idle_us;
     info.expires_in_us = left > 0 ? left : 0;
+    if (session->bindings)
+        info.volumes = json_incref(session->bindings->json);
     *ret_info = info;
 }
 
 json_t *session_network_to_json(struct session *session)
 {
     return json_deep_copy(session->network);
+}
+
+void session_info_release(struct session_info *info)
+{
+    json_decref(info->volumes);
+    info->volumes = NULL;
 }
 
 static json_t *seconds(int64_t us)
@@ -411,12 +425,14 @@ json_t *session_info_to_json(const struct session_info *info)
         [SESSION_READY] = "ready", [SESSION_RUNNING] = "running", [SESSION_LOST] = "lost"
     };
 
-    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o}", "session_id", info->id,
-                     "state", states[info->state], "created", seconds(info->created_unix_us), "age",
-                     seconds(info->age_us), "idle", seconds(info->idle_us), "idle_timeout",
-                     seconds(info->idle_limit_us), "expires_in", seconds(info->expires_in_us),
-                     "execution_count", (json_int_t) info->execution_count, "waiting",
-                     (json_int_t) info->waiting, "limits", limits_to_json(&info->limits));
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:o}", "session_id",
+                     info->id, "state", states[info->state], "template", info->template, "created",
+                     seconds(info->created_unix_us), "age", seconds(info->age_us), "idle",
+                     seconds(info->idle_us), "idle_timeout", seconds(info->idle_limit_us),
+                     "expires_in", seconds(info->expires_in_us), "execution_count",
+                     (json_int_t) info->execution_count, "waiting", (json_int_t) info->waiting,
+                     "limits", limits_to_json(&info->limits), "volumes",
+                     info->volumes ? json_incref(info->volumes) : json_array());
 }
 
 /* The place of @after in the order of age; it may have ended. */

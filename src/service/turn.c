@@ -93,7 +93,6 @@ int turn_fault_lost(const struct session *session, struct fault *fault)
 int turn_wait(struct session *session, struct execution *x, struct fault *fault)
 {
     enum session_end end;
-    uint64_t stale;
     bool lost = false, interrupted;
 
     pthread_mutex_lock(&session->lock);
@@ -123,12 +122,7 @@ int turn_wait(struct session *session, struct execution *x, struct fault *fault)
         (void) turn_fault_lost(session, fault);
     else if (interrupted)
         return 1;
-    if (end != END_NONE || lost)
-        return -1;
-    /* What an interrupt wrote after its execution had ended. */
-    while (read(session->cancel_fd, &stale, sizeof stale) == sizeof stale)
-        ;
-    return 0;
+    return end != END_NONE || lost ? -1 : 0;
 }
 
 void turn_give(struct session *session)

@@ -22,7 +22,7 @@
 #include "base/banned.h"
 
 #define FILE_NAME      "glovebox.db"
-#define BUSY_MSEC      5000
+#define BUSY_MSEC      20000
 #define APPLICATION_ID 0x676c6f76 /* "glov", in the file's header */
 #define VALUE_MAX      (1 << 20)  /* no value is larger, whatever somebody put into the file */
 

@@ -76,7 +76,7 @@ static void check_request(const char *data, size_t len)
     check_head(out, (size_t) n);
     /* In origin form it is not for a proxy; made absolute it is the same request. */
     why = memchr(out, ' ', (size_t) n);
-    n = snprintf(again, sizeof again, "%.*shttp://%s%s%s:%u%.*s", (int) (why + 1 - out), out,
+    n = snprintf(again, sizeof again, "%.*s%s%s%s%s:%u%.*s", (int) (why + 1 - out), out, "http://",
                  strchr(head.host.text, ':') ? "[" : "", head.host.text,
                  strchr(head.host.text, ':') ? "]" : "", head.port, (int) (n - (why + 1 - out)),
                  why + 1);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_depth.h"
 #include "base/utf8.h"
 #include "server/json_text.h"
 #include "server/listen.h"
@@ -65,7 +66,7 @@ static void check_body(const char *text, size_t len)
     struct body_execute body;
     json_t *json, *errors;
 
-    if (fields_too_deep(text, len, 64))
+    if (json_too_deep(text, len, 64))
         return;
     json = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, NULL);
     /* The parser refuses more: numbers that it cannot hold, half a surrogate pair. But it passes

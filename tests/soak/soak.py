@@ -32,8 +32,9 @@ import time
 SECONDS = float(os.environ.get("SOAK_SECONDS", "1800"))
 CLIENTS = int(os.environ.get("SOAK_CLIENTS", "16"))
 SEED = os.environ.get("SOAK_SEED", "%d" % time.time())
-SETTLE = 60  # seconds in which things must be as before
+SETTLE = 180  # seconds in which things must be as before
 FAILURES_SHOWN = 40
+POOL = 4
 
 
 class Wrong(Exception):
@@ -253,7 +254,8 @@ class Client:
         session = self.random.choice([None, self.session()])
         path = f"/v1/sessions/{session}/execute" if session else "/v1/execute"
         code = f"import time\nfor i in range({lines}):\n    print(i, {token!r})\n    time.sleep(0.0005)"
-        reply = self.send("POST", path, {"code": code}, {"Accept": "application/x-ndjson"})
+        reply = self.send("POST", path, {"code": code, "timeout": 300},
+                          {"Accept": "application/x-ndjson"})
         text, last = "", None
         for kind, data in self.events(reply):
             text += data["text"] if kind == "stdout" else ""
@@ -269,9 +271,9 @@ class Client:
         """Leaves in the middle of a stream and comes back to it."""
         token, lines = self.token(), self.random.randrange(20, 100)
         code = f"import time\nfor i in range({lines}):\n    print(i, {token!r}, flush=True)\n    time.sleep(0.005)"
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         try:
-            connection.request("POST", "/v1/execute", json.dumps({"code": code}),
+            connection.request("POST", "/v1/execute", json.dumps({"code": code, "timeout": 300}),
                                {"Accept": "application/x-ndjson"})
             reply = connection.getresponse()
             self.report.status(reply.status)
@@ -292,7 +294,7 @@ class Client:
             text = "".join(data["text"] for kind, data in self.events(reply) if kind == "stdout")
             if text != wanted:
                 raise Wrong(f"what was left came back as {text[:200]!r}")
-        got = self.ask("GET", f"/v1/executions/{execution}?wait=30")
+        got = self.ask("GET", f"/v1/executions/{execution}?wait=120")
         self.expect(got, status="ok", stdout=wanted)
         page = self.ask("GET", f"/v1/executions/{execution}/output?stream=stdout&offset=2")
         if page["text"] != wanted[2:] or page["total"] != len(wanted):
@@ -302,12 +304,13 @@ class Client:
         session, token = self.session(), self.token()
         path = f"/v1/sessions/{session}/execute"
         code = f"print({token!r}, flush=True)\nimport time\nwhile True:\n    time.sleep(0.01)"
-        execution = self.ask("POST", path, {"code": code, "detach": True}, 202)["execution_id"]
+        execution = self.ask("POST", path, {"code": code, "detach": True, "timeout": 300},
+                             202)["execution_id"]
         while self.ask("GET", f"/v1/executions/{execution}").get("output", {}).get("stdout") == 0:
             time.sleep(0.01)
         where = self.random.choice((f"/v1/executions/{execution}", f"/v1/sessions/{session}"))
         self.ask("POST", where + "/interrupt")
-        got = self.ask("GET", f"/v1/executions/{execution}?wait=30")
+        got = self.ask("GET", f"/v1/executions/{execution}?wait=120")
         self.expect(got, status="cancelled", stdout=token + "\n")
         if got["session_lost"]:
             self.report.count("(starved)")
@@ -388,7 +391,7 @@ class Client:
     def do_cut_upload(self):
         """Announces more than it sends."""
         session = self.session()
-        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as s:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=120) as s:
             s.sendall(f"PUT /v1/sessions/{session}/files/cut HTTP/1.1\r\nHost: localhost\r\n"
                       "Content-Length: 1000000\r\n\r\n".encode() + b"x" * 100_000)
         self.ask("GET", f"/v1/sessions/{session}/files/cut", None, 404)
@@ -400,7 +403,7 @@ class Client:
         self.expect(got, status="ok", stdout=token + "\n")
 
     def do_cancel_on_disconnect(self):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         connection.request("POST", "/v1/execute", json.dumps(
             {"code": "import time\ntime.sleep(60)", "cancel_on_disconnect": True}))
         time.sleep(self.random.random() * 0.1)
@@ -429,7 +432,7 @@ class Client:
             b"POST /v1/execute HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n"
             b"Content-Length: 6\r\n\r\nhello!", b"A" * 100_000,
         ))
-        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as s:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=120) as s:
             with contextlib.suppress(ConnectionError):
                 s.sendall(data)
                 s.shutdown(socket.SHUT_WR)
@@ -479,7 +482,7 @@ def start(binary, directory):
     port_file = directory / "port"
     server = subprocess.Popen(
         [binary, "serve", "--listen", "127.0.0.1:0", "--port-file", port_file, "--data",
-         directory / "data", "--preload", "none", "--pool", "4", "--log-file", directory / "log",
+         directory / "data", "--preload", "none", "--pool", str(POOL), "--log-file", directory / "log",
          "--sweep", "5", "--max-sessions", "200"],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     while not port_file.exists():
@@ -508,8 +511,15 @@ def settle(server, builder, groups, before):
         time.sleep(0.5)
 
 
-def wait_steady(server, builder, groups):
-    """The census once the pool is full: three times the same."""
+def wait_steady(client, server, builder, groups):
+    """The census once the pool is full: three times the same. On a slow machine a pool that is
+    being filled looks steady too, so the server is asked."""
+    end = time.monotonic() + SETTLE
+    while f"\nglovebox_boxes_ready {POOL}\n".encode() not in client.ask("GET", "/metrics"):
+        if time.monotonic() > end:
+            sys.exit("soak: the pool does not fill")
+        time.sleep(0.1)
+    client.hang_up()
     last, same = None, 0
     while same < 3:
         time.sleep(0.5)
@@ -546,7 +556,7 @@ def main():
             push_out(first)  # what is made at the first use is there now
             groups = cgroup_dirs(descendants(server.pid))
             builder = builder_of(server.pid)
-            before = wait_steady(server, builder, groups)
+            before = wait_steady(first, server, builder, groups)
             load(port, report)
             push_out(Client("e", port, report, None))
             for difference in settle(server, builder, groups, before):
@@ -554,7 +564,7 @@ def main():
         finally:
             server.send_signal(signal.SIGTERM)
             try:
-                code = server.wait(90)
+                code = server.wait(180)
             except subprocess.TimeoutExpired:
                 server.kill()
                 code = server.wait()

@@ -37,7 +37,7 @@ class Server:
     def __init__(self, process, port, data, key=None):
         self.process, self.port, self.data, self.key = process, port, data, key
 
-    def connect(self, timeout=60):
+    def connect(self, timeout=180):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
 
     def headers(self, extra):
@@ -101,7 +101,7 @@ class Server:
             connection.close()
         return [e for e in found if e["event"] != "keepalive"]
 
-    def raw(self, data, timeout=30):
+    def raw(self, data, timeout=180):
         """Sends bytes as they are; gives everything that comes back until the end."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as s:
             try:
@@ -122,7 +122,7 @@ class Server:
             line = next(line for line in f if line.startswith("VmRSS:"))
         return int(line.split()[1]) * 1024
 
-    def stop(self, sig=signal.SIGTERM, timeout=60):
+    def stop(self, sig=signal.SIGTERM, timeout=120):
         if self.process.poll() is None:
             self.process.send_signal(sig)
         try:
@@ -164,7 +164,7 @@ def server(serve):
     return serve()
 
 
-def wait_running(server, execution, seconds=20):
+def wait_running(server, execution, seconds=60):
     """Until an execution has left the line."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -14,7 +14,7 @@ def refused(gb, tmp_path):
     def run(*args, mention="", code=2, **how):
         pids = tmp_path / "pids-of-a-run"
         env = {"GLOVEBOX_DEBUG_PIDS": str(pids), **how.pop("env", {})}
-        r = gb(*args, env=env, timeout=30, **how)
+        r = gb(*args, env=env, **how)
         assert r.code == code, (r.code, r.out[:300], r.err[:1000])
         assert r.out == "", "something ran"
         assert r.err.endswith("\n") and r.err.count("\n") == 1, r.err
@@ -124,7 +124,9 @@ def test_endless_device_as_program(refused):
         (["--landlock", "maybe", "-c", RAN], "--landlock"),
         (["--preload", "os; import sys", "-c", RAN], "preload"),
         (["--preload", "../x", "-c", RAN], "preload"),
-        (["--allow-host", "example.com", "-c", RAN], "--allow-host"),
+        (["--allow-host", "http://example.com", "-c", RAN], "--allow-host"),
+        (["--network-address", "10.0.0.1/8", "-c", RAN], "--network-address"),
+        (["--network-secret", "example.com", "-c", RAN], "--network-secret"),
     ],
 )
 def test_bad_usage(refused, args, mention):
@@ -132,7 +134,7 @@ def test_bad_usage(refused, args, mention):
 
 
 def test_allow_host_gives_a_reason(refused):
-    line = refused("run", "--allow-host", "example.com", "-c", RAN)
+    line = refused("run", "--allow-host", "127.1", "-c", RAN)
     assert len(line.split()) > 5, line
 
 
@@ -167,7 +169,7 @@ def test_limit_that_cannot_work(refused, option, value):
 @pytest.mark.parametrize(
     "option, value",
     [("--memory", "256m"), ("--memory", "256MiB"), ("--memory", "256Mb"), ("--memory", "262144K"),
-     ("--memory", "1g"), ("--memory", "268435456"), ("--timeout", "0.5"), ("--timeout", "12.25"),
+     ("--memory", "1g"), ("--memory", "268435456"), ("--timeout", "60.5"), ("--timeout", "120.25"),
      ("--cpus", "0.5"), ("--cpus", "2"), ("--disk", "1mib"), ("--pids", "32")],
 )  # fmt: skip
 def test_limit_in_every_spelling(gb, option, value):

@@ -212,7 +212,7 @@ def test_bad_uploads(server):
 
 
 def test_a_large_table(serve):
-    server = serve("--memory", "1g")
+    server = serve("--memory", "1g", "--default-timeout", "120")
     session = CodeSession(server)
     rows = 400000
     assert session.upload("df", "n,text\n" + "".join("%d,some words\n" % i for i in range(rows))
@@ -323,9 +323,13 @@ def test_loss(server):
     session.failed("import os\nos._exit(9)")
     assert session.clear_state() == {"message": "State has been cleared"}
     assert session.names("y = 1") == {"y": 1}
-    session.names("import os, threading\nthreading.Timer(.05, os._exit, (0,)).start()")
+    session.names("import os, threading, time\ndef die():\n"
+                  "    while not os.path.exists('die'): time.sleep(.01)\n    os._exit(0)\n"
+                  "threading.Thread(target=die, daemon=True).start()")
     # It dies between two calls; whichever comes first after that hears of it.
-    lost = wait_for(lambda: (lambda r: r if r.status != 200 else None)(session.execute("1")), 20, "loss")
+    made = server.good("GET", "/v1/sessions")["sessions"][0]["session_id"]
+    server.good("PUT", f"/v1/sessions/{made}/files/die", b"", 201)
+    lost = wait_for(lambda: (lambda r: r if r.status != 200 else None)(session.execute("1")), 60, "loss")
     assert "gone" in both_shapes(lost)["detail"]
     assert session.names("y = 1") == {"y": 1}
 
@@ -334,7 +338,7 @@ def test_expiry_is_a_loss(serve):
     server = serve("--idle", "1", "--sweep", "1")
     session = CodeSession(server, "idle")
     session.names("x = 1")
-    wait_for(lambda: not server.good("GET", "/v1/sessions")["sessions"], 30, "the end")
+    wait_for(lambda: not server.good("GET", "/v1/sessions")["sessions"], 60, "the end")
     assert "expired" in session.failed("y = x")["detail"]
     assert session.names("x = 1") == {"x": 1}
 
@@ -402,7 +406,7 @@ def test_locals_errors(server):
 
 
 def test_locals_timeout(serve):
-    server = serve("--default-timeout", "1")
+    server = serve("--default-timeout", "4")  # also for what must not take so long
     client = Locals(server)
     for code in ("while True: pass", "class A(dict): pass\na = 1\nimport time\ntime.sleep(60)"):
         assert client.failed(code)["error_type"] == "TimeoutError"

@@ -269,14 +269,14 @@ def test_on_a_terminal(gb):
     try:
         process = gb.start("doctor", env={"TERM": "xterm"}, stdout=theirs, stderr=theirs)
         os.close(theirs)
-        shown, end = b"", time.monotonic() + 60
+        shown, end = b"", time.monotonic() + 180
         while time.monotonic() < end:
             if select.select([ours], [], [], 0.2)[0]:
                 try:
                     shown += os.read(ours, 65536)
                 except OSError:  # the last one has closed it
                     break
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     finally:
         os.close(ours)
     text = shown.decode()

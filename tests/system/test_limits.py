@@ -1,5 +1,6 @@
 """Each limit, hit for real, with and without control groups; the receipt must name it."""
 
+import contextlib
 import glob
 import os
 import time
@@ -116,9 +117,9 @@ STUBBORN = {
 
 @pytest.mark.parametrize("how", STUBBORN)
 def test_wall_time(limited, how):
-    r = limited(STUBBORN[how], "--timeout", "1", timeout=40)
+    r = limited(STUBBORN[how], "--timeout", "1")
     ended(r, "timeout", "wall_time", 124)
-    assert 900 <= r["usage"]["wall_ms"] < 20_000
+    assert r["usage"]["wall_ms"] >= 900
 
 
 def test_wall_time_as_exit_code(gb, mode):
@@ -134,14 +135,14 @@ def test_code_that_stops_within_the_grace(limited):
         except KeyboardInterrupt:
             print("cleaned up"); sys.exit(0)
         """,
-        "--timeout", "1",
+        "--timeout", "5",  # it sleeps by then
     )
     ended(r, "timeout", "wall_time", 124)
     assert r["stdout"] == "cleaned up\n"
 
 
 def test_output_before_the_deadline_is_kept(limited):
-    r = limited("print('kept', flush=True)\nwhile True: pass", "--timeout", "1")
+    r = limited("print('kept', flush=True)\nwhile True: pass", "--timeout", "5")
     assert r["stdout"] == "kept\n" and r["status"] == "timeout"
 
 
@@ -168,7 +169,7 @@ def test_cpu_time_of_several_processes(limited):
             if os.fork() == 0: break
         while True: pass
     """
-    r = limited(code, "--cpu-time", "2", "--timeout", "60", timeout=90)
+    r = limited(code, "--cpu-time", "2")
     ended(r, "timeout", "cpu_time", 124)
 
 
@@ -179,7 +180,7 @@ def test_cpu_time_of_children_that_came_and_went(limited):
         while True:
             subprocess.run([sys.executable, "-c", burn])
     """
-    r = limited(code, "--cpu-time", "1", "--timeout", "60", timeout=90)
+    r = limited(code, "--cpu-time", "1")
     ended(r, "timeout", "cpu_time", 124)
 
 
@@ -229,8 +230,8 @@ GREEDY = {
 
 @pytest.mark.parametrize("what", GREEDY)
 def test_memory(limited, uncounted, what):
-    options = ("--memory", "128m", "--disk", "2g", "--output", "1m", "--timeout", "60")
-    r = limited(GREEDY[what], *options, timeout=100)
+    options = ("--memory", "128m", "--disk", "2g", "--output", "1m")
+    r = limited(GREEDY[what], *options)
     if what == "memfd" and uncounted and "not implemented" in r["stderr"]:
         pytest.skip("memfds cannot be watched without cgroups: they are refused")
     ended(r, "oom", "memory", 137)
@@ -238,7 +239,7 @@ def test_memory(limited, uncounted, what):
 
 def test_memory_in_one_piece(limited):
     """Overcommit may refuse ten gigabytes at once; then it is a MemoryError like any other."""
-    r = limited("x = bytearray(10**10)", timeout=90)
+    r = limited("x = bytearray(10**10)")
     if r["error"] and r["error"]["name"] == "MemoryError":
         assert (r["status"], r["exit_code"]) == ("error", 1)
     else:
@@ -296,7 +297,7 @@ def failed_of_pids(r, uncounted):
 
 
 def test_fork_bomb(limited, uncounted):
-    r = limited("import os\nwhile True: os.fork()", "--pids", "16", "--timeout", "20")
+    r = limited("import os\nwhile True: os.fork()", "--pids", "16")
     failed_of_pids(r, uncounted)
 
 
@@ -379,7 +380,14 @@ def group():
     path = os.path.join(place, "gbtest." + uuid.uuid4().hex)
     os.mkdir(path)
     yield path
-    os.rmdir(path)
+
+    def gone():
+        reap_orphans(set())
+        with contextlib.suppress(OSError):  # whoever came back into it may still be leaving
+            os.rmdir(path)
+        return not os.path.exists(path)
+
+    wait_for(gone, what="the group to be empty")
 
 
 @pytest.mark.parametrize("end", ["orderly", "killed"])
@@ -496,9 +504,7 @@ def test_output_flood(limited, stream):
 
 
 def test_output_of_a_gigabyte(limited):
-    # Plenty of time: under an emulator a gigabyte takes more than the usual 30 s.
-    ended(limited("print('x' * 10**9)", "--memory", "2g", "--timeout", "120", timeout=180),
-          "output", "output")
+    ended(limited("print('x' * 10**9)", "--memory", "2g"), "output", "output")
 
 
 def test_output_flood_that_swallows_every_error(limited):
@@ -535,8 +541,9 @@ def resident_peak(pid):
 
 def test_slow_reader_holds_the_program_back(gb, mode):
     """What the reader has not taken is not kept in our memory without bound."""
-    code = "import os\nfor i in range(400): os.write(1, b'x' * 100_000)"
-    p = gb.start("run", "--cgroups", mode, "--output", "1g", "--timeout", "60", "-c", code)
+    # Not os.write(), which may write less when a stall (a freezer) interrupts it.
+    code = "import sys\nfor i in range(400): sys.stdout.buffer.write(b'x' * 100_000)"
+    p = gb.start("run", "--cgroups", mode, "--output", "1g", "-c", code)
     got = len(p.stdout.read(4096))
     base = resident_peak(p.pid)
     time.sleep(1)  # the time in which it would swallow all 40 MB

@@ -62,7 +62,7 @@ def test_kill_while_it_starts(gb, delay_ms):
     p = gb.start("run", "--preload", "all", "-c", "import time; time.sleep(1000)")
     time.sleep(delay_ms / 1000)  # a moment, not a condition: every one of them must be safe
     p.kill()
-    assert p.wait(10) == -signal.SIGKILL
+    assert p.wait(60) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("code", [WAITS, STUBBORN, STORM, FLOOD])
@@ -70,14 +70,14 @@ def test_kill_while_it_runs(gb, code):
     p = gb.start("run", "--pids", "32", "-c", code)
     assert p.stdout.readline() == b"up\n"
     p.kill()
-    assert p.wait(10) == -signal.SIGKILL
+    assert p.wait(60) == -signal.SIGKILL
 
 
 def test_kill_while_it_ends(gb):
     p = gb.start("run", "-c", "print('up', flush=True)")
     assert p.stdout.readline() == b"up\n"
     p.kill()
-    p.wait(10)
+    p.wait(60)
 
 
 def test_kill_with_files_in_and_out(gb, tmp_path):
@@ -86,7 +86,7 @@ def test_kill_with_files_in_and_out(gb, tmp_path):
     p = gb.start("run", "--file", tmp_path / "data", "--out", out, "-c", WAITS)
     assert p.stdout.readline() == b"up\n"
     p.kill()
-    p.wait(10)
+    p.wait(60)
 
 
 def test_run_after_a_killed_one(gb):
@@ -116,10 +116,14 @@ def test_tenant_survives_both(gb, running):
     assert (r.code, r.out) == (0, "got answer\n"), r.err
 
 
-def test_limits_hold_without_the_builder(gb, running):
-    p, pids = running("print('up', flush=True)\nwhile True: pass", "--timeout", "3")
+@pytest.mark.parametrize("limit", ["--timeout", "--cpu-time"])
+def test_limits_hold_without_the_builder(gb, running, limit):
+    """CPU time begins when we say so; wall time is long enough for the builder to die in it."""
+    seconds = {"--timeout": "10", "--cpu-time": "1"}[limit]
+    code = "print('up', flush=True)\ninput()\nwhile True: pass"
+    p, pids = running(code, limit, seconds)
     os.kill(pids["builder"], signal.SIGKILL)
-    assert gb.finish(p).code == 124
+    assert gb.finish(p, b"\n").code == 124
 
 
 def test_exit_code_survives_the_builder(gb, running):
@@ -153,7 +157,7 @@ def test_asked_to_stop(gb, name, code, program):
     p = gb.start("run", "-c", program)
     assert p.stdout.readline() == b"up\n"
     p.send_signal(getattr(signal, name))
-    assert gb.finish(p, timeout=30).code == code
+    assert gb.finish(p).code == code
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
@@ -162,14 +166,14 @@ def test_asked_to_stop_gives_a_receipt(gb, tmp_path, name):
     p = gb.start("run", "--json", "-c", SLEEPS, env=env)
     wait_for((tmp_path / "pids").exists, what="the tenant")
     p.send_signal(getattr(signal, name))
-    receipt = gb.finish(p, timeout=30).receipt
+    receipt = gb.finish(p).receipt
     assert (receipt["status"], receipt["exit_code"]) == ("cancelled", 130)
 
 
 def test_asked_to_stop_while_it_starts(gb):
     p = gb.start("run", "--preload", "all", "-c", "import time; time.sleep(1000)")
     p.send_signal(signal.SIGTERM)
-    assert gb.finish(p, timeout=30).code in (143, -signal.SIGTERM)
+    assert gb.finish(p).code in (143, -signal.SIGTERM)
 
 
 def test_asked_twice(gb):
@@ -177,7 +181,7 @@ def test_asked_twice(gb):
     assert p.stdout.readline() == b"up\n"
     p.send_signal(signal.SIGINT)
     p.send_signal(signal.SIGINT)
-    assert gb.finish(p, timeout=30).code == 130
+    assert gb.finish(p).code == 130
 
 
 # ---- descriptors -------------------------------------------------------------------------------
@@ -187,13 +191,13 @@ def test_reader_goes_away(gb):
     p = gb.start("run", "-c", "for i in range(10**9): print(i)")
     assert p.stdout.readline() == b"0\n"
     p.stdout.close()
-    assert p.wait(30) != 0
+    assert p.wait(60) != 0
 
 
 def test_reader_of_a_pipeline(gb):
     command = f"{shlex.quote(gb.binary)} run -c 'for i in range(10**9): print(i)' | head -1"
     done = subprocess.run(
-        ["sh", "-c", command], env=gb.environment(), capture_output=True, timeout=40, check=False
+        ["sh", "-c", command], env=gb.environment(), capture_output=True, timeout=180, check=False
     )
     assert (done.returncode, done.stdout) == (0, b"0\n")
 
@@ -202,7 +206,7 @@ def test_reader_of_stderr_goes_away(gb):
     p = gb.start("run", "-c", "import sys\nfor i in range(10**9): print(i, file=sys.stderr)")
     assert p.stderr.readline() == b"0\n"
     p.stderr.close()
-    assert p.wait(30) != 0
+    assert p.wait(60) != 0
 
 
 def test_stdout_is_full(gb):
@@ -232,7 +236,7 @@ def test_stdin_closed_reads_as_empty(gb):
 def test_program_that_never_reads_its_stdin(gb):
     p = gb.start("run", "-c", "print('done')", stdin=subprocess.PIPE)
     assert p.stdout.read() == b"done\n"  # our end of stdin is still open
-    assert p.wait(30) == 0
+    assert p.wait(60) == 0
 
 
 def test_more_stdin_than_is_read(gb):
@@ -366,7 +370,7 @@ def test_ten_killed_at_once(gb):
     for p in runs:
         p.kill()
     for p in runs:
-        p.wait(10)
+        p.wait(60)
 
 
 # ---- hosts that cannot isolate -----------------------------------------------------------------

@@ -378,7 +378,7 @@ def test_out_after_an_error_and_a_timeout(gb, tmp_path):
     r = gb.py("open('a', 'w').write('1'); 1 / 0", "--out", tmp_path)
     assert r.code == 1 and (tmp_path / "a").read_text() == "1"
     code = "open('b', 'w').write('2')\nwhile True: pass"
-    r = gb.py(code, "--timeout", "1", "--out", tmp_path)
+    r = gb.py(code, "--timeout", "5", "--out", tmp_path)  # it has written by then
     assert r.code == 124 and (tmp_path / "b").read_text() == "2"
 
 
@@ -450,7 +450,7 @@ def check_receipt(r):
     assert usage["hosts"] == []
     assert r["session_id"] is None
     assert isinstance(r["execution_id"], str) and r["execution_id"]
-    assert isinstance(r["execution_count"], int)
+    assert isinstance(r["execution_count"], int) and r["template"] == "default"
     assert "limit" in r
 
 
@@ -549,8 +549,8 @@ def on_terminal(gb, *args):
         slave = -1
         seen = b""
         while True:
-            ready, _, _ = select.select([master], [], [], 60)
-            assert ready, "nothing on the terminal for a minute"
+            ready, _, _ = select.select([master], [], [], 180)
+            assert ready, "nothing on the terminal for minutes"
             try:
                 chunk = os.read(master, 65536)
             except OSError:  # EIO: the last holder of the other end is gone
@@ -559,7 +559,7 @@ def on_terminal(gb, *args):
                 break
             seen += chunk
         out = p.stdout.read()
-        return p.wait(30), out, seen.decode("utf-8", "replace")
+        return p.wait(60), out, seen.decode("utf-8", "replace")
     finally:
         os.close(master)
         if slave >= 0:
@@ -784,7 +784,7 @@ def test_tempfile_and_sqlite(gb):
 )  # fmt: skip
 @pytest.mark.parametrize("preload", ["auto", "all"])
 def test_libraries(gb, code, expected, preload):
-    r = gb("run", "--preload", preload, "-c", code, timeout=90)
+    r = gb("run", "--preload", preload, "-c", code)
     assert (r.code, r.out.strip()) == (0, expected), r.err[-3000:]
 
 
@@ -873,11 +873,13 @@ def test_file_system_inside(gb):
 
 def test_signals_work_inside(gb):
     r = gb.py("""
-        import os, signal
+        import os, signal, time
         signal.signal(signal.SIGUSR1, lambda *a: print("usr1"))
         os.kill(os.getpid(), signal.SIGUSR1)
-        signal.signal(signal.SIGALRM, lambda *a: print("alarm"))
-        signal.setitimer(signal.ITIMER_REAL, 0.01); signal.pause()
+        rung = []
+        signal.signal(signal.SIGALRM, lambda *a: rung.append(print("alarm")))
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        while not rung: time.sleep(0.01)  # pause() would sleep on if it came before
         try:
             os.kill(os.getpid(), signal.SIGINT)
         except KeyboardInterrupt:
@@ -905,7 +907,7 @@ def test_children_are_reaped_by_pid_1(gb):
                 except OSError:
                     pass
             return n
-        for _ in range(500):
+        for _ in range(5000):
             if not zombies(): break
             time.sleep(0.01)
         print(zombies())
@@ -919,7 +921,7 @@ def test_children_die_with_the_run(gb):
         import subprocess
         subprocess.Popen(["sleep", "1000"])
         print("done")
-    """, timeout=25)
+    """, "--timeout", "600")
     assert (r.code, r.out) == (0, "done\n")
 
 

@@ -23,7 +23,7 @@ def test_one_shot(server):
     receipt = server.good(
         "POST", "/v1/execute",
         {"code": "import os, sys\nprint(sys.stdin.read(), os.environ['A'])", "stdin": "in",
-         "env": {"A": "b"}, "limits": {"memory": "256m", "timeout": 5}},
+         "env": {"A": "b"}, "limits": {"memory": "256m", "timeout": 60}},
     )
     assert receipt["stdout"] == "in b\n", receipt
     receipt = server.good("POST", "/v1/execute", {"code": "6 * 7", "mode": "script"})
@@ -31,7 +31,7 @@ def test_one_shot(server):
 
 
 def test_simple(server):
-    receipt = server.good("POST", "/execute", {"code": "print(2 + 2)", "timeout": 10, "odd": 1})
+    receipt = server.good("POST", "/execute", {"code": "print(2 + 2)", "timeout": 60, "odd": 1})
     assert receipt["stdout"] == "4\n" and receipt["success"] is True and receipt["exit_code"] == 0
     session = server.session()
     server.good("POST", "/execute/", {"code": "x = 5", "session_id": session})
@@ -170,7 +170,7 @@ def test_coming_back(server):
     events = server.events(f"/v1/executions/{execution}/events?stdout=4", method="GET")
     assert [e["data"]["text"] for e in events if e["event"] == "stdout"] == ["two\n"]
     assert events[-1]["event"] == "receipt"
-    receipt = server.good("GET", f"/v1/executions/{execution}?wait=10")
+    receipt = server.good("GET", f"/v1/executions/{execution}?wait=60")
     assert receipt["status"] == "ok" and receipt["stdout"] == "one\ntwo\n"
     page = server.good("GET", f"/v1/executions/{execution}/output?offset=4")
     assert page["text"] == "two\n" and page["done"]
@@ -186,14 +186,14 @@ def test_detach_interrupt_and_order(server):
     second = server.good("POST", path, {"code": "'second'", "detach": True}, 202)
     assert server.good("GET", f"/v1/executions/{second['execution_id']}")["status"] == "waiting"
     server.good("POST", f"/v1/executions/{first['execution_id']}/interrupt")
-    receipt = server.good("GET", f"/v1/executions/{first['execution_id']}?wait=20")
+    receipt = server.good("GET", f"/v1/executions/{first['execution_id']}?wait=60")
     assert receipt["status"] == "cancelled" and receipt["exit_code"] == 130
-    receipt = server.good("GET", f"/v1/executions/{second['execution_id']}?wait=20")
+    receipt = server.good("GET", f"/v1/executions/{second['execution_id']}?wait=60")
     assert receipt["result"]["text/plain"] == "'second'"
     third = server.good("POST", path, {"code": "import time\ntime.sleep(60)", "detach": True}, 202)
     wait_running(server, third["execution_id"])
     assert server.good("POST", f"/v1/sessions/{session}/interrupt")["interrupted"] == 1
-    assert server.good("GET", f"/v1/executions/{third['execution_id']}?wait=20")["status"] == "cancelled"
+    assert server.good("GET", f"/v1/executions/{third['execution_id']}?wait=60")["status"] == "cancelled"
     assert server.good("POST", f"/v1/sessions/{session}/interrupt")["interrupted"] == 0
 
 
@@ -204,9 +204,9 @@ def test_cancel_on_disconnect(server, accept):
     connection.request("POST", f"/v1/sessions/{session}/execute",
                        json.dumps({"code": "import time\ntime.sleep(60)", "cancel_on_disconnect": True}),
                        {"Accept": accept})
-    wait_for(lambda: server.good("GET", f"/v1/sessions/{session}")["state"] == "running", 20, "a run")
+    wait_for(lambda: server.good("GET", f"/v1/sessions/{session}")["state"] == "running", 60, "a run")
     connection.close()
-    wait_for(lambda: server.good("GET", f"/v1/sessions/{session}")["state"] == "ready", 20, "its end")
+    wait_for(lambda: server.good("GET", f"/v1/sessions/{session}")["state"] == "ready", 60, "its end")
 
 
 def test_many_clients_get_their_own_results(server):

@@ -22,6 +22,12 @@ def census(server):
     return len(os.listdir(base + "/task")), len(os.listdir(base + "/fd"))
 
 
+def census_at_rest(server):
+    """The same once the pool is full: until then there is less."""
+    wait_for(lambda: metric(server, "glovebox_boxes_ready") == 1, 60, "the pool")
+    return census(server)
+
+
 def is_back(server, before):
     return all(now <= then for now, then in zip(census(server), before))
 
@@ -61,7 +67,7 @@ def test_a_session_reaches_what_it_asked_for(serve, web):
     here = f"127.0.0.1:{web.port}"
     server = serve("--network-allow", here, "--network-allow", "*.example.com")
     assert server.good("GET", "/v1/limits")["network"]["allow"] == [here, "*.example.com"]
-    before = census(server)
+    before = census_at_rest(server)
     shut = server.session()
     session = server.session(network={"allow": [here, "api.example.com"]}, env={"COLOUR": "blue"})
     shown = server.good("GET", f"/v1/sessions/{session}")
@@ -94,13 +100,13 @@ def test_a_session_reaches_what_it_asked_for(serve, web):
     assert f"session {session}: refused www.example.com:80" in log
     for s in (session, shut):
         server.good("DELETE", f"/v1/sessions/{s}", status=204)
-    wait_for(lambda: is_back(server, before), what=f"{before} threads and descriptors")
+    wait_for(lambda: is_back(server, before), 60, what=f"{before} threads and descriptors")
 
 
 def test_the_end_of_a_session_cuts_what_it_has_open(serve, web):
     here = f"127.0.0.1:{web.port}"
     server = serve("--network-allow", here)
-    before = census(server)
+    before = census_at_rest(server)
     session = server.session(network={"allow": [here]})
     server.run(session, KIT + f"""
 import threading
@@ -115,7 +121,7 @@ flood.start()
 """)
     wait_for(lambda: metric(server, "glovebox_network_requests_total") == 6)
     server.good("DELETE", f"/v1/sessions/{session}", status=204)
-    wait_for(lambda: is_back(server, before), what=f"{before} threads and descriptors")
+    wait_for(lambda: is_back(server, before), 60, what=f"{before} threads and descriptors")
     assert metric(server, "glovebox_network_connections") == 0
 
 

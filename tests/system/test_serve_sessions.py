@@ -32,7 +32,8 @@ def test_children_of_cells(server):
     session = server.session()
     child = "import subprocess\nkept = subprocess.Popen(['sleep', '1000'])"
     server.run(session, child)
-    server.run(session, "lost = subprocess.Popen(['sleep', '1000'])\nwhile True: pass", timeout=0.5)
+    # As many seconds as a machine that stalls may need to come to its last line.
+    server.run(session, "lost = subprocess.Popen(['sleep', '1000'])\nwhile True: pass", timeout=5)
     receipt = server.run(session, "lost.wait(), kept.poll()")
     # Of the interrupt or of the kill that follows it; the one of the cell before lives on.
     assert receipt["result"]["text/plain"] in ("(-2, None)", "(-9, None)"), receipt
@@ -41,7 +42,7 @@ def test_children_of_cells(server):
 def test_loss_is_said(server):
     session = server.session()
     server.run(session, "x = 1\nopen('kept.txt', 'w').write('here')")
-    receipt = server.run(session, DEAF, timeout=0.2)
+    receipt = server.run(session, DEAF, timeout=3)  # it has begun by then
     assert receipt["status"] == "timeout" and receipt["session_lost"] is True
     problem = server.problem(409, "POST", f"/v1/sessions/{session}/execute", {"code": "x"})
     assert problem["type"].endswith("session-lost") and "files" in problem["detail"]
@@ -64,7 +65,7 @@ def test_out_of_memory_loses_one_session_only(serve):
 def test_idle_sessions_expire(serve):
     server = serve("--sweep", "1")
     session = server.session(idle_timeout=1)
-    wait_for(lambda: server.ask("GET", f"/v1/sessions/{session}").status == 404, 30, "the sweep")
+    wait_for(lambda: server.ask("GET", f"/v1/sessions/{session}").status == 404, 60, "the sweep")
     problem = server.problem(404, "POST", f"/v1/sessions/{session}/execute", {"code": "1"})
     assert "expired" in problem["detail"] or "expired" in problem["type"], problem
     never = server.problem(404, "GET", "/v1/sessions/ses_" + "0" * 32)
@@ -83,7 +84,7 @@ def test_limits_of_a_key(serve, gb, tmp_path):
     made = server.good("POST", path, {"code": "import time\ntime.sleep(60)", "detach": True}, 202)
     server.problem(429, "POST", "/v1/execute", {"code": "1"})
     server.good("POST", f"/v1/executions/{made['execution_id']}/interrupt")
-    wait_for(lambda: server.ask("POST", "/v1/execute", {"code": "1"}).status == 200, 20, "room")
+    wait_for(lambda: server.ask("POST", "/v1/execute", {"code": "1"}).status == 200, 60, "room")
     server.key = slow
     answers = [server.ask("POST", "/v1/execute", {"code": "1"}).status for _ in range(4)]
     assert answers.count(200) == 2 and answers.count(429) == 2, answers
@@ -120,12 +121,12 @@ def test_a_flood_does_not_grow_us(server):
 
 def test_connections_are_limited(serve):
     server = serve("--connections", "4")
-    held = [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(4)]
+    held = [socket.create_connection(("127.0.0.1", server.port), timeout=60) for _ in range(4)]
     try:
         for s in held:
             s.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert s.recv(4096).startswith(b"HTTP/1.1 ")
-        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as more:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as more:
             try:
                 more.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 assert more.recv(4096) == b""
@@ -134,7 +135,7 @@ def test_connections_are_limited(serve):
     finally:
         for s in held:
             s.close()
-    wait_for(lambda: answers(server), 20, "a free place")
+    wait_for(lambda: answers(server), 60, "a free place")
 
 
 def answers(server):

@@ -28,8 +28,8 @@
 #include "engine/limits.h"
 
 #define MIB      (INT64_C(1) << 20)
-#define PATIENCE (5 * USEC_PER_SEC) /* ends a test that hangs; nothing waits for it to pass */
-#define LIFE_S   30                 /* of processes that a failed test leaves behind */
+#define PATIENCE (60 * USEC_PER_SEC) /* ends a test that hangs; nothing waits for it to pass */
+#define LIFE_S   300                 /* of processes that a failed test leaves behind */
 
 static enum cgroup_mode mode; /* the backend under test */
 

@@ -23,8 +23,9 @@
 #include "engine/builder.h"
 #include "engine/engine.h"
 
-#define WALL_US (20 * USEC_PER_SEC) /* a machine can be slow; what must end early has its own */
-#define SKIP    77
+#define WALL_US  (120 * USEC_PER_SEC) /* a machine can be slow; what must end early has its own */
+#define BEGUN_MS 3000                 /* by then a cell has come to where it is deaf */
+#define SKIP     77
 
 static struct engine *engine;
 static struct limits limits;

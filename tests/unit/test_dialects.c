@@ -52,7 +52,7 @@ static int ask_at(size_t i, const char *line, const char *headers, const char *b
     for (;;) {
         struct pollfd p = { fd, POLLIN, 0 };
 
-        assert_int_equal(poll(&p, 1, 30000), 1); /* a hang is a failure */
+        assert_int_equal(poll(&p, 1, 120000), 1); /* a hang is a failure */
         n = read(fd, reply + len, sizeof reply - len - 1);
         if (n <= 0)
             break;

@@ -195,9 +195,9 @@ static void test_bodies(void **state)
         }
     }
     body_reader_init(&reader, &(struct request_head){ .body = BODY_LENGTH, .body_len = 5 });
-    assert_int_equal(body_reader_feed(&reader, "hel", 3), 3);
+    assert_int_equal(body_reader_feed(&reader, "abc", 3), 3);
     assert_false(body_reader_done(&reader));
-    assert_int_equal(body_reader_feed(&reader, "loGET /", 7), 2);
+    assert_int_equal(body_reader_feed(&reader, "deGET /", 7), 2);
     assert_true(body_reader_done(&reader));
     assert_int_equal(body_reader_feed(&reader, "GET /", 5), 0);
     body_reader_init(&reader, &(struct request_head){ .body = BODY_NONE });

@@ -47,7 +47,7 @@ static void test_classes(void **state)
         { "172.31.255.255", ADDRESS_PRIVATE },
         { "192.0.0.192", ADDRESS_METADATA },
         { "192.0.0.8", ADDRESS_RESERVED },
-        { "192.0.2.1", ADDRESS_RESERVED },
+        { "192.0.2.1", ADDRESS_PUBLIC },
         { "192.168.255.255", ADDRESS_PRIVATE },
         { "198.19.255.255", ADDRESS_PRIVATE },
         { "224.0.0.1", ADDRESS_MULTICAST },
@@ -67,7 +67,7 @@ static void test_classes(void **state)
         { "100::1", ADDRESS_RESERVED },
         { "2001::1", ADDRESS_TRANSLATED },
         { "2001:10::1", ADDRESS_RESERVED },
-        { "2001:db8::1", ADDRESS_RESERVED },
+        { "2001:db8::1", ADDRESS_PUBLIC },
         { "2002:7f00:1::1", ADDRESS_TRANSLATED },
         { "3fff::1", ADDRESS_RESERVED },
         { "4000::1", ADDRESS_RESERVED },
@@ -267,7 +267,7 @@ static void test_bad_entries(void **state)
         "a.example:0",
         "a.example:x",
         "*:x",
-        
+
         "get a.example",
         "GET, a.example",
         "GET,,HEAD a.example",

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "base/json_depth.h"
 #include "server/schemas.h"
 
 #include "base/banned.h"
@@ -134,13 +135,13 @@ static void test_query(void **state)
 static void test_depth(void **state)
 {
     (void) state;
-    assert_false(fields_too_deep("[[[]]]", 6, 3));
-    assert_true(fields_too_deep("[[[[]]]]", 8, 3));
-    assert_false(fields_too_deep("\"[[[[[\"", 7, 3));
-    assert_false(fields_too_deep("\"\\\"[[[[[\"", 9, 3));
-    assert_true(fields_too_deep("{\"a\":[{\"b\":[", 12, 3));
-    assert_false(fields_too_deep("]]]]", 4, 3));
-    assert_false(fields_too_deep("\"\\", 2, 3));
+    assert_false(json_too_deep("[[[]]]", 6, 3));
+    assert_true(json_too_deep("[[[[]]]]", 8, 3));
+    assert_false(json_too_deep("\"[[[[[\"", 7, 3));
+    assert_false(json_too_deep("\"\\\"[[[[[\"", 9, 3));
+    assert_true(json_too_deep("{\"a\":[{\"b\":[", 12, 3));
+    assert_false(json_too_deep("]]]]", 4, 3));
+    assert_false(json_too_deep("\"\\", 2, 3));
 }
 
 static void test_schemas(void **state)

@@ -86,6 +86,7 @@ static void test_everything(void **state)
     json_t *json = build(&o, &(struct receipt_ids){ .session_id = "sess_1",
                                                     .execution_id = "exec_1",
                                                     .execution_count = 7,
+                                                    .template = "py312",
                                                     .session_lost = true,
                                                     .shell_lost = true });
 
@@ -102,6 +103,7 @@ static void test_everything(void **state)
                  "\"usage\":{\"cpu_ms\":3,\"peak_memory_bytes\":1048576,\"wall_ms\":2,"
                  "\"processes\":3,\"hosts\":[]},"
                  "\"session_id\":\"sess_1\",\"execution_id\":\"exec_1\",\"execution_count\":7,"
+                 "\"template\":\"py312\","
                  "\"session_lost\":true,\"shell_lost\":true}");
     json_decref(json);
 }
@@ -118,7 +120,149 @@ static void test_nothing(void **state)
                        "\"truncated\":{\"stdout\":0,\"stderr\":0,\"outputs\":0},"
                        "\"usage\":{\"cpu_ms\":null,\"peak_memory_bytes\":null,\"wall_ms\":0,"
                        "\"processes\":1,\"hosts\":[]},"
-                       "\"session_id\":null,\"execution_id\":\"exec_1\",\"execution_count\":1}");
+                       "\"session_id\":null,\"execution_id\":\"exec_1\",\"execution_count\":1,"
+                       "\"template\":\"default\"}");
+    json_decref(json);
+}
+
+/* Whether the receipt is written as text; if so it says the same as the tree. */
+static bool as_text(const struct outcome *o, const struct receipt_ids *ids)
+{
+    autofree char *text = NULL;
+    json_t *tree, *parsed;
+    json_error_t error;
+    size_t len = 0;
+    int r = receipt_to_text(o, ids, &text, &len);
+
+    assert_true(r >= 0);
+    if (r == 0)
+        return false;
+    tree = build(o, ids);
+    parsed = json_loadb(text, len, JSON_REJECT_DUPLICATES, &error);
+    assert_non_null(parsed);
+    assert_true(json_equal(tree, parsed));
+    json_decref(tree);
+    json_decref(parsed);
+    return true;
+}
+
+static void test_as_text(void **state)
+{
+    static const struct receipt_ids in_session = { .session_id = "ses_1",
+                                                   .execution_id = "exec_1",
+                                                   .execution_count = INT64_MAX };
+    static const struct receipt_ids lost = { .session_id = "ses_1",
+                                             .execution_id = "exec_1",
+                                             .execution_count = 7,
+                                             .template = "py312",
+                                             .session_lost = true };
+    static const struct receipt_ids *const ids[] = { &plain_ids, &in_session, &lost };
+    static const int64_t times[] = { -1, 0, 1, 12, 499, 500, 999999, 1000000, 61000001, INT64_MAX };
+    char text[] = "a \"quoted\" \\ line\n\tand another/\n", other[] = "~ !";
+
+    (void) state;
+    for (int status = RUN_OK; status <= RUN_SYSTEM; status++)
+        for (size_t i = 0; i < ARRAY_LEN(times); i++)
+            for (size_t k = 0; k < ARRAY_LEN(ids); k++) {
+                struct outcome o = { .status = (enum run_status) status,
+                                     .limit = status == RUN_OK ? LIMIT_NONE : LIMIT_WALL_TIME,
+                                     .exit_code = status == RUN_OK ? 0 : -2147483647,
+                                     .wall_us = times[i] < INT64_MAX ? times[i] : 86400000000,
+                                     .cpu_us = times[i] / 2,
+                                     .memory_peak_bytes = times[i],
+                                     .processes = times[i],
+                                     .out = whole(text),
+                                     .err = whole(k == 0 ? other : text + 4) };
+
+                assert_true(as_text(&o, ids[k]));
+                o.out = o.err = (struct stream_cut){ 0 };
+                assert_true(as_text(&o, ids[k]));
+            }
+}
+
+/* The longest that is written so, and every byte a stream can have. */
+static void test_as_text_bounds(void **state)
+{
+    autofree char *large = malloc(4097);
+    struct outcome o = { .memory_peak_bytes = INT64_MAX, .processes = INT64_MAX };
+    struct receipt_ids ids = plain_ids;
+    char id[66], byte[2] = "";
+
+    (void) state;
+    assert_non_null(large);
+    memset(large, '"', 4097);
+    o.out = o.err = cut_of(large, 4096, NULL, 0, 0);
+    assert_true(as_text(&o, &ids));
+    o.err.head_len = 4097;
+    assert_false(as_text(&o, &ids));
+    o.err = (struct stream_cut){ 0 };
+    memset(id, 'x', sizeof id);
+    id[64] = '\0';
+    ids.session_id = id;
+    assert_true(as_text(&o, &ids));
+    id[64] = 'x';
+    id[65] = '\0';
+    assert_false(as_text(&o, &ids));
+    for (int c = 0; c < 256; c++) {
+        byte[0] = (char) c;
+        o.out = cut_of(byte, 1, NULL, 0, 0);
+        assert_int_equal(as_text(&o, &plain_ids), (c >= 0x20 && c < 0x7f) || c == 9 || c == 10);
+    }
+}
+
+/* What takes a tree. */
+static void test_not_as_text(void **state)
+{
+    char text[] = "x", json[] = "{\"data\":{},\"metadata\":{}}";
+    struct file_entry file = { text, 1, FILE_CREATED };
+    struct bundle bundle = { json, sizeof json - 1 };
+    const struct outcome outcomes[] = {
+        { .out = cut_of(text, 1, NULL, 0, 5) },
+        { .err = cut_of(text, 1, text, 1, 0) },
+        { .result = bundle },
+        { .outputs = &bundle, .outputs_len = 1 },
+        { .outputs_left_out = 1 },
+        { .error_name = text, .error_name_len = 1 },
+        { .error_value = text },
+        { .error_traceback = text },
+        { .files = &file, .files_len = 1 },
+        { .files_incomplete = true },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < ARRAY_LEN(outcomes); i++)
+        assert_false(as_text(&outcomes[i], &plain_ids));
+    assert_false(as_text(
+        &(struct outcome){ 0 },
+        &(struct receipt_ids){ .session_id = "s", .execution_id = "e", .shell_lost = true }));
+    assert_false(as_text(&(struct outcome){ 0 },
+                         &(struct receipt_ids){ .session_id = "s",
+                                                .execution_id = "e",
+                                                .contacts = &(struct egress_contact){ .port = 1 },
+                                                .contacts_len = 1 }));
+}
+
+static void test_contacts(void **state)
+{
+    static const struct egress_contact contacts[] = {
+        { "2001:db8::7", 443, 2, 0, 0, 10, 20 },
+        { "evil.example", 80, 0, 3, 1, 0, 0 },
+    };
+    struct outcome o = { .wall_us = -1 };
+    json_t *json = build(&o, &(struct receipt_ids){ .execution_id = "exec_1",
+                                                    .contacts = contacts,
+                                                    .contacts_len = ARRAY_LEN(contacts) });
+
+    (void) state;
+    /* Those that were reached, and all that were asked for. */
+    assert_dumps(json_object_get(json_object_get(json, "usage"), "hosts"),
+                 "[\"[2001:db8::7]:443\"]");
+    assert_dumps(
+        json_object_get(json, "network"),
+        "[{\"host\":\"2001:db8::7\",\"port\":443,\"requests\":2,\"refused\":0,\"failed\":0,"
+        "\"bytes_sent\":10,\"bytes_received\":20},"
+        "{\"host\":\"evil.example\",\"port\":80,\"requests\":0,\"refused\":3,\"failed\":1,"
+        "\"bytes_sent\":0,\"bytes_received\":0}]");
     json_decref(json);
 }
 
@@ -555,6 +699,10 @@ int main(void)
         cmocka_unit_test(test_nothing),
         cmocka_unit_test(test_success),
         cmocka_unit_test(test_in_a_session),
+        cmocka_unit_test(test_as_text),
+        cmocka_unit_test(test_as_text_bounds),
+        cmocka_unit_test(test_not_as_text),
+        cmocka_unit_test(test_contacts),
         cmocka_unit_test(test_error_in_parts),
         cmocka_unit_test(test_error_bounded),
         cmocka_unit_test(test_bytes),

@@ -71,7 +71,49 @@ static void test_deep_recursion(void **state)
     prints(place, "print(x)", "5\n");
 }
 
+/* ---- what the world does meanwhile ---- */
+
+static void file_put(struct place *place, const char *path, const char *text)
+{
+    struct upload *upload;
+    struct gb_err err;
+
+    if (upload_begin(place->box, path, 0644, &upload, &err) < 0)
+        fail_msg("%s", err.msg);
+    assert_int_equal(write(upload_fd(upload), text, strlen(text)), strlen(text));
+    if (upload_commit(upload, &err) < 0)
+        fail_msg("%s", err.msg);
+    upload_free(upload);
+}
+
 /* ---- stops ---- */
+
+/* Cancels as soon as the cell prints something, once. */
+static int press_when_printed(void *arg, enum stream stream, const char *data, size_t len)
+{
+    const int *fds = arg;
+
+    (void) data;
+    (void) len;
+    if (stream == STREAM_OUT)
+        (void) !write(fds[1], "x", 1);
+    return 0;
+}
+
+static struct outcome *cell_until_printed(struct place *place, const char *code)
+{
+    struct run_spec spec = spec_of(code);
+    struct outcome *o;
+    int fds[2];
+
+    assert_int_equal(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
+    spec.cancel_fd = fds[0];
+    spec.sink = (struct run_sink){ .arg = fds, .write = press_when_printed };
+    o = cell_spec(place, &spec);
+    (void) close(fds[0]);
+    (void) close(fds[1]);
+    return o;
+}
 
 static void test_timeout_keeps(void **state)
 {
@@ -85,8 +127,8 @@ static void test_timeout_keeps(void **state)
     assert_string_equal(o->error_name, "KeyboardInterrupt");
     prints(place, "print(x)", "7\n");
     /* Its own shell would not let the interrupt through. */
-    o = cell_within(place, "os.system('sleep 100')\ny = 8", 200);
-    assert_ended(o, RUN_TIMEOUT, 124);
+    o = cell_until_printed(place, "os.system('echo up; sleep 100')\ny = 8");
+    assert_ended(o, RUN_CANCELLED, 130);
     assert_false(o->lost);
     prints(place, "print(x, y)", "7 8\n");
 }
@@ -97,7 +139,7 @@ static void test_timeout_loses(void **state)
     struct outcome *o;
 
     assert_ok(cell(place, "x = 7\nopen('kept.txt', 'w').write('still here')"));
-    o = cell_within(place, "sum(range(10**12))", 200);
+    o = cell_within(place, "sum(range(10**12))", BEGUN_MS);
     assert_ended(o, RUN_TIMEOUT, 124);
     assert_true(o->lost);
     assert_false(resident_is_alive(place->resident));
@@ -111,7 +153,7 @@ static void test_deaf_loses(void **state)
     struct outcome *o;
 
     assert_ok(cell(place, "import signal"));
-    o = cell_within(place, "signal.signal(2, signal.SIG_IGN)\nwhile True: pass", 300);
+    o = cell_within(place, "signal.signal(2, signal.SIG_IGN)\nwhile True: pass", BEGUN_MS);
     assert_ended(o, RUN_TIMEOUT, 124);
     assert_true(o->lost);
 }
@@ -140,32 +182,14 @@ static void *press(void *arg)
     return NULL;
 }
 
-/* Cancels as soon as the cell prints something, once. */
-static int press_when_printed(void *arg, enum stream stream, const char *data, size_t len)
-{
-    const int *fds = arg;
-
-    (void) data;
-    (void) len;
-    if (stream == STREAM_OUT)
-        (void) !write(fds[1], "x", 1);
-    return 0;
-}
-
 static void test_cancel(void **state)
 {
     struct place *place = *state;
-    struct run_spec spec = spec_of("import time\nx = 1\nprint(x)\ntime.sleep(60)");
-    int fds[2];
+    struct outcome *o = cell_until_printed(place, "import time\nx = 1\nprint(x)\ntime.sleep(60)");
 
-    assert_int_equal(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
-    spec.cancel_fd = fds[0];
-    spec.sink = (struct run_sink){ .arg = fds, .write = press_when_printed };
-    assert_ended(cell_spec(place, &spec), RUN_CANCELLED, 130);
-    assert_false(place->outcome.lost);
+    assert_ended(o, RUN_CANCELLED, 130);
+    assert_false(o->lost);
     prints(place, "print(x)", "1\n");
-    (void) close(fds[0]);
-    (void) close(fds[1]);
 }
 
 /* Asked twice means at once. */
@@ -235,13 +259,16 @@ static void test_late_interrupts(void **state)
 
         fds[2] = i * 2; /* from before the cell to after it */
         assert_int_equal(pthread_create(&thread, NULL, press, fds), 0);
+        if (i == 0)
+            pthread_join(thread, NULL); /* one of them surely is in time */
         o = cell_spec(place, &spec);
         if (o->status == RUN_CANCELLED)
             hit++;
         else
             assert_ok(o);
         assert_false(o->lost);
-        pthread_join(thread, NULL);
+        if (i != 0)
+            pthread_join(thread, NULL);
         while (read(fds[0], waste, sizeof waste) > 0)
             ;
         prints(place, "print(sum(range(10)))", "45\n");
@@ -300,7 +327,12 @@ static void test_dies_between(void **state)
     struct outcome never;
     struct gb_err err;
 
-    assert_ok(cell(place, "import threading, os\nthreading.Timer(0.05, os._exit, (1,)).start()"));
+    assert_ok(cell(place, "import threading, time, os\n"
+                          "def die():\n"
+                          " while not os.path.exists('die'): time.sleep(0.01)\n"
+                          " os._exit(1)\n"
+                          "threading.Thread(target=die, daemon=True).start()"));
+    file_put(place, "die", "");
     while (resident_is_alive(place->resident) && clock_now_us() < until)
         (void) usleep(1000);
     assert_int_equal(resident_run(place->resident, &spec, &never, &err), -ECHILD);
@@ -398,17 +430,19 @@ static void test_output_between(void **state)
 {
     struct place *place = *state;
 
-    assert_ok(cell(place, "import subprocess, threading, os\n"
+    assert_ok(cell(place, "import subprocess, threading, time, os\n"
                           "r, w = os.pipe()\n"
                           "p = subprocess.Popen('read x; echo child', shell=True, stdin=r)\n"
-                          "go = threading.Event()\n"
-                          "t = threading.Thread(target=lambda: (go.wait(), print('thread')))\n"
+                          "def late():\n"
+                          " while not os.path.exists('go'): time.sleep(0.01)\n"
+                          " print('thread')\n"
+                          "t = threading.Thread(target=late)\n"
                           "t.start()"));
     prints(place, "print('cell')", "cell\n");
     assert_ok(cell(place, "os.write(w, b'\\n'); p.wait()"));
     assert_string_equal(text_of(&place->outcome.out), "child\n");
-    assert_ok(cell(place, "threading.Timer(0.05, go.set).start()"));
-    assert_string_equal(text_of(&place->outcome.out), "");
+    prints(place, "1", "");
+    file_put(place, "go", "");
     prints(place, "t.join()", "thread\n");
 }
 
@@ -525,19 +559,6 @@ static void test_children(void **state)
 
 /* ---- files ---- */
 
-static void file_put(struct place *place, const char *path, const char *text)
-{
-    struct upload *upload;
-    struct gb_err err;
-
-    if (upload_begin(place->box, path, 0644, &upload, &err) < 0)
-        fail_msg("%s", err.msg);
-    assert_int_equal(write(upload_fd(upload), text, strlen(text)), strlen(text));
-    if (upload_commit(upload, &err) < 0)
-        fail_msg("%s", err.msg);
-    upload_free(upload);
-}
-
 static void assert_files(const struct outcome *o, const char *wanted)
 {
     char text[512] = "";
@@ -564,9 +585,13 @@ static void test_files_changed(void **state)
     file_put(place, "up.csv", "other\n");
     assert_files(cell(place, "print(open('up.csv').read())"), "");
     assert_string_equal(text_of(&place->outcome.out), "other\n\n");
-    assert_files(cell(place, "import threading\n"
-                             "threading.Timer(0.01, lambda: open('late', 'w')).start()"),
+    assert_files(cell(place, "import threading, time\n"
+                             "def late():\n"
+                             " while not os.path.exists('go'): time.sleep(0.01)\n"
+                             " open('late', 'w').close()\n"
+                             "threading.Thread(target=late, daemon=True).start()"),
                  "");
+    file_put(place, "go", "");
     assert_files(cell(place, "while not os.path.exists('late'): pass"), "+late ");
     /* A directory that not everybody can enter. */
     assert_files(cell(place, "os.mkdir('p', 0o700)\nopen('p/x', 'w').close()"), "+p/x ");

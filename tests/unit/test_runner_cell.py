@@ -11,6 +11,7 @@ import base64
 import collections
 import json
 import os
+import pathlib
 import shutil
 import signal
 import socket
@@ -24,6 +25,8 @@ from test_runner_script import PYTHON, Zygote, to_bytes  # noqa: F401
 
 from glovebox_runner import frames
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXTENSION = pathlib.Path(os.environ.get("GB_EXTENSION", ROOT / "build/src/engine/_glovebox.so"))
 CONFIG = tempfile.mkdtemp(prefix="gbtest-")  # where matplotlib keeps its list of fonts
 ENV = ("MPLBACKEND=Agg", "MPLCONFIGDIR=" + CONFIG)
 TABLE = "application/vnd.glovebox.table+json"
@@ -33,12 +36,20 @@ Shown = collections.namedtuple("Shown", "result outputs metadata done sequence")
 Ended = collections.namedtuple("Ended", "cells out err code")
 
 
-@pytest.fixture(scope="module")
-def zygote():
-    z = Zygote()
+@pytest.fixture(scope="module", autouse=True)
+def config():
+    yield
+    shutil.rmtree(CONFIG, ignore_errors=True)
+
+
+@pytest.fixture(scope="module", params=["python", "c"])
+def zygote(request):
+    """All of this holds for calls.py, and for the C part that stands in for it in a box."""
+    if request.param == "c" and not EXTENSION.exists():
+        pytest.skip(f"no {EXTENSION}; name it with GB_EXTENSION")
+    z = Zygote(str(EXTENSION) if request.param == "c" else "")
     yield z
     z.stop()
-    shutil.rmtree(CONFIG, ignore_errors=True)
 
 
 @pytest.fixture

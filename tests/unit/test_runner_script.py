@@ -49,6 +49,11 @@ try:
 except ImportError:
     pass
 from glovebox_runner import script, tenant
+if sys.argv[3]:
+    from glovebox_runner import calls, template
+    fd = os.open(sys.argv[3], os.O_RDONLY)
+    calls.use(template.load_extension(fd))
+    os.close(fd)
 sys.path.remove(sys.argv[1])
 random.random(), tempfile.mkdtemp is not None, next(tempfile._get_candidate_names())
 tenant.prepare_template()
@@ -83,10 +88,11 @@ Result = collections.namedtuple("Result", "out err code done")
 
 
 class Zygote:
-    def __init__(self):
+    def __init__(self, extension=""):
+        """@extension: the C part of the template, for what it does in the runner's place."""
         self.line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.process = subprocess.Popen(
-            [PYTHON, "-I", "-B", "-c", ZYGOTE, RUNNER, str(theirs.fileno())],
+            [PYTHON, "-I", "-B", "-c", ZYGOTE, RUNNER, str(theirs.fileno()), extension],
             pass_fds=[theirs.fileno()],
             env=ENVIRONMENT,
         )
@@ -94,7 +100,7 @@ class Zygote:
 
     def stop(self):
         self.line.close()
-        assert self.process.wait(20) == 0
+        assert self.process.wait(60) == 0
 
     def spawn(self, workspace):
         """A tenant that waits for its RUN message."""

@@ -69,6 +69,7 @@ static void test_line_is_bounded(void **state)
     service = service_new(&config);
     session = session_new(service, &local);
     a = start(service, &local, session, "wait");
+    wait_for_run(a); /* it has left the line */
     b = start(service, &local, session, "say b");
     assert_null(run_here(service, &local, session, "say c", &fault));
     check_fault(&fault, FAULT_TOO_MANY, "session-busy");

@@ -18,7 +18,7 @@ while [[ ${1:-} == --* ]]; do
     case $1 in
     --short)
         mapfile -t tests < <(grep -v '^#' tools/vm/short.txt)
-        limit=1800
+        limit=3600
         ;;
     --counts)
         counts=$2

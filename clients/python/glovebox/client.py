@@ -8,7 +8,8 @@ import os
 import ssl
 import uuid
 from dataclasses import dataclass
-from typing import IO, Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Union
+from typing import (IO, Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence,
+                    Union)
 
 from . import errors, stream
 from .result import Result
@@ -75,12 +76,13 @@ class Client:
         limits: Optional[Mapping[str, Any]] = None,
         script: bool = False,
         filename: Optional[str] = None,
+        template: Optional[str] = None,
         reply_bytes: Optional[Size] = None,
     ) -> Result:
         """Runs a program in a fresh box. What it does wrong is in the result; with `check` it is an
         exception. `script`: as python3 would, else as a notebook cell."""
         body = _body(code=code, timeout=timeout, stdin=stdin, env=env, limits=limits,
-                     mode="script" if script else None, filename=filename,
+                     mode="script" if script else None, filename=filename, template=template,
                      reply_bytes=reply_bytes)
         return _checked(stream.execute(self.transport, "/v1/execute", body), check)
 
@@ -94,11 +96,12 @@ class Client:
         limits: Optional[Mapping[str, Any]] = None,
         script: bool = False,
         filename: Optional[str] = None,
+        template: Optional[str] = None,
         cancel_on_disconnect: Optional[bool] = None,
     ) -> Stream:
         """As run(), but gives the events as they happen."""
         body = _body(code=code, timeout=timeout, stdin=stdin, env=env, limits=limits,
-                     mode="script" if script else None, filename=filename,
+                     mode="script" if script else None, filename=filename, template=template,
                      cancel_on_disconnect=cancel_on_disconnect)
         return stream.open_stream(self.transport, "/v1/execute", body)
 
@@ -212,7 +215,10 @@ class Session:
 
     Made at the service when the object is made, ended by close() or `with`. `memory`, `disk` are
     sizes ("512m"), `timeout` is the default of its executions in seconds, `limits` has the others;
-    `files` maps paths to what they hold, `packages` are requirements to install."""
+    `files` maps paths to what they hold; `network` is whom it may reach, such as
+    {"allow": ["pypi.org"]}, and `volumes` are directories of the service's host, such as
+    {"source": "/srv/sets", "target": "/data", "mode": "ro"}, as far as its operator allows;
+    `packages` are requirements to install."""
 
     def __init__(
         self,
@@ -230,6 +236,8 @@ class Session:
         idle_timeout: Optional[float] = None,
         template: Optional[str] = None,
         packages: Optional[Sequence[str]] = None,
+        network: Optional[Mapping[str, Any]] = None,
+        volumes: Optional[Sequence[Mapping[str, str]]] = None,
         session_id: Optional[str] = None,
     ) -> None:
         self.client = client or Client(url, api_key)
@@ -243,7 +251,9 @@ class Session:
         else:
             wanted = _body(memory=memory, cpus=cpus, disk=disk, timeout=timeout, **(limits or {}))
             body = _body(limits=wanted or None, env=env, idle_timeout=idle_timeout,
-                         template=template, packages=list(packages) if packages else None)
+                         template=template, network=network,
+                         volumes=list(volumes) if volumes else None,
+                         packages=list(packages) if packages else None)
             self.id = self._create(body, INSTALL_SECONDS if packages else None)
         self._path = f"/v1/sessions/{quote(self.id)}"
         try:

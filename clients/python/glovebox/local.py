@@ -23,7 +23,7 @@ from typing import Dict, List, Optional, Sequence
 from .client import Client
 from .errors import GloveboxError, LocalServiceError
 
-START_SECONDS = 60.0
+START_SECONDS = 120.0
 STOP_SECONDS = 40.0
 SOCKET_PATH_MAX = 107  # of the kernel, for Unix sockets
 DEFAULT_OPTIONS = ("--grace", "1")  # nobody is left who would wait for what still runs

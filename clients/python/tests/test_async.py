@@ -1,13 +1,14 @@
 """The awaited twins, and what happens when a task is cancelled."""
 
 import asyncio
+import threading
 
 import glovebox
 import pytest
 
 
 def wait(coroutine):
-    return asyncio.run(asyncio.wait_for(coroutine, 120))
+    return asyncio.run(asyncio.wait_for(coroutine, 240))
 
 
 def test_all_of_a_session(service, tmp_path):
@@ -82,7 +83,7 @@ def test_a_cancelled_run_is_interrupted(service):
             with pytest.raises(asyncio.CancelledError):
                 await task
             # It would wait in line behind the first.
-            assert (await session.run("1", timeout=5)).text == "1"
+            assert (await session.run("1", timeout=60)).text == "1"
 
     wait(main())
 
@@ -130,17 +131,29 @@ def test_closing_a_stream_that_waits(service):
     wait(main())
 
 
-def test_a_cancelled_create_leaves_no_session(service):
+def test_a_cancelled_create_leaves_no_session(service, monkeypatch):
+    """Cancelled when it has begun; the session is made after that, and ended."""
+    begun, cancelled, made = threading.Event(), threading.Event(), []
+
+    class Slow(glovebox.Session):
+        def __init__(self, *args, **options):
+            begun.set()
+            assert cancelled.wait(60)
+            super().__init__(*args, **options)
+            made.append(self.id)
+
+    monkeypatch.setattr(glovebox.aio, "Session", Slow)
+
     async def main():
         client = glovebox.AsyncClient(service.url)
-        before = {entry["session_id"] for entry in await client.sessions()}
         task = asyncio.ensure_future(client.session())
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        while not begun.is_set():
+            await asyncio.sleep(0.01)
         task.cancel()
+        cancelled.set()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert {entry["session_id"] for entry in await client.sessions()} == before
+        assert made and made[0] not in {s["session_id"] for s in await client.sessions()}
 
     wait(main())
 

@@ -33,13 +33,14 @@ def test_addresses_that_are_none(url):
 
 
 def test_nobody_answers(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        port = s.getsockname()[1]
-    for url in (f"http://127.0.0.1:{port}", f"unix:{tmp_path}/socket", "http://no.such.invalid",
-                "unix:/" + "x" * 200):
-        with pytest.raises(glovebox.ConnectionFailed) as caught:
-            glovebox.run("1", client=glovebox.Client(url))
-        assert url in str(caught.value) and isinstance(caught.value, ConnectionError)
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))  # nobody listens there, and nobody else can
+        urls = (f"http://127.0.0.1:{s.getsockname()[1]}", f"unix:{tmp_path}/socket",
+                "http://no.such.invalid", "unix:/" + "x" * 200)
+        for url in urls:
+            with pytest.raises(glovebox.ConnectionFailed) as caught:
+                glovebox.run("1", client=glovebox.Client(url))
+            assert url in str(caught.value) and isinstance(caught.value, ConnectionError)
 
 
 @pytest.mark.parametrize("data", [b"", b"hello\r\n", b"\x16\x03\x01\x02\x00" * 20,

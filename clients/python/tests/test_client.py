@@ -124,7 +124,7 @@ def test_commands_and_the_shell(session):
 def test_lost_variables_are_told_once(session):
     session.run("x = 1")
     # A loop in C that SIGINT cannot stop.
-    result = session.run("sum(range(10**13))", timeout=0.2)
+    result = session.run("sum(range(10**13))", timeout=3)  # it is in there by then
     assert result.status == "timeout" and result.session_lost and "variables" in result.reason
     with pytest.raises(glovebox.SessionLost) as caught:
         session.run("x")
@@ -160,9 +160,9 @@ def test_ctrl_c_interrupts_the_execution(service, tmp_path):
         session = client.attach(process.stdout.readline().decode().strip())
         wait_for(lambda: any(f.path == "up" for f in session.files()))
         process.send_signal(2)
-        process.wait(30)
+        process.wait(60)
     # The next one would wait in line for a hundred seconds.
-    assert session.run("1", timeout=5).text == "1"
+    assert session.run("1", timeout=60).text == "1"
     session.close()
 
 
@@ -200,7 +200,7 @@ def test_stream_that_is_refused(client, session):
 def test_leaving_a_stream_leaves_the_execution(client, session):
     with session.stream("print('a', flush=True)\ninput()\n7", stdin="\n") as stream:
         next(stream)
-    result = client.receipt(stream.execution_id, wait=30)
+    result = client.receipt(stream.execution_id, wait=120)
     assert result.text == "a\n7"
     assert "".join(client.output(stream.execution_id)) == "a\n"
     assert client.events(stream.execution_id).wait().text == "a\n7"
@@ -245,7 +245,7 @@ def test_a_broken_connection_does_not_run_it_twice(breaker, session):
 def test_a_service_that_does_not_come_back(breaker, monkeypatch):
     monkeypatch.setattr(glovebox.stream, "RETURNS", 2)
     client = glovebox.Client(breaker.url)
-    stream = client.stream("print(1, flush=True)\nimport time; time.sleep(100)", timeout=5)
+    stream = client.stream("print(1, flush=True)\nimport time; time.sleep(100)", timeout=30)
     next(stream)
     breaker.refuse = True
     breaker.cut(1, 0)
@@ -390,7 +390,7 @@ def test_download_is_picked_up_where_it_broke(breaker, session):
 # ---- keys ----
 
 
-def wait_for(condition, seconds=30):
+def wait_for(condition, seconds=60):
     end = time.monotonic() + seconds
     while True:
         found = condition()

@@ -7,6 +7,8 @@ import tarfile
 
 import glovebox
 import pytest
+from conftest import BINARY
+from glovebox.local import LocalService
 from glovebox.openmanus import (
     AsyncDockerizedTerminal,
     DockerSandbox,
@@ -29,7 +31,7 @@ def environment(service, monkeypatch):
 
 
 def wait(coroutine):
-    return asyncio.run(asyncio.wait_for(coroutine, 120))
+    return asyncio.run(asyncio.wait_for(coroutine, 240))
 
 
 def test_settings():
@@ -45,10 +47,10 @@ def test_settings():
 
 
 @pytest.mark.parametrize("code, options, observation, success", [
-    ("print('hi')\n5", {}, "hi\n", True),
-    ("1 / 0", {}, "division by zero", False),
-    ("print('a'); 1 / 0", {}, "a\ndivision by zero", False),
-    ("def f(): return g()\ndef g(): return 7\nprint(f())", {}, "7\n", True),
+    ("print('hi')\n5", {"timeout": 60}, "hi\n", True),
+    ("1 / 0", {"timeout": 60}, "division by zero", False),
+    ("print('a'); 1 / 0", {"timeout": 60}, "a\ndivision by zero", False),
+    ("def f(): return g()\ndef g(): return 7\nprint(f())", {"timeout": 60}, "7\n", True),
     ("import time; time.sleep(60)", {"timeout": 1}, "Execution timeout after 1 seconds", False),
 ])
 def test_python_execute(code, options, observation, success):
@@ -57,7 +59,7 @@ def test_python_execute(code, options, observation, success):
 
 
 def test_tools_know_themselves():
-    made = wait(NormalPythonExecute()(code="print(1)", code_type="report"))
+    made = wait(NormalPythonExecute()(code="print(1)", code_type="report", timeout=60))
     assert made == {"observation": "1\n", "success": True}
     about = NormalPythonExecute().to_param()["function"]
     assert about["name"] == "python_execute" and "code_type" in about["parameters"]["properties"]
@@ -222,11 +224,154 @@ def test_hostile_archives(tmp_path):
     (None, {"data": "/workspace/data"}, "volume_bindings"),
     (None, {"/data": "/workspace/../etc"}, "volume_bindings"),
     (None, {"/data": {"bind": 5}}, "volume_bindings"),
+    (None, {"/data": {"bind": "/data", "mode": "x"}}, "volume_bindings"),
+    (None, {"/data": {"bind": "/data", "mode": 5}}, "volume_bindings"),
+    (None, {"/data": "/" + "x" * 300}, "volume_bindings"),
     (None, ["/data"], "volume_bindings"),
+    (SandboxSettings(network_enabled="yes"), None, "network_enabled"),
 ])
 def test_settings_that_cannot_be_had_are_named(config, bindings, word):
     with pytest.raises(SandboxError, match=f"^{word}: "):
         wait(DockerSandbox(config, bindings).create())
+
+
+def test_a_network_if_the_operator_permits_it():
+    """Any public host through a proxy; the addresses of this machine are none."""
+    code = ("import os, urllib.error, urllib.request\n"
+            "try: urllib.request.urlopen('http://127.0.0.9/')\n"
+            "except urllib.error.HTTPError as e: print(e.code, e.read().decode())")
+
+    async def main(client):
+        settings = SandboxSettings(network_enabled=True)
+        async with DockerSandbox(settings, client=client) as sandbox:
+            await sandbox.write_file("probe.py", code)
+            assert "127.0.0.1:" in await sandbox.run_command("echo $HTTPS_PROXY")
+            told = await sandbox.run_command("python3 probe.py")
+            assert told.startswith("403 ") and "public" in told
+
+    with LocalService(BINARY, ["--pool", "1", "--preload", "none", "--network-allow", "*"]) as running:
+        with glovebox.Client(running.url) as client:
+            wait(main(client))
+            with client.session(network={"allow": ["pypi.org"]}) as session:
+                assert session.info()["network"]["allow"] == ["pypi.org"]
+
+
+# ---- directories of the host ----
+
+
+class Place:
+    def __init__(self, directory):
+        self.sets, self.results = directory / "sets", directory / "results"
+        self.sets.mkdir()
+        self.results.mkdir()
+        (self.sets / "a.txt").write_text("a set")
+        (self.sets / "link").symlink_to("/etc")
+        if os.getuid() == 0:  # boxes do not write to what is root's
+            os.chown(self.results, 12345, 12345)
+        self.options = ["--pool", "1", "--volume-root", str(self.sets), "--volume-root",
+                        f"{self.results}:rw"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    made = Place(tmp_path_factory.mktemp("volumes"))
+    with LocalService(BINARY, made.options) as running, glovebox.Client(running.url) as client:
+        made.client = client
+        yield made
+
+
+def test_bindings(place):
+    bindings = {str(place.sets): "/data", str(place.results): "/workspace/results"}
+
+    async def main():
+        async with DockerSandbox(None, bindings, client=place.client) as sandbox:
+            assert await sandbox.run_command("cat /data/a.txt") == "a set"
+            assert await sandbox.read_file("/data/a.txt") == "a set"
+            assert "Read-only" in await sandbox.run_command("touch /data/b 2>&1 || true")
+            with pytest.raises(RuntimeError, match="Read-only"):
+                await sandbox.write_file("/data/b.txt", "no")
+            await sandbox.write_file("results/deep/r.txt", "a result")
+            assert await sandbox.read_file("/workspace/results/deep/r.txt") == "a result"
+            await sandbox.copy_to(str(place.sets / "a.txt"), "results/copy.txt")
+            await sandbox.write_file("own.txt", "mine")
+            assert await sandbox.read_file("own.txt") == "mine"
+
+    wait(main())
+    assert (place.results / "deep" / "r.txt").read_text() == "a result"
+    assert (place.results / "copy.txt").read_text() == "a set"
+    assert not (place.results / "own.txt").exists() and not (place.sets / "b.txt").exists()
+
+
+def test_bindings_with_modes(place):
+    bindings = {str(place.sets): {"bind": "/data", "mode": "ro,z"},
+                str(place.results): {"bind": "/out", "mode": "rw"}}
+
+    async def main():
+        manager = SandboxManager(client=place.client)
+        name = await manager.create_sandbox(None, bindings)
+        async with manager.sandbox_operation(name) as sandbox:
+            await sandbox.run_command("cp /data/a.txt /out/by-mode")
+            volumes = (await sandbox.container.info())["volumes"]
+        assert [v["mode"] for v in volumes] == ["ro", "rw"]
+        await manager.cleanup()
+        one = LocalSandboxClient(place.client)
+        await one.create(None, {str(place.results): {"bind": "/out", "mode": "ro"}})
+        assert await one.read_file("/out/by-mode") == "a set"
+        assert "Read-only" in await one.run_command("touch /out/x 2>&1 || true")
+        await one.cleanup()
+
+    wait(main())
+
+
+@pytest.mark.parametrize("source, target, word", [
+    ("/etc", "/data", "operator"),
+    ("{sets}/../..", "/data", "'..'"),
+    ("{sets}/link", "/data", "link"),
+    ("{sets}/none", "/data", "not there"),
+    ("{sets}/a.txt", "/data", "not a directory"),
+    ("{sets}", {"bind": "/data", "mode": "rw"}, "only be read"),
+    ("{sets}", "/etc/x", "box itself"),
+    ("{sets}", "/workspace", "/workspace/data"),
+])
+def test_bindings_that_are_refused(place, source, target, word):
+    bindings = {source.format(sets=place.sets): target}
+    with pytest.raises(SandboxError, match=f"^volume_bindings: .*{word}"):
+        wait(DockerSandbox(None, bindings, client=place.client).create())
+    with pytest.raises(RuntimeError, match=f"Failed to create sandbox: volume_bindings: .*{word}"):
+        wait(SandboxManager(client=place.client).create_sandbox(None, bindings))
+
+
+def test_a_service_of_ones_own_takes_the_list_from_the_environment(place, monkeypatch):
+    monkeypatch.setenv("GLOVEBOX_VOLUME_ROOT", str(place.sets))
+    with LocalService(BINARY, ["--pool", "1"]) as running, glovebox.Client(running.url) as client:
+        volumes = [{"source": str(place.sets), "target": "/data"}]
+        with client.session(volumes=volumes) as session:
+            assert session.run("print(open('/data/a.txt').read())").stdout == "a set\n"
+            assert session.info()["volumes"] == [{**volumes[0], "mode": "ro"}]
+
+
+# ---- templates ----
+
+
+@pytest.mark.parametrize("image", ["python:3.12-slim", "python:3.9", "python", "default", ""])
+def test_image_is_a_template(image):
+    """Names of Python's container images are aliases of the default template."""
+    async def main():
+        async with DockerSandbox(SandboxSettings(image=image)) as sandbox:
+            return sandbox.container.id, await sandbox.run_command("echo fine")
+
+    name, said = wait(main())
+    assert said == "fine"
+    with pytest.raises(glovebox.errors.GloveboxError):
+        glovebox.Client().attach(name).run("1")
+
+
+def test_unknown_image_lists_what_there_is():
+    with pytest.raises(SandboxError, match="no template 'no-such:1'; there are: default"):
+        wait(DockerSandbox(SandboxSettings(image="no-such:1")).create())
+    with pytest.raises(glovebox.errors.GloveboxError, match="there are: default"):
+        glovebox.Client().run("1", template="no-such:1")
+    assert glovebox.Client().run("6 * 7", template="python:3").receipt["template"] == "default"
 
 
 def test_a_sandbox_that_is_gone():
@@ -263,7 +408,8 @@ def test_terminal(service):
                 with pytest.raises(RuntimeError):
                     await terminal.run_command("true")
                 async with terminal:
-                    assert await terminal.run_command("pwd; echo $A") == "/workspace/t\nit's"
+                    told = await terminal.run_command("pwd; echo $A", timeout=60)
+                    assert told == "/workspace/t\nit's"
                     with pytest.raises(TimeoutError):
                         await terminal.run_command("sleep 60")
             assert (await session.info())["session_id"] == session.id
@@ -344,7 +490,7 @@ def test_local_sandbox_client(tmp_path):
         try:
             await client.write_file("a.txt", "text")
             assert await client.read_file("a.txt") == "text"
-            assert await client.run_command("cat a.txt", timeout=20) == "text"
+            assert await client.run_command("cat a.txt", timeout=60) == "text"
             await client.copy_from("a.txt", str(tmp_path / "a"))
             await client.copy_to(str(tmp_path / "a"), "b.txt")
             assert await client.read_file("b.txt") == "text"

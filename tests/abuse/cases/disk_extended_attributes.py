@@ -1,5 +1,5 @@
 # tries: store data in extended attributes, which are not counted as blocks
-# options: --disk 8m --memory 128m --inodes 500 --timeout 60
+# options: --disk 8m --memory 128m --inodes 500
 # ends: oom
 stored = 0
 for i in range(400):

@@ -3,7 +3,11 @@
 # ends: timeout
 parent = os.getpid()
 for _ in range(8):
-    if os.fork() == 0:
+    try:
+        first = os.fork()
+    except BlockingIOError:
+        break  # those that hop leave their dead behind faster than PID 1 takes them away
+    if first == 0:
         while True:
             try:
                 if os.fork():

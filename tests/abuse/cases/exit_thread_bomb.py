@@ -1,5 +1,5 @@
 # tries: start threads without end
-# options: --pids 32 --timeout 10
+# options: --pids 32
 import threading
 gate = threading.Event()
 made = 0

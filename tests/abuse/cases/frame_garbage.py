@@ -1,6 +1,5 @@
 # tries: send what is no frame
 # exit: 9
-# options: --timeout 120
 import random
 found = sockets()
 for i in range(500):

@@ -1,7 +1,7 @@
 # tries: use far more memory than allowed, swap included
-# options: --memory 128m --timeout 60
+# options: --memory 128m
 # ends: oom
 blocks = []
 for i in range(256):
     blocks.append(bytearray(b"x" * (8 << 20)))
-escaped("touched 2 GiB")
+held("touched 2 GiB")

@@ -1,5 +1,5 @@
 # tries: hide memory in files that are deleted but open
-# options: --memory 128m --timeout 60
+# options: --memory 128m
 # ends: oom disk error
 files = []
 for i in range(64):
@@ -8,4 +8,4 @@ for i in range(64):
     f.write(b"x" * (32 << 20))
     f.flush()
     files.append(f)
-escaped("wrote 2 GiB into deleted files")
+held("wrote 2 GiB into deleted files")

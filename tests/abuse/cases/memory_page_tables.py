@@ -1,5 +1,5 @@
 # tries: use memory as page tables: one page here and there in a huge mapping
-# options: --memory 128m --timeout 60
+# options: --memory 128m
 # ends: oom
 import mmap
 maps, used = [], 0
@@ -20,5 +20,5 @@ while used < 1 << 30:
     maps.append(m)
 rss = [l for l in open("/proc/self/status") if l.startswith("VmPTE")]
 if used >= 1 << 30:
-    escaped(f"1 GiB of page tables: {rss}")
+    held(f"1 GiB of page tables: {rss}")
 finish()

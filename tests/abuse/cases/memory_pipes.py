@@ -1,5 +1,5 @@
 # tries: use kernel memory as full pipes and socket buffers
-# options: --memory 128m --timeout 60 --open-files 1024
+# options: --memory 128m --open-files 1024
 # ends: oom
 # needs: cgroups
 total = 0

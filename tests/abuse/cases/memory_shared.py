@@ -1,5 +1,5 @@
 # tries: hide memory in shared mappings whose maker has died
-# options: --memory 128m --timeout 60
+# options: --memory 128m
 # ends: oom
 # needs: cgroups
 import mmap
@@ -14,4 +14,4 @@ for i in range(64):
         os._exit(0)
     if os.waitpid(pid, 0)[1]:
         os.kill(os.getpid(), 9)
-escaped("2 GiB in shared mappings")
+held("2 GiB in shared mappings")

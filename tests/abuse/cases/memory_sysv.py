@@ -1,5 +1,5 @@
 # tries: hide memory in System V segments that nobody is attached to
-# options: --memory 128m --timeout 60
+# options: --memory 128m
 # ends: oom
 libc.shmat.restype = ctypes.c_void_p
 for i in range(64):
@@ -10,4 +10,4 @@ for i in range(64):
     address = libc.shmat(ident, None, 0)
     ctypes.memset(address, 1, 32 << 20)
     libc.shmdt(ctypes.c_void_p(address))
-escaped("2 GiB in System V segments")
+held("2 GiB in System V segments")

@@ -9,13 +9,14 @@ import shutil
 import tarfile
 import tempfile
 import uuid
-from typing import IO, Any, Dict, Mapping, Optional
+from typing import IO, Any, Dict, List, Mapping, Optional, Sequence
 
 from .. import errors
 from ..aio import AsyncSession, in_thread
 from ..client import Session
 from .settings import (WORKSPACE, SandboxError, SandboxSettings, SandboxTimeoutError,
-                       default_client, is_beneath_workspace, session_options, translate)
+                       default_client, is_beneath, is_beneath_workspace, session_options,
+                       translate)
 from .terminal import AsyncDockerizedTerminal
 
 
@@ -34,10 +35,12 @@ class DockerSandbox:
         self.client = client
         self.container: Optional[AsyncSession] = None
         self.terminal: Optional[AsyncDockerizedTerminal] = None
+        self._bound: List[str] = []
 
     async def create(self) -> "DockerSandbox":
         """Makes the session and opens its shell."""
         options = session_options(self.config, self.volume_bindings)
+        self._bound = [volume["target"] for volume in options.get("volumes", [])]
         try:
             client = await default_client(self.client)
             self.container = await client.session(**options)
@@ -103,7 +106,8 @@ class DockerSandbox:
             raise RuntimeError("Sandbox not initialized")
         where = self._safe_resolve_path(path)
         try:
-            return await in_thread(function, BoxFiles(self.container.sync), where)
+            files = BoxFiles(self.container.sync, self._bound)
+            return await in_thread(function, files, where)
         except errors.SessionGone as error:
             raise SandboxError(f"the sandbox is gone: {error}") from error
         except (errors.NotFound, FileNotFoundError):
@@ -142,8 +146,14 @@ class DockerSandbox:
 
 def _setting_of(error: errors.GloveboxError) -> str:
     """Which of the settings a refusal is about."""
-    names = {"template": "image", "memory": "memory_limit", "cpus": "cpu_limit"}
-    found = getattr(error, "problem", {}).get("errors")
+    problem = getattr(error, "problem", {})
+    for word, setting in ((":volume-", "volume_bindings"), (":network-", "network_enabled")):
+        if word in str(problem.get("type")):
+            return setting
+    names = {"template": "image", "memory": "memory_limit", "cpus": "cpu_limit",
+             "volumes": "volume_bindings", "source": "volume_bindings",
+             "target": "volume_bindings"}
+    found = problem.get("errors")
     for entry in found if isinstance(found, list) else []:
         for word in reversed(entry.get("loc", []) if isinstance(entry, Mapping) else []):
             if word in names:
@@ -153,10 +163,12 @@ def _setting_of(error: errors.GloveboxError) -> str:
 
 class BoxFiles:
     """Files of a box by absolute path, synchronously. The service reaches what is beneath the
-    workspace; for the rest (/tmp, say) a file makes a stop there on its way."""
+    workspace, without what is bound into it; for the rest (/tmp, say) a file makes a stop there on
+    its way."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, bound: Sequence[str] = ()) -> None:
         self.session = session
+        self.bound = bound
 
     # ---- reading ----
 
@@ -258,9 +270,9 @@ class BoxFiles:
 
     # ---- helpers ----
 
-    @staticmethod
-    def _is_inside(path: str) -> bool:
-        return is_beneath_workspace(path) and path != WORKSPACE
+    def _is_inside(self, path: str) -> bool:
+        return (is_beneath_workspace(path) and path != WORKSPACE
+                and not any(is_beneath(path, target) for target in self.bound))
 
     @staticmethod
     def _beneath(path: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 from .. import errors
 from ..aio import AsyncClient, in_thread
@@ -12,6 +12,8 @@ from ..local import connect
 
 WORKSPACE = "/workspace"
 DEFAULT_IMAGE = "python:3.12-slim"
+# With a network `pip install` works, into a place that goes with the sandbox.
+PIP_ENV = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_NO_CACHE_DIR": "1"}
 
 
 class SandboxError(Exception):
@@ -44,14 +46,9 @@ def session_options(
 ) -> Dict[str, Any]:
     """The options of the session that stands behind a sandbox. What the service does not have yet
     is refused here; once it has, this is the place to pass it on."""
-    check_bindings(volume_bindings)
-    if volume_bindings:
-        raise SandboxError(
-            "volume_bindings: the service cannot bind directories of the host into a box yet; copy "
-            "files with copy_to() and copy_from()"
-        )
-    if config.network_enabled:
-        raise SandboxError("network_enabled: boxes of the service have no network yet")
+    volumes = volumes_of(volume_bindings)
+    if not isinstance(config.network_enabled, bool):
+        raise SandboxError(f"network_enabled: {config.network_enabled!r} is neither True nor False")
     work_dir = config.work_dir
     if not isinstance(work_dir, str) or ".." in work_dir.split("/"):
         raise SandboxError(f"work_dir: {work_dir!r} is no directory of a sandbox")
@@ -60,27 +57,54 @@ def session_options(
             f"work_dir: {work_dir!r} is outside {WORKSPACE}, where a box keeps its files"
         )
     options: Dict[str, Any] = {"memory": config.memory_limit, "cpus": config.cpu_limit}
-    if config.image not in ("", DEFAULT_IMAGE):
+    if config.image:  # a template, or by one of the service's aliases; python:* is the default one
         options["template"] = config.image
+    if config.network_enabled:
+        options["network"] = {"allow": ["*"]}  # every public host, if the operator permits it
+        options["env"] = PIP_ENV
+    if volumes:
+        options["volumes"] = volumes
     return options
 
 
-def check_bindings(bindings: Optional[Mapping[str, Any]]) -> None:
-    """Each maps an absolute path of the host to one of the box, or to {"bind": …, "mode": …}."""
+def volumes_of(bindings: Optional[Mapping[str, Any]]) -> List[Dict[str, str]]:
+    """The service's word for bindings. Each maps an absolute path of the host to one of the box, or
+    to {"bind": …, "mode": …}. Without a mode a binding can be written to where the operator of the
+    service says so, else it is read-only."""
     if bindings is None:
-        return
+        return []
     if not isinstance(bindings, Mapping):
         raise SandboxError("volume_bindings: a dictionary of host path to box path is needed")
+    volumes = []
     for host, target in bindings.items():
-        inside = target.get("bind") if isinstance(target, Mapping) else target
+        inside, mode = target, "auto"
+        if isinstance(target, Mapping):
+            inside, mode = target.get("bind"), _mode(target.get("mode"))
         for path in (host, inside):
             if not isinstance(path, str) or not path.startswith("/") or ".." in path.split("/"):
                 raise SandboxError(f"volume_bindings: {path!r} is no absolute path without '..'")
+        volumes.append({"source": host, "target": str(inside), "mode": mode})
+    return volumes
+
+
+def _mode(mode: Any) -> str:
+    """Docker's modes: "ro" or "rw", perhaps with labels such as "z", which mean nothing here."""
+    if mode is None:
+        return "auto"
+    words = mode.split(",") if isinstance(mode, str) else []
+    for word in ("ro", "rw"):
+        if word in words:
+            return word
+    raise SandboxError(f"volume_bindings: the mode {mode!r} is neither 'ro' nor 'rw'")
+
+
+def is_beneath(path: str, directory: str) -> bool:
+    normal, above = posixpath.normpath(path), posixpath.normpath(directory)
+    return normal == above or normal.startswith(above + "/")
 
 
 def is_beneath_workspace(path: str) -> bool:
-    normal = posixpath.normpath(path)
-    return normal == WORKSPACE or normal.startswith(WORKSPACE + "/")
+    return is_beneath(path, WORKSPACE)
 
 
 def translate(error: errors.GloveboxError, what: str = "") -> SandboxError:

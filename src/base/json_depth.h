@@ -1,0 +1,9 @@
+/* A look at JSON before it is parsed: parsers are recursive, and a few kilobytes of "[" would use
+ * up a stack. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Whether an array or object in @text is nested deeper than @max, whatever else may be wrong. */
+bool json_too_deep(const char *text, size_t len, unsigned max);

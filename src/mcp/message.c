@@ -1,0 +1,84 @@
+/* JSON-RPC 2.0: what is a message, and of which kind. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json_depth.h"
+#include "mcp/mcp_internal.h"
+
+#include "base/banned.h"
+
+#define DEPTH_MAX 64
+
+json_t *message_parse(const char *text, size_t len, char why[200])
+{
+    json_error_t error;
+    json_t *json;
+
+    /* The parser is recursive, and its stack is ours. */
+    if (json_too_deep(text, len, DEPTH_MAX)) {
+        snprintf(why, 200, "the message is nested deeper than %d levels", DEPTH_MAX);
+        return NULL;
+    }
+    json = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    if (!json)
+        snprintf(why, 200, "the message is not JSON: %.120s (line %d, column %d)", error.text,
+                 error.line, error.column);
+    return json;
+}
+
+json_t *message_object(const json_t *object, const char *name)
+{
+    json_t *value = json_object_get(object, name);
+
+    return json_is_object(value) ? value : NULL;
+}
+
+static bool is_id(const json_t *id)
+{
+    return json_is_string(id) || json_is_integer(id);
+}
+
+static enum message_kind bad(const char **ret_why, const char *why)
+{
+    *ret_why = why;
+    return MESSAGE_BAD;
+}
+
+enum message_kind message_kind(const json_t *message, const char **ret_why)
+{
+    const json_t *method = json_object_get(message, "method"), *id = json_object_get(message, "id");
+    const char *version = json_string_value(json_object_get(message, "jsonrpc"));
+
+    if (!json_is_object(message))
+        return bad(ret_why, "a message is a JSON object");
+    if (!version || strcmp(version, "2.0") != 0)
+        return bad(ret_why, "jsonrpc must be \"2.0\"");
+    if (method) {
+        if (!json_is_string(method))
+            return bad(ret_why, "method must be text");
+        if (id && !is_id(id))
+            return bad(ret_why, "id must be text or a whole number");
+        return id ? MESSAGE_REQUEST : MESSAGE_NOTIFICATION;
+    }
+    if (!json_object_get(message, "result") == !json_object_get(message, "error"))
+        return bad(ret_why, "a message has a method, a result or an error, one of them");
+    if (!json_object_get(message, "error") && !is_id(id))
+        return bad(ret_why, "a response has the id of its request");
+    return MESSAGE_RESPONSE;
+}
+
+json_t *message_notification(const char *method, json_t *params)
+{
+    return json_pack("{s:s, s:s, s:o}", "jsonrpc", "2.0", "method", method, "params",
+                     params ? params : json_object());
+}
+
+json_t *message_response(json_t *id, json_t *result)
+{
+    return json_pack("{s:s, s:O?, s:o}", "jsonrpc", "2.0", "id", id, "result", result);
+}
+
+json_t *message_error(json_t *id, json_t *error)
+{
+    return json_pack("{s:s, s:O?, s:o}", "jsonrpc", "2.0", "id", id, "error", error);
+}

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Installs what the proofs of MCP are made with: Node 22, the official conformance suite, the
+# official clients and mcpo, in the versions that tests/mcp pins.
+#
+#   tools/mcp_kit.sh DIRECTORY      prints nothing when all of it is there already
+#
+# npm and pip are called as their user has configured them: registry, proxy, cache. Nothing is
+# installed outside of DIRECTORY. Node comes as the package that npm's `node@22` would fetch in a
+# script of its own; asked for by name it also comes where scripts are switched off.
+set -euo pipefail
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+pins=$root/tests/mcp
+dir=${1:?usage: tools/mcp_kit.sh DIRECTORY}
+python=${PYTHON:-/usr/bin/python3}
+
+say() { printf 'glovebox: %s\n' "$*" >&2; }
+
+# quietly NAME COMMAND... : what it printed is shown only when it failed
+quietly() {
+    local name=$1
+    shift
+    if ! "$@" >"$dir/$name.log" 2>&1; then
+        tail -n 30 "$dir/$name.log" >&2
+        say "could not install $name for the proofs of MCP (tools/mcp_kit.sh)"
+        return 1
+    fi
+}
+
+# is_there PART FILE... : whether it was installed from these files, by this script
+is_there() {
+    local part=$1
+    shift
+    stamp=$(cat "$0" "$@" | sha256sum)
+    [[ -f $dir/$part/stamp && $(<"$dir/$part/stamp") == "$stamp" ]] && return
+    say "installing the official programs of the MCP proofs to $dir/$part"
+    rm -rf "${dir:?}/$part"
+    return 1
+}
+
+install_node() {
+    local stamp
+    ! is_there node "$pins/package.json" "$pins/package-lock.json" || return 0
+    command -v npm >/dev/null || {
+        say "no npm here (Debian: npm)"
+        return 1
+    }
+    mkdir "$dir/node"
+    cp "$pins/package.json" "$pins/package-lock.json" "$dir/node/"
+    # The suite wants a newer Node than the one that npm itself may run on: that is no mistake.
+    (cd "$dir/node" && quietly npm npm ci --ignore-scripts --no-audit --no-fund --engine-strict=false)
+    ln -s "$(cd "$dir/node/node_modules" && echo "$PWD"/node-linux-*/bin/node)" "$dir/node/node"
+    [[ $("$dir/node/node" --version) == v22.* ]]
+    echo "$stamp" >"$dir/node/stamp"
+}
+
+# install_python NAME : a virtual environment of requirements-NAME.txt
+install_python() {
+    local stamp pinned=$pins/requirements-$1.txt
+    ! is_there "$1" "$pinned" || return 0
+    quietly "venv-$1" "$python" -m venv "$dir/$1"
+    quietly "pip-$1" "$dir/$1/bin/python" -m pip install --disable-pip-version-check --no-input \
+        -r "$pinned"
+    echo "$stamp" >"$dir/$1/stamp"
+}
+
+mkdir -p "$dir"
+dir=$(cd "$dir" && pwd)
+exec 9>"$dir/lock"
+flock 9
+
+# Without the lock: what they leave running must not hold it.
+install_node 9>&- &
+jobs=($!)
+install_python v1 9>&- &
+jobs+=($!)
+install_python v2 9>&- &
+jobs+=($!)
+failed=0
+for job in "${jobs[@]}"; do
+    wait "$job" || failed=1
+done
+exit "$failed"
