@@ -129,12 +129,8 @@ static int setup_place(struct builder *builder, const struct exchange *x, struct
     const struct builder_request *request = x->request;
     size_t shelves = (size_t) request->setup.shelves;
     size_t before = (request->setup.template != 0) + (request->setup.volumes != 0);
-    int list, tree = -EBADF, r;
-
-    if (request->setup.shelves < 0 || x->fds_len != before + shelves)
-        return gb_fail_plain(err, EPROTO, "the setup lacks a descriptor");
-    list = request->setup.volumes ? x->fds[before - 1] : -EBADF;
-    r = skeleton_isolate(err);
+    int list = request->setup.volumes ? x->fds[before - 1] : -EBADF, tree = -EBADF;
+    int r = skeleton_isolate(err);
 
     if (r == 0)
         r = skeleton_enter(request->setup.disk_dir, NULL, &tree, list, &builder->volumes,
@@ -157,7 +153,9 @@ static int serve_setup(struct builder *builder, struct exchange *x, struct gb_er
 
     if (builder->cgroups)
         return gb_fail_plain(err, EALREADY, "the builder is set up already");
-    if (x->fds_len != (size_t) (x->request->setup.template != 0) + (x->request->setup.volumes != 0))
+    if (x->request->setup.shelves < 0 || x->request->setup.shelves > SHELVES_MAX ||
+        x->fds_len != (size_t) (x->request->setup.template != 0) +
+                          (x->request->setup.volumes != 0) + (size_t) x->request->setup.shelves)
         return gb_fail_plain(err, EPROTO, "descriptors are missing");
     r = name[0] ? cgroup_root_reopen(mode, name, &builder->cgroups, err)
                 : cgroup_root_open(mode, &builder->cgroups, err);

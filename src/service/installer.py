@@ -35,7 +35,7 @@ SIGNS = (
     ("hash", r"DO NOT MATCH THE HASHES"),
     ("bad-wheel", r"outside the target directory|is invalid|bad wheel|BadZipFile|has invalid"
                   r"|not a supported wheel|Wheel .* located at"),
-    ("conflict", r"ResolutionImpossible|conflicting dependencies|The conflict is caused by"),
+    ("conflict", r"conflicting dependencies|The conflict is caused by"),
     ("refused", r"Tunnel connection failed: 403|Could not fetch URL \S+: 403"),
     ("unreachable", r"connection broken by|Could not fetch URL \S+: (?!404)|ProxyError|ConnectTimeout"
                     r"|ReadTimeout|Max retries exceeded|NewConnectionError|SSLError"

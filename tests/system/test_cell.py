@@ -143,7 +143,7 @@ def test_pip(cell):
     """Of a single run; test_packages.py has those of a service."""
     r = cell("%pip install numpy no-such-thing\n!pip install another-thing\n1")
     assert r["stderr"].count("packages can be installed in sessions of a service") == 2
-    assert r["status"] == "ok" and r["result"] == {"text/plain": "1"}
+    assert r["status"] == "ok"
 
 
 def test_magics(cell):
