@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 build=${BUILD:-build}
-tests=(service service_session service_execution http keys audit store store_sqlite log)
+tests=(service service_session service_execution http mcp mcp_parts keys audit store store_sqlite log)
 
 [[ -e build-tsan/build.ninja ]] ||
     meson setup build-tsan -Dtests=enabled -Db_sanitize=thread -Db_lundef=false

@@ -22,6 +22,7 @@ from . import calls, fonts, tenant
 # struct template_setup and struct template_event of src/engine/wire.h
 SETUP_SIZE = 4096
 EVENT = struct.Struct("=iII128s")
+GOES_ON, UNFIT, MISSING = range(3)
 
 # What programs commonly use of the standard library; a module that some version lacks is skipped.
 STANDARD = """
@@ -47,18 +48,21 @@ def load_extension(fd):
 
 
 def report(control, error, done, total, text=""):
-    os.write(control, EVENT.pack(error, done, total, text.encode("utf-8", "replace")[:127]))
+    text = text.encode("utf-8", "replace")[:127].decode("utf-8", "ignore")
+    os.write(control, EVENT.pack(error, done, total, text.encode()))
 
 
 def preload(control, names):
-    """Imports each name and says so; what is not installed is simply not warm."""
+    """Imports each name and says so. What cannot be imported is told and simply not warm: a
+    program that wants it will see why."""
     total = len(names) + 1
     for done, name in enumerate(names):
-        report(control, 0, done, total, name)
+        report(control, GOES_ON, done, total, name)
         try:
             importlib.import_module(name)
-        except ImportError:
-            continue
+        except BaseException as error:  # a module may even call sys.exit()
+            why = str(error).partition("\n")[0] or "it failed"
+            report(control, MISSING, done, total, f"{name}: {type(error).__name__}: {why}")
 
 
 def exercise():
@@ -139,13 +143,14 @@ def main(control, ext_fd, zip_fd):
         else:
             tenant.keep_cells()
     os.close(zip_fd)
+    os.dup2(0, 2)  # nobody listens any more: what was said so far is of the start
     tenant.prepare_template(control)
     settle()
     problem = unfit(control)
     if problem:
-        report(control, 1, 0, 1, problem)
+        report(control, UNFIT, 0, 1, problem)
         os._exit(1)
-    report(control, 0, 1, 1, sys.version.split()[0])
+    report(control, GOES_ON, 1, 1, sys.version.split()[0])
     fd = extension.serve(control)
     if fd is None:
         os._exit(0)

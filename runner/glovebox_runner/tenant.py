@@ -34,7 +34,8 @@ EXIT_OURS = 125  # our failure, never the program's
 
 # Modules that only mode "cell" needs, each after those that it needs itself.
 CELL_MODULES = ("fonts", "rich", "display", "hooks", "notebook", "cell")
-NAMES_MODULE = __package__ + ".names"  # and this only some of its cells do
+PACKAGE = __name__.rpartition(".")[0]  # zipimport of 3.9 does not set __package__ in time
+NAMES_MODULE = PACKAGE + ".names"  # and this only some of its cells do
 _cell_sources = []  # (name, text) of those that a template kept for its clones
 _names_source = None  # likewise
 workspace = None  # of a session
@@ -46,17 +47,17 @@ def keep_cells() -> None:
     global _names_source
     loader = __spec__.loader
     for name in CELL_MODULES:
-        name = __package__ + "." + name
+        name = PACKAGE + "." + name
         _cell_sources.append((name, loader.get_source(name)))
     _names_source = loader.get_source(NAMES_MODULE)
 
 
 def _load(name: str, text: str) -> None:
     module = type(sys)(name)
-    module.__package__ = __package__
+    module.__package__ = PACKAGE
     sys.modules[name] = module
     exec(compile(text, "<%s>" % name, "exec", dont_inherit=True), module.__dict__)
-    setattr(sys.modules[__package__], name.rpartition(".")[2], module)
+    setattr(sys.modules[PACKAGE], name.rpartition(".")[2], module)
 
 
 def load_cells() -> None:
@@ -81,7 +82,7 @@ def load_names():
 
 def _run_cells(message: frames.Message, control):
     load_cells()
-    sys.modules[__package__ + ".cell"].run(message, control)
+    sys.modules[PACKAGE + ".cell"].run(message, control)
 
 
 MODES = {"script": script.run, "cell": _run_cells}
@@ -262,7 +263,7 @@ def prepare_template(control_fd=None) -> None:
     reseed.prepare()
     reseed.reseed()
     script.exercise()
-    cell = sys.modules.get(__package__ + ".cell")
+    cell = sys.modules.get(PACKAGE + ".cell")
     if cell is not None:
         cell.warm_up()
     names = sys.modules.get(NAMES_MODULE)

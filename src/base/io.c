@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,6 +23,35 @@ int io_write_all(int fd, const void *data, size_t len)
             return -errno;
         p += n;
         len -= (size_t) n;
+    }
+    return 0;
+}
+
+int io_write_patiently(int fd, const void *data, size_t len, bool (*give_up)(void *arg), void *arg)
+{
+    struct pollfd p = { fd, POLLOUT, 0 };
+
+    while (len > 0) {
+        /* A pipe that can be written to has room for so much, and a write of no more never waits.
+         */
+        size_t part = len < PIPE_BUF ? len : PIPE_BUF;
+        int ready = poll(&p, 1, 200);
+        ssize_t n;
+
+        if (ready < 0 && errno != EINTR)
+            return -errno;
+        if (ready <= 0) {
+            if (give_up(arg))
+                return -ETIMEDOUT;
+            continue;
+        }
+        n = write(fd, data, part);
+        if (n < 0 && errno != EINTR && errno != EAGAIN)
+            return -errno;
+        if (n > 0) {
+            data = (const char *) data + n;
+            len -= (size_t) n;
+        }
     }
     return 0;
 }

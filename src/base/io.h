@@ -1,11 +1,16 @@
 /* Small, complete reads and writes; each returns -errno on failure. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
 /* Writes all of @data; a short write is continued, EINTR is retried. */
 int io_write_all(int fd, const void *data, size_t len);
+
+/* The same to a pipe whose reader may have stopped reading: asks @give_up five times a second, and
+ * returns -ETIMEDOUT once it says so. */
+int io_write_patiently(int fd, const void *data, size_t len, bool (*give_up)(void *arg), void *arg);
 
 /* Reads until @len bytes or the end of file; returns the number of bytes. */
 ssize_t io_read_all(int fd, void *buf, size_t len);

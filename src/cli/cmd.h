@@ -17,12 +17,19 @@ int cmd_key(const struct config *cfg);
 int cmd_audit(const struct config *cfg);
 int cmd_serve(const struct config *cfg);
 int cmd_mcp(const struct config *cfg);
+int cmd_template(const struct config *cfg);
 
 /* What `glovebox mcp` is made of. */
 int mcp_print_config(const struct config *cfg, struct gb_err *err);
 /* Carries messages between standard input and output and the service at cfg->mcp_url, until the
  * client hangs up or @stop_fd can be read. */
 int mcp_forward(const struct config *cfg, int stop_fd, struct gb_err *err);
+
+/* The data directory: --data, or the default place. The caller frees it. */
+int cmd_data_dir(const struct config *cfg, char **ret_dir, struct gb_err *err);
+
+/* Checks --template-alias. */
+int cmd_check_aliases(const struct config *cfg, struct gb_err *err);
 
 /* Opens the store of the service: --data, or the default place. */
 int cmd_open_store(const struct config *cfg, bool must_exist, struct store **ret_store,

@@ -190,7 +190,7 @@ int cmd_mcp(const struct config *cfg)
     autoclose int stop_fd = -EBADF;
     int r;
 
-    if (cfg->mcp_client != MCP_CLIENT_NONE) {
+    if (cfg->mcp_client) {
         r = mcp_print_config(cfg, &err);
     } else {
         r = stop_fd = catch_signals(&err);

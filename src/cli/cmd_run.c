@@ -22,6 +22,7 @@
 #include "cli/program.h"
 #include "engine/engine.h"
 #include "service/receipt.h"
+#include "service/templates.h"
 
 #include "base/banned.h"
 
@@ -30,6 +31,8 @@ struct job {
     struct program program;
     struct limits limits;
     char preload[1024];
+    struct template_entry template; /* zero: the default one */
+    char template_name[TEMPLATE_NAME_MAX];
     struct engine *engine;
     struct box *box;
     struct egress_policy *policy; /* NULL: no network */
@@ -173,6 +176,24 @@ static int check_volumes(struct job *job, struct gb_err *err)
     return r;
 }
 
+/* A definition is looked for only when another than the default template is wanted. */
+static int find_template(struct job *job, struct gb_err *err)
+{
+    const struct config *cfg = job->cfg;
+    autofree char *data_dir = NULL;
+    int r = cmd_check_aliases(cfg, err);
+
+    snprintf(job->template_name, sizeof job->template_name, "%s", TEMPLATE_DEFAULT);
+    if (r < 0 || strcmp(cfg->template_name, TEMPLATE_DEFAULT) == 0)
+        return r;
+    if ((r = cmd_data_dir(cfg, &data_dir, err)) < 0 ||
+        (r = templates_resolve(data_dir, (const char *const *) cfg->template_aliases,
+                               cfg->template_name, job->template_name, err)) < 0 ||
+        strcmp(job->template_name, TEMPLATE_DEFAULT) == 0)
+        return r;
+    return templates_load(data_dir, job->template_name, &job->template, err);
+}
+
 static int check_job(struct job *job, struct gb_err *err)
 {
     const struct config *cfg = job->cfg;
@@ -183,7 +204,10 @@ static int check_job(struct job *job, struct gb_err *err)
         (r = check_out(cfg->out_dir, err)) < 0 || (r = check_volumes(job, err)) < 0 ||
         (r = program_load(cfg, &job->program, err)) < 0)
         return r;
-    return program_preload(&job->program, cfg->preload, job->preload, sizeof job->preload, err);
+    if ((r = find_template(job, err)) < 0)
+        return r;
+    return program_preload(&job->program, cfg->preload, job->template.preload, job->preload,
+                           sizeof job->preload, err);
 }
 
 /* ---- progress ---- */
@@ -278,7 +302,10 @@ static int open_engine(struct job *job, struct gb_err *err)
     const struct config *cfg = job->cfg;
     const char *lang = plain_env("LC_ALL");
     struct engine_config config = {
+        .python = job->template.python,
         .preload = job->preload,
+        .binds = (const char *const *) job->template.binds,
+        .template_wait_us = cfg->template_wait_us,
         .lang = lang ? lang : plain_env("LANG"),
         .tz = plain_env("TZ"),
         .cgroups = (enum cgroup_mode) cfg->cgroups,
@@ -406,6 +433,7 @@ static int run(struct job *job, struct gb_err *err)
 static int print_receipt(const struct job *job, struct gb_err *err)
 {
     struct receipt_ids ids = { .execution_count = 1,
+                               .template = job->template_name,
                                .contacts = job->contacts,
                                .contacts_len = job->contacts_len };
     size_t flags = JSON_REAL_PRECISION(15) | (isatty(STDOUT_FILENO) ? JSON_INDENT(2) : 0);
@@ -467,6 +495,7 @@ static void job_release(struct job *job)
     program_release(&job->program);
     for (size_t i = 0; i < job->volumes_len; i++)
         free(job->sources[i]);
+    template_entry_release(&job->template);
 }
 
 int cmd_run(const struct config *cfg)

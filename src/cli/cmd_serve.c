@@ -129,6 +129,9 @@ static void fill_service(struct serve *serve, struct service_config *config)
     config->store = serve->store;
     config->keys = serve->keys;
     config->data_dir = serve->data_dir;
+    config->template_aliases = (const char *const *) cfg->template_aliases;
+    config->engine.templates_idle = (unsigned) cfg->idle_templates;
+    config->engine.template_wait_us = cfg->template_wait_us;
     fill_limits(cfg, &config->oneshot, cfg->disk_bytes);
     fill_limits(cfg, &config->session, cfg->session_disk_bytes);
     config->ceiling.memory_bytes = cfg->max_memory_bytes;
@@ -390,7 +393,8 @@ static int prepare(struct serve *serve, struct gb_err *err)
         volume_root_parse(*root, &serve->volume_roots[serve->volume_roots_len++]);
     if (r == 0)
         r = volume_roots_check(serve->volume_roots, serve->volume_roots_len, err);
-    if (r < 0 || (r = network_policy(cfg, cfg->network_allow, &serve->network, err)) < 0)
+    if (r < 0 || (r = cmd_check_aliases(cfg, err)) < 0 ||
+        (r = network_policy(cfg, cfg->network_allow, &serve->network, err)) < 0)
         return r;
     if (serve->network)
         network_no_core(); /* sessions may bring secrets */

@@ -56,68 +56,84 @@ static void print_end(void)
     printf("    }\n  }\n}\n");
 }
 
-static void print_open_webui(const char *url)
+/* What each row prints. @path and @binary are our own, the second as JSON; @url is NULL without a
+ * service; @http says that the client can reach it by itself: clients know no Unix sockets, we do.
+ */
+struct what {
+    const char *path, *binary, *url;
+    bool http;
+};
+
+static void print_claude_code(const struct what *w)
+{
+    if (w->http)
+        printf("claude mcp add --transport http glovebox %s/mcp\n", w->url);
+    else
+        printf("claude mcp add glovebox -- %s mcp%s%s\n", w->path, w->url ? " --url " : "",
+               w->url ? w->url : "");
+}
+
+static void print_claude_desktop(const struct what *w)
+{
+    print_servers("mcpServers", "glovebox");
+    print_command("      ", w->binary, w->url);
+    print_end();
+}
+
+static void print_cursor(const struct what *w)
+{
+    print_servers("mcpServers", "glovebox");
+    if (w->http)
+        printf("      \"url\": \"%s/mcp\"\n", w->url);
+    else
+        print_command("      ", w->binary, w->url);
+    print_end();
+}
+
+static void print_vscode(const struct what *w)
+{
+    print_servers("servers", "glovebox");
+    printf("      \"type\": \"%s\",\n", w->http ? "http" : "stdio");
+    if (w->http)
+        printf("      \"url\": \"%s/mcp\"\n", w->url);
+    else
+        print_command("      ", w->binary, w->url);
+    print_end();
+}
+
+static void print_mcpo(const struct what *w)
+{
+    print_servers("mcpServers", "sandbox");
+    printf("      \"type\": \"sse\",\n      \"url\": \"%s/mcp/sse\"\n",
+           w->http ? w->url : DEFAULT_URL);
+    print_end();
+}
+
+static void print_open_webui(const struct what *w)
 {
     printf("[\n  {\n    \"type\": \"mcp\",\n    \"url\": \"%s/mcp\",\n    \"path\": \"\",\n"
            "    \"auth_type\": \"none\",\n    \"key\": \"\",\n    \"config\": {\"enable\": true},\n"
            "    \"info\": {\"id\": \"glovebox\", \"name\": \"Glovebox\", \"description\": "
            "\"Python in a sealed box\"}\n  }\n]\n",
-           url);
+           w->http ? w->url : DEFAULT_URL);
 }
 
-static void print_client(enum mcp_client client, const char *binary, const char *name,
-                         const char *url)
-{
-    bool http = url && strncmp(url, "unix:", 5) != 0; /* clients know no Unix sockets; we do */
-
-    switch (client) {
-    case MCP_CLIENT_CLAUDE_CODE:
-        if (http)
-            printf("claude mcp add --transport http glovebox %s/mcp\n", url);
-        else
-            printf("claude mcp add glovebox -- %s mcp%s%s\n", name, url ? " --url " : "",
-                   url ? url : "");
-        break;
-    case MCP_CLIENT_CLAUDE_DESKTOP:
-        print_servers("mcpServers", "glovebox");
-        print_command("      ", binary, url);
-        print_end();
-        break;
-    case MCP_CLIENT_CURSOR:
-        print_servers("mcpServers", "glovebox");
-        if (http)
-            printf("      \"url\": \"%s/mcp\"\n", url);
-        else
-            print_command("      ", binary, url);
-        print_end();
-        break;
-    case MCP_CLIENT_VSCODE:
-        print_servers("servers", "glovebox");
-        printf("      \"type\": \"%s\",\n", http ? "http" : "stdio");
-        if (http)
-            printf("      \"url\": \"%s/mcp\"\n", url);
-        else
-            print_command("      ", binary, url);
-        print_end();
-        break;
-    case MCP_CLIENT_MCPO:
-        print_servers("mcpServers", "sandbox");
-        printf("      \"type\": \"sse\",\n      \"url\": \"%s/mcp/sse\"\n",
-               http ? url : DEFAULT_URL);
-        print_end();
-        break;
-    case MCP_CLIENT_OPEN_WEBUI:
-        print_open_webui(http ? url : DEFAULT_URL);
-        break;
-    case MCP_CLIENT_NONE:
-    default:
-        break;
-    }
-}
+static const struct {
+    const char *client;
+    void (*print)(const struct what *what);
+} rows[] = {
+    { "claude-code", print_claude_code },
+    { "claude-desktop", print_claude_desktop },
+    { "cursor", print_cursor },
+    { "vscode", print_vscode },
+    { "mcpo", print_mcpo },
+    { "open-webui", print_open_webui },
+};
 
 int mcp_print_config(const struct config *cfg, struct gb_err *err)
 {
     autofree char *url = cfg->mcp_url ? base_url(cfg->mcp_url) : NULL, *binary = NULL;
+    struct what what;
     char path[PATH_MAX];
     ssize_t len = readlink("/proc/self/exe", path, sizeof path - 1);
 
@@ -127,6 +143,9 @@ int mcp_print_config(const struct config *cfg, struct gb_err *err)
     binary = quoted(path);
     if (!binary || (cfg->mcp_url && !url))
         return gb_fail(err, ENOMEM, "print the configuration");
-    print_client((enum mcp_client) cfg->mcp_client, binary, path, url);
+    what = (struct what){ path, binary, url, url && strncmp(url, "unix:", 5) != 0 };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (strcmp(rows[i].client, cfg->mcp_client) == 0)
+            rows[i].print(&what);
     return fflush(stdout) == 0 ? 0 : gb_fail(err, errno, "print the configuration");
 }

@@ -61,11 +61,19 @@ struct forward {
 
 /* ---- out ---- */
 
+static bool is_ending(void *arg)
+{
+    struct forward *f = arg;
+
+    return atomic_load(&f->ending);
+}
+
 static void write_line(struct forward *f, const char *text, size_t len)
 {
     pthread_mutex_lock(&f->out_lock);
-    if (io_write_all(STDOUT_FILENO, text, len) < 0 || io_write_all(STDOUT_FILENO, "\n", 1) < 0)
-        f->failed = true;
+    if (!f->failed && (io_write_patiently(STDOUT_FILENO, text, len, is_ending, f) < 0 ||
+                       io_write_patiently(STDOUT_FILENO, "\n", 1, is_ending, f) < 0))
+        f->failed = true; /* half a line may be out: nothing can follow it */
     pthread_mutex_unlock(&f->out_lock);
 }
 
@@ -501,6 +509,7 @@ static void finish_trips(struct forward *f, int64_t grace_us)
         ;
     for (struct trip *trip = f->trips; trip; trip = trip->next)
         atomic_store(&trip->stop, true);
+    atomic_store(&f->ending, true);
     while (f->threads > 0)
         (void) pthread_cond_wait(&f->idle, &f->lock);
     pthread_mutex_unlock(&f->lock);
@@ -547,7 +556,6 @@ int mcp_forward(const struct config *cfg, int stop_fd, struct gb_err *err)
     pthread_condattr_destroy(&attr);
     r = read_all(&f, stop_fd, buf);
     finish_trips(&f, r > 0 ? GRACE_US : 0);
-    atomic_store(&f.ending, true);
     end_session(&f);
     if (f.listens)
         pthread_join(f.listener, NULL);

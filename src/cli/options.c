@@ -31,17 +31,18 @@ enum {
     FOR_AUDIT = 1 << 6,
     FOR_SERVE = 1 << 7,
     FOR_MCP = 1 << 8,
+    FOR_TEMPLATE = 1 << 9,
 };
 #define FOR_ALL                                                                                    \
     (FOR_GLOBAL | FOR_RUN | FOR_HELP | FOR_VERSION | FOR_DOCTOR | FOR_KEY | FOR_AUDIT |            \
-     FOR_SERVE | FOR_MCP)
+     FOR_SERVE | FOR_MCP | FOR_TEMPLATE)
 
 static const char *const cgroup_choices[] = { "auto", "v2", "v1", "none", NULL };
 static const char *const landlock_choices[] = { "off", "on", NULL };
 static const char *const log_level_choices[] = { "error", "warning", "info", "debug", NULL };
 static const char *const log_format_choices[] = { "text", "json", NULL };
-static const char *const client_choices[] = { "none",   "claude-desktop", "claude-code", "cursor",
-                                              "vscode", "mcpo",           "open-webui",  NULL };
+static const char *const client_choices[] = { "claude-desktop", "claude-code", "cursor", "vscode",
+                                              "mcpo",           "open-webui",  NULL };
 static const char *const preload_choices[] = { "auto", "all", "none", NULL };
 
 _Static_assert(CGROUP_AUTO == 0 && CGROUP_V2 == 1 && CGROUP_V1 == 2 && CGROUP_OFF == 3,
@@ -70,14 +71,30 @@ static bool since_valid(const char *text)
     return parse_utc(text, &us) == 0 || parse_seconds(text, &us) == 0;
 }
 
-/* It goes into headers and configurations: no blanks, quotes or control characters. */
+/* A host or a path must follow. It goes into headers and configurations: no blanks, quotes or
+ * control characters. */
 static bool url_valid(const char *text)
 {
+    static const char *const starts[] = { "http://", "https://", "unix:" };
+
     for (const char *p = text; *p; p++)
         if (*p <= ' ' || *p == 127 || strchr("\"'\\<>`", *p))
             return false;
-    return strncmp(text, "http://", 7) == 0 || strncmp(text, "https://", 8) == 0 ||
-           strncmp(text, "unix:", 5) == 0;
+    for (size_t i = 0; i < ARRAY_LEN(starts); i++) {
+        size_t len = strlen(starts[i]);
+
+        if (strncmp(text, starts[i], len) == 0)
+            return text[len] && (i == 2 || (text[len] != '/' && text[len] != ':'));
+    }
+    return false;
+}
+
+static bool client_valid(const char *text)
+{
+    for (const char *const *client = client_choices; *client; client++)
+        if (strcmp(*client, text) == 0)
+            return true;
+    return false;
 }
 
 static bool hash_valid(const char *text)
@@ -120,9 +137,17 @@ static const struct config_option options[] = {
     { "preload", 0, OPT_STRING, MEMBER(preload), "auto", 1, 1024, .metavar = "WHICH",
       .choices = preload_choices, .valid = preload_valid,
       .expected = "auto, all, none or module names such as numpy,pandas",
-      .commands = FOR_RUN | FOR_SERVE | FOR_MCP, .group = "Program",
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_TEMPLATE, .group = "Program",
       .help = "modules that are imported before the program starts: auto (those that its text "
-              "names), all, none, or a list such as numpy,pandas" },
+              "names; of a template those that are installed there), all, none, or a list such as "
+              "numpy,pandas" },
+    { "template", 0, OPT_STRING, MEMBER(template_name), "default", 1, 255, .metavar = "NAME",
+      .commands = FOR_RUN, .group = "Program",
+      .help = "run it with the Python of this template (glovebox template add)" },
+    { "template-alias", 0, OPT_LIST, MEMBER(template_aliases), .max = 64, .metavar = "ALIAS=NAME",
+      .commands = FOR_RUN | FOR_SERVE, .group = "Program",
+      .help = "another name for a template, * stands for anything, as in python:3.12*=py312; may "
+              "be repeated; without one python:* is the default template" },
     { "file", 0, OPT_LIST, MEMBER(files), .max = 256, .metavar = "PATH", .commands = FOR_RUN,
       .group = "Files",
       .help = "copy PATH into /workspace, where the program starts; may be repeated" },
@@ -135,9 +160,9 @@ static const struct config_option options[] = {
       .help = "show the directory DIR of this machine at PLACE in the box, such as /data, without "
               "copying; read-only unless :rw is written; may be repeated" },
     { "json", 0, OPT_BOOL, MEMBER(json), "no",
-      .commands = FOR_RUN | FOR_DOCTOR | FOR_KEY | FOR_AUDIT, .group = "Output",
-      .help = "print one JSON object instead: the receipt of a run, the doctor's report, keys, or "
-              "the audit log" },
+      .commands = FOR_RUN | FOR_DOCTOR | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE, .group = "Output",
+      .help = "print one JSON object instead: the receipt of a run, the doctor's report, keys, "
+              "templates, or the audit log" },
     { "quiet", 'q', OPT_BOOL, MEMBER(quiet), "no", .commands = FOR_RUN, .group = "Output",
       .help = "say nothing of our own on stderr but errors" },
     { "output", 0, OPT_SIZE, MEMBER(output_bytes), "64m", 1, PIB, .metavar = "SIZE",
@@ -146,7 +171,9 @@ static const struct config_option options[] = {
     { "reply", 0, OPT_SIZE, MEMBER(reply_bytes), "1m", 1, GIB, .metavar = "SIZE",
       .aliases = { { "MAX_OUTPUT_SIZE", 0 } }, .commands = FOR_RUN | FOR_SERVE | FOR_MCP,
       .group = "Output",
-      .help = "with --json, show at most SIZE of each stream, its beginning and its end" },
+      .help =
+          "in a receipt, show at most SIZE of each stream, its beginning and its end; where it is "
+          "not set, tools of MCP show 10000 bytes" },
     { "timeout", 0, OPT_SECONDS, MEMBER(timeout_us), "30", SEC / 1000, 7 * 86400 * SEC,
       .metavar = "S", .aliases = { { "MAX_EXECUTION_TIME", 0 } }, .commands = FOR_RUN,
       .group = "Limits", .help = "wall time in seconds; 2m and 1h work too" },
@@ -203,10 +230,10 @@ static const struct config_option options[] = {
       .commands = FOR_RUN | FOR_SERVE, .group = "Network",
       .help = "certificates (PEM) to trust where a secret is sent, instead of the host's" },
     { "cgroups", 0, OPT_CHOICE, MEMBER(cgroups), "auto", .choices = cgroup_choices,
-      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_DOCTOR, .group = "Isolation",
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_DOCTOR | FOR_TEMPLATE, .group = "Isolation",
       .help = "how limits are enforced; auto takes the best that this host has" },
     { "landlock", 0, OPT_CHOICE, MEMBER(landlock), "on", .choices = landlock_choices,
-      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_DOCTOR, .group = "Isolation",
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_DOCTOR | FOR_TEMPLATE, .group = "Isolation",
       .help = "the second wall around files and signals; off is for tests" },
     { "listen", 0, OPT_LIST, MEMBER(listens), .max = 16, .metavar = "ADDR:PORT",
       .commands = FOR_SERVE, .group = "Service",
@@ -221,6 +248,12 @@ static const struct config_option options[] = {
       .help = "read PATH before the usual configuration files" },
     { "pool", 0, OPT_INT, MEMBER(pool), "8", 0, 1024, .metavar = "N", .commands = FOR_SERVE,
       .group = "Service", .help = "boxes that are kept ready" },
+    { "idle-templates", 0, OPT_INT, MEMBER(idle_templates), "2", 0, 64, .metavar = "N",
+      .commands = FOR_SERVE, .group = "Service",
+      .help = "templates that stay warm though no session uses them, besides the default one" },
+    { "template-wait", 0, OPT_SECONDS, MEMBER(template_wait_us), "60", SEC, 3600 * SEC,
+      .metavar = "S", .commands = FOR_SERVE | FOR_RUN | FOR_TEMPLATE, .group = "Service",
+      .help = "how long a template may take to start and import its modules" },
     { "max-sessions", 0, OPT_INT, MEMBER(max_sessions), "100", 0, 100000, .metavar = "N",
       .commands = FOR_SERVE, .group = "Service", .help = "sessions at one time" },
     { "idle", 0, OPT_SECONDS, MEMBER(idle_us), "3600", SEC, 365 * 86400 * SEC, .metavar = "S",
@@ -240,7 +273,7 @@ static const struct config_option options[] = {
     { "simple-max-timeout", 0, OPT_SECONDS, MEMBER(simple_max_timeout_us), "120", SEC / 1000,
       7 * 86400 * SEC, .metavar = "S", .aliases = { { "MAX_EXECUTION_TIME", 0 } },
       .commands = FOR_SERVE | FOR_MCP, .group = "Service",
-      .help = "the same in the simple API and for tools of MCP" },
+      .help = "the most wall time in the simple API and for tools of MCP" },
     { "max-memory", 0, OPT_SIZE, MEMBER(max_memory_bytes), "4g", 16 * MIB, PIB, .metavar = "SIZE",
       .commands = FOR_SERVE, .group = "Service", .help = "the most memory that may be asked for" },
     { "max-cpus", 0, OPT_CPUS, MEMBER(max_cpus_milli), "4", 10, 1024 * 1000, .metavar = "N",
@@ -292,9 +325,12 @@ static const struct config_option options[] = {
       .commands = FOR_MCP, .group = "MCP",
       .help = "key for that service; better given as GLOVEBOX_API_KEY, for the command line can be "
               "seen by others" },
-    { "print-config", 0, OPT_CHOICE, MEMBER(mcp_client), "none", .choices = client_choices,
+    { "print-config", 0, OPT_STRING, MEMBER(mcp_client), NULL, 1, 32, .metavar = "CLIENT",
+      .choices = client_choices, .valid = client_valid,
+      .expected = "claude-desktop, claude-code, cursor, vscode, mcpo or open-webui",
       .commands = FOR_MCP, .flags = CONFIG_ARGS_ONLY, .group = "MCP",
-      .help = "print what is to be written into the configuration of that client, and end" },
+      .help = "print what is to be written into the configuration of CLIENT, and end: "
+              "claude-desktop, claude-code, cursor, vscode, mcpo or open-webui" },
     { "name", 0, OPT_STRING, MEMBER(key_name), NULL, 1, 128, .metavar = "NAME", .commands = FOR_KEY,
       .flags = CONFIG_ARGS_ONLY, .group = "Key",
       .help = "whom or what the key is for, in your own words" },
@@ -323,11 +359,23 @@ static const struct config_option options[] = {
       .valid = hash_valid, .expected = "a head as verify prints it, 64 hex digits",
       .commands = FOR_AUDIT, .flags = CONFIG_ARGS_ONLY, .group = "Audit",
       .help = "verify that the head which an earlier verify printed is still in the log" },
+    { "python", 0, OPT_STRING, MEMBER(template_python), NULL, 1, PATH_BYTES_MAX, .metavar = "PATH",
+      .commands = FOR_TEMPLATE, .flags = CONFIG_ARGS_ONLY, .group = "Template",
+      .help = "the interpreter of the new template, Python 3.9 or later" },
+    { "venv", 0, OPT_STRING, MEMBER(template_venv), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
+      .commands = FOR_TEMPLATE, .flags = CONFIG_ARGS_ONLY, .group = "Template",
+      .help = "or a virtual environment, with the packages that are installed in it" },
+    { "replace", 0, OPT_BOOL, MEMBER(template_replace), "no", .commands = FOR_TEMPLATE,
+      .flags = CONFIG_ARGS_ONLY, .group = "Template",
+      .help = "take the place of a template of that name" },
+    { "no-check", 0, OPT_BOOL, MEMBER(template_no_check), "no", .commands = FOR_TEMPLATE,
+      .flags = CONFIG_ARGS_ONLY, .group = "Template",
+      .help = "add it without starting it in a box first" },
     { "data", 0, OPT_STRING, MEMBER(data_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
-      .commands = FOR_SERVE | FOR_MCP | FOR_KEY | FOR_AUDIT, .group = "Data",
-      .help = "where the service keeps its store and workspaces; without it /var/lib/glovebox for "
-              "root, else "
-              "glovebox in the user's state directory" },
+      .commands = FOR_SERVE | FOR_MCP | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_RUN,
+      .group = "Data",
+      .help = "where the service keeps its store, workspaces and templates; without it "
+              "/var/lib/glovebox for root, else glovebox in the user's state directory" },
     { "help", 'h', OPT_BOOL, MEMBER(help), "no", .commands = FOR_ALL,
       .flags = CONFIG_ARGS_ONLY | CONFIG_ENDS_OPTIONS, .group = "General",
       .help = "show this help" },
@@ -428,6 +476,26 @@ static const struct config_command commands[] = {
         .args = CONFIG_ARGS_WORDS,
         .words = "verify show",
     },
+    [COMMAND_TEMPLATE - 1] = {
+        .name = "template",
+        .mask = FOR_TEMPLATE,
+        .synopsis = "add|list|remove|check [OPTIONS] [NAME]",
+        .summary = "other Pythons and virtual environments to run programs with",
+        .description = "A template is an interpreter with modules already imported, from which "
+                       "boxes are made. The default one is the system's. add defines another, "
+                       "after starting it in a real box; sessions, runs and the image of an "
+                       "OpenManus sandbox name it. check starts one and tells its version, its "
+                       "packages and what is wrong with it. A service that runs sees all of it at "
+                       "once; sessions that have a template keep it.",
+        .examples = "  glovebox template add py312 --python /opt/python3.12/bin/python3\n"
+                    "  glovebox template add lab --venv /srv/lab/venv --preload numpy,pandas\n"
+                    "  glovebox template check lab\n"
+                    "  glovebox template list\n"
+                    "  glovebox template remove lab\n"
+                    "  glovebox run --template lab report.py\n",
+        .args = CONFIG_ARGS_WORDS,
+        .words = "add list remove check",
+    },
     [COMMAND_HELP - 1] = {
         .name = "help",
         .mask = FOR_HELP,
@@ -498,9 +566,13 @@ static const struct {
     { COMMAND_KEY, ACTION_KEY_REVOKE, "revoke", 1 },
     { COMMAND_AUDIT, ACTION_AUDIT_VERIFY, "verify", 0 },
     { COMMAND_AUDIT, ACTION_AUDIT_SHOW, "show", 0 },
+    { COMMAND_TEMPLATE, ACTION_TEMPLATE_ADD, "add", 1 },
+    { COMMAND_TEMPLATE, ACTION_TEMPLATE_LIST, "list", 0 },
+    { COMMAND_TEMPLATE, ACTION_TEMPLATE_REMOVE, "remove", 1 },
+    { COMMAND_TEMPLATE, ACTION_TEMPLATE_CHECK, "check", 1 },
 };
 
-/* The first argument of key and audit says what to do; it is taken off the others. */
+/* The first argument of key, audit and template says what to do; it is taken off the others. */
 static int take_action(const struct config_command *command, struct config *cfg, struct gb_err *err)
 {
     char quoted[FORMAT_QUOTED_MAX];
@@ -516,7 +588,8 @@ static int take_action(const struct config_command *command, struct config *cfg,
             cfg->args++;
             cfg->args_len--;
             if (cfg->args_len < actions[i].args)
-                return gb_fail_plain(err, EINVAL, "no ID; 'glovebox key list' shows them");
+                return gb_fail_plain(err, EINVAL, "no %s; 'glovebox %s list' shows them",
+                                     cfg->command == COMMAND_KEY ? "ID" : "NAME", command->name);
             return 0;
         }
     format_quoted(cfg->args[0], quoted);
@@ -535,6 +608,13 @@ static int check_action(const struct config *cfg, struct gb_err *err)
                              "--name, --sessions, --executions and --rate are for key create");
     if (show && cfg->action != ACTION_AUDIT_SHOW)
         return gb_fail_plain(err, EINVAL, "--since, --last and --session are for audit show");
+    if ((cfg->template_python || cfg->template_venv || cfg->template_replace ||
+         cfg->template_no_check) &&
+        cfg->action != ACTION_TEMPLATE_ADD)
+        return gb_fail_plain(err, EINVAL,
+                             "--python, --venv, --replace and --no-check are for template add");
+    if (cfg->action == ACTION_TEMPLATE_ADD && !cfg->template_python == !cfg->template_venv)
+        return gb_fail_plain(err, EINVAL, "give either --python PATH or --venv DIR");
     if (cfg->audit_head && cfg->action != ACTION_AUDIT_VERIFY)
         return gb_fail_plain(err, EINVAL, "--head is for audit verify");
     return 0;
@@ -543,7 +623,10 @@ static int check_action(const struct config *cfg, struct gb_err *err)
 static int check_args(const struct config *cfg, struct gb_err *err)
 {
     char quoted[FORMAT_QUOTED_MAX];
-    int most = cfg->command == COMMAND_HELP || cfg->action == ACTION_KEY_REVOKE ? 1 : 0;
+    bool one = cfg->command == COMMAND_HELP || cfg->action == ACTION_KEY_REVOKE ||
+               cfg->action == ACTION_TEMPLATE_ADD || cfg->action == ACTION_TEMPLATE_REMOVE ||
+               cfg->action == ACTION_TEMPLATE_CHECK;
+    int most = one ? 1 : 0;
 
     if (cfg->command == COMMAND_RUN) {
         if (!cfg->code && cfg->args_len == 0)

@@ -18,11 +18,12 @@ enum command_id {
     COMMAND_DOCTOR,
     COMMAND_KEY,
     COMMAND_AUDIT,
+    COMMAND_TEMPLATE,
     COMMAND_HELP,
     COMMAND_VERSION,
 };
 
-/* What key and audit are to do: their first argument. */
+/* What key, audit and template are to do: their first argument. */
 enum action_id {
     ACTION_NONE,
     ACTION_KEY_CREATE,
@@ -30,19 +31,14 @@ enum action_id {
     ACTION_KEY_REVOKE, /* args[0] is the id */
     ACTION_AUDIT_VERIFY,
     ACTION_AUDIT_SHOW,
+    ACTION_TEMPLATE_ADD, /* args[0] is the name, here and below */
+    ACTION_TEMPLATE_LIST,
+    ACTION_TEMPLATE_REMOVE,
+    ACTION_TEMPLATE_CHECK,
 };
 
 enum log_level_choice { LOG_CHOICE_ERROR, LOG_CHOICE_WARNING, LOG_CHOICE_INFO, LOG_CHOICE_DEBUG };
 enum log_format_choice { LOG_CHOICE_TEXT, LOG_CHOICE_JSON };
-enum mcp_client {
-    MCP_CLIENT_NONE,
-    MCP_CLIENT_CLAUDE_DESKTOP,
-    MCP_CLIENT_CLAUDE_CODE,
-    MCP_CLIENT_CURSOR,
-    MCP_CLIENT_VSCODE,
-    MCP_CLIENT_MCPO,
-    MCP_CLIENT_OPEN_WEBUI,
-};
 enum landlock_choice { LANDLOCK_OFF, LANDLOCK_ON };
 
 struct config {
@@ -99,12 +95,19 @@ struct config {
     bool mcp_fixtures;
 
     /* mcp */
-    char *mcp_url;  /* NULL: boxes of our own */
-    char *mcp_key;  /* NULL: none */
-    int mcp_client; /* enum mcp_client */
+    char *mcp_url;    /* NULL: boxes of our own */
+    char *mcp_key;    /* NULL: none */
+    char *mcp_client; /* whose configuration is to be printed; NULL: none */
 
-    /* serve, mcp, key, audit */
+    /* run, serve, mcp, key, audit, template */
     char *data_dir; /* NULL: the default one */
+
+    /* run, serve, template */
+    char *template_name;     /* "default", another, or an alias */
+    char **template_aliases; /* ALIAS=NAME; NULL: none */
+    int64_t idle_templates, template_wait_us;
+    char *template_python, *template_venv; /* NULL: not given */
+    bool template_replace, template_no_check;
 
     /* key, audit */
     char *key_name;                                 /* NULL: none */

@@ -216,23 +216,33 @@ static bool wants(const struct program *program, const char *module, size_t len)
     return names(program, name) && names(program, dot + 1);
 }
 
-int program_preload(const struct program *program, const char *which, char *buf, size_t size,
-                    struct gb_err *err)
+static bool has_name(const char *list, const char *name, size_t len)
+{
+    for (const char *at = list; *at; at += strcspn(at, " "), at += strspn(at, " "))
+        if (strcspn(at, " ") == len && strncmp(at, name, len) == 0)
+            return true;
+    return false;
+}
+
+int program_preload(const struct program *program, const char *which, const char *more, char *buf,
+                    size_t size, struct gb_err *err)
 {
     bool automatic = strcmp(which, "auto") == 0, all = strcmp(which, "all") == 0;
-    const char *list = automatic || all ? engine_preload_all : which;
+    const char *lists[] = { automatic || all ? engine_preload_all : which,
+                            (automatic || all) && more ? more : "" };
     size_t used = 0;
 
     buf[0] = '\0';
     if (strcmp(which, "none") == 0)
         return 0;
-    while (*list) {
-        size_t len = strcspn(list, " ,");
+    for (size_t i = 0; i < ARRAY_LEN(lists); i++)
+        for (const char *list = lists[i]; *list;) {
+            size_t len = strcspn(list, " ,");
 
-        if (len > 0 && (!automatic || wants(program, list, len)) &&
-            add_name(buf, size, &used, list, len) < 0)
-            return gb_fail_plain(err, E2BIG, "--preload names too many modules");
-        list += len + (list[len] != '\0');
-    }
+            if (len > 0 && (!automatic || wants(program, list, len)) && !has_name(buf, list, len) &&
+                add_name(buf, size, &used, list, len) < 0)
+                return gb_fail_plain(err, E2BIG, "--preload names too many modules");
+            list += len + (list[len] != '\0');
+        }
     return 0;
 }

@@ -20,6 +20,6 @@ int program_load(const struct config *cfg, struct program *ret_program, struct g
 void program_release(struct program *program);
 
 /* Writes into @buf which modules to preload: as --preload says; with "auto" those of a full
- * template that the program's text names. */
-int program_preload(const struct program *program, const char *which, char *buf, size_t size,
-                    struct gb_err *err);
+ * template and of @more (names with blanks between, may be NULL) that the program's text names. */
+int program_preload(const struct program *program, const char *which, const char *more, char *buf,
+                    size_t size, struct gb_err *err);

@@ -108,8 +108,22 @@ static void cgroup_name_of(uint32_t id, char name[CGROUP_NAME_MAX])
     snprintf(name, CGROUP_NAME_MAX, "box-%u", id);
 }
 
+int box_root_enter(const struct box_root *root, struct gb_err *err)
+{
+    if (root->mounts >= 0 && setns(root->mounts, CLONE_NEWNS) < 0)
+        return gb_fail(err, errno, "enter the root of a template");
+    return 0;
+}
+
+void box_root_leave(const struct box_root *root)
+{
+    if (root->mounts >= 0 && setns(root->own, CLONE_NEWNS) < 0)
+        _exit(125); /* the next box would see what is not for it */
+}
+
 static int start_init(struct cgroup_root *cgroups, struct box_entry *box, int workspace,
-                      const struct box_volumes *volumes, struct gb_err *err)
+                      const struct box_volumes *volumes, const struct box_root *root,
+                      struct gb_err *err)
 {
     struct box_spec spec = { .limits = box->limits,
                              .host_id = box->host_id,
@@ -117,7 +131,7 @@ static int start_init(struct cgroup_root *cgroups, struct box_entry *box, int wo
                              .volumes = volumes,
                              .proc_self = -EBADF };
     autoclose int inner = -EBADF;
-    int pair[2];
+    int pair[2], error, r;
     pid_t pid;
 
     spec.cgroup_fds_len = cgroup_open_procs(cgroups, &box->cgroup, spec.cgroup_fds, err);
@@ -129,13 +143,20 @@ static int start_init(struct cgroup_root *cgroups, struct box_entry *box, int wo
     }
     box->lifeline = pair[0];
     spec.lifeline = inner = pair[1];
+    r = box_root_enter(root, err);
+    if (r < 0) {
+        wire_close_fds(spec.cgroup_fds, (size_t) spec.cgroup_fds_len);
+        return r;
+    }
     pid = clone_init(cgroup_clone_fd(cgroups, &box->cgroup), &box->pidfd);
     if (pid == 0)
         box_init_main(&spec);
+    error = errno;
+    box_root_leave(root);
     wire_close_fds(spec.cgroup_fds, (size_t) spec.cgroup_fds_len);
     if (pid < 0) {
         box->pidfd = -EBADF;
-        return gb_fail(err, errno, "clone the box's PID 1");
+        return gb_fail(err, error, "clone the box's PID 1");
     }
     gb_closep(&inner); /* so that a dead PID 1 is the end of the stream */
     inner = -EBADF;
@@ -180,7 +201,7 @@ int box_make(struct cgroup_root *cgroups, struct id_pool *ids, uint32_t id,
     if (r == 0 && plan->volumes >= 0)
         r = box_volumes_open(trees, plan->volumes, box.host_id, &volumes, err);
     if (r == 0)
-        r = start_init(cgroups, &box, mount, &volumes, err);
+        r = start_init(cgroups, &box, mount, &volumes, &plan->root, err);
     box_volumes_close(&volumes);
     if (r == 0)
         r = workspace_open(&box);

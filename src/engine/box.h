@@ -26,12 +26,23 @@ struct box_entry {
     struct cgroup_usage peak; /* what the watch saw, where no cgroup keeps count */
 };
 
+/* Where a clone of the builder is to be born. */
+struct box_root {
+    int mounts; /* a mount namespace, that of a template; -EBADF: the builder's own */
+    int own;    /* the builder's own, to come back to */
+};
+
+/* Between these two what the builder clones has the root of the template. */
+int box_root_enter(const struct box_root *root, struct gb_err *err);
+void box_root_leave(const struct box_root *root);
+
 /* What a box is to be like. Descriptors stay the caller's; -EBADF: there is none. */
 struct box_plan {
     const struct limits *limits;
     enum disk_kind disk;
     int image;   /* of a workspace with DISK_IMAGE */
     int volumes; /* the list of them */
+    struct box_root root;
     bool own_id; /* it runs under the builder's id, which is no privileged one */
 };
 

@@ -9,6 +9,9 @@
 #define BUILDER_INSIDE "inside"
 #define BUILDER_JOIN   "join"
 
+/* And with this word it is no builder at all but makes one root file system: root_main.c. */
+#define BUILDER_ROOT "root"
+
 /* Its descriptors. The last two come with "join" only. */
 enum {
     BUILDER_CONTROL_FD = 3,

@@ -38,6 +38,7 @@
 #include "engine/cgroup_internal.h"
 #include "engine/ids.h"
 #include "engine/outer.h"
+#include "engine/root.h"
 #include "engine/seal.h"
 #include "engine/skeleton.h"
 #include "engine/template_start.h"
@@ -59,6 +60,7 @@ struct builder {
     size_t boxes_len, boxes_cap;
     int64_t template_anon; /* of the newest template; 0 until asked for */
     int template_pidfd;
+    int own_mounts; /* our mount namespace, to come back to */
 };
 
 static const uint64_t builder_caps =
@@ -125,8 +127,15 @@ static int setup_place(struct builder *builder, const struct exchange *x, struct
 {
     const struct builder_request *request = x->request;
     int list = request->setup.volumes ? x->fds[x->fds_len - 1] : -EBADF, tree = -EBADF;
-    int r = skeleton_enter(request->setup.disk_dir, &tree, list, &builder->volumes, err);
+    int r = skeleton_isolate(err);
 
+    if (r == 0)
+        r = skeleton_enter(request->setup.disk_dir, NULL, &tree, list, &builder->volumes, err);
+    if (r == 0) {
+        builder->own_mounts = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+        if (builder->own_mounts < 0)
+            r = gb_fail(err, errno, "open the builder's mount namespace");
+    }
     if (r == 0 && tree >= 0)
         r = disk_vault_open(&builder->vault, tree, request->setup.disk_name, err);
     return r;
@@ -173,12 +182,20 @@ static int serve_setup(struct builder *builder, struct exchange *x, struct gb_er
 
 static int serve_template(struct builder *builder, struct exchange *x, struct gb_err *err)
 {
+    struct box_root root = { -EBADF, builder->own_mounts };
+    bool own = x->request->template.root == 0;
     int r;
 
-    if (x->fds_len != 1)
-        return gb_fail_plain(err, EPROTO, "a template needs one socket");
-    r = template_start(x->request->template.python, x->request->template.env, x->fds[0],
+    if (x->fds_len != (own ? 2u : 3u))
+        return gb_fail_plain(err, EPROTO, "a template needs two descriptors, or three");
+    if (!own)
+        root.mounts = x->fds[2];
+    r = box_root_enter(&root, err);
+    if (r < 0)
+        return r;
+    r = template_start(x->request->template.python, x->request->template.env, x->fds[0], x->fds[1],
                        &x->reply_fds[0], &x->dead, err);
+    box_root_leave(&root);
     if (r < 0)
         return r;
     gb_closep(&builder->template_pidfd);
@@ -191,10 +208,12 @@ static int serve_template(struct builder *builder, struct exchange *x, struct gb
 
 static int serve_make(struct builder *builder, struct exchange *x, struct gb_err *err)
 {
+    size_t image = x->request->make.disk == DISK_IMAGE, root = x->request->make.root != 0;
     int cgroup_fd, cgroup_fds[CGROUP_FDS_MAX], count = 0;
-    size_t image = x->request->make.disk == DISK_IMAGE, volumes = x->request->make.volumes != 0;
+    size_t volumes = x->request->make.volumes != 0;
     struct box_plan plan = { .limits = &x->request->make.limits,
                              .disk = (enum disk_kind) x->request->make.disk,
+                             .root = { -EBADF, builder->own_mounts },
                              .own_id = x->request->make.own_id != 0 };
     struct box_entry *box;
     int r = box_slot(builder, err);
@@ -202,10 +221,12 @@ static int serve_make(struct builder *builder, struct exchange *x, struct gb_err
     if (r < 0)
         return r;
     /* Id 0 is that of whoever started us, and that may be root. */
-    if (x->fds_len != image + volumes || (plan.own_id && builder->ids.mode == ID_ROOT))
+    if (x->fds_len != image + volumes + root || (plan.own_id && builder->ids.mode == ID_ROOT))
         return gb_fail_plain(err, EPROTO, "that is no way to make a box");
     plan.image = image ? x->fds[0] : -EBADF;
     plan.volumes = volumes ? x->fds[image] : -EBADF;
+    if (root)
+        plan.root.mounts = x->fds[image + volumes];
     box = &builder->boxes[builder->boxes_len];
     r = box_make(builder->cgroups, &builder->ids, x->request->box, &plan, &builder->vault,
                  &builder->volumes, box, &x->dead, err);
@@ -282,7 +303,10 @@ static int serve_scan(struct box_entry *box, struct exchange *x, struct gb_err *
 
 static void serve_usage(struct builder *builder, struct box_entry *box, struct exchange *x)
 {
-    box_usage(builder->cgroups, box, template_anon_bytes(builder), &x->reply.usage.counters);
+    int64_t anon = x->request->usage.template_anon;
+
+    box_usage(builder->cgroups, box, anon ? anon : template_anon_bytes(builder),
+              &x->reply.usage.counters);
     x->reply.usage.disk = (int32_t) box_disk_full(box);
 }
 
@@ -439,6 +463,7 @@ static void sweep(struct builder *builder)
         (void) box_end(builder->cgroups, &builder->ids, &builder->vault,
                        &builder->boxes[--builder->boxes_len], &ignored);
     gb_closep(&builder->template_pidfd);
+    gb_closep(&builder->own_mounts);
     cgroup_root_close(builder->cgroups);
     id_pool_release(&builder->ids);
     disk_vault_close(&builder->vault);
@@ -466,7 +491,8 @@ int builder_main(int argc, char **argv)
 {
     struct builder builder = { .ids.lock_fd = -EBADF,
                                .vault = DISK_VAULT_NONE,
-                               .template_pidfd = -EBADF };
+                               .template_pidfd = -EBADF,
+                               .own_mounts = -EBADF };
     struct gb_err err = { 0 };
     int r;
 
@@ -476,6 +502,8 @@ int builder_main(int argc, char **argv)
         fprintf(stderr, "glovebox: '%s' is for glovebox itself\n", BUILDER_COMMAND);
         return 2;
     }
+    if (argc > 2 && strcmp(argv[2], BUILDER_ROOT) == 0)
+        return root_main();
     r = builder_enter(argc, argv, &err);
     if (r < 0)
         return refuse(&err);

@@ -1,15 +1,14 @@
 /*
- * The supervisor's side of the engine: a builder and a template, and how they are replaced.
+ * The supervisor's side of the engine: the builder, and how it is replaced.
  *
- * Theory of operation. Two sockets lead out of here, one to the builder and one to the template;
- * each has a lock, and each request waits for its answer. Whatever those processes start is a child
- * of ours, so we alone wait, always by pidfd and never for "any child". We hold copies of every
- * descriptor that makes a box a box; when the builder's socket breaks we execute a new one and hand
- * them over. A template that broke is simply started again: its clones do not need it.
+ * Theory of operation. Sockets lead out of here, one to the builder and one to each template
+ * (engine_template.c); each has a lock, and each request waits for its answer. Whatever those
+ * processes start is a child of ours, so we alone wait, always by pidfd and never for "any child".
+ * We hold copies of every descriptor that makes a box a box; when the builder's socket breaks we
+ * execute a new one and hand them over.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -28,8 +27,7 @@
 
 #include "base/banned.h"
 
-#define TEMPLATE_WAIT_MS 120000
-#define DESCRIPTORS_MIN  64
+#define DESCRIPTORS_MIN 64
 
 const char engine_preload_all[] =
     "numpy pandas matplotlib matplotlib.pyplot plotly plotly.graph_objects plotly.express";
@@ -58,7 +56,7 @@ void pid_reap(int pidfd)
 }
 
 /* Closes the connection, which ends the peer, and collects it. */
-static void peer_end(struct peer *peer, bool kill_it)
+void peer_end(struct peer *peer, bool kill_it)
 {
     gb_closep(&peer->socket);
     peer->socket = -EBADF;
@@ -99,10 +97,9 @@ static const char *builder_program(void)
 }
 
 /* @fds go to the numbers from BUILDER_CONTROL_FD on; all of them are above BUILDER_FDS_END. */
-static int builder_spawn_at(const int *fds, size_t fds_len, pid_t *ret_pid)
+static int builder_spawn_at(const char *how, const int *fds, size_t fds_len, pid_t *ret_pid)
 {
-    char *const argv[] = { (char *) "glovebox", (char *) BUILDER_COMMAND,
-                           fds_len > 1 ? (char *) BUILDER_JOIN : NULL, NULL };
+    char *const argv[] = { (char *) "glovebox", (char *) BUILDER_COMMAND, (char *) how, NULL };
     /* Nothing of ours: neither builder nor template may hold a secret. PATH is for newuidmap. */
     static char *const envp[] = {
         (char *) "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", NULL
@@ -131,16 +128,20 @@ static int builder_spawn_at(const int *fds, size_t fds_len, pid_t *ret_pid)
     return -r;
 }
 
-static int builder_spawn(struct engine *engine, struct gb_err *err)
+/* Executes this program in the part that @how names, with a socket and @with. */
+static int peer_spawn(const char *how, const int *with, size_t with_len, struct peer *peer,
+                      struct gb_err *err)
 {
     autoclose int ours = -EBADF, theirs = -EBADF;
-    int fds[1 + OUTER_FDS] = { -EBADF, engine->outer[0], engine->outer[1], engine->outer[2] };
-    size_t fds_len = engine->outer[0] >= 0 ? 1 + OUTER_FDS : 1;
+    int fds[1 + OUTER_FDS];
+    size_t fds_len = 1 + with_len;
     int r = socket_pair(&ours, &theirs);
 
     if (r < 0)
         return gb_fail(err, -r, "socketpair");
     fds[0] = theirs;
+    for (size_t i = 0; i < with_len; i++)
+        fds[1 + i] = with[i];
     for (size_t i = 0; i < fds_len; i++) {
         fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, BUILDER_FDS_END);
         if (fds[i] < 0) {
@@ -149,15 +150,37 @@ static int builder_spawn(struct engine *engine, struct gb_err *err)
             return gb_fail(err, -r, "copy a descriptor");
         }
     }
-    r = builder_spawn_at(fds, fds_len, &engine->builder.pid);
+    r = builder_spawn_at(how, fds, fds_len, &peer->pid);
     wire_close_fds(fds, fds_len);
     if (r < 0)
         return gb_fail(err, -r, "start the builder");
-    engine->builder.pidfd = (int) syscall(SYS_pidfd_open, engine->builder.pid, 0);
-    if (engine->builder.pidfd < 0)
+    peer->pidfd = (int) syscall(SYS_pidfd_open, peer->pid, 0);
+    if (peer->pidfd < 0)
         return gb_fail(err, errno, "pidfd_open of the builder");
-    engine->builder.socket = TAKE_FD(ours);
+    peer->socket = TAKE_FD(ours);
     return 0;
+}
+
+static int builder_spawn(struct engine *engine, struct gb_err *err)
+{
+    bool again = engine->outer[0] >= 0;
+
+    return peer_spawn(again ? BUILDER_JOIN : NULL, engine->outer, again ? OUTER_FDS : 0,
+                      &engine->builder, err);
+}
+
+int builder_spawn_root(struct engine *engine, struct peer *ret_peer, struct gb_err *err)
+{
+    int user = -EBADF, r;
+
+    /* A builder that is just replaced has these in its hands. */
+    pthread_mutex_lock(&engine->builder.lock);
+    if (engine->outer[OUTER_USER] >= 0)
+        user = fcntl(engine->outer[OUTER_USER], F_DUPFD_CLOEXEC, 0);
+    pthread_mutex_unlock(&engine->builder.lock);
+    r = peer_spawn(BUILDER_ROOT, &user, user >= 0, ret_peer, err);
+    gb_closep(&user);
+    return r;
 }
 
 /* One request and its answer on a connection that works; the lock is held. */
@@ -225,10 +248,10 @@ static int builder_setup(struct engine *engine, struct gb_err *err)
 
     if (r < 0)
         return r;
-    request.setup.template = engine->template_ready;
+    request.setup.template = engine->first->ready;
     request.setup.volumes = list >= 0;
-    if (engine->template_ready)
-        given[given_len++] = engine->template.pidfd;
+    if (engine->first->ready)
+        given[given_len++] = engine->first->peer.pidfd;
     if (list >= 0)
         given[given_len++] = list;
     request.setup.cgroup_mode =
@@ -337,191 +360,16 @@ int engine_call(struct engine *engine, const struct builder_request *request, co
     return ret_reply->error ? gb_fail_plain(err, ret_reply->error, "%s", ret_reply->msg) : 0;
 }
 
-/* ---- the template ---- */
-
-static void env_add(char *block, size_t size, size_t *used, const char *name, const char *value)
-{
-    size_t need = strlen(name) + strlen(value) + 2;
-
-    if (*used + need + 1 > size)
-        return;
-    snprintf(block + *used, size - *used, "%s=%s", name, value);
-    *used += need;
-}
-
-/* The whole environment of a tenant; the template must not have another one. */
-void engine_tenant_env(const struct engine *engine, char *block, size_t size)
-{
-    static const char *const fixed[][2] = {
-        { "PATH", "/usr/local/bin:/usr/bin:/bin" },
-        { "HOME", "/workspace" },
-        { "USER", "user" },
-        { "LOGNAME", "user" },
-        { "SHELL", "/bin/sh" },
-        { "TERM", "dumb" },
-        { "TMPDIR", "/tmp" },
-        { "XDG_CACHE_HOME", "/tmp/.cache" },
-        { "XDG_CONFIG_HOME", "/tmp/.config" },
-        { "MPLBACKEND", "Agg" },
-        { "MPLCONFIGDIR", "/tmp/.config/matplotlib" },
-        /* One thread each: threads cannot be cloned, and a box has one core by default. */
-        { "OPENBLAS_NUM_THREADS", "1" },
-        { "OMP_NUM_THREADS", "1" },
-        { "MKL_NUM_THREADS", "1" },
-        { "NUMEXPR_NUM_THREADS", "1" },
-    };
-    size_t used = 0;
-
-    memset(block, 0, size);
-    for (size_t i = 0; i < ARRAY_LEN(fixed); i++)
-        env_add(block, size, &used, fixed[i][0], fixed[i][1]);
-    env_add(block, size, &used, "LANG", engine->lang);
-    if (engine->tz)
-        env_add(block, size, &used, "TZ", engine->tz);
-}
-
-/* Starts a template; it imports while we go on. The template's lock is held. */
-static int template_begin(struct engine *engine, struct gb_err *err)
-{
-    struct builder_request request = { .op = BUILDER_TEMPLATE };
-    struct template_setup setup = { 0 };
-    struct builder_reply reply;
-    autoclose int ours = -EBADF, theirs = -EBADF;
-    int fds[WIRE_FDS_MAX], r = socket_pair(&ours, &theirs);
-    size_t fds_len = 0;
-
-    if (r < 0)
-        return gb_fail(err, -r, "socketpair");
-    snprintf(request.template.python, sizeof request.template.python, "%s", engine->python);
-    engine_tenant_env(engine, request.template.env, sizeof request.template.env);
-    snprintf(setup.preload, sizeof setup.preload, "%s", engine->preload);
-    r = engine_call(engine, &request, &theirs, 1, &reply, fds, &fds_len, err);
-    if (r < 0)
-        return r;
-    if (fds_len != 1) {
-        wire_close_fds(fds, fds_len);
-        return gb_fail_plain(err, EPROTO, "the builder sent no template");
-    }
-    engine->template.pidfd = fds[0];
-    engine->template.pid = pidfd_pid(fds[0]);
-    engine->template_ready = false;
-    r = wire_send(ours, &setup, sizeof setup, NULL, 0);
-    if (r < 0)
-        return gb_fail(err, -r, "the template ended at once");
-    engine->template.socket = TAKE_FD(ours);
-    return 0;
-}
-
-static int template_finish(struct engine *engine, struct gb_err *err)
-{
-    struct pollfd news = { .fd = engine->template.socket, .events = POLLIN };
-    struct template_event event;
-    int fds[WIRE_FDS_MAX], r;
-    size_t fds_len;
-
-    while (!engine->template_ready) {
-        r = poll(&news, 1, TEMPLATE_WAIT_MS);
-        if (r < 0 && errno == EINTR)
-            continue;
-        if (r <= 0)
-            return gb_fail_plain(err, ETIMEDOUT, "the template does not get ready");
-        r = wire_recv(engine->template.socket, &event, sizeof event, fds, &fds_len);
-        if (r < 0)
-            return gb_fail_plain(err, -r, "%s ended while it was preloading", engine->python);
-        wire_close_fds(fds, fds_len);
-        event.text[sizeof event.text - 1] = '\0';
-        if (event.error)
-            return gb_fail_plain(err, EIO, "template: %s", event.text);
-        if (event.done == event.total)
-            engine->template_ready = true;
-        else if (engine->config.progress)
-            engine->config.progress(engine->config.progress_arg, event.done, event.total,
-                                    event.text);
-    }
-    return 0;
-}
-
-/* A template that works, started anew if need be. Its lock is held. */
-static int template_ensure(struct engine *engine, struct gb_err *err)
-{
-    int r = 0;
-
-    if (engine->template.socket < 0) {
-        peer_end(&engine->template, true);
-        r = template_begin(engine, err);
-    }
-    if (r == 0)
-        r = template_finish(engine, err);
-    if (r < 0)
-        peer_end(&engine->template, true);
-    return r;
-}
-
-int engine_wait_ready(struct engine *engine, struct gb_err *err)
-{
-    int r;
-
-    pthread_mutex_lock(&engine->template.lock);
-    r = template_ensure(engine, err);
-    pthread_mutex_unlock(&engine->template.lock);
-    return r;
-}
-
-static int template_exchange(struct engine *engine, const struct clone_request *request,
-                             const int *fds, size_t fds_len, struct clone_reply *reply,
-                             int *ret_pidfd)
-{
-    int got[WIRE_FDS_MAX];
-    size_t got_len = 0;
-    int r = wire_send(engine->template.socket, request, sizeof *request, fds, fds_len);
-
-    if (r == 0)
-        r = wire_recv(engine->template.socket, reply, sizeof *reply, got, &got_len);
-    if (r < 0)
-        return r;
-    *ret_pidfd = -EBADF;
-    if (got_len == 1)
-        *ret_pidfd = got[0];
-    else
-        wire_close_fds(got, got_len);
-    return 0;
-}
-
-int engine_clone(struct engine *engine, const struct clone_request *request, const int *fds,
-                 size_t fds_len, struct clone_reply *ret_reply, int *ret_pidfd, struct gb_err *err)
-{
-    int r = 0;
-
-    pthread_mutex_lock(&engine->template.lock);
-    for (int attempt = 0; attempt < 2; attempt++) {
-        r = template_ensure(engine, err);
-        if (r < 0)
-            break;
-        r = template_exchange(engine, request, fds, fds_len, ret_reply, ret_pidfd);
-        if (r == 0)
-            break;
-        (void) gb_fail(err, -r, "the template ended");
-        peer_end(&engine->template, true);
-    }
-    pthread_mutex_unlock(&engine->template.lock);
-    if (r < 0)
-        return r;
-    if (ret_reply->error)
-        return gb_fail(err, ret_reply->error, "clone a tenant (%.31s)", ret_reply->what);
-    return *ret_pidfd >= 0 ? 0 : gb_fail_plain(err, EPROTO, "the template sent no tenant");
-}
-
 /* ---- the engine ---- */
 
 static void engine_init(struct engine *engine)
 {
     engine->builder.socket = engine->builder.pidfd = -EBADF;
-    engine->template.socket = engine->template.pidfd = -EBADF;
     engine->keeper_pidfd = -EBADF;
     for (size_t i = 0; i < OUTER_FDS; i++)
         engine->outer[i] = -EBADF;
     pthread_mutex_init(&engine->builder.lock, NULL);
-    pthread_mutex_init(&engine->template.lock, NULL);
+    pthread_mutex_init(&engine->templates_lock, NULL);
     pthread_mutex_init(&engine->boxes_lock, NULL);
     pthread_cond_init(&engine->pool_wanted, NULL);
 }
@@ -532,11 +380,9 @@ static bool engine_copy_config(struct engine *engine, const struct engine_config
     engine->config.disk_dir = NULL; /* the disk has its own, and so have volumes */
     engine->config.volume_roots = NULL;
     engine->config.volume_roots_len = 0;
-    engine->python = strdup(config->python ? config->python : "/usr/bin/python3");
-    engine->preload = strdup(config->preload ? config->preload : "");
     engine->lang = strdup(config->lang ? config->lang : "C.UTF-8");
     engine->tz = config->tz ? strdup(config->tz) : NULL;
-    return engine->python && engine->preload && engine->lang && (engine->tz || !config->tz);
+    return engine->lang && (engine->tz || !config->tz);
 }
 
 /* Descriptors of processes arrive over sockets; one that is lost for want of a free number is a
@@ -560,6 +406,11 @@ static int descriptors_check(struct gb_err *err)
 
 int engine_open(const struct engine_config *config, struct engine **ret_engine, struct gb_err *err)
 {
+    const struct template_def first = {
+        .python = config->python ? config->python : "/usr/bin/python3",
+        .preload = config->preload,
+        .binds = config->binds,
+    };
     struct engine *engine;
     int r = descriptors_check(err);
 
@@ -574,7 +425,8 @@ int engine_open(const struct engine_config *config, struct engine **ret_engine, 
     else if ((r = volume_roots_open(config->volume_roots, config->volume_roots_len,
                                     &engine->volumes, err)) == 0 &&
              (r = disk_open(config->disk_dir, config->disk_kind, &engine->disk, err)) == 0 &&
-             (r = builder_start(engine, err)) == 0 && (r = template_begin(engine, err)) == 0) {
+             (r = templates_open(engine, &first, err)) == 0 &&
+             (r = builder_start(engine, err)) == 0 && (r = templates_start(engine, err)) == 0) {
         disk_sweep_start(engine, engine->disk);
         r = pool_start(engine, err);
     }
@@ -593,7 +445,7 @@ void engine_close(struct engine *engine)
     pool_end(engine);
     while (engine->boxes)
         box_release(engine->boxes);
-    peer_end(&engine->template, true);
+    templates_close(engine);
     peer_end(&engine->builder, false);
     for (size_t i = 0; i < OUTER_FDS; i++)
         gb_closep(&engine->outer[i]);
@@ -605,10 +457,8 @@ void engine_close(struct engine *engine)
     volume_roots_close(engine->volumes);
     pthread_cond_destroy(&engine->pool_wanted);
     pthread_mutex_destroy(&engine->boxes_lock);
-    pthread_mutex_destroy(&engine->template.lock);
+    pthread_mutex_destroy(&engine->templates_lock);
     pthread_mutex_destroy(&engine->builder.lock);
-    free(engine->python);
-    free(engine->preload);
     free(engine->lang);
     free(engine->tz);
     free(engine);
@@ -620,7 +470,8 @@ void engine_get_info(struct engine *engine, struct engine_info *ret_info)
         .id_mode = (enum id_mode) engine->id_mode,
         .cgroup_mode = (enum cgroup_mode) engine->cgroup_mode,
         .builder_pid = engine->builder.pid,
-        .template_pid = engine->template.pid,
+        .template_pid = engine->first->peer.pid,
+        .templates = templates_running(engine),
         .disk_kind = disk_kind_of(engine->disk),
     };
     memcpy(ret_info->note, engine->note, sizeof ret_info->note);

@@ -24,10 +24,23 @@ struct engine;
 struct box;
 struct tenant;
 
+/* What a template is made of. Where it is not in /usr, @binds are the files and directories of the
+ * host that it needs: absolute, without links in them, NULL-terminated, at most 16; may be NULL.
+ * Its boxes see them read-only at the same places, and nobody else's boxes do. */
+struct template_def {
+    const char *name;    /* for the caller's own use; may be NULL */
+    const char *python;  /* the interpreter: an absolute path, as boxes see it */
+    const char *preload; /* modules that it imports, separated by spaces; may be NULL */
+    const char *const *binds;
+};
+
 struct engine_config {
-    const char *python;    /* interpreter of the template; NULL: /usr/bin/python3 */
-    const char *preload;   /* modules that the template imports, separated by spaces */
-    const char *lang, *tz; /* of the template and its tenants; NULL: C.UTF-8, the host's zone */
+    const char *python;       /* interpreter of the default template; NULL: /usr/bin/python3 */
+    const char *preload;      /* modules that it imports, separated by spaces */
+    const char *const *binds; /* as above; may be NULL */
+    unsigned templates_idle;  /* how many others are kept though no box uses them */
+    int64_t template_wait_us; /* for one to get ready; 0: two minutes */
+    const char *lang, *tz;    /* of the template and its tenants; NULL: C.UTF-8, the host's zone */
     enum cgroup_mode cgroups;
     bool landlock;
     struct limits pool_limits; /* of the boxes that are made ahead */
@@ -41,7 +54,7 @@ struct engine_config {
     const struct volume_root *volume_roots;
     size_t volume_roots_len;
 
-    /* Called while the template imports: @done of @total modules, @name is next. */
+    /* Called while the default template imports: @done of @total modules, @name is next. */
     void (*progress)(void *arg, unsigned done, unsigned total, const char *name);
     void *progress_arg;
 };
@@ -54,6 +67,7 @@ struct engine_info {
     enum disk_kind disk_kind; /* of workspaces on disk; DISK_NONE: there are none */
     char disk_note[200];      /* why they are watched, or "" */
     pid_t builder_pid, template_pid;
+    unsigned templates;               /* that run, the default one included */
     unsigned boxes_ready, boxes_live; /* waiting in the pool; there at all */
 };
 
@@ -68,8 +82,29 @@ void engine_close(struct engine *engine);
 
 void engine_get_info(struct engine *engine, struct engine_info *ret_info);
 
-/* Waits until the template has imported everything; reports progress. */
+/* Waits until the default template has imported everything; reports progress. */
 int engine_wait_ready(struct engine *engine, struct gb_err *err);
+
+/* ---- templates ---- */
+
+struct template;
+
+/* A template made of @def that works: one that is there already, or it is started now. It stays at
+ * least until it is given back. The error says what went wrong inside. */
+int engine_template_get(struct engine *engine, const struct template_def *def,
+                        struct template **ret_template, struct gb_err *err);
+void engine_template_put(struct template *t); /* accepts NULL */
+
+/* How its last start went. */
+struct template_report {
+    char version[32];   /* of Python; "" unless it got ready */
+    char missing[2048]; /* modules that could not be imported and why, one a line */
+    char said[2048];    /* the end of what it printed meanwhile */
+};
+
+/* @t NULL: the default one. */
+void engine_template_report(struct engine *engine, struct template *t,
+                            struct template_report *ret_report);
 
 /* ---- boxes ---- */
 
@@ -79,6 +114,7 @@ int box_acquire(struct engine *engine, const struct limits *limits, struct box *
                 struct gb_err *err);
 
 struct box_options {
+    struct template *template; /* NULL: the default one; the box keeps it */
     bool disk; /* /workspace is on disk, within limits.disk_bytes and disk_inodes; /tmp and /dev/shm
                   stay in memory, with at most half of limits.memory_bytes each */
     /* Directories of the host. They are no part of the workspace: not of its quota, nor of what the

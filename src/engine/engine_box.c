@@ -34,8 +34,10 @@ int box_get_usage(struct box *box, struct cgroup_usage *ret_usage, enum limit_ki
 {
     struct builder_request request = { .op = BOX_USAGE, .box = box->id };
     struct builder_reply reply;
-    int r = engine_call(box->engine, &request, NULL, 0, &reply, NULL, NULL, err);
+    int r;
 
+    request.usage.template_anon = template_anon(box->template);
+    r = engine_call(box->engine, &request, NULL, 0, &reply, NULL, NULL, err);
     if (r < 0)
         return r;
     *ret_usage = reply.usage.counters;
@@ -188,8 +190,8 @@ int tenant_spawn(struct box *box, const int stdio[3], struct tenant **ret_tenant
     memcpy(fds + 1, stdio, sizeof(int) * 3);
     fds[4] = pair[1];
     memcpy(fds + CLONE_FDS_FIXED, box->cgroup_fds, sizeof(int) * box->cgroup_fds_len);
-    r = engine_clone(box->engine, &request, fds, CLONE_FDS_FIXED + box->cgroup_fds_len, &reply,
-                     &tenant->pidfd, err);
+    r = template_clone(box->template, &request, fds, CLONE_FDS_FIXED + box->cgroup_fds_len, &reply,
+                       &tenant->pidfd, err);
     (void) close(pair[1]);
     if (r == 0)
         r = seal_wait(tenant, err);

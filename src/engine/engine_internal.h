@@ -13,7 +13,8 @@ struct piped_tenant {
 
 struct box {
     struct engine *engine;
-    struct box *next; /* in the engine's list of all boxes */
+    struct box *next;          /* in the engine's list of all boxes */
+    struct template *template; /* counts as its user */
     uint32_t id;
     uint32_t host_id;
     struct limits limits;
@@ -93,10 +94,8 @@ int tenant_adopt(struct box *box, int pidfd, int control, struct tenant **ret_te
 int snapshot_map(const struct builder_reply *reply, const int *fds, size_t fds_len,
                  struct snapshot *ret_snapshot, struct gb_err *err);
 
-/* The environment of every tenant: NAME=value, each ended by NUL, an empty one ends all. */
-void engine_tenant_env(const struct engine *engine, char *block, size_t size);
-
-#define OUTER_FDS 3
+#define OUTER_FDS  3
+#define OUTER_USER 1 /* of these: the user namespace */
 
 /* A process of ours at the other end of a socket. */
 struct peer {
@@ -106,11 +105,73 @@ struct peer {
     pid_t pid;
 };
 
+/* ---- engine_template.c ---- */
+
+struct template
+{
+    /* never changed */
+    struct engine *engine;
+    char *name, *python, *preload;
+    char **binds; /* NULL-terminated, never NULL */
+
+    /* under templates_lock */
+    struct template *next;
+    unsigned users;
+    uint64_t let_go; /* when it last lost one; counts up */
+
+    bool runs; /* atomic */
+
+    /* under peer.lock */
+    struct peer peer;
+    bool ready;
+    int root; /* mount namespace of its boxes; -EBADF: the builder's own, or not made yet */
+    int said; /* its stderr while it starts */
+    size_t said_len;
+    char at[136]; /* what it does while it starts */
+    int64_t anon; /* of a template that is ready; 0 until asked for */
+    struct template_report report;
+};
+
+/* @def must be one that template_def_check() finds good. NULL without memory. */
+struct template *template_new(struct engine *engine, const struct template_def *def);
+void template_free(struct template *t); /* accepts NULL */
+int template_def_check(const struct template_def *def, struct gb_err *err);
+bool template_is(const struct template *t, const struct template_def *def); /* made of the same */
+bool template_runs(const struct template *t);
+
+/* Starts it; it imports while we go on. Its lock is held. */
+int template_begin(struct template *t, struct gb_err *err);
+
+/* Waits until it is ready, after starting it if need be. */
+int template_wait(struct template *t, struct gb_err *err);
+
+/* ---- engine_template_list.c ---- */
+
+int templates_open(struct engine *engine, const struct template_def *def, struct gb_err *err);
+int templates_start(struct engine *engine, struct gb_err *err); /* the default one */
+void templates_close(struct engine *engine);
+unsigned templates_running(struct engine *engine);
+
+struct template *template_ref(struct template *t); /* engine_template_put() gives it back */
+
+/* Anonymous memory of one that is not the default, else 0. */
+int64_t template_anon(struct template *t);
+
+/* The environment of its tenants: NAME=value, each ended by NUL, an empty one ends all. */
+void template_tenant_env(const struct template *t, char *block, size_t size);
+
+/* One clone request; replaces a template that died and tries once more. */
+int template_clone(struct template *t, const struct clone_request *request, const int *fds,
+                   size_t fds_len, struct clone_reply *ret_reply, int *ret_pidfd,
+                   struct gb_err *err);
+
 struct engine {
     struct engine_config config;
-    char *python, *preload, *lang, *tz; /* own copies */
-    struct peer builder, template;
-    bool template_ready;
+    char *lang, *tz; /* own copies */
+    struct peer builder;
+    struct template *first; /* the default one; the others come after it */
+    pthread_mutex_t templates_lock;
+    uint64_t template_clock;
     int32_t id_mode, cgroup_mode;
     char cgroup_name[CGROUP_NAME_MAX], disk_name[DISK_NAME_MAX], note[200];
     struct disk *disk; /* NULL: workspaces are in memory */
@@ -132,6 +193,12 @@ struct engine {
 /* Waits for a child of ours, until it has ended. */
 void pid_reap(int pidfd);
 
+/* Closes the connection, which ends the peer, and collects it. */
+void peer_end(struct peer *peer, bool kill_it);
+
+/* Starts a process for one root file system. */
+int builder_spawn_root(struct engine *engine, struct peer *ret_peer, struct gb_err *err);
+
 /* ---- engine_pool.c ---- */
 
 int pool_start(struct engine *engine, struct gb_err *err);
@@ -142,10 +209,6 @@ void pool_end(struct engine *engine);
 int engine_call(struct engine *engine, const struct builder_request *request, const int *fds,
                 size_t fds_len, struct builder_reply *ret_reply, int *ret_fds, size_t *ret_fds_len,
                 struct gb_err *err);
-
-/* One clone request to the template; replaces a dead template and tries once more. */
-int engine_clone(struct engine *engine, const struct clone_request *request, const int *fds,
-                 size_t fds_len, struct clone_reply *ret_reply, int *ret_pidfd, struct gb_err *err);
 
 const struct engine_config *engine_get_config(const struct engine *engine);
 enum cgroup_mode engine_get_cgroup_mode(const struct engine *engine);

@@ -28,6 +28,7 @@ static void box_close(struct box *box)
     wire_close_fds(box->cgroup_fds, box->cgroup_fds_len);
     session_state_free(box->session);
     disk_watch_free(box->disk_watch);
+    engine_template_put(box->template);
     free(box);
 }
 
@@ -38,7 +39,8 @@ static int box_new(struct engine *engine, const struct limits *limits,
     autoclose int image = -EBADF, volumes = -EBADF;
     struct box *box;
     struct builder_reply reply;
-    int given[2], fds[WIRE_FDS_MAX], r = 0;
+    struct template *template = options->template ? options->template : engine->first;
+    int given[3], fds[WIRE_FDS_MAX], r = 0;
     size_t given_len = 0, fds_len = 0;
 
     if (options->disk && (r = disk_prepare(engine->disk, limits, &image, err)) < 0)
@@ -61,6 +63,9 @@ static int box_new(struct engine *engine, const struct limits *limits,
     request.make.disk = options->disk ? disk_kind_of(engine->disk) : DISK_NONE;
     request.box = __atomic_add_fetch(&engine->next_box, 1, __ATOMIC_RELAXED);
     request.make.limits = *limits;
+    request.make.root = template->root >= 0;
+    if (request.make.root)
+        given[given_len++] = template->root;
     r = engine_call(engine, &request, given, given_len, &reply, fds, &fds_len, err);
     if (r < 0 || fds_len < 3 || fds_len > 3 + CGROUP_FDS_MAX) {
         if (r == 0) {
@@ -71,6 +76,7 @@ static int box_new(struct engine *engine, const struct limits *limits,
         return r;
     }
     *box = (struct box){ .engine = engine,
+                         .template = template_ref(template),
                          .id = request.box,
                          .host_id = reply.box.host_id,
                          .limits = *limits,
@@ -149,7 +155,8 @@ int box_acquire_with(struct engine *engine, const struct limits *limits,
                      const struct box_options *options, struct box **ret_box, struct gb_err *err)
 {
     const struct box_options plain = { 0 };
-    bool special = options && (options->disk || options->volumes_len > 0);
+    bool special = options && (options->disk || options->volumes_len > 0 ||
+                               (options->template && options->template != engine->first));
     struct box *box = special ? NULL : pool_take(engine, limits);
     int r;
 

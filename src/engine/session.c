@@ -386,14 +386,18 @@ static int signal_new(struct run *run, int sig, bool with_root, struct gb_err *e
 
 void session_soft(struct run *run)
 {
+    pid_t pid = tenant_pid(run->tenant);
     struct gb_err ignored;
 
     run->signalled = true;
     /* First those that it may be waiting for: system(3) shuts its ears as long as it waits. */
     (void) signal_new(run, SIGINT, false, &ignored);
     /* By ourselves, since it has arrived when the call is back: what comes later is not hit by it.
-     */
-    (void) syscall(SYS_pidfd_send_signal, tenant_pidfd(run->tenant), SIGINT, NULL, 0);
+     * That holds for one thread only: of a process the kernel chooses any that does not block the
+     * signal, and one that a cell has left may take it and be held up before it runs the handler,
+     * which then hits the next cell. The first thread's number is ours until we collect it. */
+    if (!run->done_ends || syscall(SYS_tgkill, pid, pid, SIGINT) < 0)
+        (void) syscall(SYS_pidfd_send_signal, tenant_pidfd(run->tenant), SIGINT, NULL, 0);
 }
 
 void session_kill_started(struct run *run, bool with_root)

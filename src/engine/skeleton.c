@@ -9,6 +9,9 @@
  * plus a few mounts, so making one costs little and nothing of the host is ever in reach of it, not
  * even for a process that failed to be sealed.
  *
+ * A template whose interpreter is not in /usr has a skeleton of its own (root_main.c): the same
+ * with a few more files and directories of the host, read-only and at their own places.
+ *
  * /proc stays mounted (the host's instance, for us): the kernel lets a user namespace mount a new
  * procfs only where an unobstructed one is already visible. A box puts its own in that place.
  */
@@ -19,6 +22,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/mount.h>
+#include <linux/openat2.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -35,8 +39,9 @@
 
 #include "base/banned.h"
 
-#define ETC_FILE_MAX  (4L << 20)
-#define ETC_DEPTH_MAX 6
+#define ETC_FILE_MAX   (4L << 20)
+#define ETC_DEPTH_MAX  6
+#define COPY_DEPTH_MAX 32
 
 /* What goes onto the tmpfs before it is attached anywhere else. */
 static const struct {
@@ -236,23 +241,30 @@ static int fill_etc(int root, struct gb_err *err)
     return 0;
 }
 
-/* Binds a tree of the host read-only at the same place. Recursive both ways: a bind that left
+/* Attaches a copy of the host's @path read-only at @name. Recursive both ways: a bind that left
  * submounts writable would be a hole, and one without locked submounts is refused. */
+static int bind_tree(int root, int from, const char *path, const char *name, struct gb_err *err)
+{
+    autoclose int tree = (int) syscall(SYS_open_tree, from, from >= 0 ? "" : path,
+                                       OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE |
+                                           (from >= 0 ? AT_EMPTY_PATH : 0));
+
+    if (tree < 0)
+        return gb_fail(err, errno, "open_tree %.120s", path);
+    if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE,
+                          MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV) < 0)
+        return gb_fail(err, errno, "make %.100s read-only (mount_setattr, Linux 5.12)", path);
+    if (sys_move_mount(tree, root, name) < 0)
+        return gb_fail(err, errno, "attach %.120s", path);
+    return 0;
+}
+
 static int bind_read_only(int root, const char *name, struct gb_err *err)
 {
-    autoclose int tree = -EBADF;
     char path[64];
 
     snprintf(path, sizeof path, "/%s", name);
-    tree = sys_open_tree(path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
-    if (tree < 0)
-        return gb_fail(err, errno, "open_tree %s", path);
-    if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE,
-                          MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV) < 0)
-        return gb_fail(err, errno, "make %s read-only (mount_setattr, Linux 5.12)", path);
-    if (sys_move_mount(tree, root, name) < 0)
-        return gb_fail(err, errno, "attach %s", path);
-    return 0;
+    return bind_tree(root, AT_FDCWD, path, name, err);
 }
 
 static int bind_usr(int root, struct gb_err *err)
@@ -339,60 +351,185 @@ static int pivot(int root, struct gb_err *err)
     return 0;
 }
 
-/* One directory of the skeleton, with all that is mounted in it. */
-static int copy_mounts(int root, const char *name)
-{
-    autoclose int tree = -EBADF;
-    char path[32];
+/* ---- a root of its own, for a box with volumes ---- */
 
-    snprintf(path, sizeof path, "/%s", name);
-    tree = sys_open_tree(path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+static int again_tree(int from, int to, unsigned depth);
+
+/* A file or directory of the skeleton, with all that is mounted in it. */
+static int copy_mounts(int from, int to, const char *name)
+{
+    autoclose int tree =
+        (int) syscall(SYS_open_tree, from, name,
+                      OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_SYMLINK_NOFOLLOW);
+
     if (tree < 0)
         return -errno;
-    return sys_move_mount(tree, root, name) < 0 ? -errno : 0;
+    return sys_move_mount(tree, to, name) < 0 ? -errno : 0;
 }
 
-int skeleton_copy(int root)
+/* A directory in which the skeleton has files, all of which a box may see. */
+static bool is_whole(const char *name, unsigned depth)
 {
+    for (size_t i = 0; depth == 0 && i < ARRAY_LEN(directories); i++)
+        if (strcmp(directories[i].path, name) == 0)
+            return directories[i].filled;
+    return false;
+}
+
+static int again_link(int from, int to, const char *name)
+{
+    char target[PATH_MAX];
+    ssize_t n = readlinkat(from, name, target, sizeof target - 1);
+
+    if (n < 0)
+        return -errno;
+    target[n] = '\0';
+    return symlinkat(target, to, name) < 0 ? -errno : 0;
+}
+
+static int again_entry(int from, int to, const char *name, unsigned depth)
+{
+    autoclose int below = -EBADF, copy = -EBADF;
+    struct statx stx;
+    bool mounted;
+
+    if (statx(from, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, STATX_TYPE | STATX_MODE, &stx) < 0)
+        return -errno;
+    mounted = stx.stx_attributes & STATX_ATTR_MOUNT_ROOT;
+    if (S_ISLNK(stx.stx_mode))
+        return again_link(from, to, name);
+    if (S_ISREG(stx.stx_mode)) {
+        int r = put_file(to, name, "", 0);
+
+        return r < 0 ? r : copy_mounts(from, to, name);
+    }
+    if (!S_ISDIR(stx.stx_mode))
+        return -EINVAL;
+    if (mkdirat(to, name, stx.stx_mode & 0777) < 0)
+        return -errno;
+    if (depth == 0 && strcmp(name, &SKELETON_EMPTY[1]) == 0)
+        return 0; /* the new root stands there */
+    if (mounted || is_whole(name, depth))
+        return copy_mounts(from, to, name);
+    below = openat(from, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    copy = openat(to, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return below < 0 || copy < 0 ? -errno : again_tree(below, copy, depth + 1);
+}
+
+/* Directories are made anew, so that the box can have places of its own in them; what is mounted in
+ * them, which in a template's skeleton can be anywhere, is mounted again. */
+static int again_tree(int from, int to, unsigned depth)
+{
+    char buf[1024] __attribute__((aligned(8)));
+    long n;
     int r = 0;
 
-    for (size_t i = 0; i < ARRAY_LEN(directories) && r == 0; i++) {
-        if (strchr(directories[i].path, '/'))
-            continue;
-        if (mkdirat(root, directories[i].path, directories[i].mode) < 0)
+    if (depth > COPY_DEPTH_MAX)
+        return -ELOOP;
+    while (r == 0 && (n = syscall(SYS_getdents64, from, buf, sizeof buf)) != 0) {
+        if (n < 0)
             return -errno;
-        if (directories[i].filled)
-            r = copy_mounts(root, directories[i].path);
-    }
-    for (size_t i = 0; i < ARRAY_LEN(usr_aliases) && r == 0; i++) {
-        char path[32], target[PATH_MAX];
-        ssize_t n;
+        for (long at = 0; at < n && r == 0;) {
+            const struct dirent64 *entry = (const struct dirent64 *) (buf + at);
 
-        snprintf(path, sizeof path, "/%s", usr_aliases[i]);
-        n = readlink(path, target, sizeof target - 1);
-        if (n >= 0) {
-            target[n] = '\0';
-            r = symlinkat(target, root, usr_aliases[i]) < 0 ? -errno : 0;
-        } else if (errno == EINVAL) {
-            r = mkdirat(root, usr_aliases[i], 0755) < 0 ? -errno
-                                                        : copy_mounts(root, usr_aliases[i]);
+            if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+                r = again_entry(from, to, entry->d_name, depth);
+            at += entry->d_reclen;
         }
     }
     return r;
 }
 
-int skeleton_enter(const char *disk_dir, int *ret_disk, int volumes_fd,
+int skeleton_copy(int root)
+{
+    autoclose int from = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    return from < 0 ? -errno : again_tree(from, root, 0);
+}
+
+/* ---- what a template needs beside /usr ---- */
+
+/* A directory of the new root, made if it is not there; never through a link, which would lead out
+ * of it. Takes @dir. */
+static int step_into(int dir, const char *name)
+{
+    int next = -1, error;
+
+    if (mkdirat(dir, name, 0755) == 0 || errno == EEXIST)
+        next = openat(dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    error = errno;
+    (void) close(dir);
+    return next < 0 ? -error : next;
+}
+
+/* Opens the directory above the last part of @path in the new root; the parts end where a slash
+ * was. */
+static int open_above(int root, char *path, char **ret_name)
+{
+    char *name = path + 1, *slash;
+    int dir = fcntl(root, F_DUPFD_CLOEXEC, 0);
+
+    while (dir >= 0 && (slash = strchr(name, '/'))) {
+        *slash = '\0';
+        dir = step_into(dir, name);
+        name = slash + 1;
+    }
+    *ret_name = name;
+    return dir;
+}
+
+static int place_link(int from, int dir, const char *name)
+{
+    char target[PATH_MAX];
+    ssize_t n = readlinkat(from, "", target, sizeof target - 1);
+
+    if (n < 0)
+        return -errno;
+    target[n] = '\0';
+    return symlinkat(target, dir, name) < 0 ? -errno : 0;
+}
+
+/* One more file or directory of the host, or a link, at its own place. Its path was resolved when
+ * the operator named it: a link in the middle of it by now would lead somewhere that nobody has
+ * agreed to. */
+static int bind_extra(int root, const char *path, struct gb_err *err)
+{
+    struct open_how how = { .flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
+                            .resolve = RESOLVE_NO_SYMLINKS };
+    autoclose int from = (int) syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+    autofree char *copy = strdup(path);
+    autoclose int dir = -EBADF;
+    struct stat st;
+    char *name;
+    int r = 0;
+
+    if (!copy)
+        return gb_fail(err, ENOMEM, "bind %.120s", path);
+    if (from < 0 || fstat(from, &st) < 0)
+        return errno == ELOOP ? gb_fail_plain(err, ELOOP, "%.120s is behind a link by now", path)
+                              : gb_fail(err, errno, "open %.120s", path);
+    dir = open_above(root, copy, &name);
+    if (dir < 0)
+        return gb_fail(err, -dir, "make room for %.120s", path);
+    if (S_ISLNK(st.st_mode))
+        r = place_link(from, dir, name);
+    else if (S_ISDIR(st.st_mode))
+        r = mkdirat(dir, name, 0755) < 0 && errno != EEXIST ? -errno : 0;
+    else
+        r = S_ISREG(st.st_mode) ? put_file(dir, name, "", 0) : -EINVAL;
+    if (r < 0)
+        return gb_fail(err, -r, "make room for %.120s", path);
+    return S_ISLNK(st.st_mode) ? 0 : bind_tree(dir, from, path, name, err);
+}
+
+int skeleton_enter(const char *disk_dir, const char *const *binds, int *ret_disk, int volumes_fd,
                    struct volume_trees *volumes, struct gb_err *err)
 {
     autoclose int root = -EBADF, disk = -EBADF;
     int r;
 
-    /* No network, no System V objects and no name of the host for builder and templates either:
-     * what a template learns (platform.node() is cached) its tenants know. */
-    if (unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
-        return gb_fail(err, errno, "new mount, network, IPC and UTS namespaces");
-    if (sethostname(SKELETON_HOSTNAME, strlen(SKELETON_HOSTNAME)) < 0)
-        return gb_fail(err, errno, "set the host name");
+    if (unshare(CLONE_NEWNS) < 0)
+        return gb_fail(err, errno, "new mount namespace");
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return gb_fail(err, errno, "make mounts private");
     if (disk_dir[0]) {
@@ -411,9 +548,25 @@ int skeleton_enter(const char *disk_dir, int *ret_disk, int volumes_fd,
         return gb_fail(err, errno, "open the box's root");
     if ((r = fill_directories(root, err)) < 0 || (r = fill_etc(root, err)) < 0 ||
         (r = bind_usr(root, err)) < 0 || (r = bind_devices(root, err)) < 0 ||
-        (r = bind_proc(root, err)) < 0 || (r = pivot(root, err)) < 0)
+        (r = bind_proc(root, err)) < 0)
+        return r;
+    for (; binds && *binds; binds++)
+        if ((r = bind_extra(root, *binds, err)) < 0)
+            return r;
+    if ((r = pivot(root, err)) < 0)
         return r;
     if (disk_dir[0])
         *ret_disk = TAKE_FD(disk);
+    return 0;
+}
+
+int skeleton_isolate(struct gb_err *err)
+{
+    /* No network, no System V objects and no name of the host for builder and templates either:
+     * what a template learns (platform.node() is cached) its tenants know. */
+    if (unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
+        return gb_fail(err, errno, "new network, IPC and UTS namespaces");
+    if (sethostname(SKELETON_HOSTNAME, strlen(SKELETON_HOSTNAME)) < 0)
+        return gb_fail(err, errno, "set the host name");
     return 0;
 }

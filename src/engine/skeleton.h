@@ -11,13 +11,16 @@ struct volume_trees;
 /* Directory of the skeleton that hides other directories. */
 #define SKELETON_EMPTY "/.empty"
 
-/* Moves the calling process (single-threaded) into new mount, network, IPC and UTS namespaces whose
- * root is a fresh tmpfs with nothing but what programs need; afterwards no path of the host can be
- * reached but /usr. Unless it is "", @disk_dir is taken along: @ret_disk is a mount of it that is
- * attached nowhere. So are the operator's directories for volumes, unless @volumes_fd, their list,
- * is negative. */
-int skeleton_enter(const char *disk_dir, int *ret_disk, int volumes_fd,
+/* Moves the calling process (single-threaded) into a new mount namespace whose root is a fresh
+ * tmpfs with nothing but what programs need; afterwards no path of the host can be reached but /usr
+ * and those in @binds (absolute, resolved, NULL-terminated; may be NULL), all read-only. Unless it
+ * is "", @disk_dir is taken along: @ret_disk is a mount of it that is attached nowhere. So are the
+ * operator's directories for volumes, unless @volumes_fd, their list, is negative. */
+int skeleton_enter(const char *disk_dir, const char *const *binds, int *ret_disk, int volumes_fd,
                    struct volume_trees *volumes, struct gb_err *err);
+
+/* New network, IPC and UTS namespaces for the calling process. */
+int skeleton_isolate(struct gb_err *err);
 
 /* Fills a new root directory with all that the skeleton has, for a box that needs a root of its
  * own. Async-signal-safe; 0 or -errno. */

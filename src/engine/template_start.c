@@ -30,12 +30,24 @@ enum { CONTROL_FD = 3, EXT_FD, ZIP_FD, REPORT_FD, FIRST_FREE_FD };
 
 #define ENV_MAX 64
 
-/* -I: no PYTHON* variables, no user site, no current directory; -B: /usr is read-only anyway. */
-static const char bootstrap[] = "import sys\n"
-                                "sys.path.insert(0, '/proc/self/fd/5')\n"
-                                "from glovebox_runner import template\n"
-                                "sys.path.pop(0)\n"
-                                "template.main(3, 4, 5)\n";
+/* -I: no PYTHON* variables, no user site, no current directory; -B: /usr is read-only anyway. The
+ * first lines are for Pythons that our own code is too new for, or that cannot load the extension
+ * (one without a GIL has no stable ABI before 3.15); they say it as struct template_event. */
+static const char bootstrap[] =
+    "import os, struct, sys\n"
+    "why = None\n"
+    "if sys.version_info < (3, 9):\n"
+    "    why = 'is too old; a template needs 3.9 or later'\n"
+    "elif hasattr(sys, '_is_gil_enabled') and 't' in sys.abiflags:\n"
+    "    why = 'is free-threaded; a template needs a build with a GIL'\n"
+    "if why:\n"
+    "    why = 'Python %s %s' % (sys.version.split()[0], why)\n"
+    "    os.write(3, struct.pack('=iII128s', 1, 0, 1, why.encode()))\n"
+    "    sys.exit(1)\n"
+    "sys.path.insert(0, '/proc/self/fd/5')\n"
+    "from glovebox_runner import template\n"
+    "sys.path.pop(0)\n"
+    "template.main(3, 4, 5)\n";
 
 /* What joining a box takes; see seal.c and template_ext.c. */
 static const uint64_t template_caps = UINT64_C(1) << CAP_SYS_ADMIN | UINT64_C(1) << CAP_SYS_PTRACE |
@@ -62,8 +74,8 @@ static int blob_file(const char *name, struct blob blob, int *ret_fd)
 struct template_spec {
     const char *python;
     char *const *envp;
-    int from[3]; /* control, extension, zip: above FIRST_FREE_FD, like the next */
-    int report;
+    int from[3]; /* control, extension, zip: above FIRST_FREE_FD, like the next two */
+    int said, report;
 };
 
 struct template_step {
@@ -86,6 +98,8 @@ static int step_place(const struct template_spec *spec)
     for (int i = 0; i < 3; i++)
         if (dup2(null, i) < 0 || dup2(spec->from[i], CONTROL_FD + i) < 0)
             return -errno;
+    if (dup2(spec->said, STDERR_FILENO) < 0)
+        return -errno;
     if (dup3(spec->report, REPORT_FD, O_CLOEXEC) < 0)
         return -errno;
     return syscall(SYS_close_range, FIRST_FREE_FD, ~0U, 0) < 0 ? -errno : 0;
@@ -199,11 +213,12 @@ static void split_env(const char *block, char *envp[ENV_MAX + 1])
     envp[n] = NULL;
 }
 
-int template_start(const char *python, const char *env, int control, int *ret_pidfd, int *ret_dead,
-                   struct gb_err *err)
+int template_start(const char *python, const char *env, int control, int said, int *ret_pidfd,
+                   int *ret_dead, struct gb_err *err)
 {
     autoclose int ext = -EBADF, zip = -EBADF, pidfd = -EBADF;
     autoclose int ext_high = -EBADF, zip_high = -EBADF, control_high = -EBADF;
+    autoclose int said_high = -EBADF;
     autoclose int report_in = -EBADF, report_out = -EBADF;
     struct template_spec spec = { .python = python };
     struct template_report failure;
@@ -223,7 +238,8 @@ int template_start(const char *python, const char *env, int control, int *ret_pi
     spec.from[0] = control_high = above(control);
     spec.from[1] = ext_high = above(ext);
     spec.from[2] = zip_high = above(zip);
-    if (report_out < 0 || control_high < 0 || ext_high < 0 || zip_high < 0)
+    spec.said = said_high = above(said);
+    if (report_out < 0 || control_high < 0 || ext_high < 0 || zip_high < 0 || said_high < 0)
         return gb_fail(err, errno, "copy descriptors");
     split_env(env, envp);
     spec.envp = envp;

@@ -35,11 +35,14 @@ enum builder_op {
      * Reply fds: the builder's pidfd; with a keeper its lifeline, user and PID namespace; then the
      * locks that show other engines that this one lives. */
     BUILDER_SETUP,
-    BUILDER_TEMPLATE, /* start an interpreter; fd: its control socket; reply fd: its pidfd */
-    BUILDER_SWEEP,    /* remove some of what dead boxes left on disk; reply usage.files_incomplete:
-                         ask again */
-    /* fds: the mounted image that is to be the workspace, with DISK_IMAGE; the list of volumes.
-     * Reply fds: pidfd of PID 1, lifeline, root directory, cgroup descriptors. */
+    /* Start an interpreter. fds: its control socket, its stderr until it is ready, and the mount
+     * namespace to start it in, with template.root. Reply fd: its pidfd. */
+    BUILDER_TEMPLATE,
+    BUILDER_SWEEP, /* remove some of what dead boxes left on disk; reply usage.files_incomplete:
+                      ask again */
+    /* fds: the mounted image that is to be the workspace, with DISK_IMAGE; the list of volumes; the
+     * mount namespace that the box's is a copy of, with make.root. Reply fds: pidfd of PID 1,
+     * lifeline, root directory, cgroup descriptors. */
     BOX_MAKE,
     BOX_ADOPT, /* after a builder died; fds: pidfd, lifeline, root directory */
     BOX_USAGE,
@@ -82,6 +85,7 @@ struct builder_request {
         struct {
             char python[WIRE_PATH_MAX];
             char env[WIRE_TEXT_MAX]; /* NAME=value, each ended by NUL, an empty one ends all */
+            uint32_t root;           /* 1: not the builder's own root */
         } template;
         struct {
             struct limits limits;
@@ -89,7 +93,13 @@ struct builder_request {
             uint32_t disk;    /* enum disk_kind */
             uint32_t volumes; /* 1: their list is there */
             uint32_t own_id;  /* 1: under the id of the user who started us; never as root */
+            uint32_t root;    /* 1: not the builder's own root */
         } make;
+        struct {
+            /* BOX_USAGE, BOX_FINISH: anonymous memory of the box's template; 0: of the one that the
+             * builder has started last */
+            int64_t template_anon;
+        } usage;
         struct {
             int32_t pgid, signal; /* BOX_SIGNAL_NEW: pgid is the process whose children are meant */
             int32_t with_root;    /* BOX_SIGNAL_NEW: and the process itself */
@@ -183,10 +193,16 @@ struct template_setup {
 };
 
 /* From the template while it starts: done < total is progress, done == total means ready. */
+enum template_news {
+    TEMPLATE_GOES_ON,
+    TEMPLATE_UNFIT,   /* it ends, and this is why */
+    TEMPLATE_MISSING, /* a module that could not be imported, and why; it goes on without */
+};
+
 struct template_event {
-    int32_t error;
+    int32_t error; /* enum template_news */
     uint32_t done, total;
-    char text[128]; /* the module being imported, or what went wrong */
+    char text[128]; /* the module being imported, what went wrong, the version of Python */
 };
 
 /* fds: pidfd of the box's PID 1, tenant's 0, 1, 2, its control socket, cgroup descriptors */

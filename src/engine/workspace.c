@@ -79,8 +79,10 @@ int box_finish(struct box *box, struct cgroup_usage *ret_usage, enum limit_kind 
     struct builder_reply reply;
     int fds[WIRE_FDS_MAX];
     size_t fds_len = 0;
-    int r = engine_call(box->engine, &request, NULL, 0, &reply, fds, &fds_len, err);
+    int r;
 
+    request.usage.template_anon = template_anon(box->template);
+    r = engine_call(box->engine, &request, NULL, 0, &reply, fds, &fds_len, err);
     if (r == 0)
         r = snapshot_map(&reply, fds, fds_len, ret_files, err);
     if (r < 0)

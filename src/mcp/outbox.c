@@ -160,19 +160,27 @@ int outbox_next(struct outbox *o, unsigned claim, uint64_t *pos, int64_t timeout
     while (!(letter = find(o, *pos)) && !o->closed && claim == o->claim &&
            clock_now_us() < deadline)
         (void) pthread_cond_timedwait(&o->wake, &o->lock, &until);
-    if (claim != o->claim) {
-        r = -1;
-    } else if (letter) {
+    if (letter && claim == o->claim) {
         *ret_text = strdup(letter->text);
         *pos = letter->number + 1;
         note_read(o, letter);
         r = *ret_text ? 1 : -1;
         pthread_cond_broadcast(&o->wake); /* there is room again */
-    } else if (o->closed) {
+    } else if (o->closed || claim != o->claim) {
         r = -1;
     }
     pthread_mutex_unlock(&o->lock);
     return r;
+}
+
+bool outbox_is_full(struct outbox *o)
+{
+    bool full;
+
+    pthread_mutex_lock(&o->lock);
+    full = is_full(o);
+    pthread_mutex_unlock(&o->lock);
+    return full;
 }
 
 bool outbox_has(struct outbox *o, uint64_t pos)

@@ -35,6 +35,9 @@ unsigned outbox_claim(struct outbox *outbox);
 int outbox_next(struct outbox *outbox, unsigned claim, uint64_t *pos, int64_t timeout_us,
                 char **ret_text);
 
+/* Whether there is so much unread that no more should be asked for. */
+bool outbox_is_full(struct outbox *outbox);
+
 /* Whether a message that was not read is there. */
 bool outbox_has(struct outbox *outbox, uint64_t pos);
 

@@ -24,6 +24,7 @@
 
 #define LINE_MAX_BYTES ((size_t) 16 * 1024 * 1024)
 #define READ_BYTES     65536
+#define FULL_POLL_MS   100
 #define GRACE_US       USEC_PER_SEC /* clients send SIGTERM after two seconds */
 
 struct stdio {
@@ -31,13 +32,22 @@ struct stdio {
     struct mcp_peer *peer;
     struct caller caller;
     int in_fd, out_fd, stop_fd;
-    int gone_fd; /* readable once nothing can be written any more */
+    int gone_fd;                 /* readable once nothing can be written any more */
+    _Atomic int64_t deadline_us; /* until when the client may fetch the rest; 0: for ever */
     char *line;
     size_t len, size;
     bool too_long; /* the rest of the line is thrown away */
 };
 
 /* ---- out ---- */
+
+static bool is_late(void *arg)
+{
+    struct stdio *s = arg;
+    int64_t deadline = atomic_load(&s->deadline_us);
+
+    return deadline != 0 && clock_now_us() > deadline;
+}
 
 static void *writer_main(void *arg)
 {
@@ -56,7 +66,7 @@ static void *writer_main(void *arg)
             continue;
         len = asprintf(&line, "%s\n", text);
         free(text);
-        if (len < 0 || io_write_all(s->out_fd, line, (size_t) len) < 0)
+        if (len < 0 || io_write_patiently(s->out_fd, line, (size_t) len, is_late, s) < 0)
             break;
     }
     (void) outbox_claim(outbox); /* what is put there now goes nowhere */
@@ -76,7 +86,7 @@ static void deliver(struct stdio *s, struct mcp_call *call)
         return;
     }
     while (mcp_call_next(call, 0, &text) > 0)
-        (void) outbox_put(s->peer->outbox, text, PUT_WAIT);
+        (void) outbox_put(s->peer->outbox, text, PUT_FORCE);
     mcp_call_unref(call);
 }
 
@@ -163,15 +173,23 @@ static int read_all(struct stdio *s)
                             { s->stop_fd, POLLIN, 0 } };
 
     for (;;) {
+        /* A client that does not read is not read from, but it may still hang up. */
+        bool full = outbox_is_full(s->peer->outbox);
         ssize_t n;
 
-        if (poll(fds, ARRAY_LEN(fds), -1) < 0) {
+        fds[0].events = full ? 0 : POLLIN;
+        if (poll(fds, ARRAY_LEN(fds), full ? FULL_POLL_MS : -1) < 0) {
             if (errno == EINTR)
                 continue;
             return -errno;
         }
         if (fds[1].revents || fds[2].revents)
             return 0;
+        if (full) {
+            if (fds[0].revents)
+                return 1;
+            continue;
+        }
         n = read(s->in_fd, buf, sizeof buf);
         if (n < 0 && (errno == EINTR || errno == EAGAIN))
             continue;
@@ -204,6 +222,7 @@ int mcp_stdio(struct mcp *mcp, int in_fd, int out_fd, int stop_fd, struct gb_err
             r = read_all(&s);
             if (r > 0)
                 peer_wait_idle(mcp, GRACE_US);
+            atomic_store(&s.deadline_us, clock_now_us() + GRACE_US);
             mcp_peer_end(s.peer);
             pthread_join(writer, NULL);
         } else {

@@ -282,9 +282,11 @@ void tool_add_link(struct mcp_call *call, json_t *content, const char *uri, cons
     if (!uri)
         return;
     if (links) {
-        json = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I}", "type", "resource_link", "uri", uri,
-                         "name", name, "description", description, "mimeType",
-                         mime ? mime : "application/octet-stream", "size", (json_int_t) size);
+        json = json_pack("{s:s, s:s, s:s, s:s, s:s}", "type", "resource_link", "uri", uri, "name",
+                         name, "description", description, "mimeType",
+                         mime ? mime : "application/octet-stream");
+        if (json && size >= 0)
+            (void) json_object_set_new(json, "size", json_integer(size));
     } else {
         json = json_pack("{s:s, s:s++++}", "type", "text", "text", description, ": ", name, " at ",
                          uri);

@@ -11,7 +11,8 @@ void tool_reply(struct mcp_call *call, json_t *structured, json_t *content, bool
 void tool_fail(struct mcp_call *call, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void tool_fail_fault(struct mcp_call *call, const struct fault *fault);
 
-/* Adds a link to @content, or words where the client's revision has no links. */
+/* Adds a link to @content, or words where the client's revision has no links. @size below 0: not
+ * known. */
 void tool_add_link(struct mcp_call *call, json_t *content, const char *uri, const char *name,
                    const char *description, const char *mime, int64_t size);
 

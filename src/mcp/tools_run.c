@@ -157,7 +157,7 @@ static void add_output_links(struct mcp_call *call, json_t *content, const json_
             continue;
         uri = uri_of_output(call->execution_id, i == 1 ? STREAM_ERR : STREAM_OUT);
         tool_add_link(call, content, uri, names[i], "everything that was printed", "text/plain",
-                      json_integer_value(json_object_get(truncated, names[i])));
+                      -1);
     }
 }
 

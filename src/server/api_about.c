@@ -107,6 +107,11 @@ void about_ready(struct request *rq)
                json_pack("{s:b}", "ready", ready));
 }
 
+void about_templates(struct request *rq)
+{
+    reply_json(rq, MHD_HTTP_OK, service_templates_to_json(rq->server->config.service));
+}
+
 void about_limits(struct request *rq)
 {
     reply_json(rq, MHD_HTTP_OK, service_limits_to_json(rq->server->config.service));

@@ -155,6 +155,7 @@ static int fill_request(struct request *rq, const struct body_execute *body,
     if (body->reply_bytes != FIELD_ABSENT)
         request->reply_bytes = body->reply_bytes;
     request->accept_loss = body->accept_loss;
+    request->template = body->template;
     return 0;
 }
 

@@ -122,6 +122,9 @@ static const struct schema schema_bound = { "bound", "A volume as it is.", field
     { "env", FIELD_MAP, 0, AT(body_execute, env), 0, 256, .help = help_,                           \
       .example = "{\"LANG\": \"C.UTF-8\"}" }
 
+#define TEMPLATE_HELP                                                                              \
+    "the Python to begin with: a template of GET /v1/templates, or an alias such as python:3.12"
+
 static const char *const mode_choices[] = { "cell", "script", NULL };
 
 static const struct field fields_execute[] = {
@@ -135,6 +138,8 @@ static const struct field fields_execute[] = {
     ROW_ENV("more environment variables"),
     { "filename", FIELD_TEXT, 0, AT(body_execute, filename), 1, 255,
       .help = "the program's name in tracebacks" },
+    { "template", FIELD_TEXT, 0, AT(body_execute, template), 1, 255, .help = TEMPLATE_HELP,
+      .example = "\"default\"" },
     ROW_REPLY,
     ROW_DETACH,
     ROW_CANCEL,
@@ -189,8 +194,8 @@ static const struct field fields_session_create[] = {
     { "env", FIELD_MAP, 0, AT(body_session, env), 0, 256, .help = "more environment variables" },
     { "files", FIELD_LIST, 0, AT(body_session, files), 0, 256, .of = &schema_new_file,
       .help = "files to begin with" },
-    { "template", FIELD_TEXT, 0, AT(body_session, template), 1, 64,
-      .help = "the interpreter to begin with: default" },
+    { "template", FIELD_TEXT, 0, AT(body_session, template), 1, 255, .help = TEMPLATE_HELP,
+      .example = "\"default\"" },
     { "network", FIELD_OBJECT, 0, AT(body_session, network), .of = &schema_network,
       .help = "whom it may reach; nobody when it is left out",
       .example = "{\"allow\": [\"pypi.org\", \"*.example.com:8443\"]}" },
@@ -375,6 +380,19 @@ static const struct field fields_limits_info[] = {
 };
 RESPONSE(limits_info, "What runs get when they do not ask, and the most they may ask for.");
 
+static const struct field fields_template[] = {
+    ALWAYS("name", FIELD_TEXT, NULL), ALWAYS("kind", FIELD_TEXT, "python or venv"),
+    ALWAYS("preload", FIELD_TEXT, "modules that are imported already, with blanks between"), END };
+static const struct schema schema_template = { "template", "A Python to begin with.",
+                                               fields_template, 0 };
+
+static const struct field fields_templates[] = {
+    { "templates", FIELD_LIST, FIELD_REQUIRED, .of = &schema_template },
+    ALWAYS("aliases", FIELD_LIST, "ALIAS=NAME; * stands for anything, and the first that fits counts"),
+    END,
+};
+RESPONSE(templates, "Which templates there are, and what else they are called.");
+
 static const struct field fields_stats[] = {
     ALWAYS("uptime_seconds", FIELD_NUMBER, NULL),
     ALWAYS("sessions", FIELD_OBJECT, "live, most, made, expired, lost"),
@@ -436,6 +454,7 @@ static const struct field fields_receipt[] = {
     MAYBE("session_id", FIELD_TEXT, NULL),
     ALWAYS("execution_id", FIELD_TEXT, NULL),
     ALWAYS("execution_count", FIELD_INT, NULL),
+    ALWAYS("template", FIELD_TEXT, "the Python that it ran with"),
     { "session_lost", FIELD_BOOL, 0, .help = "the session's variables are gone; its files are not" },
     { "shell_lost", FIELD_BOOL, 0, .help = "the session's shell ended; the next one is new" },
     END,
@@ -485,6 +504,7 @@ static const char *const session_states[] = { "ready", "running", "lost", NULL }
 static const struct field fields_session[] = {
     ALWAYS("session_id", FIELD_TEXT, NULL),
     { "state", FIELD_CHOICE, FIELD_REQUIRED, .choices = session_states },
+    ALWAYS("template", FIELD_TEXT, "the Python that it has"),
     ALWAYS("created", FIELD_NUMBER, "seconds since 1970"),
     ALWAYS("age", FIELD_NUMBER, "seconds"),
     ALWAYS("idle", FIELD_NUMBER, "seconds without use"),
@@ -591,27 +611,51 @@ static const struct field fields_problem[] = {
 RESPONSE(problem, "Why a request was refused.");
 
 const struct schema *const schemas_all[] = {
-    &schema_limits,         &schema_new_file,
-    &schema_network,        &schema_secret,
+    &schema_limits,
+    &schema_new_file,
+    &schema_network,
+    &schema_secret,
     &schema_contact,
-    &schema_volume,         &schema_bound,
-    &schema_execute,        &schema_session_execute,
-    &schema_command,        &schema_simple_execute,
-    &schema_session_create, &schema_execute_code,
-    &schema_pip_install,    &schema_pip_installed,
-    &schema_message,        &schema_names,
-    &schema_locals,         &schema_locals_uploaded,
-    &schema_move,           &schema_mkdir,
-    &schema_root,           &schema_health,
-    &schema_ready,          &schema_limits_info,
-    &schema_stats,          &schema_error,
-    &schema_display,        &schema_changed,
-    &schema_receipt,        &schema_progress,
-    &schema_interrupted,    &schema_output,
-    &schema_event,          &schema_session,
-    &schema_session_page,   &schema_file,
-    &schema_file_page,      &schema_uploaded,
-    &schema_moved,          &schema_mistake,
-    &schema_rpc,            &schema_mcp_metadata,
-    &schema_problem,        NULL,
+    &schema_volume,
+    &schema_bound,
+    &schema_execute,
+    &schema_session_execute,
+    &schema_command,
+    &schema_simple_execute,
+    &schema_session_create,
+    &schema_execute_code,
+    &schema_pip_install,
+    &schema_pip_installed,
+    &schema_message,
+    &schema_names,
+    &schema_locals,
+    &schema_locals_uploaded,
+    &schema_move,
+    &schema_mkdir,
+    &schema_root,
+    &schema_health,
+    &schema_ready,
+    &schema_limits_info,
+    &schema_stats,
+    &schema_error,
+    &schema_display,
+    &schema_changed,
+    &schema_receipt,
+    &schema_progress,
+    &schema_interrupted,
+    &schema_output,
+    &schema_event,
+    &schema_session,
+    &schema_session_page,
+    &schema_file,
+    &schema_file_page,
+    &schema_uploaded,
+    &schema_moved,
+    &schema_mistake,
+    &schema_rpc,
+    &schema_mcp_metadata,
+    &schema_template,
+    &schema_templates,
+    &schema_problem,
+    NULL,
 };

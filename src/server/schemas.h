@@ -16,6 +16,7 @@ struct body_execute {
     int64_t timeout_us;
     int64_t reply_bytes;
     const json_t *limits, *env, *files;
+    const char *template;
     int mode; /* enum execute_mode */
     bool shell, detach, cancel, accept_loss;
     const char *session_id; /* simple API */
@@ -129,10 +130,10 @@ extern const struct schema schema_page_query, schema_files_query, schema_upload_
 /* ---- responses ---- */
 
 extern const struct schema schema_root, schema_health, schema_ready, schema_limits_info,
-    schema_stats, schema_receipt, schema_progress, schema_interrupted, schema_output, schema_event,
-    schema_session, schema_session_page, schema_file_page, schema_file, schema_uploaded,
-    schema_moved, schema_problem, schema_pip_installed, schema_message, schema_names, schema_locals,
-    schema_locals_uploaded, schema_rpc, schema_mcp_metadata;
+    schema_templates, schema_stats, schema_receipt, schema_progress, schema_interrupted,
+    schema_output, schema_event, schema_session, schema_session_page, schema_file_page, schema_file,
+    schema_uploaded, schema_moved, schema_problem, schema_pip_installed, schema_message,
+    schema_names, schema_locals, schema_locals_uploaded, schema_rpc, schema_mcp_metadata;
 
 /* All of them, for /openapi.json; ends with NULL. */
 extern const struct schema *const schemas_all[];

@@ -265,8 +265,8 @@ struct mcp_peer;
 void mcp_stream_call(struct request *rq, struct mcp_call *call, int number, unsigned claim,
                      uint64_t pos, char *first);
 
-/* Answers with what is in the peer's outbox from @pos on. Takes the reference. @endpoint: the peer is
- * this connection, and this is where it is told to send its messages; NULL otherwise. */
+/* Answers with what is in the peer's outbox from @pos on. Takes the reference. @endpoint: the peer
+ * is this connection, and this is where it is told to send its messages; NULL otherwise. */
 void mcp_stream_outbox(struct request *rq, struct mcp_peer *peer, uint64_t pos,
                        const char *endpoint);
 

@@ -184,6 +184,7 @@ static struct receipt_ids ids_of(struct execution *x)
         .session_id = execution_session_id(x),
         .execution_id = x->id,
         .execution_count = x->session_id[0] ? x->execution_count : 1,
+        .template = x->template,
         .session_lost = x->session_lost,
         .shell_lost = x->shell_lost,
         .contacts = x->contacts,

@@ -247,10 +247,12 @@ int execution_begin(struct service *service, const struct caller *caller, struct
                     const struct execution_request *request, struct execution **ret_execution,
                     struct fault *fault)
 {
+    char template[TEMPLATE_NAME_MAX];
     struct execution *x;
     struct limits limits;
 
     if (request_check(service, session, request, fault) < 0 ||
+        (!session && template_wish(service, request->template, template, fault) < 0) ||
         limits_make(service, session, request, &limits, fault) < 0)
         return -1;
     x = execution_alloc(service, caller, session, request);
@@ -258,6 +260,7 @@ int execution_begin(struct service *service, const struct caller *caller, struct
         execution_unref(x);
         return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
     }
+    memcpy(x->template, session ? session->template : template, sizeof x->template);
     x->limits = limits;
     x->begun_unix_us = unix_now_us();
     if (session)

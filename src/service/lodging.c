@@ -25,6 +25,19 @@ static char *const *strings(const char *const *list)
     return (char *const *) list;
 }
 
+static int box_open(struct service *service, const struct limits *limits, const char *template,
+                    struct box_options options, struct box **ret_box, struct fault *fault)
+{
+    struct gb_err err;
+    int r;
+
+    if (template_open(service, template, &options.template, fault) < 0)
+        return -1;
+    r = box_acquire_with(service->engine, limits, &options, ret_box, &err);
+    engine_template_put(options.template);
+    return r < 0 ? fault_from_engine(service, "no box could be made", &err, fault) : 0;
+}
+
 int lodging_open(const struct session *session, const char *const *env,
                  struct egress_policy *policy, struct lodging *ret_lodging, struct fault *fault)
 {
@@ -37,9 +50,9 @@ int lodging_open(const struct session *session, const char *const *env,
     struct lodging lodging = { 0 };
     struct gb_err err;
 
-    if (box_acquire_with(service->engine, &session->limits, &options, &lodging.box, &err) < 0) {
+    if (box_open(service, &session->limits, session->template, options, &lodging.box, fault) < 0) {
         egress_policy_free(policy);
-        return fault_from_engine(service, "no box could be made", &err, fault);
+        return -1;
     }
     if (network_open(service, lodging.box, policy, &service->config.network_limits, session->id,
                      &lodging.network, &err) < 0) {
@@ -186,9 +199,8 @@ int lodging_run_once(struct execution *x, const struct execution_request *reques
     limits.wall_us = pool->wall_us;
     limits.output_bytes = pool->output_bytes;
     spec.env = strings(request->env);
-    r = box_acquire(x->service->engine, &limits, &box, &err);
-    if (r < 0)
-        return fault_from_engine(x->service, "no box could be made", &err, fault);
+    if (box_open(x->service, &limits, x->template, (struct box_options){ 0 }, &box, fault) < 0)
+        return -1;
     if (x->kind == EXECUTION_COMMAND || x->kind == EXECUTION_SHELL)
         r = box_command(box, &spec, spec.env, NULL, ret_outcome, &err);
     else

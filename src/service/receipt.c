@@ -390,6 +390,7 @@ static bool put_ids(json_t *receipt, const struct receipt_ids *ids)
     return put(receipt, "session_id", name_to_json(ids->session_id)) &&
            put(receipt, "execution_id", name_to_json(ids->execution_id)) &&
            put(receipt, "execution_count", json_integer(ids->execution_count)) &&
+           put(receipt, "template", json_string(ids->template ? ids->template : "default")) &&
            (!ids->session_id || put(receipt, "session_lost", json_boolean(ids->session_lost))) &&
            (!ids->shell_lost || put(receipt, "shell_lost", json_true()));
 }

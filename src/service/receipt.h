@@ -12,8 +12,9 @@ struct receipt_ids {
     const char *session_id; /* NULL: none */
     const char *execution_id;
     int64_t execution_count;
-    bool session_lost; /* the interpreter ended in this run, its variables are gone */
-    bool shell_lost;   /* likewise the shell, with its cd and export */
+    const char *template; /* its name; NULL: default */
+    bool session_lost;    /* the interpreter ended in this run, its variables are gone */
+    bool shell_lost;      /* likewise the shell, with its cd and export */
     const struct egress_contact *contacts; /* who was contacted meanwhile */
     size_t contacts_len;
 };

@@ -45,8 +45,8 @@ static bool takes_tree(const struct outcome *o, const struct receipt_ids *ids)
     return ids->contacts_len > 0 || o->result.json || o->outputs_len > 0 ||
            o->outputs_left_out > 0 || o->error_name || o->error_value || o->error_traceback ||
            o->files_len > 0 || o->files_incomplete || ids->shell_lost ||
-           !is_short(ids->session_id) || !is_short(ids->execution_id) || !is_plain(&o->out) ||
-           !is_plain(&o->err);
+           !is_short(ids->session_id) || !is_short(ids->execution_id) || !is_short(ids->template) ||
+           !is_plain(&o->out) || !is_plain(&o->err);
 }
 
 /* Writes a plain stream as a JSON string without its quotes; @to has room for twice its length. */
@@ -100,12 +100,14 @@ static char *put_tail(char *to, size_t size, const struct outcome *o, const stru
                          "\"truncated\":{\"stdout\":0,\"stderr\":0,\"outputs\":0},"
                          "\"usage\":{\"cpu_ms\":%s,\"peak_memory_bytes\":%s,\"wall_ms\":%s,"
                          "\"processes\":%s,\"hosts\":[]},\"session_id\":%s%s%s,"
-                         "\"execution_id\":\"%s\",\"execution_count\":%" PRId64 "%s}",
+                         "\"execution_id\":\"%s\",\"execution_count\":%" PRId64
+                         ",\"template\":\"%s\"%s}",
                          wall_us / USEC_PER_SEC, wall_us % USEC_PER_SEC,
                          known(to_ms(o->cpu_us), cpu), known(o->memory_peak_bytes, memory),
                          known(to_ms(o->wall_us), wall), known(o->processes, processes), quote,
                          ids->session_id ? ids->session_id : "null", quote, ids->execution_id,
-                         ids->execution_count, ids->session_id ? lost : "");
+                         ids->execution_count, ids->template ? ids->template : "default",
+                         ids->session_id ? lost : "");
 }
 
 int receipt_to_text(const struct outcome *o, const struct receipt_ids *ids, char **ret_text,

@@ -21,6 +21,7 @@
 #include "egress/egress.h"
 #include "engine/engine.h"
 #include "engine/limits.h"
+#include "service/templates.h"
 
 struct service;
 struct session;
@@ -81,7 +82,8 @@ struct service_config {
     struct engine_config engine; /* its pool limits are set by us */
     struct store *store;         /* of the audit log and session records; may be NULL. Not closed */
     struct keys *keys;    /* whose times of use the sweeper writes; may be NULL. Not closed */
-    const char *data_dir; /* holds spilled output and workspaces; must exist */
+    const char *data_dir; /* holds spilled output, workspaces and templates; must exist */
+    const char *const *template_aliases; /* as templates_resolve() takes them; may be NULL */
 
     struct limits oneshot, session;       /* the defaults; wall_us here is not used */
     struct limits ceiling;                /* nobody gets more; wall_us here is not used */
@@ -171,6 +173,9 @@ const char *service_status_name(size_t i);
 /* Defaults and ceilings, as GET /v1/limits shows them; the caller owns the object. */
 json_t *service_limits_to_json(struct service *service);
 
+/* The templates and their aliases, as GET /v1/templates shows them; the caller owns the object. */
+json_t *service_templates_to_json(struct service *service);
+
 /* ---- callers ---- */
 
 struct caller {
@@ -198,7 +203,7 @@ json_t *limits_to_json(const struct limits *limits);
 struct session_request {
     struct limits limits; /* a wish */
     int64_t idle_us;      /* -1: the default */
-    const char *template; /* NULL or "default" */
+    const char *template; /* a name or an alias; NULL: "default" */
     json_t *network; /* {"allow": [...], "secrets": [...]} as docs/NETWORK.md has it, within the
                         operator's ceiling; NULL: none. Values of secrets are wiped in it */
     bool packages;   /* asked for; refused: not there yet */
@@ -225,6 +230,7 @@ struct session_info {
     int64_t waiting; /* executions in line, without the one that runs */
     struct limits limits;
     json_t *volumes; /* owned; NULL: none */
+    char template[TEMPLATE_NAME_MAX];
 };
 
 int session_create(struct service *service, const struct caller *caller,
@@ -275,6 +281,7 @@ struct execution_request {
                           docs/PROTOCOL.md has it. Not checked here. NULL: none */
     size_t names_len;
     const char *const *env; /* NAME=value; of one-shots and commands only */
+    const char *template;   /* of one-shots only: a name or an alias; NULL: "default" */
     struct limits limits;   /* a wish; in a session only wall_us may be asked for */
     int64_t reply_bytes;    /* budget of each stream; -1: the default */
     bool accept_loss;       /* in a session that lost its variables: go on with new ones */

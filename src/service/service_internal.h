@@ -82,7 +82,8 @@ struct session {
     char id[SESSION_ID_MAX];
     char key_id[STORE_ID_MAX];
     uint64_t serial;
-    struct limits limits;      /* of the box; wall_us is the default of a cell, cpu_us is 0 */
+    struct limits limits; /* of the box; wall_us is the default of a cell, cpu_us is 0 */
+    char template[TEMPLATE_NAME_MAX];
     int64_t cpu_us;            /* of each execution */
     json_t *network;           /* as it is shown; NULL: none */
     struct bindings *bindings; /* NULL: none */
@@ -163,6 +164,7 @@ struct execution {
     char session_id[SESSION_ID_MAX]; /* "": one-shot */
     enum execution_kind kind;
     struct limits limits;
+    char template[TEMPLATE_NAME_MAX];
     int64_t begun_unix_us;
     struct execution_copy *copy; /* of the request, when it runs on a worker */
     bool accept_loss;
@@ -258,6 +260,17 @@ void service_sweep(struct service *service);
  */
 int fault_from_engine(struct service *service, const char *what, const struct gb_err *err,
                       struct fault *fault);
+
+/* ---- template_use.c ---- */
+
+/* Which template a request means. */
+int template_wish(struct service *service, const char *wanted, char ret_name[TEMPLATE_NAME_MAX],
+                  struct fault *fault);
+
+/* The template of that name, ready for boxes, until engine_template_put(); NULL is the default one.
+ * It is read anew each time, so that what the operator has changed meanwhile counts. */
+int template_open(struct service *service, const char *name, struct template **ret_template,
+                  struct fault *fault);
 
 /* Fills @buf with "@prefix" and 32 hex digits. 0 or -errno. */
 int id_new(const char *prefix, char *buf, size_t size);

@@ -79,19 +79,16 @@ const char *session_id(const struct session *session)
 /* ---- making one ---- */
 
 static int request_check(struct service *service, const struct session_request *request,
-                         struct limits *ret_limits, int64_t *ret_idle_us, struct fault *fault)
+                         struct limits *ret_limits, int64_t *ret_idle_us,
+                         char ret_template[TEMPLATE_NAME_MAX], struct fault *fault)
 {
     const struct service_config *config = &service->config;
     struct wish_bounds bounds = { &config->session, &config->ceiling, config->wall_default_us,
                                   config->wall_max_us };
-    char quoted[FORMAT_QUOTED_MAX];
     int64_t idle_us;
 
-    if (request->template && strcmp(request->template, "default") != 0) {
-        format_quoted(request->template, quoted);
-        return fault_set(fault, FAULT_INVALID, "template-unknown", "template",
-                         "there is no template %s; leave it out or say \"default\"", quoted);
-    }
+    if (template_wish(service, request->template, ret_template, fault) < 0)
+        return -1;
     if (request->packages)
         return fault_set(fault, FAULT_INVALID, "packages-not-available", "packages",
                          "packages cannot be added yet; leave this out");
@@ -214,6 +211,7 @@ static int session_make(struct service *service, const struct caller *caller,
                         struct fault *fault)
 {
     struct egress_policy *policy = NULL;
+    char template[TEMPLATE_NAME_MAX];
     struct limits limits;
     struct session *session;
     struct bindings *bindings = NULL;
@@ -221,7 +219,7 @@ static int session_make(struct service *service, const struct caller *caller,
 
     if (network_policy_from_json(service, request->network, &policy, fault) < 0)
         return -1;
-    if (request_check(service, request, &limits, &idle_us, fault) < 0 ||
+    if (request_check(service, request, &limits, &idle_us, template, fault) < 0 ||
         bindings_new(&service->config, request, &bindings, fault) < 0) {
         egress_policy_free(policy);
         return -1;
@@ -240,6 +238,7 @@ static int session_make(struct service *service, const struct caller *caller,
         return -1;
     }
     session->bindings = bindings;
+    memcpy(session->template, template, sizeof session->template);
     session->limits = limits;
     session->limits.cpu_us = 0; /* of a session's box: its executions have their own */
     session->cpu_us = limits.cpu_us;
@@ -373,6 +372,7 @@ void session_get_info(struct session *session, struct session_info *ret_info)
     struct session_info info = { 0 };
 
     memcpy(info.id, session->id, sizeof info.id);
+    memcpy(info.template, session->template, sizeof info.template);
     info.limits = session->limits;
     info.limits.cpu_us = session->cpu_us;
     info.created_unix_us = session->created_unix_us;
@@ -417,8 +417,8 @@ json_t *session_info_to_json(const struct session_info *info)
         [SESSION_READY] = "ready", [SESSION_RUNNING] = "running", [SESSION_LOST] = "lost"
     };
 
-    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:o}", "session_id",
-                     info->id, "state", states[info->state], "created",
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:o}", "session_id",
+                     info->id, "state", states[info->state], "template", info->template, "created",
                      seconds(info->created_unix_us), "age", seconds(info->age_us), "idle",
                      seconds(info->idle_us), "idle_timeout", seconds(info->idle_limit_us),
                      "expires_in", seconds(info->expires_in_us), "execution_count",

@@ -60,7 +60,7 @@ class Service:
 
 
 @contextlib.contextmanager
-def service(*options):
+def service(*options, preload="none"):
     """`glovebox serve` with these options, and a home that must be as empty after it as before."""
     home = tempfile.mkdtemp(prefix="gbtest-home-")
     data = tempfile.mkdtemp(prefix="gbtest-data-")
@@ -71,7 +71,8 @@ def service(*options):
             try:
                 process = gb.start(
                     "serve", "--listen", "127.0.0.1:0", "--port-file", port_file,
-                    "--data", os.path.join(data, "data"), "--pool", "1", *options,
+                    "--data", os.path.join(data, "data"), "--pool", "1",
+                    "--preload", preload, *options,
                     stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT,
                     stdout=log)
                 wait_for(lambda: os.path.exists(port_file) or process.poll() is not None, 60,

@@ -42,7 +42,8 @@ def configuration(client, transport, era, server, env):
     if era == "modern":
         mode = {"pin": MODERN} if client == "ts2" else MODERN
     paths = {"sse": "/mcp/sse", "sse-state": "/mcp/sse?state=session"}
-    command = [BINARY, "mcp"] + (["--url", server.url] if transport == "stdio-url" else [])
+    command = [BINARY, "mcp"]
+    command += ["--url", server.url] if transport == "stdio-url" else ["--preload", "none"]
     return {
         "kit": os.path.join(KIT, "node"), "transport": transport.split("-")[0], "mode": mode,
         "url": server.url + paths.get(transport, "/mcp"), "command": command, "env": env,
@@ -74,7 +75,7 @@ def reports(request):
         line = getattr(item, "callspec", None) and item.callspec.params.get("line")
         if line and line not in wanted:
             wanted.append(line)
-    with service() as server, concurrent.futures.ThreadPoolExecutor(3) as pool:
+    with service(preload="matplotlib") as server, concurrent.futures.ThreadPoolExecutor(3) as pool:
         yield {line: pool.submit(drive, line, server) for line in wanted}
 
 

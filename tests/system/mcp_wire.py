@@ -206,7 +206,7 @@ class Lines:
         self.thread.start()
 
     def _read(self, messages):
-        with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
+        with contextlib.suppress(Exception):  # whatever comes of closing it beneath us
             for message in messages:
                 self.queue.put(message)
         self.queue.put(None)
@@ -272,7 +272,9 @@ class Stdio:
     """A client of `glovebox mcp`."""
 
     def __init__(self, gb, *options, version=LEGACY, env=None):
-        self.process = gb.start("mcp", *options, env=env)
+        # Nothing is imported ahead, so that a start takes little time.
+        ahead = () if "--url" in options else ("--preload", "none")
+        self.process = gb.start("mcp", *ahead, *options, env=env)
         self.errors = b""
         self.lines = Lines(map(json.loads, self.process.stdout))
         self.stderr = threading.Thread(target=self._read_errors, daemon=True)

@@ -411,9 +411,15 @@ def builders(server):
     return found
 
 
+def one_builder(server):
+    """What it clones has its name until it executes something."""
+    found = builders(server)
+    return found if len(found) == 1 else None
+
+
 def test_a_new_builder(server, sets, tmp_path):
     old = server.session(volumes=[volume(sets, "/data")])
-    (pid,) = builders(server)
+    (pid,) = wait_for(lambda: one_builder(server), what="one builder and none in the making")
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: pid not in builders(server), what="the builder's end")
     assert out(server, old, "print(open('/data/file').read())") == "no directory"
@@ -424,7 +430,7 @@ def test_a_new_builder(server, sets, tmp_path):
     # A directory that was replaced is not the operator's any more.
     sets.rename(tmp_path / "moved")
     (tmp_path / "sets").mkdir()
-    (pid,) = builders(server)
+    (pid,) = wait_for(lambda: one_builder(server), what="one builder and none in the making")
     os.kill(pid, signal.SIGKILL)
     wait_for(lambda: pid not in builders(server), what="the builder's end")
     problem = server.problem(422, "POST", "/v1/sessions", {"volumes": [volume(sets, "/data")]})

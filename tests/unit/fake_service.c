@@ -177,6 +177,12 @@ json_t *service_limits_to_json(struct service *s)
     return json_pack("{s:{}}", "defaults");
 }
 
+json_t *service_templates_to_json(struct service *s)
+{
+    (void) s;
+    return json_pack("{s:[], s:[]}", "templates", "aliases");
+}
+
 void limits_wish_init(struct limits *wish)
 {
     memset(wish, 0xff, sizeof *wish);

@@ -191,6 +191,20 @@ int engine_wait_ready(struct engine *engine, struct gb_err *err)
     return 0;
 }
 
+int engine_template_get(struct engine *engine, const struct template_def *def,
+                        struct template **ret_template, struct gb_err *err)
+{
+    (void) engine;
+    (void) def;
+    (void) ret_template;
+    return gb_fail_plain(err, ENOENT, "this engine has none");
+}
+
+void engine_template_put(struct template *t)
+{
+    (void) t;
+}
+
 int box_acquire_with(struct engine *engine, const struct limits *limits,
                      const struct box_options *options, struct box **ret_box, struct gb_err *err)
 {

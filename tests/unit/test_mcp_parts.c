@@ -422,6 +422,24 @@ static void test_stdio(void **state)
     free(large);
 }
 
+/* A client that never reads and hangs up is no reason to stay. */
+static void test_stdio_deaf(void **state)
+{
+    struct pipes p;
+    pthread_t thread;
+
+    (void) state;
+    assert_int_equal(pipe(p.in), 0);
+    assert_int_equal(pipe(p.out), 0);
+    assert_int_equal(pthread_create(&thread, NULL, stdio_main, &p), 0);
+    for (int i = 0; i < 1000; i++) /* the answers are more than a pipe holds */
+        say_line(p.in[1], "not json, but it is answered all the same, and at some length");
+    (void) close(p.in[1]);
+    pthread_join(thread, NULL);
+    (void) close(p.out[0]);
+    (void) close(p.in[0]);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -433,6 +451,7 @@ int main(void)
         TEST(test_listen),
         TEST(test_request_state),
         TEST(test_stdio),
+        TEST(test_stdio_deaf),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -323,7 +323,7 @@ static void test_preload(void **state)
         char buf[WIRE_TEXT_MAX] = "unset";
         struct gb_err err;
 
-        assert_int_equal(program_preload(&program, c->which, buf, sizeof buf, &err), 0);
+        assert_int_equal(program_preload(&program, c->which, NULL, buf, sizeof buf, &err), 0);
         if (strcmp(buf, c->expected) != 0)
             fail_msg("%s: '%s'", c->name, buf);
         program_release(&program);
@@ -351,7 +351,7 @@ static void test_preload_too_long(void **state)
         int r;
 
         assert_non_null(buf);
-        r = program_preload(&program, list, buf, size, &err);
+        r = program_preload(&program, list, NULL, buf, size, &err);
         if (size >= sizeof joined) {
             assert_int_equal(r, 0);
             assert_string_equal(buf, joined);

@@ -86,6 +86,7 @@ static void test_everything(void **state)
     json_t *json = build(&o, &(struct receipt_ids){ .session_id = "sess_1",
                                                     .execution_id = "exec_1",
                                                     .execution_count = 7,
+                                                    .template = "py312",
                                                     .session_lost = true,
                                                     .shell_lost = true });
 
@@ -102,6 +103,7 @@ static void test_everything(void **state)
                  "\"usage\":{\"cpu_ms\":3,\"peak_memory_bytes\":1048576,\"wall_ms\":2,"
                  "\"processes\":3,\"hosts\":[]},"
                  "\"session_id\":\"sess_1\",\"execution_id\":\"exec_1\",\"execution_count\":7,"
+                 "\"template\":\"py312\","
                  "\"session_lost\":true,\"shell_lost\":true}");
     json_decref(json);
 }
@@ -118,7 +120,8 @@ static void test_nothing(void **state)
                        "\"truncated\":{\"stdout\":0,\"stderr\":0,\"outputs\":0},"
                        "\"usage\":{\"cpu_ms\":null,\"peak_memory_bytes\":null,\"wall_ms\":0,"
                        "\"processes\":1,\"hosts\":[]},"
-                       "\"session_id\":null,\"execution_id\":\"exec_1\",\"execution_count\":1}");
+                       "\"session_id\":null,\"execution_id\":\"exec_1\",\"execution_count\":1,"
+                       "\"template\":\"default\"}");
     json_decref(json);
 }
 
@@ -148,9 +151,11 @@ static void test_as_text(void **state)
     static const struct receipt_ids in_session = { .session_id = "ses_1",
                                                    .execution_id = "exec_1",
                                                    .execution_count = INT64_MAX };
-    static const struct receipt_ids lost = {
-        .session_id = "ses_1", .execution_id = "exec_1", .execution_count = 7, .session_lost = true
-    };
+    static const struct receipt_ids lost = { .session_id = "ses_1",
+                                             .execution_id = "exec_1",
+                                             .execution_count = 7,
+                                             .template = "py312",
+                                             .session_lost = true };
     static const struct receipt_ids *const ids[] = { &plain_ids, &in_session, &lost };
     static const int64_t times[] = { -1, 0, 1, 12, 499, 500, 999999, 1000000, 61000001, INT64_MAX };
     char text[] = "a \"quoted\" \\ line\n\tand another/\n", other[] = "~ !";

@@ -74,12 +74,13 @@ class Client:
         limits: Optional[Mapping[str, Any]] = None,
         script: bool = False,
         filename: Optional[str] = None,
+        template: Optional[str] = None,
         reply_bytes: Optional[Size] = None,
     ) -> Result:
         """Runs a program in a fresh box. What it does wrong is in the result; with `check` it is an
         exception. `script`: as python3 would, else as a notebook cell."""
         body = _body(code=code, timeout=timeout, stdin=stdin, env=env, limits=limits,
-                     mode="script" if script else None, filename=filename,
+                     mode="script" if script else None, filename=filename, template=template,
                      reply_bytes=reply_bytes)
         return _checked(stream.execute(self.transport, "/v1/execute", body), check)
 
@@ -93,11 +94,12 @@ class Client:
         limits: Optional[Mapping[str, Any]] = None,
         script: bool = False,
         filename: Optional[str] = None,
+        template: Optional[str] = None,
         cancel_on_disconnect: Optional[bool] = None,
     ) -> Stream:
         """As run(), but gives the events as they happen."""
         body = _body(code=code, timeout=timeout, stdin=stdin, env=env, limits=limits,
-                     mode="script" if script else None, filename=filename,
+                     mode="script" if script else None, filename=filename, template=template,
                      cancel_on_disconnect=cancel_on_disconnect)
         return stream.open_stream(self.transport, "/v1/execute", body)
 

@@ -350,6 +350,30 @@ def test_a_service_of_ones_own_takes_the_list_from_the_environment(place, monkey
             assert session.info()["volumes"] == [{**volumes[0], "mode": "ro"}]
 
 
+# ---- templates ----
+
+
+@pytest.mark.parametrize("image", ["python:3.12-slim", "python:3.9", "python", "default", ""])
+def test_image_is_a_template(image):
+    """Names of Python's container images are aliases of the default template."""
+    async def main():
+        async with DockerSandbox(SandboxSettings(image=image)) as sandbox:
+            return sandbox.container.id, await sandbox.run_command("echo fine")
+
+    name, said = wait(main())
+    assert said == "fine"
+    with pytest.raises(glovebox.errors.GloveboxError):
+        glovebox.Client().attach(name).run("1")
+
+
+def test_unknown_image_lists_what_there_is():
+    with pytest.raises(SandboxError, match="no template 'no-such:1'; there are: default"):
+        wait(DockerSandbox(SandboxSettings(image="no-such:1")).create())
+    with pytest.raises(glovebox.errors.GloveboxError, match="there are: default"):
+        glovebox.Client().run("1", template="no-such:1")
+    assert glovebox.Client().run("6 * 7", template="python:3").receipt["template"] == "default"
+
+
 def test_a_sandbox_that_is_gone():
     async def main():
         async with DockerSandbox() as sandbox:

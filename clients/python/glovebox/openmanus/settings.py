@@ -57,7 +57,7 @@ def session_options(
             f"work_dir: {work_dir!r} is outside {WORKSPACE}, where a box keeps its files"
         )
     options: Dict[str, Any] = {"memory": config.memory_limit, "cpus": config.cpu_limit}
-    if config.image not in ("", DEFAULT_IMAGE):
+    if config.image:  # a template, or by one of the service's aliases; python:* is the default one
         options["template"] = config.image
     if config.network_enabled:
         options["network"] = {"allow": ["*"]}  # every public host, if the operator permits it

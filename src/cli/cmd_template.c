@@ -1,0 +1,425 @@
+/*
+ * `glovebox template`: other Pythons to make boxes from.
+ *
+ * add and check start the template as the service would, make a real box and run a cell in it: what
+ * they say is what a client will see.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/autoclean.h"
+#include "base/clock.h"
+#include "cli/cmd.h"
+#include "engine/engine.h"
+#include "service/data.h"
+#include "service/templates.h"
+
+#include "base/banned.h"
+
+enum { EXIT_NO_GOOD = 1 };
+
+#define SAID_BYTES ((size_t) 512 * 1024)
+
+/* What came of a try. */
+struct trial {
+    struct template_report report;
+    json_t *seen; /* what the cell told of itself; NULL: it told nothing */
+};
+
+/* The first line of input is the modules to import; one JSON object is printed. */
+static const char probe_code[] =
+    "import json, sys\n"
+    "told = {'version': sys.version.split()[0], 'executable': sys.executable,\n"
+    "        'prefix': sys.prefix, 'missing': [], 'packages': []}\n"
+    "for name in sys.stdin.readline().split():\n"
+    "    try:\n"
+    "        __import__(name)\n"
+    "    except BaseException as error:\n"
+    "        why = str(error).partition('\\n')[0][:200]\n"
+    "        told['missing'].append(f'{name}: {type(error).__name__}: {why}')\n"
+    "try:\n"
+    "    from importlib import metadata\n"
+    "    found = {(d.metadata['Name'] or '?', d.version or '?') for d in "
+    "metadata.distributions()}\n"
+    "    told['packages'] = [f'{name} {version}' for name, version in sorted(found)][:2000]\n"
+    "except Exception as error:\n"
+    "    told['missing'].append(f'the list of packages: {error}')\n"
+    "print(json.dumps(told))\n";
+
+static void trial_release(struct trial *trial)
+{
+    json_decref(trial->seen);
+    trial->seen = NULL;
+}
+
+static const struct limits trial_limits = {
+    .wall_us = 60 * USEC_PER_SEC,
+    .memory_bytes = INT64_C(1) << 30,
+    .cpu_milli = 1000,
+    .pids = 64,
+    .disk_bytes = INT64_C(64) << 20,
+    .disk_inodes = 16384,
+    .file_bytes = INT64_C(64) << 20,
+    .open_files = 1024,
+    .output_bytes = INT64_C(64) << 20,
+};
+
+/* Runs the cell; what it does wrong is told with @err too. */
+static int trial_run(struct engine *engine, const char *preload, struct trial *trial,
+                     struct gb_err *err)
+{
+    static char empty[] = "";
+    static char *no_args[] = { empty, NULL };
+    struct run_spec spec = { .code = probe_code,
+                             .code_len = strlen(probe_code),
+                             .filename = "<string>",
+                             .argv = no_args,
+                             .limits = trial_limits,
+                             .reply_bytes = SAID_BYTES,
+                             .input = preload,
+                             .input_len = strlen(preload),
+                             .stdin_fd = -1,
+                             .cancel_fd = -1 };
+    struct outcome outcome = { 0 };
+    struct box *box = NULL;
+    int r = box_acquire(engine, &trial_limits, &box, err);
+
+    if (r == 0)
+        r = execution_run(box, &spec, &outcome, err);
+    if (r == 0 && outcome.out.head_len > 0)
+        trial->seen = json_loadb(outcome.out.head, outcome.out.head_len, 0, NULL);
+    if (r == 0 && !trial->seen)
+        r = gb_fail_plain(err, EIO, "a cell in a box of it did not run (%s): %.100s",
+                          run_status_name(outcome.status),
+                          outcome.error_value ? outcome.error_value : "it printed nothing");
+    outcome_release(&outcome);
+    box_release(box);
+    return r;
+}
+
+static int try_template(const struct config *cfg, const struct template_entry *entry,
+                        struct trial *trial, struct gb_err *err)
+{
+    struct engine_config config = {
+        .python = entry->python,
+        .preload = entry->preload,
+        .binds = (const char *const *) entry->binds,
+        .template_wait_us = cfg->template_wait_us,
+        .cgroups = (enum cgroup_mode) cfg->cgroups,
+        .landlock = cfg->landlock == LANDLOCK_ON,
+    };
+    struct engine *engine = NULL;
+    int r = engine_open(&config, &engine, err);
+
+    if (r < 0)
+        return r;
+    r = engine_wait_ready(engine, err);
+    engine_template_report(engine, NULL, &trial->report);
+    if (r == 0)
+        r = trial_run(engine, entry->preload, trial, err);
+    engine_close(engine);
+    return r;
+}
+
+/* What could not be imported: in the template, or only in the box. */
+static const char *first_missing(const struct trial *trial)
+{
+    const json_t *inside = json_object_get(trial->seen, "missing");
+
+    if (trial->report.missing[0])
+        return trial->report.missing;
+    return json_string_value(json_array_get(inside, 0));
+}
+
+/* ---- add ---- */
+
+/* Leaves out of @preload what could not be imported. */
+static void preload_trim(char *preload, const struct trial *trial)
+{
+    char *from = preload, *to = preload;
+
+    while (*from) {
+        size_t len = strcspn(from, " ");
+        char line[256];
+        bool gone;
+
+        snprintf(line, sizeof line, "%.*s: ", (int) len, from);
+        gone = strstr(trial->report.missing, line) != NULL;
+        if (!gone) {
+            if (to != preload)
+                *to++ = ' ';
+            memmove(to, from, len);
+            to += len;
+        }
+        from += len + (from[len] == ' ');
+    }
+    *to = '\0';
+}
+
+/* The modules that --preload asks for. Of "auto" those stay that the trial could import. */
+static int preload_fill(const struct config *cfg, struct template_entry *entry, struct gb_err *err)
+{
+    bool listed = strcmp(cfg->preload, "auto") == 0 || strcmp(cfg->preload, "all") == 0;
+    bool none = strcmp(cfg->preload, "none") == 0 ||
+                (cfg->template_no_check && strcmp(cfg->preload, "auto") == 0);
+
+    free(entry->preload);
+    entry->preload = strdup(none ? "" : listed ? engine_preload_all : cfg->preload);
+    if (!entry->preload)
+        return gb_fail(err, ENOMEM, "add a template");
+    for (char *p = entry->preload; *p; p++)
+        if (*p == ',')
+            *p = ' ';
+    return 0;
+}
+
+static int print_added(const struct config *cfg, const struct template_entry *entry,
+                       const struct trial *trial, struct gb_err *err)
+{
+    const char *version = trial->report.version;
+
+    if (cfg->json)
+        return cmd_print_json(json_pack("{s:s, s:s, s:s, s:s?, s:s}", "name", entry->name, "kind",
+                                        template_kind_name(entry->kind), "python", entry->python,
+                                        "version", version[0] ? version : NULL, "preload",
+                                        entry->preload),
+                              err);
+    if (version[0])
+        say("template %s is added: Python %s, %s", entry->name, version, entry->python);
+    else
+        say("template %s is added without a check: %s", entry->name, entry->python);
+    for (char *const *bind = entry->binds; *bind; bind++)
+        say("  boxes of it see %s", *bind);
+    return 0;
+}
+
+static int add_checked(const struct config *cfg, struct template_entry *entry, struct trial *trial,
+                       struct gb_err *err)
+{
+    int r = try_template(cfg, entry, trial, err);
+
+    if (r < 0)
+        return r;
+    if (strcmp(cfg->preload, "auto") == 0)
+        preload_trim(entry->preload, trial);
+    else if (first_missing(trial))
+        return gb_fail_plain(err, EINVAL, "%.*s: install it there, or leave it out of --preload",
+                             (int) strcspn(first_missing(trial), "\n"), first_missing(trial));
+    return 0;
+}
+
+static int add(const struct config *cfg, const char *data_dir, struct gb_err *err)
+{
+    enum template_kind kind = cfg->template_venv ? TEMPLATE_KIND_VENV : TEMPLATE_KIND_PYTHON;
+    const char *path = cfg->template_venv ? cfg->template_venv : cfg->template_python;
+    struct template_entry entry = { 0 };
+    struct trial trial = { 0 };
+    struct store *store = NULL;
+    int r = template_check_name(cfg->args[0], err);
+
+    if (r == 0)
+        r = template_find(kind, path, &entry, err);
+    if (r == 0) {
+        (void) snprintf(entry.name, sizeof entry.name, "%s", cfg->args[0]);
+        r = preload_fill(cfg, &entry, err);
+    }
+    if (r == 0 && !cfg->template_no_check)
+        r = add_checked(cfg, &entry, &trial, err);
+    if (r == 0 && (r = cmd_open_store(cfg, false, &store, err)) == 0) {
+        data_close(store); /* it made the directory, if that was missing */
+        r = templates_save(data_dir, &entry, cfg->template_replace, err);
+    }
+    if (r == 0)
+        r = print_added(cfg, &entry, &trial, err);
+    trial_release(&trial);
+    template_entry_release(&entry);
+    return r;
+}
+
+/* ---- list ---- */
+
+static json_t *entry_to_json(const struct template_entry *entry, const char *problem)
+{
+    json_t *binds = json_array();
+
+    for (char *const *bind = entry->binds; binds && bind && *bind; bind++)
+        (void) json_array_append_new(binds, json_string(*bind));
+    return json_pack("{s:s, s:s, s:s?, s:s, s:o, s:s?}", "name", entry->name, "kind",
+                     template_kind_name(entry->kind), "python", entry->python, "preload",
+                     entry->preload ? entry->preload : "", "binds", binds, "problem", problem);
+}
+
+static void print_entry(const struct template_entry *entry, const char *problem)
+{
+    if (problem)
+        printf("%-20s  %s\n", entry->name, problem);
+    else
+        printf("%-20s  %-6s  %s%s%s\n", entry->name, template_kind_name(entry->kind), entry->python,
+               entry->preload[0] ? "  + " : "", entry->preload);
+}
+
+static int list(const struct config *cfg, const char *data_dir, struct gb_err *err)
+{
+    json_t *all = json_array();
+    char **names = NULL;
+    int r = templates_names(data_dir, &names, err);
+
+    if (r == 0 && !cfg->json)
+        printf("%-20s  %-6s  %s\n%-20s  %-6s  %s\n", "NAME", "KIND", "PYTHON + PRELOADED",
+               TEMPLATE_DEFAULT, "python", "/usr/bin/python3");
+    for (size_t i = 0; r == 0 && names[i]; i++) {
+        struct template_entry entry = { 0 };
+        struct gb_err why;
+        bool bad = templates_load(data_dir, names[i], &entry, &why) < 0;
+
+        (void) snprintf(entry.name, sizeof entry.name, "%s", names[i]);
+        if (cfg->json)
+            (void) json_array_append_new(all, entry_to_json(&entry, bad ? why.msg : NULL));
+        else
+            print_entry(&entry, bad ? why.msg : NULL);
+        template_entry_release(&entry);
+    }
+    templates_names_free(names);
+    if (r == 0 && cfg->json)
+        return cmd_print_json(json_pack("{s:o}", "templates", all), err);
+    json_decref(all);
+    if (r == 0 && fflush(stdout) != 0)
+        r = gb_fail(err, EIO, "print the templates");
+    return r;
+}
+
+/* ---- remove ---- */
+
+static int drop(const struct config *cfg, const char *data_dir, struct gb_err *err)
+{
+    int r = templates_remove(data_dir, cfg->args[0], err);
+
+    if (r == 0 && cfg->json)
+        return cmd_print_json(json_pack("{s:s, s:b}", "name", cfg->args[0], "removed", 1), err);
+    if (r == 0)
+        say("template %s is removed; sessions that have it keep it", cfg->args[0]);
+    return r;
+}
+
+/* ---- check ---- */
+
+static void print_lines(const char *what, const char *text)
+{
+    while (*text) {
+        size_t len = strcspn(text, "\n");
+
+        if (len > 0)
+            printf("  %s%.*s\n", what, (int) len, text);
+        text += len + (text[len] == '\n');
+    }
+}
+
+static void print_trial(const struct template_entry *entry, const struct trial *trial)
+{
+    const json_t *packages = json_object_get(trial->seen, "packages");
+    const json_t *missing = json_object_get(trial->seen, "missing");
+
+    printf("%s works: Python %s, %s\n", entry->name, trial->report.version, entry->python);
+    if (entry->preload[0])
+        printf("  preloaded  %s\n", entry->preload);
+    print_lines("missing    ", trial->report.missing);
+    for (size_t i = 0; i < json_array_size(missing); i++)
+        print_lines("in a box   ", json_string_value(json_array_get(missing, i)));
+    for (char *const *bind = entry->binds; *bind; bind++)
+        printf("  boxes see  %s\n", *bind);
+    for (size_t i = 0; i < json_array_size(packages); i++)
+        printf("  package    %s\n", json_string_value(json_array_get(packages, i)));
+    if (trial->report.missing[0])
+        printf("  cure       install what is missing there, or: glovebox template add %s --replace "
+               "with another --preload\n",
+               entry->name);
+    else if (json_array_size(missing) > 0)
+        printf(
+            "  cure       boxes run under ids of their own: others must be able to read it (chmod "
+            "-R go+rX)\n");
+}
+
+static json_t *lines_to_json(const char *text)
+{
+    json_t *lines = json_array();
+
+    while (*text) {
+        size_t len = strcspn(text, "\n");
+
+        if (len > 0)
+            (void) json_array_append_new(lines, json_stringn(text, len));
+        text += len + (text[len] == '\n');
+    }
+    return lines;
+}
+
+static int print_trial_json(const struct template_entry *entry, const struct trial *trial, int r,
+                            const struct gb_err *why, struct gb_err *err)
+{
+    json_t *json = entry_to_json(entry, r < 0 ? why->msg : NULL);
+    bool fine = r == 0 && !first_missing(trial);
+
+    if (json) {
+        (void) json_object_set_new(json, "ok", json_boolean(fine));
+        (void) json_object_set_new(json, "version",
+                                   trial->report.version[0] ? json_string(trial->report.version)
+                                                            : json_null());
+        (void) json_object_set_new(json, "missing", lines_to_json(trial->report.missing));
+        (void) json_object_set_new(json, "said", json_string(trial->report.said));
+        (void) json_object_set_new(json, "in_box",
+                                   trial->seen ? json_incref(trial->seen) : json_null());
+    }
+    return cmd_print_json(json, err);
+}
+
+static int check(const struct config *cfg, const char *data_dir, struct gb_err *err)
+{
+    struct template_entry entry = { 0 };
+    struct trial trial = { 0 };
+    struct gb_err why = { 0 };
+    int r = templates_load(data_dir, cfg->args[0], &entry, err), printed = 0;
+
+    if (r < 0)
+        return r;
+    r = try_template(cfg, &entry, &trial, &why);
+    if (cfg->json)
+        printed = print_trial_json(&entry, &trial, r, &why, err);
+    else if (r == 0)
+        print_trial(&entry, &trial);
+    else
+        print_lines("it said  ", trial.report.said);
+    if (r < 0) {
+        *err = why;
+        r = -EIO;
+    } else if (first_missing(&trial)) {
+        r = gb_fail_plain(err, EIO, "template %s works, but not all that it is to preload",
+                          entry.name);
+    }
+    trial_release(&trial);
+    template_entry_release(&entry);
+    return printed < 0 ? printed : r;
+}
+
+int cmd_template(const struct config *cfg)
+{
+    autofree char *data_dir = NULL;
+    struct gb_err err = { 0 };
+    int r = cmd_data_dir(cfg, &data_dir, &err);
+
+    if (r == 0 && cfg->action == ACTION_TEMPLATE_ADD)
+        r = add(cfg, data_dir, &err);
+    else if (r == 0 && cfg->action == ACTION_TEMPLATE_LIST)
+        r = list(cfg, data_dir, &err);
+    else if (r == 0 && cfg->action == ACTION_TEMPLATE_REMOVE)
+        r = drop(cfg, data_dir, &err);
+    else if (r == 0)
+        r = check(cfg, data_dir, &err);
+    if (r == 0)
+        return 0;
+    say("%s", err.msg);
+    if (r == -ENOMEM)
+        return EXIT_OURS;
+    return cfg->action == ACTION_TEMPLATE_ADD && r == -EINVAL ? EXIT_USAGE : EXIT_NO_GOOD;
+}

@@ -1,0 +1,444 @@
+"""`glovebox template`: other Pythons and virtual environments, alone and through the service.
+
+Templates live outside /tmp, where boxes have their own: `place` is such a directory.
+"""
+
+import contextlib
+import glob
+import json
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+import threading
+
+import pytest
+
+from conftest import need, wait_for
+from serve_kit import serve  # noqa: F401
+
+ANY = None  # exit code
+SYSTEM_PYTHON = "/usr/bin/python3"
+
+
+def find_place():
+    candidates = ["/srv", "/opt", os.environ.get("GB_TEST_PLACE"), os.path.expanduser("~")]
+    for path in candidates:
+        if path and os.access(path, os.W_OK) and not path.startswith(("/tmp", "/var/tmp")):
+            return path
+    return None
+
+
+@pytest.fixture
+def place():
+    path = find_place()
+    need(path, "there is no directory outside /tmp to write to")
+    path = tempfile.mkdtemp(prefix="gbtest-", dir=path)
+    os.chmod(path, 0o755)
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def make_venv(place, name="venv", python=SYSTEM_PYTHON, options=(), **modules):
+    """A venv with these modules in it; without pip, which takes seconds."""
+    path = os.path.join(place, name)
+    subprocess.run([python, "-m", "venv", "--without-pip", *options, path], check=True, umask=0o022)
+    (packages,) = glob.glob(f"{path}/lib/python3*/site-packages")
+    for module, text in modules.items():
+        with open(f"{packages}/{module}.py", "w", encoding="utf-8") as f:
+            f.write(text)
+        os.chmod(f.name, 0o644)
+    return path
+
+
+@pytest.fixture
+def data(tmp_path):
+    return str(tmp_path / "data")
+
+
+@pytest.fixture
+def template(gb, data):
+    """`glovebox template` in that data directory; any exit code but @code fails the test."""
+
+    def run(*args, code=0, **how):
+        r = gb("template", *args, "--data", data, **how)
+        assert code == ANY or r.code == code, (r.code, r.out, r.err)
+        return r
+
+    return run
+
+
+def names(template):
+    return [entry["name"] for entry in template("list", "--json").receipt["templates"]]
+
+
+# ---- by itself ----
+
+
+def test_venv(template, gb, data, place):
+    assert names(template) == []
+    venv = make_venv(place, greet="def hello():\n    return 'hello from the venv'\n")
+    secret = os.path.join(place, "secret")
+    with open(secret, "w", encoding="ascii") as f:
+        f.write("secret")
+    os.chmod(secret, 0o644)
+    template("add", "lab", "--venv", venv)
+    assert names(template) == ["lab"]
+    code = ("import greet, os, sys\n"
+            f"print(greet.hello(), sys.prefix, os.listdir({place!r}))\n"
+            f"print(os.access({venv!r} + '/lib', os.W_OK), os.path.exists({secret!r}))\n")
+    r = gb("run", "--data", data, "--template", "lab", "-c", code)
+    assert r.out == f"hello from the venv {venv} ['venv']\nFalse False\n", (r.out, r.err)
+    receipt = gb("run", "--data", data, "--template", "lab", "--json", "-c", "1").receipt
+    assert receipt["template"] == "lab"
+    # Boxes of others see nothing of it.
+    r = gb("run", "-c", f"import os; print(os.path.exists({place!r}))")
+    assert r.out == "False\n", (r.out, r.err)
+    assert gb("run", "--json", "-c", "1").receipt["template"] == "default"
+    r = template("remove", "lab")
+    assert names(template) == []
+    r = gb("run", "--data", data, "--template", "lab", "-c", "1")
+    assert r.code == 2 and "there is no template 'lab'; there are: default" in r.err
+
+
+def test_definition_is_ours_alone(template, data, place):
+    venv = make_venv(place)
+    template("add", "lab", "--venv", venv, "--no-check")
+    path = os.path.join(data, "templates", "lab.json")
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
+    assert os.listdir(os.path.dirname(path)) == ["lab.json"]
+    os.chmod(path, 0o666)
+    assert "others may write" in template("check", "lab", code=1).err
+    os.chmod(path, 0o600)
+    os.chmod(os.path.dirname(path), 0o777)
+    assert "others may write" in template("list", code=1).err
+    os.chmod(os.path.dirname(path), 0o700)
+    for text in ("", "{", "[]", "{}", '{"version": 2}', "x" * 100000):
+        with open(path, "w", encoding="ascii") as f:
+            f.write(text)
+        assert "remove it and add it again" in template("check", "lab", code=1).err
+    good = {"version": 1, "kind": "venv", "source": venv, "python": f"{venv}/bin/python3",
+            "preload": "", "binds": []}
+    for change in ({"kind": "rootfs"}, {"binds": ["../etc"]}, {"binds": ["/a/../etc"]},
+                   {"binds": ["/x"] * 17}, {"python": "python3"}, {"binds": "/etc"}):
+        with open(path, "w", encoding="ascii") as f:
+            json.dump({**good, **change}, f)
+        assert "remove it and add it again" in template("check", "lab", code=1).err
+    os.unlink(path)
+    os.symlink("/etc/passwd", path)
+    assert template("check", "lab", code=1).err
+    template("remove", "lab")
+    assert os.path.exists("/etc/passwd")
+
+
+def test_check(template, place):
+    venv = make_venv(place, one="", two="")
+    template("add", "lab", "--venv", venv, "--preload", "one,two")
+    r = template("check", "lab")
+    assert r.out.startswith("lab works: Python 3.") and "preloaded  one two" in r.out
+    seen = template("check", "lab", "--json").receipt
+    assert seen["ok"] and seen["missing"] == [] and seen["in_box"]["prefix"] == venv
+    assert seen["binds"] == [f"{venv}/bin", f"{venv}/lib", f"{venv}/pyvenv.cfg"]
+    # What is gone since then is told, with the cure.
+    (module,) = glob.glob(f"{venv}/lib/python3*/site-packages/two.py")
+    os.unlink(module)
+    r = template("check", "lab", code=1)
+    assert "two: ModuleNotFoundError" in r.out and "cure" in r.out
+    seen = template("check", "lab", "--json", code=1).receipt
+    assert not seen["ok"] and seen["missing"][0].startswith("two: ModuleNotFoundError")
+    shutil.rmtree(f"{venv}/bin")
+    assert "bin" in template("check", "lab", code=1).err
+    assert "no template 'other'; there are: default, lab" in template("check", "other", code=1).err
+
+
+def test_preloads(template, gb, data, place):
+    venv = make_venv(place, crashes="import os\nos.abort()\n", hangs="import time\ntime.sleep(9999)\n",
+                     raises="raise ValueError('no\\nway')\n", leaves="import sys\nsys.exit(3)\n",
+                     prints="import sys\nprint('x' * 200000, file=sys.stderr)\n",
+                     holds="f = open('/usr/bin/env')\n",
+                     spins="import threading, time\n"
+                           "threading.Thread(target=time.sleep, args=(9999,), daemon=True).start()\n")
+    for module, why, code in [
+        ("crashes", "ended", 1), ("hangs", "import hangs", 1), ("holds", "holds /usr/bin/env open", 1),
+        ("spins", "2 threads are left", 1), ("raises", "raises: ValueError: no", 2),
+        ("leaves", "leaves: SystemExit: 3", 2), ("nothere", "nothere: ModuleNotFoundError", 2),
+    ]:
+        wait = "3" if module == "hangs" else "60"
+        r = template("add", "lab", "--venv", venv, "--preload", module, "--template-wait", wait,
+                     code=code)
+        assert why in r.err, r.err
+        assert names(template) == []
+    template("add", "lab", "--venv", venv, "--preload", "prints")
+    r = gb("run", "--data", data, "--template", "lab", "-c",
+           "import sys; print('prints' in sys.modules); import prints")
+    assert r.out == "True\n", r.err
+    # What is right today may be wrong tomorrow: added without a check, told when it is used.
+    template("add", "bad", "--venv", venv, "--preload", "crashes", "--no-check")
+    r = gb("run", "--data", data, "--template", "bad", "--preload", "crashes", "-c", "1")
+    assert r.code == 125 and "crashes" in r.err
+
+
+def test_bad_names(template, gb, data, place):
+    venv = make_venv(place)
+    for name in ("../x", "a/b", "/etc/x", "..", ".", "", "-x", ".hidden", "a b", "a\nb", "\u00e9",
+                 "x" * 65, "x" * 5000, b"\xff\xfe", "default", "a\x1b[31m"):
+        r = gb("template", "add", "--venv", venv, "--data", data, "--", name)
+        assert r.code == 2 and b"\x1b" not in r.raw_err and len(r.err) < 400, (name, r.err)
+        r = gb("run", "--data", data, "--template", name, "-c", "1")
+        assert name == "default" or r.code == 2, (name, r.err)
+        if name not in ("", "default"):
+            assert gb("template", "remove", "--data", data, "--", name).code in (1, 2), name
+            assert gb("template", "check", "--data", data, "--", name).code in (1, 2), name
+    assert not os.path.exists(os.path.join(data, "templates"))
+    for name in ("a", "x" * 64, "python:3.12-slim", "A.b-c:d"):
+        template("add", name, "--venv", venv, "--no-check")
+    template("add", "a", "--venv", venv, "--no-check", code=1)
+    template("add", "a", "--venv", venv, "--no-check", "--replace")
+    template("add", "z", code=2)
+    template("add", "z", "--venv", venv, "--python", SYSTEM_PYTHON, code=2)
+    template("list", "--venv", venv, code=2)
+    template("add", code=2)
+    template("frobnicate", code=2)
+
+
+def test_bad_paths(template, place, tmp_path, is_root):
+    venv = make_venv(place)
+    text = os.path.join(place, "text")
+    with open(text, "w", encoding="ascii") as f:
+        f.write("no program\n")
+    script = os.path.join(place, "script")
+    with open(script, "w", encoding="ascii") as f:
+        f.write("#!/bin/sh\nexit 0\n")
+    os.chmod(script, 0o755)
+    fifo = os.path.join(place, "fifo")
+    os.mkfifo(fifo, 0o755)
+    for path, why in [
+        ("/nonexistent/python3", "No such file"), (venv, "is a directory"), (text, "executed"),
+        (script, "no standard library"), (fifo, "executed"), ("/dev/null", "executed"),
+        ("/bin/true", "is it a Python"), ("/usr/bin/env", ""), ("a" * 4000, ""), (b"/\xff", "printable"),
+        ("/x\ny", "printable"),
+    ]:
+        r = run_any(template, "add", "x", "--python", path)
+        assert r.code in (1, 2) and why in r.err and len(r.err) < 400, (path, r.err)
+    os.mkdir(os.path.join(place, "empty"))
+    broken = make_venv(place, "broken")
+    for link in glob.glob(f"{broken}/bin/python*"):
+        os.unlink(link)
+    os.symlink("/nonexistent/python3", f"{broken}/bin/python3")
+    loop = make_venv(place, "loop")
+    for link in glob.glob(f"{loop}/bin/python*"):
+        os.unlink(link)
+    os.symlink("python3", f"{loop}/bin/python3")
+    nohome = make_venv(place, "nohome")
+    with open(f"{nohome}/pyvenv.cfg", "w", encoding="ascii") as f:
+        f.write("version = 3.11\n")
+    for path, why in [
+        (os.path.join(place, "empty"), "no virtual environment"), (broken, "is broken"),
+        (loop, "is broken"), (nohome, "does not say"), (text, "no virtual environment"),
+        ("/nonexistent", "No such file"),
+    ]:
+        r = run_any(template, "add", "x", "--venv", path)
+        assert r.code in (1, 2) and why in r.err, (path, r.err)
+    # A box has its own /tmp; and what others may change is not trusted.
+    inside = make_venv(str(tmp_path), "inside")
+    if str(tmp_path).startswith("/tmp/"):
+        assert "where boxes have their own" in run_any(template, "add", "x", "--venv", inside).err
+    for spoilt in (f"{venv}/bin", f"{venv}/pyvenv.cfg", venv):
+        mode = stat.S_IMODE(os.stat(spoilt).st_mode)
+        os.chmod(spoilt, mode | 0o002)
+        assert "others may write" in run_any(template, "add", "x", "--venv", venv).err
+        os.chmod(spoilt, mode)
+    if is_root:
+        os.chown(f"{venv}/bin", 12345, 12345)
+        assert "user id 12345" in run_any(template, "add", "x", "--venv", venv).err
+        os.chown(f"{venv}/bin", 0, 0)
+    assert names(template) == []
+    template("add", "x", "--venv", venv)
+
+
+def run_any(template, *args):
+    """Whatever the exit code; the caller looks at it."""
+    return template(*args, code=ANY)
+
+
+def test_links(template, gb, data, place):
+    """A venv whose Python is behind links: directories and files, absolute and relative."""
+    base = make_venv(place, "base", options=["--copies"])
+    real = os.path.join(place, "python-1.2.3")
+    os.makedirs(f"{real}/bin")
+    os.makedirs(f"{real}/lib")
+    os.symlink("/usr/bin/python3", f"{real}/bin/python3")
+    os.symlink("python-1.2.3", os.path.join(place, "python-1"))
+    os.symlink(os.path.join(place, "python-1"), os.path.join(place, "python"))
+    for link in glob.glob(f"{base}/bin/python*"):
+        os.unlink(link)
+    os.symlink(os.path.join(place, "python", "bin", "python3"), f"{base}/bin/python3")
+    template("add", "lab", "--venv", base)
+    r = gb("run", "--data", data, "--template", "lab", "-c", "import sys; print(sys.prefix)")
+    assert r.out == base + "\n", r.err
+    # A link that comes into a path later leads nowhere: the template says so and does not follow.
+    os.rename(f"{base}/lib", f"{base}/lib2")
+    os.symlink("/etc", f"{base}/lib")
+    r = gb("run", "--data", data, "--template", "lab", "-c",
+           f"import os; print(os.path.exists({base!r} + '/lib/passwd-'))")
+    assert r.out in ("", "False\n"), (r.out, r.err)
+
+
+def other_pythons():
+    """Interpreters of other versions on this machine: too old, the oldest that works, the newest."""
+    found = glob.glob("/root/.pyenv/versions/3.*/bin/python3") if os.geteuid() == 0 else []
+    found += glob.glob("/opt/python*/bin/python3")
+    versions = {}
+    for python in found:
+        text = subprocess.run([python, "-c", "import sys; print(*sys.version_info[:2])"],
+                              capture_output=True, text=True, check=True).stdout
+        versions[tuple(map(int, text.split()))] = python
+    old = [v for v in sorted(versions) if v < (3, 9)][-1:]
+    good = [v for v in sorted(versions) if v >= (3, 9)]
+    return {v: versions[v] for v in old + good[:1] + good[-1:]}
+
+
+def test_other_versions(template, gb, data):
+    """Every Python from 3.9 on works, older ones are refused; nothing to do where there is none."""
+    for i, (version, python) in enumerate(other_pythons().items()):
+        if version < (3, 9):
+            r = run_any(template, "add", f"py{i}", "--python", python)
+            assert r.code == 1 and "too old; a template needs 3.9" in r.err, r.err
+            continue
+        template("add", f"py{i}", "--python", python)
+        code = "import sys, math\nclass A: x = 1\n(sys.version_info[:2], round(math.pi, 2), A.x)"
+        r = gb("run", "--data", data, "--template", f"py{i}", "--cell", "-c", code)
+        assert r.out == f"({version}, 3.14, 1)\n", (r.out, r.err)
+
+
+# ---- through the service ----
+
+
+@pytest.fixture
+def lab(template, place):
+    """Two templates; returns their venvs."""
+    one = make_venv(place, "one", which="NAME = 'one'\n")
+    two = make_venv(place, "two", which="NAME = 'two'\n")
+    template("add", "one", "--venv", one, "--preload", "which")
+    template("add", "two", "--venv", two)
+    return one, two
+
+
+def test_service(serve, data, lab, template):
+    server = serve("--template-alias", "img:*=two", data=data)
+    listed = server.good("GET", "/v1/templates")
+    assert [t["name"] for t in listed["templates"]] == ["default", "one", "two"]
+    assert listed["aliases"][0] == "img:*=two" and "python:*=default" in listed["aliases"]
+    for wanted, name in (("one", "one"), ("two", "two"), ("img:3", "two"), ("default", "default"),
+                         ("python:3.12-slim", "default"), ("docker.io/library/python:3", "default")):
+        made = server.good("POST", "/v1/sessions", {"template": wanted}, 201)
+        assert made["template"] == name
+        receipt = server.run(made["session_id"], "try:\n    import which\n    n = which.NAME\n"
+                                                 "except ImportError:\n    n = 'default'\nprint(n)")
+        assert receipt["stdout"] == name + "\n" and receipt["template"] == name
+        assert server.good("GET", f"/v1/sessions/{made['session_id']}")["template"] == name
+        receipt = server.good("POST", "/v1/execute", {"code": "import sys; print(sys.prefix)",
+                                                      "template": wanted})
+        assert receipt["template"] == name
+        assert receipt["stdout"].strip().endswith("usr" if name == "default" else name)
+    session = server.session(template="two")
+    path = f"/v1/sessions/{session}/commands"
+    receipt = server.good("POST", path, {"command": "python3 -c 'import which; print(which.NAME)'"})
+    assert receipt["stdout"] == "two\n"
+    events = server.events("/v1/execute", {"code": "print(1)", "template": "one"})
+    assert events[-1]["data"]["template"] == "one"
+    for bad in ("nope", "../one", "one/", "x" * 255, "\u00e9", " one", "one.json"):
+        for path in ("/v1/sessions", "/v1/execute"):
+            problem = server.problem(422, "POST", path, {"template": bad, "code": "1"}
+                                     if path == "/v1/execute" else {"template": bad})
+            assert "there are: default, one, two" in problem["detail"], problem
+            assert problem["errors"][0]["loc"][-1] == "template"
+    server.problem(422, "POST", "/v1/sessions", {"template": "x" * 5000})
+    server.problem(422, "POST", "/v1/sessions", {"template": 1})
+    server.problem(400, "POST", "/v1/sessions", b'{"template": "\xff"}')
+
+
+def test_service_sees_changes(serve, data, template, place):
+    server = serve(data=data)
+    server.problem(422, "POST", "/v1/sessions", {"template": "lab"})
+    first = make_venv(place, "first", which="NAME = 'first'\n")
+    second = make_venv(place, "second", which="NAME = 'second'\n")
+    template("add", "lab", "--venv", first)
+    old = server.session(template="lab")
+    assert server.run(old, "import which; print(which.NAME)")["stdout"] == "first\n"
+    template("add", "lab", "--venv", second, "--replace")
+    new = server.session(template="lab")
+    assert server.run(new, "import which; print(which.NAME)")["stdout"] == "second\n"
+    template("remove", "lab")
+    server.problem(422, "POST", "/v1/sessions", {"template": "lab"})
+    # Those who have it keep it, also for a new interpreter and a new process.
+    assert server.run(old, "import os; os._exit(1)")["session_lost"]
+    receipt = server.run(old, "import which; print(which.NAME)", accept_loss=True)
+    assert receipt["stdout"] == "first\n" and receipt["template"] == "lab"
+    reply = server.good("POST", f"/v1/sessions/{new}/commands",
+                        {"command": "python3 -c 'import which; print(which.NAME)'"})
+    assert reply["stdout"] == "second\n"
+
+
+def test_service_with_a_bad_one(serve, data, template, place):
+    venv = make_venv(place, crashes="import os\nos.abort()\n", hangs="import time\ntime.sleep(9999)\n")
+    for module in ("crashes", "hangs"):
+        template("add", module, "--venv", venv, "--preload", module, "--no-check")
+    server = serve("--template-wait", "3", data=data)
+    good = server.session()
+    problem = server.problem(503, "POST", "/v1/sessions", {"template": "crashes"})
+    assert "template check crashes" in problem["detail"] and place not in problem["detail"]
+    # One that hangs holds up nobody but those who want it.
+    waiting = threading.Thread(target=server.problem,
+                               args=(503, "POST", "/v1/execute", {"code": "1", "template": "hangs"}))
+    waiting.start()
+    try:
+        assert server.run(good, "print(1)")["stdout"] == "1\n"
+        assert server.good("POST", "/v1/execute", {"code": "print(2)"})["stdout"] == "2\n"
+    finally:
+        waiting.join()
+    assert len(server.good("GET", "/v1/sessions")["sessions"]) == 1
+    assert "crashes" in server.log.read_text()
+
+
+def children(server, word):
+    """Processes of the server whose command line has @word."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as f:
+            if word.encode() in f.read().split(b"\0")[0]:
+                found.append(int(pid))
+    return found
+
+
+def test_idle_ones_go(serve, data, template, place):
+    for name in ("a", "b", "c"):
+        template("add", name, "--venv", make_venv(place, name), "--no-check")
+    server = serve("--idle-templates", "1", data=data)
+    assert children(server, place) == []
+    sessions = {name: server.session(template=name) for name in ("a", "b", "c")}
+    for name in sessions:
+        assert children(server, f"{place}/{name}/bin/python3")
+    for name in ("a", "b", "c"):
+        server.good("DELETE", f"/v1/sessions/{sessions[name]}", status=204)
+    # Which of them stays depends on whose end was done last.
+    wait_for(lambda: sum(bool(children(server, f"{place}/{name}/bin/")) for name in sessions) == 1,
+             what="the end of the other templates")
+    assert server.run(server.session(template="a"), "6 * 7")["result"]["text/plain"] == "42"
+
+
+def test_template_that_dies(serve, data, template, place):
+    """Its clones go on, and the next one gets a new template with the same root."""
+    template("add", "lab", "--venv", make_venv(place, which="NAME = 'lab'\n"), "--no-check")
+    server = serve(data=data)
+    session = server.session(template="lab")
+    server.run(session, "import which\nx = 5")
+    before = children(server, place)
+    for pid in before:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, 9)
+    wait_for(lambda: not set(before) & set(children(server, place)), what="their end")
+    other = server.session(template="lab")
+    assert server.run(other, "import which; print(which.NAME)")["stdout"] == "lab\n"

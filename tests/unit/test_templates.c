@@ -1,0 +1,232 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/autoclean.h"
+#include "service/templates.h"
+
+#include "base/banned.h"
+
+static char dir[] = "/tmp/gb-templates-XXXXXX";
+
+static int setup(void **state)
+{
+    (void) state;
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    char path[128];
+
+    (void) state;
+    snprintf(path, sizeof path, "%s/templates", dir);
+    (void) rmdir(path);
+    return rmdir(dir);
+}
+
+static void test_names(void **state)
+{
+    static const char *const good[] = { "a", "A9", "py3.12", "python:3.12-slim", "a-b_c" };
+    static const char *const bad[] = { "",    ".",   "..",   ".a",        "-a",  "a/b",     "/a",
+                                       "a b", "a\n", "\xff", "a\xc3\xa9", "a=b", "default", "a*" };
+    char longest[70];
+
+    (void) state;
+    for (size_t i = 0; i < ARRAY_LEN(good); i++)
+        assert_true(template_name_valid(good[i]));
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        assert_false(template_name_valid(bad[i]));
+    memset(longest, 'x', sizeof longest);
+    longest[64] = '\0';
+    assert_true(template_name_valid(longest));
+    longest[64] = 'x';
+    longest[65] = '\0';
+    assert_false(template_name_valid(longest));
+}
+
+static void test_alias_form(void **state)
+{
+    static const char *const good[] = { "a=b", "python:3.12*=py312", "x/y:z=default", "*=a" };
+    static const char *const bad[] = { "",      "a",     "=a",   "a=",    "a= b",  "a b=c",
+                                       "a=b/c", "[a]=b", "a?=b", "a\\=b", "a=b=c", "\xff=a" };
+
+    (void) state;
+    for (size_t i = 0; i < ARRAY_LEN(good); i++)
+        assert_true(template_alias_valid(good[i]));
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        assert_false(template_alias_valid(bad[i]));
+}
+
+static struct template_entry entry_of(const char *name)
+{
+    struct template_entry entry = { .kind = TEMPLATE_KIND_VENV };
+
+    (void) snprintf(entry.name, sizeof entry.name, "%s", name);
+    entry.source = strdup("/srv/v");
+    entry.python = strdup("/srv/v/bin/python3");
+    entry.preload = strdup("one two");
+    entry.binds = calloc(3, sizeof *entry.binds);
+    assert_non_null(entry.binds);
+    entry.binds[0] = strdup("/srv/v/bin");
+    entry.binds[1] = strdup("/srv/v/lib");
+    return entry;
+}
+
+static void save(const char *name)
+{
+    struct template_entry entry = entry_of(name);
+    struct gb_err err;
+
+    assert_int_equal(templates_save(dir, &entry, true, &err), 0);
+    template_entry_release(&entry);
+}
+
+static void drop(const char *name)
+{
+    struct gb_err err;
+
+    assert_int_equal(templates_remove(dir, name, &err), 0);
+}
+
+static void test_round_trip(void **state)
+{
+    struct template_entry entry = entry_of("lab"), back = { 0 };
+    struct template_def def;
+    struct gb_err err;
+    char **names;
+
+    (void) state;
+    assert_int_equal(templates_load(dir, "lab", &back, &err), -ENOENT);
+    assert_string_equal(err.msg, "there is no template 'lab'; there are: default");
+    assert_int_equal(templates_save(dir, &entry, false, &err), 0);
+    assert_int_equal(templates_save(dir, &entry, false, &err), -EEXIST);
+    assert_int_equal(templates_save(dir, &entry, true, &err), 0);
+    assert_int_equal(templates_load(dir, "lab", &back, &err), 0);
+    def = template_entry_def(&back);
+    assert_string_equal(def.name, "lab");
+    assert_string_equal(def.python, entry.python);
+    assert_string_equal(def.preload, "one two");
+    assert_string_equal(def.binds[1], "/srv/v/lib");
+    assert_null(def.binds[2]);
+    assert_int_equal(back.kind, TEMPLATE_KIND_VENV);
+    template_entry_release(&back);
+    template_entry_release(&entry);
+    assert_int_equal(templates_names(dir, &names, &err), 0);
+    assert_string_equal(names[0], "lab");
+    assert_null(names[1]);
+    templates_names_free(names);
+    drop("lab");
+    assert_int_equal(templates_remove(dir, "lab", &err), -ENOENT);
+    assert_int_equal(templates_remove(dir, "../x", &err), -EINVAL);
+}
+
+static void test_resolve(void **state)
+{
+    static const char *const aliases[] = { "img:1*=one",      "img:*=two", "gone=three",
+                                           "python:3.9*=one", "two=one",   NULL };
+    static const struct {
+        const char *wanted, *name; /* NULL: unknown */
+    } rows[] = {
+        { "default", "default" },
+        { "one", "one" },
+        { "two", "two" }, /* its own name comes before an alias */
+        { "img:1.2", "one" },
+        { "img:2", "two" },
+        { "python", "default" },
+        { "python:3.12-slim", "default" },
+        { "python:3.9-slim", "one" },
+        { "docker.io/library/python:3", "default" },
+        { "gone", NULL },
+        { "three", NULL },
+        { "pythonx", NULL },
+        { "../one", NULL },
+        { "one.json", NULL },
+        { "", NULL },
+    };
+    char name[TEMPLATE_NAME_MAX], big[5001];
+    struct gb_err err;
+
+    (void) state;
+    save("one");
+    save("two");
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        int r = templates_resolve(dir, aliases, rows[i].wanted, name, &err);
+
+        if (rows[i].name) {
+            assert_int_equal(r, 0);
+            assert_string_equal(name, rows[i].name);
+        } else {
+            assert_int_equal(r, -ENOENT);
+            assert_non_null(strstr(err.msg, "there are: default, one, two"));
+        }
+    }
+    memset(big, '*', sizeof big - 1);
+    big[sizeof big - 1] = '\0';
+    assert_int_equal(templates_resolve(dir, aliases, big, name, &err), -ENOENT);
+    assert_int_equal(templates_resolve(dir, NULL, "python:1", name, &err), 0);
+    assert_int_equal(templates_resolve("/nonexistent", NULL, "default", name, &err), 0);
+    assert_int_equal(templates_resolve("/nonexistent", NULL, "one", name, &err), -ENOENT);
+    drop("one");
+    drop("two");
+}
+
+/* Many names: the message still ends. */
+static void test_many(void **state)
+{
+    char name[TEMPLATE_NAME_MAX];
+    struct gb_err err;
+
+    (void) state;
+    for (int i = 0; i < 30; i++) {
+        snprintf(name, sizeof name, "template-%02d", i);
+        save(name);
+    }
+    assert_int_equal(templates_resolve(dir, NULL, "nope", name, &err), -ENOENT);
+    assert_non_null(strstr(err.msg, "template-00, "));
+    assert_non_null(strstr(err.msg, "…"));
+    for (int i = 0; i < 30; i++) {
+        snprintf(name, sizeof name, "template-%02d", i);
+        drop(name);
+    }
+}
+
+static void test_find(void **state)
+{
+    struct template_entry entry = { 0 };
+    struct gb_err err;
+
+    (void) state;
+    assert_int_equal(template_find(TEMPLATE_KIND_PYTHON, "/usr/bin/python3", &entry, &err), 0);
+    assert_int_equal(strncmp(entry.python, "/usr/bin/python3", 16), 0);
+    assert_null(entry.binds[0]); /* every box has it */
+    template_entry_release(&entry);
+    assert_int_equal(template_find(TEMPLATE_KIND_PYTHON, "/usr/bin", &entry, &err), -EISDIR);
+    assert_int_equal(template_find(TEMPLATE_KIND_PYTHON, "/dev/null", &entry, &err), -EACCES);
+    assert_int_equal(template_find(TEMPLATE_KIND_PYTHON, "/none", &entry, &err), -ENOENT);
+    assert_int_equal(template_find(TEMPLATE_KIND_PYTHON, "", &entry, &err), -ENOENT);
+    assert_int_equal(template_find(TEMPLATE_KIND_PYTHON, "/\xff", &entry, &err), -EILSEQ);
+    assert_int_equal(template_find(TEMPLATE_KIND_VENV, "/usr", &entry, &err), -EINVAL);
+    assert_int_equal(template_find(TEMPLATE_KIND_VENV, "/usr/bin/env", &entry, &err), -EINVAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names),      cmocka_unit_test(test_alias_form),
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_resolve),
+        cmocka_unit_test(test_many),       cmocka_unit_test(test_find),
+    };
+
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
