@@ -48,6 +48,8 @@ bench: deps-bench $(BUILD)/build.ninja ## measure the engine against bubblewrap,
 	@ninja -C $(BUILD) glovebox bench_engine bench_service
 	@$(BUILD)/bench_engine bench/floor.py $(BUILD)/bench.json
 	@$(BUILD)/bench_service bench/peer.py $(BUILD)/bench-service.json
+	@$(PYTHON) bench/network.py $(BUILD)/glovebox $(BUILD)/bench-network.json
+	@$(PYTHON) bench/packages.py $(BUILD)/glovebox $(BUILD)/bench-packages.json
 
 soak: deps-run binary ## 30 minutes of mixed load on the service (SOAK_SECONDS=60 for less)
 	@$(PYTHON) tests/soak/soak.py $(BUILD)/glovebox

@@ -16,11 +16,12 @@ MAY_INCLUDE = {
     "base": [],
     "store": ["base"],
     "engine": ["base"],
-    "service": ["base", "store", "engine"],
+    "egress": ["base"],
+    "service": ["base", "store", "engine", "egress"],
     "mark": ["base", "store", "service"],
     "mcp": ["base", "service"],
     "server": ["base", "service", "mark", "mcp"],
-    "cli": ["base", "engine", "service", "mcp", "server"],
+    "cli": ["base", "engine", "egress", "service", "mcp", "server"],
 }
 
 OUTSIDE = {
@@ -30,7 +31,9 @@ OUTSIDE = {
     "sqlite3.h": ["store/store_sqlite"],
     "libpq-fe.h": ["store/store_postgres.c"],
     "microhttpd.h": ["server/"],
-    "sodium.h": ["service/", "mark/", "mcp/", "server/", "cli/mcp_forward"],
+    "gnutls/gnutls.h": ["egress/"],
+    "ares.h": ["egress/resolve.c"],
+    "sodium.h": ["egress/policy.c", "service/", "mark/", "mcp/", "server/", "cli/mcp_forward"],
     "archive.h": ["service/"],
     "archive_entry.h": ["service/"],
     "curl/curl.h": ["service/", "mark/", "cli/mcp_http"],

@@ -52,6 +52,7 @@ behind() {
 
 asan_files=test_robust.py,test_bad_input.py,test_key.py,test_audit.py
 asan_files+=,test_serve_api.py,test_serve_files.py,test_serve_life.py,test_serve_sessions.py
+asan_files+=,test_network.py,test_serve_network.py
 asan_files+=,test_mcp.py,test_mcp_bad_input.py
 
 # asan_suites : unit and system tests in the sanitized build, once it is there

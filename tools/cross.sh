@@ -16,7 +16,8 @@ say() { printf 'cross: %s\n' "$*" >&2; }
 
 # packages : the arm64 packages; with Python's headers for the Python that the template is built for
 packages() {
-    local dev=(libjansson-dev libmicrohttpd-dev libsqlite3-dev libsodium-dev libarchive-dev)
+    local dev=(libjansson-dev libmicrohttpd-dev libsqlite3-dev libsodium-dev libarchive-dev
+        libc-ares-dev libgnutls28-dev)
     echo "${dev[@]}"
     # The library itself is what its headers want in the very same version. Its name carries a
     # number and, on newer systems, t64: this machine's own package knows it.

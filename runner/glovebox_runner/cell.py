@@ -33,7 +33,7 @@ from _signal import signal as _set_handler
 from os import _exit, getpid
 from sys import getrecursionlimit, setprofile, setrecursionlimit, settrace
 
-from . import calls, display, frames, hooks, notebook, script, tenant
+from . import calls, display, frames, hooks, notebook, packages, script, tenant
 
 __builtins__ = dict(vars(builtins))
 
@@ -43,7 +43,7 @@ _COROUTINE = 0x0080  # inspect.CO_COROUTINE
 
 _NEEDED = ("isinstance", "len", "str", "type")  # builtins that most of ours cannot do without
 
-for _module in (display, hooks, notebook, display.rich):
+for _module in (display, hooks, notebook, packages, display.rich):
     script.our_globals.append(_module.__dict__)
 script.our_globals.append(globals())
 
@@ -227,6 +227,7 @@ class Session(script._Ending):
         self._pid = getpid()
         self._kept = _Streams(self._streams)
         self._publisher = display.publisher = display.Publisher(control)
+        packages.use(self._publisher)
         self._flags = 0
         self._loop = None
         self._filenames = set()
@@ -265,12 +266,15 @@ class Session(script._Ending):
                 return
             try:
                 self._message = self._control.receive()
+                while self._message.type == frames.FRAME_ANSWER:
+                    self._message = self._control.receive()  # nobody waits for it any more
             except (EOFError, OSError, frames.FrameError):
                 return
             if self._message.type != frames.FRAME_RUN:
                 return
             self._program = Cell(self._message)
             self._program.remember()
+            packages.refresh()
 
     def _pass_on(self) -> None:
         """An interrupt after the last cell is for what still runs."""

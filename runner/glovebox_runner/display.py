@@ -369,6 +369,23 @@ class Publisher:
         self._bytes = frames.FRAME_DISPLAYS_BYTES
         self._nodes = frames.FRAME_DISPLAYS_NODES - NODES_SLACK
 
+    def ask(self, number: int, text: bytes):
+        """Asks the supervisor something and waits for its answer, JSON; None: there is none."""
+        fields = [(frames.KEY_SEQUENCE, number), (frames.KEY_JSON, text)]
+        if getpid() != self._pid:
+            return None  # whoever holds the lock may not be in this process
+        with self.lock:
+            self._control.send_whole(frames.encode(frames.FRAME_ASK, fields))
+        while True:
+            try:
+                message = self._control.receive()
+            except (EOFError, OSError, frames.FrameError):
+                return None
+            if message.type == frames.FRAME_ANSWER and message.get(
+                frames.KEY_SEQUENCE
+            ) == b"%d" % number:
+                return message.get(frames.KEY_JSON)
+
     def show(self, value) -> None:
         self._publish(frames.FRAME_DISPLAY, lambda bundle: describe(value, bundle), value)
 

@@ -32,7 +32,10 @@ _INDENT = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*([ \t]+)[^\s#]")
 _PIP = re.compile(r"(?:python3?\s+-m\s+)?pip3?(?:\s+(?P<args>.*))?\Z", re.DOTALL)
 _NAME = re.compile(r"\s*([A-Za-z_]\w*)\s*(.*)\Z", re.DOTALL)
 _EXPAND = re.compile(r"\{\{|\}\}|\{(?P<expr>[^{}\n]+)\}|\$(?P<name>[A-Za-z_]\w*)")
-_REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+# What pip install is often told and what changes nothing here.
+_PIP_NOISE = {"-q", "-qq", "-qqq", "--quiet", "-U", "--upgrade", "--user", "--no-cache-dir",
+              "--disable-pip-version-check", "--break-system-packages", "-y", "--no-input",
+              "--root-user-action=ignore", "--progress-bar=off"}
 
 _LINE_MAGICS = ("autoreload", "cd", "conda", "config", "env", "load_ext", "ls", "mamba",
                 "matplotlib", "pip", "pwd", "pylab", "set_env", "sx", "system", "time", "timeit")
@@ -262,32 +265,34 @@ class Shell:
     _line_set_env = _line_env
 
     def _line_pip(self, line) -> None:
-        """Packages cannot be installed yet: says so for each that is not there already."""
-        command, _, rest = line.partition(" ")
+        """install goes to the service; what only looks is done by pip itself."""
+        command, _, rest = self._expand(line).partition(" ")
         if command in ("list", "show", "freeze", "--version"):
             self.system("%s -m pip %s" % (sys.executable or "python3", line))
             return
         if command != "install":
             print("glovebox: pip %s does nothing in a box" % line, file=sys.stderr)
             return
-        for word in rest.split():
-            found = _REQUIREMENT.match(word.strip("'\""))
-            if found is not None:
-                self._pip_install(found.group())
+        wanted, odd = _requirements(rest)
+        if odd:
+            print("glovebox: pip install takes names here; leave out %s" % odd, file=sys.stderr)
+        elif wanted:
+            self._pip_install(wanted)
 
-    @staticmethod
-    def _pip_install(name) -> None:
-        from importlib import metadata
+    def _pip_install(self, wanted) -> None:
+        from . import packages
 
-        try:
-            print("Requirement already satisfied: %s (%s)" % (name, metadata.version(name)))
-        except metadata.PackageNotFoundError:
-            print("glovebox: cannot install %s: packages cannot be installed into a box yet; "
-                  "those of this machine's /usr can be imported" % name, file=sys.stderr)
+        _flush()
+        answer = packages.install(wanted)
+        good = answer.get("success") is True
+        self.user_ns["_exit_code"] = 0 if good else 1
+        print(answer.get("message") or "nothing was said of it",
+              file=sys.stdout if good else sys.stderr)
+        for warning in answer.get("warnings") or ():
+            print("WARNING: %s" % warning, file=sys.stderr)
 
     def _line_conda(self, line) -> None:
-        print("glovebox: there is no conda in a box, and packages cannot be installed yet",
-              file=sys.stderr)
+        print("glovebox: there is no conda in a box; use %pip install", file=sys.stderr)
 
     _line_mamba = _line_conda
 
@@ -341,6 +346,19 @@ class Shell:
         print("Wrote", name)
 
     _cell_file = _cell_writefile
+
+
+def _requirements(text):
+    """The requirements of a pip install line, and what is not one."""
+    import shlex
+
+    try:
+        words = shlex.split(text.partition(" #")[0])
+    except ValueError:
+        return [], text
+    wanted = [word for word in words if word not in _PIP_NOISE]
+    odd = [word for word in wanted if word.startswith("-")]
+    return wanted, " ".join(odd)
 
 
 def _shell() -> str:

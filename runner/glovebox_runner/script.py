@@ -37,7 +37,7 @@ from itertools import islice
 from os import _exit, getpid, kill
 from sys import _current_frames, getrecursionlimit, setprofile, setrecursionlimit, settrace
 
-from . import calls, frames
+from . import calls, frames, packages
 
 # Functions below take their builtins from here.
 __builtins__ = dict(vars(builtins))
@@ -110,6 +110,7 @@ class Program:
         sys.argv = [arg.decode("utf-8", "surrogateescape") for arg in args] or [""]
         sys.path.insert(0, path)
         sys.path_importer_cache.pop(WORKSPACE, None)
+        packages.refresh()
 
         # Loaded in the template, it remembers the template's directory and would send that to
         # spawned processes in place of an empty entry of sys.path.

@@ -26,7 +26,7 @@ import time
 import traceback
 from os import _exit, getpid
 
-from . import calls, frames, reseed, script
+from . import calls, frames, packages, reseed, script
 
 POOLED_AFTER_MS = 20  # without a program for so long: cloned ahead of need
 
@@ -260,6 +260,7 @@ def prepare_template(control_fd=None) -> None:
     _open_streams_over_pipes()
     _control = None if control_fd is None else Control(control_fd)
     _prepared = True
+    packages.prepare_template()
     reseed.prepare()
     reseed.reseed()
     script.exercise()

@@ -6,7 +6,9 @@
 
 #include "base/parse.h"
 #include "cli/cmd.h"
+#include "engine/engine.h"
 #include "service/data.h"
+#include "service/service.h"
 #include "service/templates.h"
 
 #include "base/banned.h"
@@ -17,6 +19,35 @@ int cmd_open_store(const struct config *cfg, bool must_exist, struct store **ret
     struct store_config config = { .dir = cfg->data_dir, .must_exist = must_exist };
 
     return data_open(&config, ret_store, err);
+}
+
+void cmd_fill_packages(const struct config *cfg, struct package_config *packages)
+{
+    packages->blocked = cfg->blocked_packages ? cfg->blocked_packages : PACKAGES_BLOCKED;
+    packages->allowed =
+        cfg->allowed_packages && cfg->allowed_packages[0] ? cfg->allowed_packages : NULL;
+    packages->builds = cfg->package_builds;
+    packages->urls = cfg->package_urls;
+    packages->index_url = cfg->index_url;
+    packages->extra_indexes = cfg->extra_indexes;
+    packages->wheels = cfg->wheels;
+    packages->hosts = cfg->package_hosts;
+    packages->set_bytes = cfg->package_bytes;
+    packages->timeout_us = cfg->package_timeout_us;
+    packages->refresh_us = cfg->package_refresh_us;
+    if (cfg->command != COMMAND_PIP) {
+        packages->rate_per_minute = cfg->package_rate;
+        packages->store_bytes = cfg->packages_bytes;
+        packages->store_age_us = cfg->packages_age_us;
+    }
+}
+
+const char *cmd_preload(const struct config *cfg)
+{
+    bool none = strcmp(cfg->preload, "none") == 0;
+    bool all = strcmp(cfg->preload, "all") == 0 || strcmp(cfg->preload, "auto") == 0;
+
+    return none ? "" : all ? engine_preload_all : cfg->preload;
 }
 
 int cmd_data_dir(const struct config *cfg, char **ret_dir, struct gb_err *err)

@@ -107,11 +107,10 @@ static void at_least(int64_t *most, int64_t value)
 
 static void fill_service(const struct config *cfg, const char *dir, struct service_config *config)
 {
-    bool none = strcmp(cfg->preload, "none") == 0;
-    bool all = strcmp(cfg->preload, "all") == 0 || strcmp(cfg->preload, "auto") == 0;
 
     service_config_default(config);
-    config->engine.preload = none ? "" : all ? engine_preload_all : cfg->preload;
+    config->engine.preload = cmd_preload(cfg);
+    cmd_fill_packages(cfg, &config->packages);
     config->engine.cgroups = (enum cgroup_mode) cfg->cgroups;
     config->engine.landlock = cfg->landlock == LANDLOCK_ON;
     config->engine.pool_boxes = POOL_BOXES;

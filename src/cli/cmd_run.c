@@ -17,6 +17,7 @@
 #include "base/autoclean.h"
 #include "base/io.h"
 #include "cli/cmd.h"
+#include "cli/network.h"
 #include "cli/out_stream.h"
 #include "cli/program.h"
 #include "engine/engine.h"
@@ -34,6 +35,13 @@ struct job {
     char template_name[TEMPLATE_NAME_MAX];
     struct engine *engine;
     struct box *box;
+    struct egress_policy *policy; /* NULL: no network */
+    struct egress *egress;
+    struct egress_proxy *proxy;
+    char *env[16]; /* how the program finds it */
+    size_t env_len;
+    struct egress_contact *contacts;
+    size_t contacts_len;
     struct snapshot before;
     struct out_streams *streams;
     struct outcome outcome;
@@ -191,10 +199,8 @@ static int check_job(struct job *job, struct gb_err *err)
     const struct config *cfg = job->cfg;
     int r;
 
-    if (cfg->allow_hosts)
-        return gb_fail_plain(err, EOPNOTSUPP,
-                             "--allow-host: boxes have no way to the network yet; leave it out");
-    if ((r = limits_fill(cfg, &job->limits, err)) < 0 || (r = check_files(cfg, err)) < 0 ||
+    if ((r = network_policy(cfg, cfg->allow_hosts, &job->policy, err)) < 0 ||
+        (r = limits_fill(cfg, &job->limits, err)) < 0 || (r = check_files(cfg, err)) < 0 ||
         (r = check_out(cfg->out_dir, err)) < 0 || (r = check_volumes(job, err)) < 0 ||
         (r = program_load(cfg, &job->program, err)) < 0)
         return r;
@@ -329,6 +335,35 @@ static int put_program(struct job *job, struct gb_err *err)
     return r < 0 ? gb_fail(err, -r, "put the program into the workspace: raise --disk") : 0;
 }
 
+static void add_env(void *arg, const char *assignment)
+{
+    struct job *job = arg;
+    char *copy = strdup(assignment);
+
+    if (copy && job->env_len + 1 < ARRAY_LEN(job->env))
+        job->env[job->env_len++] = copy;
+    else
+        free(copy);
+}
+
+static int open_network(struct job *job, struct gb_err *err)
+{
+    struct egress_config config = network_config(job->cfg);
+    struct egress_limits limits = network_limits(job->cfg);
+    int fd, r;
+
+    if (!job->policy)
+        return 0;
+    if (job->cfg->network_secrets)
+        network_no_core();
+    egress_env_each(job->policy, add_env, job);
+    config.allow_setting = "--allow-host";
+    if ((r = egress_open(&config, &job->egress, err)) < 0 ||
+        (r = box_listen(job->box, EGRESS_PORT, &fd, err)) < 0)
+        return r;
+    return egress_serve(job->egress, fd, TAKE_PTR(job->policy), &limits, "run", &job->proxy, err);
+}
+
 static int fill_box(struct job *job, struct gb_err *err)
 {
     char *const *files = job->cfg->files;
@@ -342,7 +377,7 @@ static int fill_box(struct job *job, struct gb_err *err)
         r = put_program(job, err);
     if (r == 0 && (job->cfg->files || is_file))
         r = snapshot_take(job->box, &job->before, err);
-    return r;
+    return r < 0 ? r : open_network(job, err);
 }
 
 static int run(struct job *job, struct gb_err *err)
@@ -354,6 +389,7 @@ static int run(struct job *job, struct gb_err *err)
         .code_len = job->program.len,
         .filename = job->program.filename,
         .argv = job->program.argv,
+        .env = job->env,
         .cell = cfg->cell,
         .echo = !cfg->json,
         .limits = job->limits,
@@ -378,6 +414,9 @@ static int run(struct job *job, struct gb_err *err)
         spec.sink = out_streams_sink(job->streams);
     }
     r = execution_run(job->box, &spec, &job->outcome, err);
+    if (r == 0 && job->proxy &&
+        egress_take_contacts(job->proxy, &job->contacts, &job->contacts_len) < 0)
+        r = gb_fail(err, ENOMEM, "list who was contacted");
     lost = out_streams_free(job->streams);
     job->streams = NULL;
     /* A program that was still printing has failed of it; one that had ended does not know. */
@@ -393,7 +432,10 @@ static int run(struct job *job, struct gb_err *err)
 
 static int print_receipt(const struct job *job, struct gb_err *err)
 {
-    struct receipt_ids ids = { .execution_count = 1, .template = job->template_name };
+    struct receipt_ids ids = { .execution_count = 1,
+                               .template = job->template_name,
+                               .contacts = job->contacts,
+                               .contacts_len = job->contacts_len };
     size_t flags = JSON_REAL_PRECISION(15) | (isatty(STDOUT_FILENO) ? JSON_INDENT(2) : 0);
     char id[40];
     json_t *json;
@@ -442,6 +484,12 @@ static void job_release(struct job *job)
 {
     outcome_release(&job->outcome);
     snapshot_release(&job->before);
+    egress_end(job->proxy);
+    egress_close(job->egress);
+    egress_policy_free(job->policy);
+    free(job->contacts);
+    for (size_t i = 0; i < job->env_len; i++)
+        free(job->env[i]);
     box_release(job->box);
     engine_close(job->engine);
     program_release(&job->program);

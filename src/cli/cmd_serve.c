@@ -26,6 +26,7 @@
 #include "base/log.h"
 #include "base/parse.h"
 #include "cli/cmd.h"
+#include "cli/network.h"
 #include "server/server.h"
 #include "service/data.h"
 #include "service/keys.h"
@@ -43,7 +44,8 @@ struct serve {
     struct service *service;
     struct server *server;
     struct server_config server_config;
-    char *data_dir; /* where it is when nobody says */
+    struct egress_policy *network; /* what sessions may ask for; NULL: nothing */
+    char *data_dir;                /* where it is when nobody says */
     struct volume_root volume_roots[VOLUME_ROOTS_MAX];
     size_t volume_roots_len;
     int signal_fd, drained_fd;
@@ -111,11 +113,10 @@ static void on_service_log(void *arg, int priority, const char *line)
 static void fill_service(struct serve *serve, struct service_config *config)
 {
     const struct config *cfg = serve->cfg;
-    bool none = strcmp(cfg->preload, "none") == 0;
-    bool all = strcmp(cfg->preload, "all") == 0 || strcmp(cfg->preload, "auto") == 0;
 
     service_config_default(config);
-    config->engine.preload = none ? "" : all ? engine_preload_all : cfg->preload;
+    config->engine.preload = cmd_preload(cfg);
+    cmd_fill_packages(cfg, &config->packages);
     config->engine.cgroups = (enum cgroup_mode) cfg->cgroups;
     config->engine.landlock = cfg->landlock == LANDLOCK_ON;
     config->engine.pool_boxes = (unsigned) cfg->pool;
@@ -154,6 +155,9 @@ static void fill_service(struct serve *serve, struct service_config *config)
     config->reply_bytes = cfg->reply_bytes;
     if (config->reply_bytes_max < cfg->reply_bytes)
         config->reply_bytes_max = cfg->reply_bytes;
+    config->network = serve->network;
+    config->egress = network_config(cfg);
+    config->network_limits = network_limits(cfg);
     config->log_code = cfg->log_code;
     config->log = on_service_log;
 }
@@ -370,6 +374,7 @@ static void stop(struct serve *serve)
     service_close(serve->service);
     keys_close(serve->keys);
     data_close(serve->store);
+    egress_policy_free(serve->network);
     free(serve->data_dir);
     if (serve->signal_fd >= 0)
         (void) close(serve->signal_fd);
@@ -387,8 +392,11 @@ static int prepare(struct serve *serve, struct gb_err *err)
         volume_root_parse(*root, &serve->volume_roots[serve->volume_roots_len++]);
     if (r == 0)
         r = volume_roots_check(serve->volume_roots, serve->volume_roots_len, err);
-    if (r < 0 || (r = cmd_check_aliases(cfg, err)) < 0)
+    if (r < 0 || (r = cmd_check_aliases(cfg, err)) < 0 ||
+        (r = network_policy(cfg, cfg->network_allow, &serve->network, err)) < 0)
         return r;
+    if (serve->network)
+        network_no_core(); /* sessions may bring secrets */
     fill_server(serve);
     r = server_check(&serve->server_config, true, err);
     if (r < 0)

@@ -54,6 +54,8 @@ static int dispatch(const struct config *cfg)
         return cmd_mcp(cfg);
     case COMMAND_KEY:
         return cmd_key(cfg);
+    case COMMAND_PIP:
+        return cmd_pip(cfg);
     case COMMAND_AUDIT:
         return cmd_audit(cfg);
     case COMMAND_TEMPLATE:

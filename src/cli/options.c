@@ -32,10 +32,11 @@ enum {
     FOR_SERVE = 1 << 7,
     FOR_MCP = 1 << 8,
     FOR_TEMPLATE = 1 << 9,
+    FOR_PIP = 1 << 10,
 };
 #define FOR_ALL                                                                                    \
     (FOR_GLOBAL | FOR_RUN | FOR_HELP | FOR_VERSION | FOR_DOCTOR | FOR_KEY | FOR_AUDIT |            \
-     FOR_SERVE | FOR_MCP | FOR_TEMPLATE)
+     FOR_SERVE | FOR_MCP | FOR_TEMPLATE | FOR_PIP)
 
 static const char *const cgroup_choices[] = { "auto", "v2", "v1", "none", NULL };
 static const char *const landlock_choices[] = { "off", "on", NULL };
@@ -137,7 +138,7 @@ static const struct config_option options[] = {
     { "preload", 0, OPT_STRING, MEMBER(preload), "auto", 1, 1024, .metavar = "WHICH",
       .choices = preload_choices, .valid = preload_valid,
       .expected = "auto, all, none or module names such as numpy,pandas",
-      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_TEMPLATE, .group = "Program",
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_TEMPLATE | FOR_PIP, .group = "Program",
       .help = "modules that are imported before the program starts: auto (those that its text "
               "names; of a template those that are installed there), all, none, or a list such as "
               "numpy,pandas" },
@@ -160,9 +161,10 @@ static const struct config_option options[] = {
       .help = "show the directory DIR of this machine at PLACE in the box, such as /data, without "
               "copying; read-only unless :rw is written; may be repeated" },
     { "json", 0, OPT_BOOL, MEMBER(json), "no",
-      .commands = FOR_RUN | FOR_DOCTOR | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE, .group = "Output",
+      .commands = FOR_RUN | FOR_DOCTOR | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_PIP,
+      .group = "Output",
       .help = "print one JSON object instead: the receipt of a run, the doctor's report, keys, "
-              "templates, or the audit log" },
+              "templates, packages, or the audit log" },
     { "quiet", 'q', OPT_BOOL, MEMBER(quiet), "no", .commands = FOR_RUN, .group = "Output",
       .help = "say nothing of our own on stderr but errors" },
     { "output", 0, OPT_SIZE, MEMBER(output_bytes), "64m", 1, PIB, .metavar = "SIZE",
@@ -201,8 +203,34 @@ static const struct config_option options[] = {
       .commands = FOR_RUN | FOR_SERVE | FOR_MCP, .group = "Limits",
       .help = "open files of each process" },
     { "allow-host", 0, OPT_LIST, MEMBER(allow_hosts), .max = 256, .metavar = "H",
-      .commands = FOR_RUN, .group = "Isolation",
-      .help = "refused for now: a box has no network but its own loopback" },
+      .commands = FOR_RUN, .group = "Network",
+      .help = "a host that the program may reach, through a proxy: example.com, *.example.com, "
+              "example.com:8443, 192.0.2.7, * for all public ones, 'GET,HEAD example.com'; may be "
+              "repeated; without it there is no network" },
+    { "network-allow", 0, OPT_LIST, MEMBER(network_allow), .max = 256, .metavar = "H",
+      .commands = FOR_SERVE, .group = "Network",
+      .help = "a host that sessions may ask for, written as for --allow-host; may be repeated; "
+              "without it no session has a network" },
+    { "network-address", 0, OPT_LIST, MEMBER(network_addresses), .max = 64, .metavar = "ADDR",
+      .commands = FOR_RUN | FOR_SERVE, .group = "Network",
+      .help = "an address or a block such as 10.1.0.0/16 that is not public and that names may "
+              "lead to all the same; may be repeated" },
+    { "network-secret", 0, OPT_LIST, MEMBER(network_secrets), .max = 32, .metavar = "SPEC",
+      .commands = FOR_RUN | FOR_SERVE, .group = "Network",
+      .help = "HOST[:PORT]/HEADER=FILE: requests for http://HOST/ leave as HTTPS with that header, "
+              "whose value is the line in FILE and never enters a box; may be repeated" },
+    { "network-bytes", 0, OPT_SIZE, MEMBER(network_bytes), "1g", 1, PIB, .metavar = "SIZE",
+      .commands = FOR_RUN | FOR_SERVE, .group = "Network",
+      .help = "what a box may send and receive through its proxy, together" },
+    { "network-connections", 0, OPT_INT, MEMBER(network_connections), "32", 1, 1024, .metavar = "N",
+      .commands = FOR_RUN | FOR_SERVE, .group = "Network",
+      .help = "connections of a box to its proxy at one time; more of them wait" },
+    { "network-resolver", 0, OPT_STRING, MEMBER(network_resolver), NULL, 1, 64,
+      .metavar = "ADDR[:PORT]", .commands = FOR_RUN | FOR_SERVE, .group = "Network",
+      .help = "the DNS server that is asked for names, instead of the host's" },
+    { "network-ca", 0, OPT_STRING, MEMBER(network_ca), NULL, 1, PATH_BYTES_MAX, .metavar = "FILE",
+      .commands = FOR_RUN | FOR_SERVE, .group = "Network",
+      .help = "certificates (PEM) to trust where a secret is sent, instead of the host's" },
     { "cgroups", 0, OPT_CHOICE, MEMBER(cgroups), "auto", .choices = cgroup_choices,
       .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_DOCTOR | FOR_TEMPLATE, .group = "Isolation",
       .help = "how limits are enforced; auto takes the best that this host has" },
@@ -333,6 +361,57 @@ static const struct config_option options[] = {
       .valid = hash_valid, .expected = "a head as verify prints it, 64 hex digits",
       .commands = FOR_AUDIT, .flags = CONFIG_ARGS_ONLY, .group = "Audit",
       .help = "verify that the head which an earlier verify printed is still in the log" },
+    { "for", 0, OPT_STRING, MEMBER(pip_for), NULL, 1, 128, .metavar = "WHO", .commands = FOR_PIP,
+      .flags = CONFIG_ARGS_ONLY, .group = "Packages",
+      .help = "whose default set it is about: the id of a key, or an address of the service that "
+              "asks for none; 127.0.0.1:8080 when it is left out" },
+    { "index-url", 0, OPT_STRING, MEMBER(index_url), NULL, 1, 1000, .metavar = "URL",
+      .commands = FOR_SERVE | FOR_MCP | FOR_PIP, .group = "Packages",
+      .help = "the package index, as a URL or a directory of file:; none for none at all; without "
+              "it what this machine's pip is configured with" },
+    { "extra-index-url", 0, OPT_LIST, MEMBER(extra_indexes), .max = 8, .metavar = "URL",
+      .commands = FOR_SERVE | FOR_MCP | FOR_PIP, .group = "Packages",
+      .help = "one more package index; may be repeated" },
+    { "wheels", 0, OPT_LIST, MEMBER(wheels), .max = 4, .metavar = "DIR",
+      .commands = FOR_SERVE | FOR_MCP | FOR_PIP, .group = "Packages",
+      .help = "a directory of wheels to install from, readable by everyone; may be repeated" },
+    { "package-host", 0, OPT_LIST, MEMBER(package_hosts), .max = 32, .metavar = "H",
+      .commands = FOR_SERVE | FOR_MCP | FOR_PIP, .group = "Packages",
+      .help = "one more host that an install may reach, where an index keeps its files elsewhere; "
+              "may be repeated" },
+    { "blocked-packages", 0, OPT_STRING, MEMBER(blocked_packages), NULL, 0, 65536,
+      .metavar = "NAMES", .aliases = { { "BLOCKED_PACKAGES", 0 } },
+      .commands = FOR_SERVE | FOR_MCP | FOR_PIP, .group = "Packages",
+      .help = "packages that are never installed, with commas between; without it names of "
+              "standard modules such as os and subprocess" },
+    { "allowed-packages", 0, OPT_STRING, MEMBER(allowed_packages), NULL, 0, 65536,
+      .metavar = "NAMES", .commands = FOR_SERVE | FOR_MCP | FOR_PIP, .group = "Packages",
+      .help = "the only packages that may be asked for, with commas between; what they need comes "
+              "along" },
+    { "package-builds", 0, OPT_BOOL, MEMBER(package_builds), "no",
+      .commands = FOR_SERVE | FOR_MCP | FOR_PIP, .group = "Packages",
+      .help = "build packages that have no wheel: their own code runs, in the installer's box" },
+    { "package-urls", 0, OPT_BOOL, MEMBER(package_urls), "no",
+      .commands = FOR_SERVE | FOR_MCP | FOR_PIP, .group = "Packages",
+      .help = "let clients install from URLs of their choice" },
+    { "package-size", 0, OPT_SIZE, MEMBER(package_bytes), "512m", MIB, PIB, .metavar = "SIZE",
+      .commands = FOR_SERVE | FOR_MCP | FOR_PIP, .group = "Packages",
+      .help = "the largest set of packages" },
+    { "package-timeout", 0, OPT_SECONDS, MEMBER(package_timeout_us), "300", SEC, 86400 * SEC,
+      .metavar = "S", .commands = FOR_SERVE | FOR_MCP | FOR_PIP, .group = "Packages",
+      .help = "how long one install may take" },
+    { "package-rate", 0, OPT_INT, MEMBER(package_rate), "60", 0, 1000000000, .metavar = "N",
+      .commands = FOR_SERVE | FOR_MCP, .group = "Packages",
+      .help = "installs a minute, for each key" },
+    { "package-refresh", 0, OPT_SECONDS, MEMBER(package_refresh_us), "86400", 0, 365 * 86400 * SEC,
+      .metavar = "S", .commands = FOR_SERVE | FOR_MCP | FOR_PIP, .group = "Packages",
+      .help = "ask the index again for a newest version that was found so long ago" },
+    { "packages-disk", 0, OPT_SIZE, MEMBER(packages_bytes), "10g", 0, PIB, .metavar = "SIZE",
+      .commands = FOR_SERVE | FOR_MCP, .group = "Packages",
+      .help = "what all sets together may take; those that nobody uses make way" },
+    { "packages-age", 0, OPT_SECONDS, MEMBER(packages_age_us), "720h", 0, 3650 * 86400 * SEC,
+      .metavar = "S", .commands = FOR_SERVE | FOR_MCP, .group = "Packages",
+      .help = "remove sets that nobody has used for so long" },
     { "python", 0, OPT_STRING, MEMBER(template_python), NULL, 1, PATH_BYTES_MAX, .metavar = "PATH",
       .commands = FOR_TEMPLATE, .flags = CONFIG_ARGS_ONLY, .group = "Template",
       .help = "the interpreter of the new template, Python 3.9 or later" },
@@ -346,7 +425,7 @@ static const struct config_option options[] = {
       .flags = CONFIG_ARGS_ONLY, .group = "Template",
       .help = "add it without starting it in a box first" },
     { "data", 0, OPT_STRING, MEMBER(data_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
-      .commands = FOR_SERVE | FOR_MCP | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_RUN,
+      .commands = FOR_SERVE | FOR_MCP | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_RUN | FOR_PIP,
       .group = "Data",
       .help = "where the service keeps its store, workspaces and templates; without it "
               "/var/lib/glovebox for root, else glovebox in the user's state directory" },
@@ -450,6 +529,23 @@ static const struct config_command commands[] = {
         .args = CONFIG_ARGS_WORDS,
         .words = "verify show",
     },
+    [COMMAND_PIP - 1] = {
+        .name = "pip",
+        .mask = FOR_PIP,
+        .synopsis = "install|list|freeze|reset [OPTIONS] [REQUIREMENT...]",
+        .summary = "packages that callers of the service have by default",
+        .description = "A caller's default set is there in all its fresh boxes. install adds to it, "
+                       "as a client can over HTTP; list shows the sets, freeze prints one as "
+                       "requirements with hashes, reset empties one. A service that runs notices.",
+        .examples = "  glovebox pip install humanize 'requests>=2.31'\n"
+                    "  glovebox pip install --for 3f9c2a7d51e0 ujson\n"
+                    "  glovebox pip install --index-url none --wheels /srv/wheels six\n"
+                    "  glovebox pip list\n"
+                    "  glovebox pip freeze > requirements.txt\n"
+                    "  glovebox pip reset\n",
+        .args = CONFIG_ARGS_WORDS,
+        .words = "install list freeze reset",
+    },
     [COMMAND_TEMPLATE - 1] = {
         .name = "template",
         .mask = FOR_TEMPLATE,
@@ -538,6 +634,10 @@ static const struct {
     { COMMAND_KEY, ACTION_KEY_CREATE, "create", 0 },
     { COMMAND_KEY, ACTION_KEY_LIST, "list", 0 },
     { COMMAND_KEY, ACTION_KEY_REVOKE, "revoke", 1 },
+    { COMMAND_PIP, ACTION_PIP_INSTALL, "install", 0 },
+    { COMMAND_PIP, ACTION_PIP_LIST, "list", 0 },
+    { COMMAND_PIP, ACTION_PIP_FREEZE, "freeze", 0 },
+    { COMMAND_PIP, ACTION_PIP_RESET, "reset", 0 },
     { COMMAND_AUDIT, ACTION_AUDIT_VERIFY, "verify", 0 },
     { COMMAND_AUDIT, ACTION_AUDIT_SHOW, "show", 0 },
     { COMMAND_TEMPLATE, ACTION_TEMPLATE_ADD, "add", 1 },
@@ -546,7 +646,8 @@ static const struct {
     { COMMAND_TEMPLATE, ACTION_TEMPLATE_CHECK, "check", 1 },
 };
 
-/* The first argument of key, audit and template says what to do; it is taken off the others. */
+/* The first argument of key, pip, audit and template says what to do; it is taken off the others.
+ */
 static int take_action(const struct config_command *command, struct config *cfg, struct gb_err *err)
 {
     char quoted[FORMAT_QUOTED_MAX];
@@ -602,6 +703,10 @@ static int check_args(const struct config *cfg, struct gb_err *err)
                cfg->action == ACTION_TEMPLATE_CHECK;
     int most = one ? 1 : 0;
 
+    if (cfg->action == ACTION_PIP_INSTALL)
+        return cfg->args_len > 0
+                   ? 0
+                   : gb_fail_plain(err, EINVAL, "name what to install, such as humanize>=4");
     if (cfg->command == COMMAND_RUN) {
         if (!cfg->code && cfg->args_len == 0)
             return gb_fail_plain(err, EINVAL,

@@ -18,17 +18,22 @@ enum command_id {
     COMMAND_DOCTOR,
     COMMAND_KEY,
     COMMAND_AUDIT,
+    COMMAND_PIP,
     COMMAND_TEMPLATE,
     COMMAND_HELP,
     COMMAND_VERSION,
 };
 
-/* What key, audit and template are to do: their first argument. */
+/* What key, pip, audit and template are to do: their first argument. */
 enum action_id {
     ACTION_NONE,
     ACTION_KEY_CREATE,
     ACTION_KEY_LIST,
-    ACTION_KEY_REVOKE, /* args[0] is the id */
+    ACTION_KEY_REVOKE,  /* args[0] is the id */
+    ACTION_PIP_INSTALL, /* args are requirements */
+    ACTION_PIP_LIST,
+    ACTION_PIP_FREEZE,
+    ACTION_PIP_RESET,
     ACTION_AUDIT_VERIFY,
     ACTION_AUDIT_SHOW,
     ACTION_TEMPLATE_ADD, /* args[0] is the name, here and below */
@@ -69,15 +74,19 @@ struct config {
     char *out_dir;        /* NULL: none */
     char **volumes;       /* SRC:DST, SRC:DST:ro or SRC:DST:rw; NULL: none */
     char **allow_hosts;   /* NULL: none */
-    char *preload;        /* "auto", "all", "none" or module names with commas between */
-    int cgroups;          /* enum cgroup_mode */
-    int landlock;         /* enum landlock_choice */
+    char **network_addresses, **network_secrets; /* NULL: none */
+    int64_t network_bytes, network_connections;
+    char *network_resolver, *network_ca; /* NULL: the host's */
+    char *preload; /* "auto", "all", "none" or module names with commas between */
+    int cgroups;   /* enum cgroup_mode */
+    int landlock;  /* enum landlock_choice */
 
     /* serve */
     char **listens;       /* NULL: 127.0.0.1:8080 */
     char *config_file;    /* NULL: only the usual ones */
     char *port_file;      /* NULL: none */
     char **allowed_hosts; /* NULL: none */
+    char **network_allow; /* NULL: none */
     char **volume_roots;  /* DIR, DIR:ro or DIR:rw; NULL: none */
     bool no_auth, require_key;
     int64_t default_timeout_us, max_timeout_us, simple_max_timeout_us;
@@ -90,12 +99,22 @@ struct config {
     bool log_code;
     bool mcp_fixtures;
 
+    /* serve, mcp, pip */
+    char *index_url;      /* NULL: as pip is configured; "none": none */
+    char **extra_indexes; /* NULL: likewise */
+    char **wheels, **package_hosts;
+    char *blocked_packages, *allowed_packages;
+    bool package_builds, package_urls;
+    int64_t package_bytes, package_timeout_us, package_rate, package_refresh_us;
+    int64_t packages_bytes, packages_age_us;
+    char *pip_for; /* NULL: the default address */
+
     /* mcp */
     char *mcp_url;    /* NULL: boxes of our own */
     char *mcp_key;    /* NULL: none */
     char *mcp_client; /* whose configuration is to be printed; NULL: none */
 
-    /* run, serve, mcp, key, audit, template */
+    /* run, serve, mcp, key, audit, template, pip */
     char *data_dir; /* NULL: the default one */
 
     /* run, serve, template */

@@ -147,5 +147,10 @@ struct command {
 int command_start(const struct cgroup_root *cgroups, const struct box_entry *box,
                   const struct command *command, int *ret_pidfd, struct gb_err *err);
 
+/* ---- box_net.c ---- */
+
+/* A socket that listens on 127.0.0.1:@port of the box. */
+int box_listen_inside(const struct box_entry *box, uint16_t port, int *ret_fd, struct gb_err *err);
+
 /* box_watch.c: memory, processes and CPU time of a box, read from its /proc. */
 void box_watch(const struct box_entry *box, int64_t template_anon, struct cgroup_usage *ret_usage);

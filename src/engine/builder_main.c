@@ -55,6 +55,7 @@ struct builder {
     struct cgroup_root *cgroups;
     struct id_pool ids;
     struct disk_vault vault;
+    struct shelf_set shelves;
     struct volume_trees volumes;
     struct box_entry *boxes;
     size_t boxes_len, boxes_cap;
@@ -122,15 +123,18 @@ static int setup_fds(struct builder *builder, struct exchange *x, struct gb_err 
     return 0;
 }
 
-/* Leaves the host's file system, but for the directory of workspaces and those for volumes. */
+/* Leaves the host's file system, but for the directories of workspaces, volumes and packages. */
 static int setup_place(struct builder *builder, const struct exchange *x, struct gb_err *err)
 {
     const struct builder_request *request = x->request;
-    int list = request->setup.volumes ? x->fds[x->fds_len - 1] : -EBADF, tree = -EBADF;
+    size_t shelves = (size_t) request->setup.shelves;
+    size_t before = (request->setup.template != 0) + (request->setup.volumes != 0);
+    int list = request->setup.volumes ? x->fds[before - 1] : -EBADF, tree = -EBADF;
     int r = skeleton_isolate(err);
 
     if (r == 0)
-        r = skeleton_enter(request->setup.disk_dir, NULL, &tree, list, &builder->volumes, err);
+        r = skeleton_enter(request->setup.disk_dir, NULL, &tree, list, &builder->volumes,
+                           &builder->shelves, x->fds + before, shelves, err);
     if (r == 0) {
         builder->own_mounts = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
         if (builder->own_mounts < 0)
@@ -149,7 +153,9 @@ static int serve_setup(struct builder *builder, struct exchange *x, struct gb_er
 
     if (builder->cgroups)
         return gb_fail_plain(err, EALREADY, "the builder is set up already");
-    if (x->fds_len != (size_t) (x->request->setup.template != 0) + (x->request->setup.volumes != 0))
+    if (x->request->setup.shelves < 0 || x->request->setup.shelves > SHELVES_MAX ||
+        x->fds_len != (size_t) (x->request->setup.template != 0) +
+                          (x->request->setup.volumes != 0) + (size_t) x->request->setup.shelves)
         return gb_fail_plain(err, EPROTO, "descriptors are missing");
     r = name[0] ? cgroup_root_reopen(mode, name, &builder->cgroups, err)
                 : cgroup_root_open(mode, &builder->cgroups, err);
@@ -372,6 +378,9 @@ static int serve_box(struct builder *builder, struct box_entry *box, struct exch
     case BOX_LEAVE:
         box_leave(box);
         return 0;
+    case BOX_SHELF:
+        return shelf_mount(&builder->shelves, request->shelf.shelf, request->shelf.name, box->pidfd,
+                           request->shelf.place, err);
     case BOX_DISK:
         return serve_disk(box, x, err);
     case BOX_SCAN:
@@ -382,6 +391,7 @@ static int serve_box(struct builder *builder, struct box_entry *box, struct exch
     case BOX_PROCS:
     case BOX_SIGNAL_NEW:
     case BOX_COMMAND:
+    case BOX_LISTEN:
         return builder_serve_session(builder->cgroups, box, x, err);
     case BOX_OPEN:
     case BOX_MKDIR:
@@ -466,6 +476,7 @@ static void sweep(struct builder *builder)
     cgroup_root_close(builder->cgroups);
     id_pool_release(&builder->ids);
     disk_vault_close(&builder->vault);
+    shelf_close(&builder->shelves);
     volume_trees_close(&builder->volumes);
     free(builder->boxes);
 }
@@ -490,6 +501,7 @@ int builder_main(int argc, char **argv)
 {
     struct builder builder = { .ids.lock_fd = -EBADF,
                                .vault = DISK_VAULT_NONE,
+                               .shelves = SHELF_SET_NONE,
                                .template_pidfd = -EBADF,
                                .own_mounts = -EBADF };
     struct gb_err err = { 0 };

@@ -1,4 +1,4 @@
-/* The builder's answers to what sessions ask: processes, commands, files. */
+/* The builder's answers to what sessions ask: processes, commands, sockets, files. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +39,9 @@ void builder_end_strings(struct builder_request *request)
         request->setup.disk_name[sizeof request->setup.disk_name - 1] = '\0';
         request->setup.disk_dir[sizeof request->setup.disk_dir - 1] = '\0';
         return;
+    case BOX_SHELF:
+        request->shelf.name[sizeof request->shelf.name - 1] = '\0';
+        return;
     case BUILDER_TEMPLATE:
     case BUILDER_SWEEP:
     case BOX_MAKE:
@@ -54,6 +57,7 @@ void builder_end_strings(struct builder_request *request)
     case BOX_METERS:
     case BOX_PROCS:
     case BOX_SIGNAL_NEW:
+    case BOX_LISTEN:
         return;
     }
 }
@@ -160,6 +164,11 @@ int builder_serve_session(struct cgroup_root *cgroups, struct box_entry *box, st
     if (x->request->op == BOX_COMMAND)
         return serve_command(cgroups, box, x, err);
     x->reply_fds_owned = true;
+    if (x->request->op == BOX_LISTEN) {
+        r = box_listen_inside(box, (uint16_t) x->request->listen.port, &x->reply_fds[0], err);
+        x->reply_fds_len = r == 0;
+        return r;
+    }
     if (x->request->op == BOX_METERS) {
         x->reply.meters.present =
             cgroup_open_meters(cgroups, &box->cgroup, x->reply_fds, &x->reply_fds_len);

@@ -242,7 +242,7 @@ static int builder_setup(struct engine *engine, struct gb_err *err)
     struct builder_request request = { .op = BUILDER_SETUP };
     struct builder_reply reply;
     autoclose int list = -EBADF;
-    int fds[WIRE_FDS_MAX], given[2];
+    int fds[WIRE_FDS_MAX], given[2 + SHELVES_MAX];
     size_t fds_len = 0, given_len = 0;
     int r = volume_roots_list(engine->volumes, &list, err);
 
@@ -254,6 +254,9 @@ static int builder_setup(struct engine *engine, struct gb_err *err)
         given[given_len++] = engine->first->peer.pidfd;
     if (list >= 0)
         given[given_len++] = list;
+    for (size_t i = 0; i < engine->shelves_len; i++)
+        given[given_len++] = engine->shelves[i];
+    request.setup.shelves = (int32_t) engine->shelves_len;
     request.setup.cgroup_mode =
         engine->cgroup_name[0] ? engine->cgroup_mode : (int32_t) engine->config.cgroups;
     snprintf(request.setup.cgroup_name, sizeof request.setup.cgroup_name, "%s",
@@ -404,6 +407,20 @@ static int descriptors_check(struct gb_err *err)
     return 0;
 }
 
+static int shelves_open(struct engine *engine, struct gb_err *err)
+{
+    for (size_t i = 0; i < SHELVES_MAX && engine->config.shelves[i]; i++) {
+        const char *path = engine->config.shelves[i];
+        int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+        engine->config.shelves[i] = NULL; /* the caller's */
+        if (fd < 0)
+            return gb_fail(err, errno, "open '%s'", path);
+        engine->shelves[engine->shelves_len++] = fd;
+    }
+    return 0;
+}
+
 int engine_open(const struct engine_config *config, struct engine **ret_engine, struct gb_err *err)
 {
     const struct template_def first = {
@@ -422,7 +439,8 @@ int engine_open(const struct engine_config *config, struct engine **ret_engine, 
     engine_init(engine);
     if (!engine_copy_config(engine, config))
         r = gb_fail(err, ENOMEM, "start the engine");
-    else if ((r = volume_roots_open(config->volume_roots, config->volume_roots_len,
+    else if ((r = shelves_open(engine, err)) == 0 &&
+             (r = volume_roots_open(config->volume_roots, config->volume_roots_len,
                                     &engine->volumes, err)) == 0 &&
              (r = disk_open(config->disk_dir, config->disk_kind, &engine->disk, err)) == 0 &&
              (r = templates_open(engine, &first, err)) == 0 &&
@@ -453,6 +471,7 @@ void engine_close(struct engine *engine)
         pid_reap(engine->keeper_pidfd);
     gb_closep(&engine->keeper_pidfd);
     wire_close_fds(engine->lock_fds, engine->lock_fds_len);
+    wire_close_fds(engine->shelves, engine->shelves_len);
     disk_close(engine->disk);
     volume_roots_close(engine->volumes);
     pthread_cond_destroy(&engine->pool_wanted);

@@ -50,6 +50,9 @@ struct engine_config {
      * if it is not there. NULL: all workspaces are in memory. */
     const char *disk_dir;
     enum disk_kind disk_kind; /* DISK_NONE: the best that this host has */
+    /* Directories of which boxes can be given parts, see box_mount_shelf(); absolute paths, the
+     * first NULL ends the list. */
+    const char *shelves[SHELVES_MAX];
     /* Directories of the host that boxes may have; copied. */
     const struct volume_root *volume_roots;
     size_t volume_roots_len;
@@ -149,7 +152,19 @@ int box_kill_all(struct box *box, struct gb_err *err);
 int box_open_read(struct box *box, const char *path, int *ret_fd, struct gb_err *err);
 int box_open_new(struct box *box, const char *path, mode_t mode, int *ret_fd, struct gb_err *err);
 
+/* A listening TCP socket on the box's own loopback, 127.0.0.1:@port, for a proxy that serves the
+ * box from outside. The descriptor is the caller's; it keeps the box's network namespace, so close
+ * it no later than the box is released. EADDRINUSE: a program in the box has the port. */
+int box_listen(struct box *box, uint16_t port, int *ret_fd, struct gb_err *err);
+
 pid_t box_init_pid(const struct box *box);
+
+/* Mounts directory @name of a shelf ("": the whole shelf) into the box, read-only and at once, at
+ * SHELF_PLACE (@place 0) or at one of the places in it (1 to SHELVES_MAX - 1). What was mounted
+ * there before is covered. The directory must stay as long as the box lives. -ENOENT: there is no
+ * such directory. By any thread, also while code runs in the box. */
+int box_mount_shelf(struct box *box, unsigned shelf, const char *name, unsigned place,
+                    struct gb_err *err);
 
 /* A picture of the workspace, to compare with a later one. */
 struct snapshot {
@@ -212,6 +227,8 @@ struct run_sink {
     void (*bundle)(void *arg, enum bundle_kind kind, const char *json, size_t len);
 };
 
+#define ASK_ANSWER_MAX 65536u
+
 struct run_spec {
     const char *code;
     size_t code_len;
@@ -231,6 +248,12 @@ struct run_spec {
                       shells */
     int cancel_fd; /* readable: stop; readable again: at once. -1: none */
     struct run_sink sink;
+    /* Takes a request that a cell makes of the supervisor (%pip): an object as JSON text, hostile.
+     * Returns at once, with a descriptor from which the answer can be read to its end, at most
+     * ASK_ANSWER_MAX bytes of JSON; it is the engine's to close, perhaps before that. Or a negative
+     * number. NULL: requests are refused. */
+    int (*ask)(void *arg, const char *json, size_t len);
+    void *ask_arg;
     const struct snapshot *before;                        /* of the workspace; NULL: it was empty */
     void (*on_started)(void *arg, struct tenant *tenant); /* may be NULL */
     void *on_started_arg;

@@ -46,6 +46,20 @@ int box_get_usage(struct box *box, struct cgroup_usage *ret_usage, enum limit_ki
     return 0;
 }
 
+int box_mount_shelf(struct box *box, unsigned shelf, const char *name, unsigned place,
+                    struct gb_err *err)
+{
+    struct builder_request request = { .op = BOX_SHELF, .box = box->id };
+    struct builder_reply reply;
+
+    if (name[0] && !shelf_name_valid(name))
+        return gb_fail_plain(err, EINVAL, "this cannot be on a shelf");
+    request.shelf.shelf = shelf;
+    request.shelf.place = place;
+    memcpy(request.shelf.name, name, strlen(name) + 1);
+    return engine_call(box->engine, &request, NULL, 0, &reply, NULL, NULL, err);
+}
+
 int box_send_signal(struct box *box, pid_t pgid, int sig, struct gb_err *err)
 {
     struct builder_request request = { .op = BOX_SIGNAL, .box = box->id };
@@ -112,6 +126,24 @@ int box_open_new(struct box *box, const char *path, mode_t mode, int *ret_fd, st
             return r;
     }
     return file_call(box, path, O_WRONLY | O_CREAT | O_EXCL, mode, ret_fd, err);
+}
+
+int box_listen(struct box *box, uint16_t port, int *ret_fd, struct gb_err *err)
+{
+    struct builder_request request = { .op = BOX_LISTEN, .box = box->id, .listen.port = port };
+    struct builder_reply reply;
+    int fds[WIRE_FDS_MAX], r;
+    size_t fds_len = 0;
+
+    r = engine_call(box->engine, &request, NULL, 0, &reply, fds, &fds_len, err);
+    if (r < 0)
+        return r;
+    if (fds_len != 1) {
+        wire_close_fds(fds, fds_len);
+        return gb_fail_plain(err, EPROTO, "the builder sent no socket");
+    }
+    *ret_fd = fds[0];
+    return 0;
 }
 
 pid_t box_init_pid(const struct box *box)

@@ -330,8 +330,7 @@ enum disk_verdict disk_run_look(struct run *run, bool last)
 
     if (!run->box->disk_watch)
         return DISK_FITS;
-    if (look(run->box, last, &usage, &ignored) < 0 || usage.deep ||
-        usage.inodes > run->disk_inodes)
+    if (look(run->box, last, &usage, &ignored) < 0 || usage.deep || usage.inodes > run->disk_inodes)
         run->disk_stop = LIMIT_DISK_INODES;
     else if (usage.bytes > run->disk_bytes)
         run->disk_stop = LIMIT_DISK_BYTES;

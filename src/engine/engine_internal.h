@@ -174,7 +174,9 @@ struct engine {
     uint64_t template_clock;
     int32_t id_mode, cgroup_mode;
     char cgroup_name[CGROUP_NAME_MAX], disk_name[DISK_NAME_MAX], note[200];
-    struct disk *disk; /* NULL: workspaces are in memory */
+    struct disk *disk;        /* NULL: workspaces are in memory */
+    int shelves[SHELVES_MAX]; /* held so that a new builder can be given them */
+    size_t shelves_len;
     struct volume_roots *volumes;
     int outer[OUTER_FDS]; /* keeper's lifeline, user and PID namespace of a rootless builder */
     int keeper_pidfd;     /* of the process that waits for the keeper */

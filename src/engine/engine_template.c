@@ -138,7 +138,7 @@ static void env_add(char *block, size_t size, size_t *used, const char *name, co
 /* Programs of the same interpreter (pip, ipython) are found before those of the system. */
 static void path_add(const struct template *t, char *block, size_t size, size_t *used)
 {
-    static const char usual[] = "/usr/local/bin:/usr/bin:/bin";
+    static const char usual[] = "/usr/local/bin:/usr/bin:/bin:" SHELF_PLACE "/bin";
     const char *slash = strrchr(t->python, '/');
     int len = (int) (slash - t->python);
     char path[1024];
@@ -153,6 +153,7 @@ static void path_add(const struct template *t, char *block, size_t size, size_t 
 void template_tenant_env(const struct template *t, char *block, size_t size)
 {
     static const char *const fixed[][2] = {
+        { "PYTHONPATH", SHELF_PLACE }, /* for programs; the template itself takes no notice */
         { "HOME", "/workspace" },
         { "USER", "user" },
         { "LOGNAME", "user" },

@@ -41,7 +41,9 @@ enum frame_type {
     FRAME_DONE = 2,    /* from the tenant: the code has ended; how */
     FRAME_DISPLAY = 3, /* from the tenant: a MIME bundle that was displayed */
     FRAME_RESULT = 4,  /* from the tenant: the value of the last expression, a MIME bundle */
-    FRAME_TYPE_LAST = FRAME_RESULT,
+    FRAME_ASK = 5,     /* from the tenant: a request to the supervisor, while code runs */
+    FRAME_ANSWER = 6,  /* to the tenant: the answer to an ASK */
+    FRAME_TYPE_LAST = FRAME_ANSWER,
 };
 
 /* Fields: key (u16), length (u32), bytes; one after the other until the payload ends. */
@@ -55,8 +57,9 @@ enum frame_key {
     KEY_ERROR_NAME = 7,  /* DONE: class of the uncaught exception */
     KEY_ERROR_VALUE = 8, /* DONE: its str() */
     KEY_TRACEBACK = 9,   /* DONE: the text that stderr got */
-    KEY_JSON = 10,       /* DISPLAY, RESULT: the bundle as JSON text */
-    KEY_SEQUENCE = 11,   /* DISPLAY, RESULT: decimal text, order among displays and prints */
+    KEY_JSON = 10,       /* DISPLAY, RESULT: the bundle; ASK, ANSWER: an object; as JSON text */
+    KEY_SEQUENCE = 11,   /* DISPLAY, RESULT: decimal text, order among displays and prints; ASK: the
+                            tenant's own number for it, which the ANSWER repeats */
     KEY_ECHO = 12,       /* RUN: a cell prints what it would show; its value is ignored */
     KEY_LEFT_OUT = 13,   /* DONE: decimal text, how many displays were not sent */
     KEY_EXECUTION = 14,  /* RUN, and the DONE that answers it: bytes of the supervisor's choice */

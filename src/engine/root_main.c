@@ -44,7 +44,8 @@ static int root_make(const struct root_request *request, int *ret_fd, struct gb_
         return gb_fail_plain(err, EPROTO, "too many files and directories for a template");
     for (uint32_t i = 0; i < request->count; i++)
         binds[i] = request->binds[i];
-    if ((r = join_outer(err)) < 0 || (r = skeleton_enter("", binds, &unused, -EBADF, NULL, err)) < 0)
+    if ((r = join_outer(err)) < 0 ||
+        (r = skeleton_enter("", binds, &unused, -EBADF, NULL, NULL, NULL, 0, err)) < 0)
         return r;
     *ret_fd = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     return *ret_fd < 0 ? gb_fail(err, errno, "open the new mount namespace") : 0;

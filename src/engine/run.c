@@ -30,7 +30,7 @@
 #define LATE_US        (100 * USEC_PER_MSEC) /* so late we come only when the machine stalls */
 #define LATE_MAX_US    (10 * USEC_PER_SEC)   /* no grace is longer for that */
 
-enum { ON_OUT, ON_ERR, ON_CONTROL, ON_TENANT, ON_INPUT, ON_CANCEL, ON_SINK, ON_COUNT };
+enum { ON_OUT, ON_ERR, ON_CONTROL, ON_TENANT, ON_INPUT, ON_CANCEL, ON_SINK, ON_ASK, ON_COUNT };
 
 void run_init(struct run *run, const struct run_ops *ops, struct box *box,
               const struct run_spec *spec)
@@ -51,6 +51,7 @@ static void stream_close(struct pipe_in *in)
 
 void run_release(struct run *run)
 {
+    ask_drop(run);
     snapshot_release(&run->after);
     if (run->spared != run->standing)
         free(run->spared);
@@ -248,6 +249,9 @@ static void done_take(struct run *run, const struct frame_msg *msg)
         run->done_code = -1;
     if (run->spec->cell && !run->done && frame_find_int(msg, KEY_LEFT_OUT, 0, INT32_MAX, &left_out))
         o->outputs_left_out += left_out;
+    /* One that might have asked for something was kept waiting for more. */
+    if (!run->done && !run->done_ends && run->spec->ask)
+        (void) shutdown(tenant_control(run->tenant), SHUT_WR);
     run->done = true;
 }
 
@@ -262,7 +266,10 @@ static bool control_message(struct run *run, const struct frame_msg *msg)
     case FRAME_RESULT:
         bundle_take(run, msg);
         return true;
+    case FRAME_ASK:
+        return ask_take(run, msg);
     case FRAME_RUN:
+    case FRAME_ANSWER:
         break;
     }
     return false;
@@ -391,6 +398,7 @@ static void poll_fill(struct run *run, struct pollfd fds[ON_COUNT], enum stream 
     fds[ON_TENANT].fd = tenant_pidfd(run->tenant);
     if (run->input)
         input_poll(run->input, &fds[ON_INPUT]);
+    fds[ON_ASK].fd = ask_fd(run);
     if (!cancelled)
         fds[ON_CANCEL].fd = run->spec->cancel_fd;
     if (sink >= 0)
@@ -448,6 +456,8 @@ int run_loop(struct run *run, struct gb_err *err)
             input_move(run->input);
         if (fds[ON_CANCEL].revents)
             cancel(run);
+        if (fds[ON_ASK].revents)
+            ask_read(run);
         if (fds[ON_TENANT].revents)
             run->ended = true;
         else

@@ -47,6 +47,8 @@ struct run {
     bool done_ends;      /* a process that stays: word of its own is the end of the run */
     const char *done_id; /* what a DONE must say to be the one that is waited for; NULL: anything */
     int64_t done_code;   /* as DONE told; -1: it did not */
+    struct ask *ask;     /* of ask.c: one that waits for its answer; NULL: none */
+    int asked;           /* how many there were */
     struct input *input; /* may be NULL */
     void *owner;         /* for the functions of the table */
 
@@ -96,6 +98,16 @@ bool run_control_frames(struct run *run);
 
 /* Fills the outcome's streams and verdict; its usage and files are there already. */
 int run_judge(struct run *run, struct gb_err *err);
+
+/* ---- ask.c ---- */
+
+/* Takes an ASK of the tenant; false: it may not say that. */
+bool ask_take(struct run *run, const struct frame_msg *msg);
+
+/* What to wait for, or -1; and what to do when it has come. */
+int ask_fd(const struct run *run);
+void ask_read(struct run *run);
+void ask_drop(struct run *run);
 
 /* ---- engine_disk.c ---- */
 

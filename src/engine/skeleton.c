@@ -49,11 +49,12 @@ static const struct {
     mode_t mode;
     bool filled; /* there is something in it before a box adds its own */
 } directories[] = {
-    { "usr", 0755, true },     { "proc", 0555, true },       { "dev", 0755, true },
-    { "dev/shm", 0755, true }, { "dev/pts", 0755, true },    { "etc", 0755, true },
-    { "tmp", 0755, false },    { "workspace", 0755, false }, { "var", 0755, true },
-    { "run", 0755, false },    { "root", 0755, false },      { "home", 0755, false },
-    { ".empty", 0555, false },
+    { "usr", 0755, true },          { "proc", 0555, true },         { "dev", 0755, true },
+    { "dev/shm", 0755, true },      { "dev/pts", 0755, true },      { "etc", 0755, true },
+    { "tmp", 0755, false },         { "workspace", 0755, false },   { "var", 0755, true },
+    { "run", 0755, false },         { "root", 0755, false },        { "home", 0755, false },
+    { ".empty", 0555, false },      { "packages", 0755, false },    { "packages/.1", 0555, false },
+    { "packages/.2", 0555, false }, { "packages/.3", 0555, false }, { "packages/.4", 0555, false },
 };
 
 static const struct {
@@ -523,7 +524,8 @@ static int bind_extra(int root, const char *path, struct gb_err *err)
 }
 
 int skeleton_enter(const char *disk_dir, const char *const *binds, int *ret_disk, int volumes_fd,
-                   struct volume_trees *volumes, struct gb_err *err)
+                   struct volume_trees *volumes, struct shelf_set *shelves, const int *shelf_fds,
+                   size_t shelf_fds_len, struct gb_err *err)
 {
     autoclose int root = -EBADF, disk = -EBADF;
     int r;
@@ -537,6 +539,8 @@ int skeleton_enter(const char *disk_dir, const char *const *binds, int *ret_disk
         if (disk < 0)
             return gb_fail(err, errno, "open_tree %.100s", disk_dir);
     }
+    if (shelf_fds_len > 0 && (r = shelf_take(shelves, shelf_fds, shelf_fds_len, err)) < 0)
+        return r;
     if (volumes_fd >= 0 && (r = volume_trees_take(volumes, volumes_fd, err)) < 0)
         return r;
     /* The tmpfs needs a place to stand until the pivot; any directory does. */

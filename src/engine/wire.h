@@ -13,6 +13,7 @@
 #include "engine/cgroup.h"
 #include "engine/disk.h"
 #include "engine/limits.h"
+#include "engine/shelf.h"
 
 #define WIRE_FDS_MAX  16
 #define WIRE_PATH_MAX 4096
@@ -31,7 +32,7 @@ void wire_close_fds(const int *fds, size_t fds_len);
 
 enum builder_op {
     /* First: root file system, cgroups, ids. fds: pidfd of a template that outlived its builder; a
-     * list of the directories for volumes (volumes.h).
+     * list of the directories for volumes (volumes.h); the shelves (shelf.h).
      * Reply fds: the builder's pidfd; with a keeper its lifeline, user and PID namespace; then the
      * locks that show other engines that this one lives. */
     BUILDER_SETUP,
@@ -49,6 +50,7 @@ enum builder_op {
     BOX_SIGNAL, /* a signal to a process group in the box */
     BOX_KILL,   /* SIGKILL to all but PID 1; the files stay */
     BOX_END,    /* PID 1 is killed and the cgroup removed; tenants must be reaped by then */
+    BOX_SHELF,  /* mounts a part of a shelf into the box */
     BOX_LEAVE,  /* the builder lets go of the workspace: only BOX_END may follow */
     BOX_DISK,   /* what a watched workspace holds */
     BOX_OPEN,   /* a file beneath /workspace; reply fd */
@@ -67,7 +69,8 @@ enum builder_op {
     BOX_LIST,   /* reply fd: as BOX_SCAN, with every kind of entry */
     BOX_REMOVE, /* reply usage.files_incomplete: ask again */
     BOX_RENAME,
-    BOX_LINK, /* fd: of a file that was opened with O_TMPFILE; it gets its name */
+    BOX_LISTEN, /* reply fd: a listening socket in the box's network */
+    BOX_LINK,   /* fd: of a file that was opened with O_TMPFILE; it gets its name */
 };
 
 struct builder_request {
@@ -78,6 +81,7 @@ struct builder_request {
             int32_t cgroup_mode;               /* enum cgroup_mode */
             uint32_t template, volumes;        /* 1: that descriptor is there */
             char cgroup_name[CGROUP_NAME_MAX]; /* "" or the group of a builder that died */
+            int32_t shelves;                   /* how many */
             char disk_name[DISK_NAME_MAX];     /* "" or its directory for workspaces */
             char disk_dir[WIRE_PATH_MAX];      /* where that is; "": no workspaces on disk */
         } setup;
@@ -112,6 +116,13 @@ struct builder_request {
             char path[WIRE_PATH_MAX];
             char to[WIRE_PATH_MAX]; /* BOX_RENAME */
         } file;
+        struct {
+            uint32_t shelf, place;
+            char name[SHELF_NAME_MAX];
+        } shelf;
+        struct {
+            uint32_t port;
+        } listen;
         struct {
             uint32_t argc, envc;
             uint32_t keep_control, landlock;

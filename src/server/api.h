@@ -8,6 +8,10 @@
 int body_env_read(struct request *rq, const json_t *map, char ***ret_env);
 void body_env_free(char **env); /* accepts NULL */
 
+/* The texts of a list that was checked, NULL-terminated; the caller frees the array. NULL: no
+ * memory. */
+const char **body_texts(const json_t *list);
+
 struct run_options {
     enum media media;
     bool detach;

@@ -16,12 +16,14 @@ static void reply_session(struct request *rq, int status, struct session *sessio
 {
     char location[96];
     struct session_info info;
+    json_t *json;
 
     session_get_info(session, &info);
     request_note(rq, info.id, NULL);
+    json = session_info_to_json(&info);
+    (void) json_object_set_new(json, "network", session_network_to_json(session));
     snprintf(location, sizeof location, "/v1/sessions/%s", info.id);
-    reply_json_at(rq, status, session_info_to_json(&info),
-                  status == MHD_HTTP_CREATED ? location : NULL);
+    reply_json_at(rq, status, json, status == MHD_HTTP_CREATED ? location : NULL);
     session_info_release(&info);
 }
 
@@ -118,12 +120,14 @@ static int read_volumes(struct request *rq, const json_t *list, struct volume vo
 
 /* ---- handlers ---- */
 
-static int fill_session(struct request *rq, const struct body_session *body,
+static int fill_session(struct request *rq, const struct body_session *body, const char **packages,
                         struct session_request *request)
 {
     struct fault fault = { 0 };
 
     session_request_init(request);
+    if (body->network) /* it may hold secrets, and has been parsed */
+        explicit_bzero(rq->body, rq->body_len);
     if (body->limits && limits_wish_from_json(body->limits, &request->limits, &fault) < 0) {
         reply_fault(rq, &fault);
         return -1;
@@ -131,8 +135,8 @@ static int fill_session(struct request *rq, const struct body_session *body,
     if (body->idle_us != FIELD_ABSENT)
         request->idle_us = body->idle_us;
     request->template = body->template;
-    request->network = body->network;
-    request->packages = body->packages && json_array_size(body->packages) > 0;
+    request->network = (json_t *) body->network; /* the body is ours to wipe */
+    request->packages = packages;
     return 0;
 }
 
@@ -162,9 +166,13 @@ void v1_session_create(struct request *rq)
     struct session_request request;
     struct volume volumes[VOLUMES_MAX];
     struct body_file *files = NULL;
+    autofree const char **packages = NULL;
     char **env = NULL;
 
-    if (request_json(rq, &body) < 0 || fill_session(rq, &body, &request) < 0)
+    if (request_json(rq, &body) < 0)
+        return;
+    packages = body_texts(body.packages);
+    if (fill_session(rq, &body, packages, &request) < 0)
         return;
     if (body.volumes && read_volumes(rq, body.volumes, volumes, &request) < 0)
         return;

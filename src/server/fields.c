@@ -172,6 +172,11 @@ static int set_list(const struct slot *slot, const json_t *value)
         return refuse(slot, "not_a_list", "must be a list");
     if (slot->field->max != 0 && json_array_size(value) > (size_t) slot->field->max)
         return refuse(slot, "too_long", "has too many entries");
+    if (json_array_size(value) < (size_t) slot->field->min)
+        return refuse(slot, "too_short", "has too few entries");
+    for (size_t i = 0; !slot->field->of && i < json_array_size(value); i++)
+        if (!json_is_string(json_array_get(value, i)))
+            return refuse(slot, "not_a_text", "must be a list of texts");
     *(const json_t **) slot->target = value;
     return 0;
 }

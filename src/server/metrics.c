@@ -61,6 +61,24 @@ static void write_http(FILE *out, struct server *server)
               atomic_load(&server->streams));
 }
 
+static void write_network(FILE *out, const struct egress_stats *stats)
+{
+    write_one(out, "glovebox_network_connections", "gauge",
+              "Connections of boxes to their proxies.", stats->connections_live);
+    write_one(out, "glovebox_network_connections_total", "counter", "The same, since the start.",
+              stats->connections);
+    write_one(out, "glovebox_network_requests_total", "counter",
+              "Requests and tunnels of boxes that went out.", stats->requests);
+    write_one(out, "glovebox_network_refused_total", "counter", "Those that were refused.",
+              stats->refused);
+    write_one(out, "glovebox_network_failed_total", "counter",
+              "Those that were malformed, or whose host could not be reached.", stats->failed);
+    write_one(out, "glovebox_network_sent_bytes_total", "counter", "Bytes that boxes sent.",
+              stats->bytes_sent);
+    write_one(out, "glovebox_network_received_bytes_total", "counter", "Bytes that boxes received.",
+              stats->bytes_received);
+}
+
 static void write_all(FILE *out, struct server *server)
 {
     struct service_stats stats;
@@ -68,7 +86,15 @@ static void write_all(FILE *out, struct server *server)
     service_get_stats(server->config.service, &stats);
     write_statuses(out, &stats);
     write_durations(out, &stats);
-    write_one(out, "sandbox_package_installs_total", "counter", "Packages installed.", 0);
+    write_one(out, "sandbox_package_installs_total", "counter", "Installs of packages.",
+              stats.installs);
+    write_one(out, "glovebox_package_installs_cached_total", "counter",
+              "Installs of a set that was known.", stats.installs_cached);
+    write_one(out, "glovebox_package_installs_failed_total", "counter", "Installs that failed.",
+              stats.installs_failed);
+    write_one(out, "glovebox_package_layers", "gauge", "Layers of packages.", stats.layers);
+    write_one(out, "glovebox_package_layer_bytes", "gauge", "Size of all layers.",
+              stats.layers_bytes);
     write_one(out, "glovebox_ready", "gauge", "1 while new work is taken.", stats.ready);
     write_one(out, "glovebox_uptime_seconds", "gauge", "Since the start.",
               stats.uptime_us / 1000000);
@@ -97,6 +123,7 @@ static void write_all(FILE *out, struct server *server)
               stats.kept_memory_bytes);
     write_one(out, "glovebox_kept_disk_bytes", "gauge", "Output kept on disk.",
               stats.kept_disk_bytes);
+    write_network(out, &stats.network);
     write_http(out, server);
 }
 

@@ -46,6 +46,31 @@ static const struct field fields_new_file[] = {
 };
 REQUEST(new_file, struct body_file, "A file to begin with.");
 
+static const struct field fields_secret[] = {
+    { "host", FIELD_TEXT, FIELD_REQUIRED, .help = "its exact name", .example = "\"api.example.com\"" },
+    { "port", FIELD_INT, .help = "443 when it is left out" },
+    { "header", FIELD_TEXT, FIELD_REQUIRED, .help = "the header's name",
+      .example = "\"Authorization\"" },
+    { "value", FIELD_TEXT, FIELD_REQUIRED, .help = "its value, which is never shown again",
+      .example = "\"Bearer …\"" },
+    END,
+};
+static const struct schema schema_secret = {
+    "secret", "A header that code can use and not see: requests for http://HOST/ leave as HTTPS "
+              "with it.", fields_secret, 0 };
+
+static const struct field fields_network[] = {
+    { "allow", FIELD_LIST,
+      .help = "hosts: example.com, *.example.com, example.com:8443, 192.0.2.7, * for all public "
+              "ones; methods of plain HTTP may come first: \"GET,HEAD example.com\"",
+      .example = "[\"pypi.org\", \"*.pythonhosted.org\"]" },
+    { "secrets", FIELD_LIST, .of = &schema_secret, .help = "headers for some of them" },
+    END,
+};
+static const struct schema schema_network = {
+    "network", "Whom a session may reach, within what the operator permits (--network-allow, shown "
+               "by GET /v1/limits).", fields_network, 0 };
+
 static const char *const volume_modes[] = { "ro", "rw", "auto", NULL };
 _Static_assert(VOLUME_RO == 0 && VOLUME_RW == 1 && VOLUME_AUTO == 2,
                "volume_modes follow enum volume_mode");
@@ -171,10 +196,12 @@ static const struct field fields_session_create[] = {
       .help = "files to begin with" },
     { "template", FIELD_TEXT, 0, AT(body_session, template), 1, 255, .help = TEMPLATE_HELP,
       .example = "\"default\"" },
-    { "network", FIELD_TEXT, 0, AT(body_session, network), 1, 64,
-      .help = "none: there is no other yet" },
+    { "network", FIELD_OBJECT, 0, AT(body_session, network), .of = &schema_network,
+      .help = "whom it may reach; nobody when it is left out",
+      .example = "{\"allow\": [\"pypi.org\", \"*.example.com:8443\"]}" },
     { "packages", FIELD_LIST, 0, AT(body_session, packages), 0, 64,
-      .help = "packages to install; not there yet" },
+      .help = "packages to install, as requirements of PEP 508",
+      .example = "[\"humanize>=4\"]" },
     { "volumes", FIELD_LIST, 0, AT(body_session, volumes), 0, VOLUMES_MAX, .of = &schema_volume,
       .help = "directories of the host that the session sees; GET /v1/limits tells which may be" },
     END,
@@ -200,6 +227,16 @@ static const struct field fields_pip_install[] = {
     END,
 };
 REQUEST(pip_install, struct body_pip, "A package.");
+
+static const struct field fields_packages_add[] = {
+    { "packages", FIELD_LIST, FIELD_REQUIRED, AT(body_packages, packages), 1, 64,
+      .help = "requirements of PEP 508: names, and perhaps extras and versions",
+      .example = "[\"requests[socks]>=2.31\", \"humanize\"]" },
+    { "newest", FIELD_BOOL, 0, AT(body_packages, newest),
+      .help = "what comes without a version is to be the newest, also where an older one is there" },
+    END,
+};
+REQUEST(packages_add, struct body_packages, "Packages to install.");
 
 static const struct field fields_move[] = {
     { "from", FIELD_TEXT, FIELD_REQUIRED, AT(body_move, from), 1, PATH_BYTES,
@@ -348,6 +385,8 @@ static const struct field fields_limits_info[] = {
     ALWAYS("code_bytes", FIELD_INT, "the longest program"),
     ALWAYS("stdin_bytes", FIELD_INT, "the longest standard input"),
     ALWAYS("reply_bytes", FIELD_OBJECT, "default and most, of each stream in a receipt"),
+    ALWAYS("network", FIELD_OBJECT, "allow: the hosts that sessions may ask for; secrets: the headers "
+                                    "that the operator adds"),
     END,
 };
 RESPONSE(limits_info, "What runs get when they do not ask, and the most they may ask for.");
@@ -393,6 +432,19 @@ static const struct schema schema_changed = { "changed_file", NULL, fields_chang
 
 static const char *const status_choices[] = { "ok", "error", "timeout", "oom", "killed", "pids",
                                               "disk", "output", "cancelled", "system", NULL };
+static const struct field fields_contact[] = {
+    ALWAYS("host", FIELD_TEXT, "the name that was asked for, or (others) when there were too many"),
+    ALWAYS("port", FIELD_INT, NULL),
+    ALWAYS("requests", FIELD_INT, "requests and tunnels that went out"),
+    ALWAYS("refused", FIELD_INT, "those that were not allowed"),
+    ALWAYS("failed", FIELD_INT, "those whose host could not be reached"),
+    ALWAYS("bytes_sent", FIELD_INT, NULL),
+    ALWAYS("bytes_received", FIELD_INT, NULL),
+    END,
+};
+static const struct schema schema_contact = { "contact", "A host that a run contacted.",
+                                              fields_contact, 0 };
+
 static const struct field fields_receipt[] = {
     { "status", FIELD_CHOICE, FIELD_REQUIRED, .choices = status_choices, .help = "why it ended" },
     MAYBE("limit", FIELD_TEXT, "the limit that ended it"),
@@ -407,7 +459,9 @@ static const struct field fields_receipt[] = {
     { "error", FIELD_OBJECT, FIELD_NULLABLE, .of = &schema_error },
     { "files", FIELD_LIST, FIELD_REQUIRED, .of = &schema_changed, .help = "what it changed" },
     ALWAYS("truncated", FIELD_OBJECT, "bytes left out of stdout and stderr"),
-    ALWAYS("usage", FIELD_OBJECT, "cpu_ms, peak_memory_bytes, wall_ms, processes, hosts"),
+    ALWAYS("usage", FIELD_OBJECT, "cpu_ms, peak_memory_bytes, wall_ms, processes, hosts (those that "
+                                  "were reached, as host:port)"),
+    { "network", FIELD_LIST, 0, .of = &schema_contact, .help = "whom it contacted, if anybody" },
     MAYBE("session_id", FIELD_TEXT, NULL),
     ALWAYS("execution_id", FIELD_TEXT, NULL),
     ALWAYS("execution_count", FIELD_INT, NULL),
@@ -470,6 +524,8 @@ static const struct field fields_session[] = {
     ALWAYS("execution_count", FIELD_INT, NULL),
     ALWAYS("waiting", FIELD_INT, "executions in line, without the one that runs"),
     { "limits", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_limits },
+    { "network", FIELD_OBJECT, 0, .help = "allow: whom it may reach; secrets: which headers are added "
+                                          "where, without their values. Not in lists" },
     { "volumes", FIELD_LIST, FIELD_REQUIRED, .of = &schema_bound },
     END,
 };
@@ -512,8 +568,32 @@ RESPONSE(moved, NULL);
 static const struct field fields_pip_installed[] = {
     ALWAYS("success", FIELD_BOOL, NULL), ALWAYS("message", FIELD_TEXT, NULL),
     MAYBE("installed_version", FIELD_TEXT, NULL),
-    ALWAYS("installation_time", FIELD_NUMBER, "seconds"), END };
+    ALWAYS("installation_time", FIELD_NUMBER, "seconds"),
+    { "warnings", FIELD_LIST, .help = "such as a name that looks like another" }, END };
 RESPONSE(pip_installed, NULL);
+
+static const struct field fields_package[] = {
+    ALWAYS("name", FIELD_TEXT, NULL), ALWAYS("version", FIELD_TEXT, NULL),
+    { "sha256", FIELD_TEXT, .help = "of its wheel" },
+    { "requested", FIELD_BOOL, .help = "asked for by name; else others need it" }, END };
+static const struct schema schema_package = { "package", NULL, fields_package, 0 };
+
+static const struct field fields_packages_added[] = {
+    ALWAYS("success", FIELD_BOOL, "true"), ALWAYS("message", FIELD_TEXT, NULL),
+    { "installed", FIELD_LIST, FIELD_REQUIRED, .of = &schema_package, .help = "what is new" },
+    { "present", FIELD_LIST, FIELD_REQUIRED, .of = &schema_package,
+      .help = "what was there already" },
+    ALWAYS("warnings", FIELD_LIST, "such as names that look like others"),
+    MAYBE("layer", FIELD_TEXT, "the key of the set; whoever has the same set has the same key"),
+    ALWAYS("cached", FIELD_BOOL, "the set was known and nothing was asked of an index"),
+    ALWAYS("seconds", FIELD_NUMBER, NULL), END };
+RESPONSE(packages_added, NULL);
+
+static const struct field fields_package_list[] = {
+    { "packages", FIELD_LIST, FIELD_REQUIRED, .of = &schema_package },
+    ALWAYS("requirements", FIELD_LIST, "what was asked for"),
+    MAYBE("layer", FIELD_TEXT, "the key of the set"), END };
+RESPONSE(package_list, NULL);
 
 static const struct field fields_message[] = { ALWAYS("message", FIELD_TEXT, NULL), END };
 RESPONSE(message, NULL);
@@ -565,11 +645,12 @@ static const struct field fields_problem[] = {
 };
 RESPONSE(problem, "Why a request was refused.");
 
-/* clang-format on */
-
 const struct schema *const schemas_all[] = {
     &schema_limits,
     &schema_new_file,
+    &schema_network,
+    &schema_secret,
+    &schema_contact,
     &schema_volume,
     &schema_bound,
     &schema_execute,
@@ -580,6 +661,10 @@ const struct schema *const schemas_all[] = {
     &schema_execute_code,
     &schema_pip_install,
     &schema_pip_installed,
+    &schema_packages_add,
+    &schema_packages_added,
+    &schema_package_list,
+    &schema_package,
     &schema_message,
     &schema_names,
     &schema_locals,

@@ -38,12 +38,18 @@ struct body_pip {
     const char *package, *version, *session_id;
 };
 
-extern const struct schema schema_execute_code, schema_pip_install;
+struct body_packages {
+    const json_t *packages;
+    bool newest;
+};
+
+extern const struct schema schema_execute_code, schema_pip_install, schema_packages_add;
 
 struct body_session {
     const json_t *limits, *env, *files, *packages, *volumes;
+    const json_t *network;
     int64_t idle_us;
-    const char *template, *network;
+    const char *template;
 };
 
 extern const struct schema schema_session_create;
@@ -131,8 +137,9 @@ extern const struct schema schema_page_query, schema_files_query, schema_upload_
 extern const struct schema schema_root, schema_health, schema_ready, schema_limits_info,
     schema_templates, schema_stats, schema_receipt, schema_progress, schema_interrupted,
     schema_output, schema_event, schema_session, schema_session_page, schema_file_page, schema_file,
-    schema_uploaded, schema_moved, schema_problem, schema_pip_installed, schema_message,
-    schema_names, schema_locals, schema_locals_uploaded, schema_rpc, schema_mcp_metadata;
+    schema_uploaded, schema_moved, schema_problem, schema_pip_installed, schema_packages_added,
+    schema_package_list, schema_message, schema_names, schema_locals, schema_locals_uploaded,
+    schema_rpc, schema_mcp_metadata;
 
 /* All of them, for /openapi.json; ends with NULL. */
 extern const struct schema *const schemas_all[];

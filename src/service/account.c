@@ -28,33 +28,34 @@ static struct account *account_get(struct service *service, const char *key_id)
     if (!account)
         return NULL;
     memcpy(account->key_id, key_id, strnlen(key_id, sizeof account->key_id - 1));
-    account->tokens_milli = INT64_MAX; /* full; cut to the burst when it is looked at */
-    account->filled_us = service_now(service);
+    /* full; cut to the burst when it is looked at */
+    account->work = account->installs =
+        (struct bucket){ .tokens_milli = INT64_MAX, .filled_us = service_now(service) };
     id_table_add(&service->accounts, &account->node, account->key_id);
     return account;
 }
 
 /* Only the time that became tokens is used up: who asks all the time must not starve by rounding.
  */
-static void bucket_fill(struct account *account, int64_t now, int64_t rate, int64_t burst)
+static void bucket_fill(struct bucket *bucket, int64_t now, int64_t rate, int64_t burst)
 {
-    int64_t elapsed = now - account->filled_us, gained;
+    int64_t elapsed = now - bucket->filled_us, gained;
 
-    if (elapsed > FULL_AFTER_US || account->tokens_milli >= burst) {
-        account->tokens_milli = burst;
-        account->filled_us = now;
+    if (elapsed > FULL_AFTER_US || bucket->tokens_milli >= burst) {
+        bucket->tokens_milli = burst;
+        bucket->filled_us = now;
         return;
     }
     gained = elapsed * rate / (MINUTE_US / TOKEN);
-    account->filled_us += gained * (MINUTE_US / TOKEN) / rate;
-    account->tokens_milli += gained;
-    if (account->tokens_milli > burst)
-        account->tokens_milli = burst;
+    bucket->filled_us += gained * (MINUTE_US / TOKEN) / rate;
+    bucket->tokens_milli += gained;
+    if (bucket->tokens_milli > burst)
+        bucket->tokens_milli = burst;
 }
 
 /* A bucket of tokens: a tenth of a minute's rate may come at once, or a few, but never more than a
  * minute's; and it fills evenly. */
-static int rate_take(struct service *service, struct account *account, int64_t rate,
+static int rate_take(struct service *service, struct bucket *bucket, int64_t rate, const char *what,
                      struct fault *fault)
 {
     int64_t wait_us, burst;
@@ -63,17 +64,18 @@ static int rate_take(struct service *service, struct account *account, int64_t r
         return 0;
     if (rate == 0)
         return fault_set(fault, FAULT_TOO_MANY, "rate-limit", NULL,
-                         "this key may start nothing; ask the operator for a higher rate");
+                         "this key may %s nothing; ask the operator for a higher rate", what);
     burst = rate / 10 > BURST_MIN ? rate / 10 : BURST_MIN;
-    bucket_fill(account, service_now(service), rate, (burst < rate ? burst : rate) * TOKEN);
-    if (account->tokens_milli < TOKEN) {
-        wait_us = (TOKEN - account->tokens_milli) * (MINUTE_US / TOKEN) / rate;
+    bucket_fill(bucket, service_now(service), rate, (burst < rate ? burst : rate) * TOKEN);
+    if (bucket->tokens_milli < TOKEN) {
+        wait_us = (TOKEN - bucket->tokens_milli) * (MINUTE_US / TOKEN) / rate;
         (void) fault_set(fault, FAULT_TOO_MANY, "rate-limit", NULL,
-                         "this key may start %lld a minute; wait and try again", (long long) rate);
+                         "this key may %s %lld a minute; wait and try again", what,
+                         (long long) rate);
         fault->retry_after_s = (int) (wait_us / USEC_PER_SEC) + 1;
         return -1;
     }
-    account->tokens_milli -= TOKEN;
+    bucket->tokens_milli -= TOKEN;
     return 0;
 }
 
@@ -98,8 +100,8 @@ static int account_take(struct service *service, const struct caller *caller, bo
             fault->retry_after_s = session ? 60 : 1;
             return -1;
         }
-        if (rate_take(service, account, pick(mine->rate_per_minute, common->rate_per_minute),
-                      fault) < 0)
+        if (rate_take(service, &account->work, pick(mine->rate_per_minute, common->rate_per_minute),
+                      "start", fault) < 0)
             return -1;
     }
     (*count)++;
@@ -118,6 +120,24 @@ int account_take_execution(struct service *service, const struct caller *caller,
                            struct account **ret_account, struct fault *fault)
 {
     return account_take(service, caller, false, ret_account, fault);
+}
+
+int account_take_install(struct service *service, const struct caller *caller, struct fault *fault)
+{
+    struct account *account;
+    int r = 0;
+
+    if (!caller->key_id[0])
+        return 0;
+    pthread_mutex_lock(&service->lock);
+    account = account_get(service, caller->key_id);
+    if (!account)
+        r = fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+    else
+        r = rate_take(service, &account->installs, service->config.packages.rate_per_minute,
+                      "install", fault);
+    pthread_mutex_unlock(&service->lock);
+    return r;
 }
 
 void account_give_session(struct account *account)
@@ -144,7 +164,8 @@ void account_sweep(struct service *service)
 
             next = node->next;
             /* By then the bucket is full again, and forgetting it loses nothing. */
-            if (account->refs > 0 || now - account->filled_us <= FULL_AFTER_US)
+            if (account->refs > 0 || now - account->work.filled_us <= FULL_AFTER_US ||
+                now - account->installs.filled_us <= FULL_AFTER_US)
                 continue;
             id_table_remove(&service->accounts, node);
             free(account);

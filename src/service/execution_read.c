@@ -187,6 +187,8 @@ static struct receipt_ids ids_of(struct execution *x)
         .template = x->template,
         .session_lost = x->session_lost,
         .shell_lost = x->shell_lost,
+        .contacts = x->contacts,
+        .contacts_len = x->contacts_len,
     };
 }
 

@@ -90,7 +90,7 @@ static struct execution_copy *copy_new(const struct execution_request *request)
     return copy;
 }
 
-static void worker_count(struct service *service, int by)
+void service_worker_count(struct service *service, int by)
 {
     pthread_mutex_lock(&service->lock);
     service->workers += by;
@@ -109,7 +109,7 @@ static void *worker_main(void *arg)
     (void) execution_go(x, &x->copy->request, true, &fault);
     execution_unref(x);
     /* The last that this thread does with the service: it may be closed now. */
-    worker_count(service, -1);
+    service_worker_count(service, -1);
     return NULL;
 }
 
@@ -122,11 +122,11 @@ static int worker_spawn(struct execution *x)
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     (void) pthread_attr_setstacksize(&attr, WORKER_STACK);
-    worker_count(x->service, 1);
+    service_worker_count(x->service, 1);
     r = pthread_create(&thread, &attr, worker_main, execution_ref(x));
     pthread_attr_destroy(&attr);
     if (r != 0) {
-        worker_count(x->service, -1);
+        service_worker_count(x->service, -1);
         execution_unref(x);
     }
     return -r;

@@ -45,6 +45,7 @@ void execution_request_init(struct execution_request *ret_request)
 static void execution_free(struct execution *x)
 {
     outcome_release(&x->outcome);
+    free(x->contacts);
     for (size_t i = 0; !x->displays_taken && i < x->displays_len; i++)
         free(x->displays[i].bundle.json);
     free(x->displays);
@@ -54,6 +55,8 @@ static void execution_free(struct execution *x)
     execution_copy_free(x->copy);
     if (x->done_fd >= 0)
         (void) close(x->done_fd);
+    layer_unref(x->layer);
+    pthread_mutex_destroy(&x->place_lock);
     pthread_mutex_destroy(&x->lock);
     pthread_cond_destroy(&x->cond);
     pthread_cond_destroy(&x->turn_cond);
@@ -153,12 +156,15 @@ static struct execution *execution_alloc(struct service *service, const struct c
     x->cancel_fd = x->done_fd = -1;
     atomic_init(&x->refs, 1);
     pthread_mutex_init(&x->lock, NULL);
+    pthread_mutex_init(&x->place_lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&x->cond, &attr);
     pthread_cond_init(&x->turn_cond, &attr);
     pthread_condattr_destroy(&attr);
     (void) snprintf(x->key_id, sizeof x->key_id, "%s", caller->key_id);
+    if (!session)
+        set_name(caller->key_id, caller->listener ? caller->listener : "", x->set_name);
     if (session) {
         memcpy(x->session_id, session->id, sizeof x->session_id);
         x->budget = session->budget;
@@ -416,7 +422,7 @@ static int run_in_session(struct execution *x, const struct execution_request *r
     int r;
 
     run_begin(x, session->cancel_fd);
-    if (request->env && request->env[0] && env_join(session->env, request->env, &env) == 0)
+    if (request->env && request->env[0] && env_join(session->lodging.env, request->env, &env) == 0)
         own.env = env;
     else
         own.env = NULL;
@@ -536,7 +542,7 @@ static int64_t memory_of(const struct execution *x)
 
     return (int64_t) (sizeof *x + x->logs[0].mem_cap + x->logs[1].mem_cap + o->out.head_len +
                       o->out.tail_len + o->err.head_len + o->err.tail_len + o->outputs_bytes +
-                      o->files_len * 128);
+                      o->files_len * 128 + x->contacts_len * sizeof *x->contacts);
 }
 
 /* With the lock held; the table's reference is the caller's now. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "service/bindings.h"
+#include "service/env.h"
 #include "service/service_internal.h"
 
 #include "base/banned.h"
@@ -12,7 +13,9 @@ void lodging_close(struct lodging *lodging)
 {
     shell_free(lodging->shell);
     resident_free(lodging->resident);
+    network_close(&lodging->network); /* it holds the box's network namespace */
     box_release(lodging->box);
+    env_free(lodging->env);
     *lodging = (struct lodging){ 0 };
 }
 
@@ -29,7 +32,14 @@ static int box_open(struct service *service, const struct limits *limits, const 
     return r < 0 ? fault_from_engine(service, "no box could be made", &err, fault) : 0;
 }
 
-int lodging_open(const struct session *session, struct lodging *ret_lodging, struct fault *fault)
+/* The engine takes lists of strings that it does not change, without const. */
+static char *const *strings(const char *const *list)
+{
+    return (char *const *) list;
+}
+
+int lodging_open(const struct session *session, const char *const *env,
+                 struct egress_policy *policy, struct lodging *ret_lodging, struct fault *fault)
 {
     struct service *service = session->service;
     const struct box_options options = {
@@ -40,20 +50,25 @@ int lodging_open(const struct session *session, struct lodging *ret_lodging, str
     struct lodging lodging = { 0 };
     struct gb_err err;
 
-    if (box_open(service, &session->limits, session->template, options, &lodging.box, fault) < 0)
+    if (box_open(service, &session->limits, session->template, options, &lodging.box, fault) < 0) {
+        egress_policy_free(policy);
         return -1;
-    if (resident_open(lodging.box, session->env, &lodging.resident, &err) < 0) {
+    }
+    if (network_open(service, lodging.box, policy, &service->config.network_limits, session->id,
+                     &lodging.network, &err) < 0) {
+        lodging_close(&lodging);
+        return fault_from_engine(service, "no network could be opened", &err, fault);
+    }
+    if (network_env(&lodging.network, strings(env), &lodging.env) < 0) {
+        lodging_close(&lodging);
+        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+    }
+    if (resident_open(lodging.box, lodging.env, &lodging.resident, &err) < 0) {
         lodging_close(&lodging);
         return fault_from_engine(service, "no interpreter could be started", &err, fault);
     }
     *ret_lodging = lodging;
     return 0;
-}
-
-/* The engine takes lists of strings that it does not change, without const. */
-static char *const *strings(const char *const *list)
-{
-    return (char *const *) list;
 }
 
 static struct run_spec spec_make(struct execution *x, const struct execution_request *request)
@@ -79,6 +94,8 @@ static struct run_spec spec_make(struct execution *x, const struct execution_req
         .stdin_fd = -1,
         .cancel_fd = x->cancel_fd,
         .sink = execution_sink(x),
+        .ask = x->service->packages ? packages_ask : NULL,
+        .ask_arg = x,
     };
 }
 
@@ -91,7 +108,7 @@ static int cell_run(struct session *session, const struct run_spec *spec, bool a
     /* Twice at most: the first may be found to have ended since its last cell. */
     for (;;) {
         if (!lodging->resident) {
-            r = resident_open(lodging->box, session->env, &lodging->resident, err);
+            r = resident_open(lodging->box, lodging->env, &lodging->resident, err);
             if (r < 0)
                 return r;
         }
@@ -119,7 +136,7 @@ static int shell_line_run(struct session *session, const struct run_spec *spec,
 
     for (;;) {
         if (!lodging->shell) {
-            r = shell_open(lodging->box, session->env, &lodging->shell, err);
+            r = shell_open(lodging->box, lodging->env, &lodging->shell, err);
             if (r < 0)
                 return r;
         }
@@ -151,8 +168,8 @@ int lodging_run(struct session *session, struct execution *x,
         break;
     case EXECUTION_COMMAND:
         r = box_command(session->lodging.box, &spec,
-                        request->env ? strings(request->env) : session->env, NULL, ret_outcome,
-                        &err);
+                        request->env ? strings(request->env) : session->lodging.env, NULL,
+                        ret_outcome, &err);
         break;
     case EXECUTION_SHELL:
         r = shell_line_run(session, &spec, ret_outcome, ret_change, &err);
@@ -160,6 +177,8 @@ int lodging_run(struct session *session, struct execution *x,
     case EXECUTION_SCRIPT:
         break; /* refused before it came here */
     }
+    if (session->lodging.network.proxy)
+        (void) egress_take_contacts(session->lodging.network.proxy, &x->contacts, &x->contacts_len);
     if (r == 0)
         return 0;
     if (ret_change->found_lost && !ret_change->variables_lost)
@@ -184,10 +203,15 @@ int lodging_run_once(struct execution *x, const struct execution_request *reques
     spec.env = strings(request->env);
     if (box_open(x->service, &limits, x->template, (struct box_options){ 0 }, &box, fault) < 0)
         return -1;
+    if (packages_furnish(x, box, fault) < 0) {
+        reaper_take(x->service->reaper, box);
+        return -1;
+    }
     if (x->kind == EXECUTION_COMMAND || x->kind == EXECUTION_SHELL)
         r = box_command(box, &spec, spec.env, NULL, ret_outcome, &err);
     else
         r = execution_run(box, &spec, ret_outcome, &err);
+    packages_leave(x);
     reaper_take(x->service->reaper, box);
     return r < 0 ? fault_from_engine(x->service, "the code could not be run", &err, fault) : 0;
 }

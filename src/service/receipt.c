@@ -330,14 +330,49 @@ static bool put_shown(json_t *receipt, const struct outcome *o, int64_t *ret_lef
            put(receipt, "outputs", outputs_to_json(o, &nodes, ret_left_out));
 }
 
-static json_t *usage_to_json(const struct outcome *o)
+/* Those that were reached, as names; what else there is to say of them is under "network". */
+static json_t *hosts_to_json(const struct receipt_ids *ids)
+{
+    json_t *hosts = json_array();
+
+    for (size_t i = 0; hosts && i < ids->contacts_len; i++) {
+        const struct egress_contact *contact = &ids->contacts[i];
+        bool v6 = strchr(contact->host, ':') != NULL;
+
+        if (contact->requests > 0 &&
+            json_array_append_new(hosts, json_sprintf("%s%s%s:%u", v6 ? "[" : "", contact->host,
+                                                      v6 ? "]" : "", contact->port)) < 0)
+            return object_done(hosts, false);
+    }
+    return hosts;
+}
+
+json_t *contacts_to_json(const struct egress_contact *contacts, size_t len)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; list && i < len; i++) {
+        const struct egress_contact *c = &contacts[i];
+        json_t *item =
+            json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:I}", "host", c->host, "port", c->port,
+                      "requests", (json_int_t) c->requests, "refused", (json_int_t) c->refused,
+                      "failed", (json_int_t) c->failed, "bytes_sent", (json_int_t) c->bytes_sent,
+                      "bytes_received", (json_int_t) c->bytes_received);
+
+        if (json_array_append_new(list, item) < 0)
+            return object_done(list, false);
+    }
+    return list;
+}
+
+static json_t *usage_to_json(const struct outcome *o, const struct receipt_ids *ids)
 {
     json_t *usage = json_object();
     bool ok = put(usage, "cpu_ms", ms_to_json(o->cpu_us)) &&
               put(usage, "peak_memory_bytes", count_to_json(o->memory_peak_bytes)) &&
               put(usage, "wall_ms", ms_to_json(o->wall_us)) &&
               put(usage, "processes", count_to_json(o->processes)) &&
-              put(usage, "hosts", json_array());
+              put(usage, "hosts", hosts_to_json(ids));
 
     return object_done(usage, ok);
 }
@@ -377,7 +412,10 @@ int receipt_to_json(const struct outcome *outcome, const struct receipt_ids *ids
          put(receipt, "files", files_to_json(outcome)) &&
          (!outcome->files_incomplete || put(receipt, "files_incomplete", json_true())) &&
          put(receipt, "truncated", truncated_to_json(&left_out)) &&
-         put(receipt, "usage", usage_to_json(outcome)) && put_ids(receipt, ids);
+         put(receipt, "usage", usage_to_json(outcome, ids)) &&
+         (ids->contacts_len == 0 ||
+          put(receipt, "network", contacts_to_json(ids->contacts, ids->contacts_len))) &&
+         put_ids(receipt, ids);
     receipt = object_done(receipt, ok);
     if (!receipt)
         return gb_fail(err, ENOMEM, "build the receipt");

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
+#include "egress/egress.h"
 #include "engine/outcome.h"
 
 struct receipt_ids {
@@ -14,6 +15,8 @@ struct receipt_ids {
     const char *template; /* its name; NULL: default */
     bool session_lost;    /* the interpreter ended in this run, its variables are gone */
     bool shell_lost;      /* likewise the shell, with its cd and export */
+    const struct egress_contact *contacts; /* who was contacted meanwhile */
+    size_t contacts_len;
 };
 
 /* Builds the receipt; the caller owns the object. Always valid: bytes that are not UTF-8 become
@@ -25,6 +28,9 @@ int receipt_to_json(const struct outcome *outcome, const struct receipt_ids *ids
  * or -ENOMEM. */
 int receipt_to_text(const struct outcome *outcome, const struct receipt_ids *ids, char **ret_text,
                     size_t *ret_len);
+
+/* Each {host, port, requests, refused, failed, bytes_sent, bytes_received}. NULL: no memory. */
+json_t *contacts_to_json(const struct egress_contact *contacts, size_t len);
 
 /* A fresh random id such as "exec_3f9c2a7d51e04b86". */
 int receipt_new_id(char *buf, size_t size);

@@ -42,10 +42,11 @@ static bool is_short(const char *id)
 
 static bool takes_tree(const struct outcome *o, const struct receipt_ids *ids)
 {
-    return o->result.json || o->outputs_len > 0 || o->outputs_left_out > 0 || o->error_name ||
-           o->error_value || o->error_traceback || o->files_len > 0 || o->files_incomplete ||
-           ids->shell_lost || !is_short(ids->session_id) || !is_short(ids->execution_id) ||
-           !is_short(ids->template) || !is_plain(&o->out) || !is_plain(&o->err);
+    return ids->contacts_len > 0 || o->result.json || o->outputs_len > 0 ||
+           o->outputs_left_out > 0 || o->error_name || o->error_value || o->error_traceback ||
+           o->files_len > 0 || o->files_incomplete || ids->shell_lost ||
+           !is_short(ids->session_id) || !is_short(ids->execution_id) || !is_short(ids->template) ||
+           !is_plain(&o->out) || !is_plain(&o->err);
 }
 
 /* Writes a plain stream as a JSON string without its quotes; @to has room for twice its length. */

@@ -21,6 +21,7 @@
 #include "base/io.h"
 #include "service/bindings.h"
 #include "service/keys.h"
+#include "service/network.h"
 #include "service/service_internal.h"
 
 #include "base/banned.h"
@@ -58,6 +59,13 @@ void service_config_default(struct service_config *config)
         .kept_memory_bytes = 256 * MIB,
         .kept_disk_bytes = 4 * GIB,
         .grace_us = 30 * USEC_PER_SEC,
+        .packages = { .blocked = PACKAGES_BLOCKED,
+                      .set_bytes = 512 * MIB,
+                      .timeout_us = 300 * USEC_PER_SEC,
+                      .rate_per_minute = 60,
+                      .refresh_us = 86400 * USEC_PER_SEC,
+                      .store_bytes = 10 * GIB,
+                      .store_age_us = 30 * 86400 * USEC_PER_SEC },
     };
     limits_default(&config->oneshot);
     config->session = config->oneshot;
@@ -129,6 +137,7 @@ void service_sweep(struct service *service)
     pthread_mutex_lock(&service->lock);
     account_sweep(service);
     pthread_mutex_unlock(&service->lock);
+    packages_sweep(service);
     if (service->config.keys && keys_flush(service->config.keys, &err) < 0)
         service_log(service, LOG_WARNING, "times of use of keys: %s", err.msg);
     if (service->config.store &&
@@ -257,6 +266,9 @@ static int engine_prepare(struct service *service, struct gb_err *err)
     if ((size_t) snprintf(path, sizeof path, "%s/workspaces", dir) >= sizeof path)
         return gb_fail(err, ENAMETOOLONG, "data directory");
     config.disk_dir = path;
+    r = packages_open(service, &config, err);
+    if (r < 0)
+        return r;
     r = engine_open(&config, &service->engine, err);
     service->disk = r == 0;
     if (r == 0)
@@ -266,6 +278,20 @@ static int engine_prepare(struct service *service, struct gb_err *err)
         return r; /* it was not the disk */
     service_log(service, LOG_WARNING, "workspaces of sessions are in memory: %s", err->msg);
     return 0;
+}
+
+static void on_egress_log(void *arg, int priority, const char *line)
+{
+    service_log(arg, priority, "network: session %s", line);
+}
+
+static int egress_start(struct service *service, struct gb_err *err)
+{
+    struct egress_config config = service->config.egress;
+
+    config.log = on_egress_log;
+    config.log_arg = service;
+    return egress_open(&config, &service->egress, err);
 }
 
 int service_open(const struct service_config *config, struct service **ret_service,
@@ -283,6 +309,8 @@ int service_open(const struct service_config *config, struct service **ret_servi
     r = store_prepare(service, err);
     if (r == 0)
         r = engine_prepare(service, err);
+    if (r == 0)
+        r = egress_start(service, err);
     if (r == 0)
         r = reaper_open(&service->reaper, err);
     if (r == 0) {
@@ -356,6 +384,7 @@ void service_drain(struct service *service)
     service->draining = true;
     pthread_mutex_unlock(&service->lock);
     if (!wait_idle(service, clock_now_us() + service->config.grace_us)) {
+        packages_stop(service);
         execution_interrupt_all(service);
         while (!wait_idle(service, clock_now_us() + STOP_SOFT_US))
             execution_interrupt_all(service);
@@ -385,6 +414,8 @@ void service_close(struct service *service)
     if (audit_close(service->audit, &err) < 0)
         service_log(service, LOG_ERR, "audit log: %s", err.msg);
     engine_close(service->engine);
+    packages_close(service);
+    egress_close(service->egress);
     service_free(service);
 }
 
@@ -412,6 +443,7 @@ void service_get_stats(struct service *service, struct service_stats *ret_stats)
                                    .sessions_max = service->config.sessions_max,
                                    .server_rss_bytes = rss_bytes() };
 
+    egress_get_stats(service->egress, &stats.network);
     pthread_mutex_lock(&service->lock);
     stats.draining = service->draining;
     stats.ready = service->engine_ready && !service->draining;
@@ -433,6 +465,7 @@ void service_get_stats(struct service *service, struct service_stats *ret_stats)
     }
     for (size_t i = 0; i < SERVICE_BUCKETS; i++)
         stats.duration_buckets[i] = atomic_load(&service->buckets[i]);
+    packages_get_stats(service, &stats);
     engine_get_info(service->engine, &stats.engine);
     stats.boxes_ready = stats.engine.boxes_ready;
     stats.boxes_live = stats.engine.boxes_live;
@@ -452,8 +485,8 @@ json_t *service_limits_to_json(struct service *service)
     const struct service_config *c = &service->config;
 
     return json_pack(
-        "{s:o, s:o, s:o, s:{s:f, s:f}, s:{s:I, s:f, s:f}, s:o, s:I, s:I, s:{s:I, s:I}}", "oneshot",
-        limits_of(&c->oneshot, c->wall_default_us), "session",
+        "{s:o, s:o, s:o, s:{s:f, s:f}, s:{s:I, s:f, s:f}, s:o, s:I, s:I, s:{s:I, s:I}, s:o}",
+        "oneshot", limits_of(&c->oneshot, c->wall_default_us), "session",
         limits_of(&c->session, c->wall_default_us), "ceiling",
         limits_of(&c->ceiling, c->wall_max_us), "command_timeout", "default",
         (double) c->command_wall_default_us / USEC_PER_SEC, "most",
@@ -462,5 +495,5 @@ json_t *service_limits_to_json(struct service *service)
         "idle_timeout_most", (double) c->idle_max_us / USEC_PER_SEC, "volumes", bindings_allowed(c),
         "code_bytes", (json_int_t) c->code_bytes_max, "stdin_bytes",
         (json_int_t) c->input_bytes_max, "reply_bytes", "default", (json_int_t) c->reply_bytes,
-        "most", (json_int_t) c->reply_bytes_max);
+        "most", (json_int_t) c->reply_bytes_max, "network", network_policy_to_json(c->network));
 }

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "egress/egress.h"
 #include "engine/engine.h"
 #include "engine/limits.h"
 #include "service/templates.h"
@@ -77,6 +78,27 @@ struct key_limits {
                                 once */
 };
 
+/* What is blocked unless the operator says otherwise: names of standard modules, which nobody
+ * publishes under with good intent. */
+#define PACKAGES_BLOCKED "os,subprocess,sys,importlib,ctypes,multiprocessing,threading"
+
+/* Packages that callers may install. Strings and lists must stay. */
+struct package_config {
+    const char *blocked, *allowed; /* names with commas between; allowed NULL: all that are not
+                                      blocked. Dependencies need not be allowed, but not blocked */
+    bool builds;                   /* packages without a wheel may be built */
+    bool urls;                     /* "name @ https://..." may be asked for */
+    const char *index_url;         /* NULL: as the host's pip is configured; "none": none */
+    char *const *extra_indexes;    /* NULL: likewise */
+    char *const *wheels;           /* directories or URLs, besides those of pip; may be NULL */
+    char *const *hosts;            /* more hosts that an install may reach, as egress.h has them */
+    int64_t set_bytes;             /* of one set */
+    int64_t timeout_us;            /* of one install */
+    int64_t rate_per_minute;       /* of installs, for each key; SERVICE_NO_LIMIT: any */
+    int64_t refresh_us;            /* how long "the newest" is not asked for again */
+    int64_t store_bytes, store_age_us; /* of all layers together; of one that nobody uses */
+};
+
 struct service_config {
     struct engine_config engine; /* its pool limits are set by us */
     struct store *store;         /* of the audit log and session records; may be NULL. Not closed */
@@ -88,6 +110,8 @@ struct service_config {
     struct limits ceiling;                /* nobody gets more; wall_us here is not used */
     int64_t wall_default_us, wall_max_us; /* of cells and scripts */
     int64_t command_wall_default_us, command_wall_max_us; /* of commands and shells */
+
+    struct package_config packages;
 
     int64_t sessions_max;
     int64_t idle_us, idle_max_us; /* default and most; the default also without a wish */
@@ -102,6 +126,12 @@ struct service_config {
     int64_t kept_count, kept_us;          /* finished executions: how many, how long at most */
     int64_t kept_memory_bytes, kept_disk_bytes; /* what they may hold together */
     int64_t grace_us;                           /* for running executions when draining */
+
+    /* What sessions may ask for, with the operator's own addresses and secrets; NULL: nothing.
+     * Stays the caller's, and must stay. */
+    const struct egress_policy *network;
+    struct egress_config egress;         /* its log is set by us */
+    struct egress_limits network_limits; /* of each session */
 
     bool log_code; /* the operator asked for it: the first 300 bytes of each program */
     /* One line of the log; may be NULL. Called by any thread. */
@@ -152,8 +182,11 @@ struct service_stats {
     int64_t duration_buckets[SERVICE_BUCKETS]; /* not cumulative */
     int64_t duration_sum_us, duration_count;
     int64_t refused; /* requests for work that met a fault */
+    int64_t installs, installs_cached, installs_failed;
+    int64_t layers, layers_bytes;
     int64_t server_rss_bytes;
     int64_t kept_memory_bytes, kept_disk_bytes; /* of finished and running executions */
+    struct egress_stats network;
     struct engine_info engine;
 };
 
@@ -193,11 +226,12 @@ json_t *limits_to_json(const struct limits *limits);
 #define SESSION_ID_MAX 40
 
 struct session_request {
-    struct limits limits;         /* a wish */
-    int64_t idle_us;              /* -1: the default */
-    const char *template;         /* a name or an alias; NULL: "default" */
-    const char *network;          /* NULL or "none"; anything else is refused: not there yet */
-    bool packages;                /* asked for; refused: not there yet */
+    struct limits limits; /* a wish */
+    int64_t idle_us;      /* -1: the default */
+    const char *template; /* a name or an alias; NULL: "default" */
+    json_t *network; /* {"allow": [...], "secrets": [...]} as docs/NETWORK.md has it, within the
+                        operator's ceiling; NULL: none. Values of secrets are wiped in it */
+    const char *const *packages;  /* requirements, NULL-terminated; may be NULL */
     const char *const *env;       /* NAME=value, NULL-terminated; may be NULL */
     const struct volume *volumes; /* beneath the directories of engine.volume_roots */
     size_t volumes_len;
@@ -236,6 +270,9 @@ const char *session_id(const struct session *session);
 void session_get_info(struct session *session, struct session_info *ret_info);
 void session_info_release(struct session_info *info);
 json_t *session_info_to_json(const struct session_info *info);
+
+/* {"allow": [...], "secrets": [...]}: whom it may reach, without any value. NULL: no memory. */
+json_t *session_network_to_json(struct session *session);
 
 /* The caller's sessions by age, oldest first, after the one with id @after (NULL: from the start).
  * Writes up to @max into @infos, which the caller releases; *@ret_more tells whether there are
@@ -364,6 +401,31 @@ void event_release(struct event *event);
 int execution_read_output(struct execution *x, enum stream stream, int64_t offset, char *buf,
                           size_t size, size_t *ret_len, int64_t *ret_total, int64_t *ret_kept,
                           bool *ret_done, struct fault *fault);
+
+/* ---- packages ---- */
+
+/* Installs what is wanted (requirements of PEP 508, NULL-terminated) into a live session, where it
+ * can be imported at once, or with @session NULL into the caller's default set, which is there in
+ * all fresh boxes that the caller gets from then on. @newest: what comes without a version is to be
+ * the newest that the index has. What cannot be installed is a fault; the caller owns the object:
+ *
+ *   {"success": true, "message", "installed": [{"name", "version", "sha256"}], "present": [{"name",
+ *    "version"}], "warnings": [...], "layer", "cached", "seconds"}
+ */
+int packages_install(struct service *service, const struct caller *caller, struct session *session,
+                     const char *const *wanted, bool newest, json_t **ret_json,
+                     struct fault *fault);
+
+/* {"packages": [{"name", "version", "sha256", "requested"}], "requirements": [...], "layer"} */
+int packages_list(struct service *service, const struct caller *caller, struct session *session,
+                  json_t **ret_json, struct fault *fault);
+
+/* Forgets the caller's default set. Boxes that have it keep it. */
+int packages_reset(struct service *service, const struct caller *caller, struct fault *fault);
+
+/* Whether each is a requirement that may be asked for; the fault says which is not. */
+int packages_check(const struct package_config *config, const char *const *wanted,
+                   struct fault *fault);
 
 /* ---- files of a session ---- */
 

@@ -23,6 +23,7 @@
 #include "engine/engine.h"
 #include "service/audit.h"
 #include "service/id_table.h"
+#include "service/layers.h"
 #include "service/lodging.h"
 #include "service/output_log.h"
 #include "service/reaper.h"
@@ -34,8 +35,10 @@ struct account {
     struct id_node node;
     char key_id[STORE_ID_MAX];
     int64_t sessions, in_flight;
-    int64_t tokens_milli, filled_us; /* of the rate */
-    int64_t refs;                    /* sessions and executions that point here */
+    struct bucket {
+        int64_t tokens_milli, filled_us;
+    } work, installs; /* of the rates */
+    int64_t refs;     /* sessions and executions that point here */
 };
 
 /* Takes one session, or one execution, from what the caller may have. */
@@ -43,6 +46,8 @@ int account_take_session(struct service *service, const struct caller *caller,
                          struct account **ret_account, struct fault *fault);
 int account_take_execution(struct service *service, const struct caller *caller,
                            struct account **ret_account, struct fault *fault);
+/* One install from the rate of the key, with service->lock not held. */
+int account_take_install(struct service *service, const struct caller *caller, struct fault *fault);
 void account_give_session(struct account *account);
 void account_give_execution(struct account *account);
 /* Forgets those that have nothing and whose rate has recovered. */
@@ -84,8 +89,8 @@ struct session {
     uint64_t serial;
     struct limits limits; /* of the box; wall_us is the default of a cell, cpu_us is 0 */
     char template[TEMPLATE_NAME_MAX];
-    int64_t cpu_us; /* of each execution */
-    char **env;
+    int64_t cpu_us;            /* of each execution */
+    json_t *network;           /* as it is shown; NULL: none */
     struct bindings *bindings; /* NULL: none */
     int64_t idle_us, created_us, created_unix_us;
     struct session_budget *budget;
@@ -103,6 +108,11 @@ struct session {
     uint64_t epoch;   /* grows with each loss of the variables */
     bool loss_untold; /* nobody who came after it has been told */
     struct execution *running;
+
+    pthread_mutex_t packages_lock; /* before all others, and held over a whole install */
+    struct layer *layer;           /* under it: what is mounted; NULL: nothing */
+    json_t *requirements;          /* under it: what was asked for; NULL: nothing */
+    unsigned mounts;               /* under it: how often */
 
     struct lodging lodging; /* of who has the turn */
     int cancel_fd;          /* an eventfd; of the execution that runs */
@@ -168,6 +178,12 @@ struct execution {
     int64_t begun_unix_us;
     struct execution_copy *copy; /* of the request, when it runs on a worker */
     bool accept_loss;
+    char set_name[SET_NAME_MAX]; /* one-shot: of the caller's default packages */
+
+    /* of a one-shot, while it runs: its box, for packages that it asks for */
+    pthread_mutex_t place_lock;
+    struct box *place;
+    struct layer *layer; /* what is mounted there; NULL: nothing */
 
     _Atomic int refs;
     _Atomic bool interrupted; /* also read in line */
@@ -187,6 +203,8 @@ struct execution {
     int64_t execution_count;
     bool session_lost, shell_lost;
     struct outcome outcome;
+    struct egress_contact *contacts; /* who was contacted meanwhile */
+    size_t contacts_len;
     struct fault fault; /* instead of an outcome */
 };
 
@@ -213,14 +231,57 @@ void execution_interrupt_all(struct service *service);
 
 void execution_copy_free(struct execution_copy *copy); /* accepts NULL */
 
+/* Threads that service_close() waits for. */
+void service_worker_count(struct service *service, int by);
+
+/* ---- packages.c ---- */
+
+struct packages;
+
+/* Opens the store and reads pip's configuration, before the engine is opened: fills the shelves of
+ * @engine. */
+int packages_open(struct service *service, struct engine_config *engine, struct gb_err *err);
+/* From now on installs are cut short. */
+void packages_stop(struct service *service);
+void packages_close(struct service *service);
+void packages_sweep(struct service *service);
+void packages_get_stats(struct service *service, struct service_stats *stats);
+
+/* What the caller has by default: a reference, or NULL. */
+struct layer *packages_default(struct service *service, const char *set_name);
+
+/* Into a box that nobody has used yet. */
+int packages_mount(struct service *service, struct box *box, const struct layer *layer,
+                   struct fault *fault);
+
+/* For a session that is being made: the caller's default set, and what is wanted. */
+int packages_move_in(struct session *session, const struct caller *caller,
+                     const char *const *wanted, struct fault *fault);
+
+/* ---- packages_ask.c ---- */
+
+/* run_spec.ask; @arg is the execution. */
+int packages_ask(void *arg, const char *json, size_t len);
+
+/* Before and after a one-shot: what the caller has by default comes into its box, and while it runs
+ * it may ask for more. */
+int packages_furnish(struct execution *x, struct box *box, struct fault *fault);
+void packages_leave(struct execution *x);
+
+/* For one-shots: installs into the box of the execution, and nothing else. */
+int packages_install_here(struct execution *x, const char *const *wanted, json_t **ret_json,
+                          struct fault *fault);
+
 /* ---- service.c ---- */
 
 struct service {
     struct service_config config;
     bool disk; /* workspaces of sessions are on disk */
     struct engine *engine;
+    struct egress *egress;
     struct audit *audit; /* NULL without a store */
     struct reaper *reaper;
+    struct packages *packages;
     int64_t started_us;
 
     pthread_mutex_t lock;
@@ -244,6 +305,7 @@ struct service {
 
     _Atomic int64_t running, waiting, refused;
     _Atomic int64_t sessions_made, sessions_expired, sessions_lost;
+    _Atomic int64_t installs, installs_cached, installs_failed;
     _Atomic int64_t by_status[SERVICE_STATUSES], buckets[SERVICE_BUCKETS], duration_sum_us;
 };
 

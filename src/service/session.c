@@ -18,6 +18,7 @@
 #include "base/parse.h"
 #include "service/bindings.h"
 #include "service/env.h"
+#include "service/network.h"
 #include "service/service_internal.h"
 #include "service/wish.h"
 
@@ -43,7 +44,10 @@ static void session_free(struct session *session)
     struct service *service = session->service;
 
     lodging_close(&session->lodging);
-    env_free(session->env);
+    layer_unref(session->layer);
+    json_decref(session->requirements);
+    pthread_mutex_destroy(&session->packages_lock);
+    json_decref(session->network);
     bindings_free(session->bindings);
     budget_unref(session->budget);
     if (session->cancel_fd >= 0)
@@ -88,12 +92,9 @@ static int request_check(struct service *service, const struct session_request *
 
     if (template_wish(service, request->template, ret_template, fault) < 0)
         return -1;
-    if (request->network && strcmp(request->network, "none") != 0)
-        return fault_set(fault, FAULT_INVALID, "network-not-available", "network",
-                         "boxes have no network yet; leave it out or say \"none\"");
-    if (request->packages)
-        return fault_set(fault, FAULT_INVALID, "packages-not-available", "packages",
-                         "packages cannot be added yet; leave this out");
+    if (request->packages && request->packages[0] &&
+        packages_check(&config->packages, request->packages, fault) < 0)
+        return -1;
     idle_us = request->idle_us < 0 ? config->idle_us : request->idle_us;
     if (idle_us > config->idle_max_us || idle_us < USEC_PER_SEC)
         return fault_set(fault, FAULT_INVALID, "idle-out-of-range", "idle_timeout",
@@ -146,22 +147,32 @@ static struct session *session_alloc(struct service *service, const struct calle
     (void) snprintf(session->key_id, sizeof session->key_id, "%s", caller->key_id);
     atomic_init(&session->refs, 1);
     pthread_mutex_init(&session->lock, NULL);
+    pthread_mutex_init(&session->packages_lock, NULL);
     return session;
 }
 
-static int session_fill(struct session *session, const struct session_request *request,
+/* Takes over @policy. */
+static int session_fill(struct session *session, const struct caller *caller,
+                        const struct session_request *request, struct egress_policy *policy,
                         struct fault *fault)
 {
     session->budget = calloc(1, sizeof *session->budget);
-    if (!session->budget || env_copy(request->env, &session->env) < 0)
+    session->network = network_policy_to_json(policy);
+    if (!session->budget || !session->network) {
+        egress_policy_free(policy);
         return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+    }
     atomic_init(&session->budget->refs, 1);
     session->budget->output.disk_max = session->limits.disk_bytes;
     session->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
-    if (session->cancel_fd < 0 || id_new("ses_", session->id, sizeof session->id) < 0)
+    if (session->cancel_fd < 0 || id_new("ses_", session->id, sizeof session->id) < 0) {
+        egress_policy_free(policy);
         return fault_set(fault, FAULT_UNAVAILABLE, "out-of-descriptors", NULL,
                          "the service has too much open; try later");
-    return lodging_open(session, &session->lodging, fault);
+    }
+    if (lodging_open(session, request->env, policy, &session->lodging, fault) < 0)
+        return -1;
+    return packages_move_in(session, caller, request->packages, fault);
 }
 
 /* The record that tells, after a restart too, that there was such a session. */
@@ -207,21 +218,29 @@ static int session_make(struct service *service, const struct caller *caller,
                         struct fault *fault)
 {
     char template[TEMPLATE_NAME_MAX];
+    struct egress_policy *policy = NULL;
     struct limits limits;
     struct session *session;
-    struct bindings *bindings;
+    struct bindings *bindings = NULL;
     int64_t idle_us = 0;
 
-    if (request_check(service, request, &limits, &idle_us, template, fault) < 0 ||
-        bindings_new(&service->config, request, &bindings, fault) < 0)
+    if (network_policy_from_json(service, request->network, &policy, fault) < 0)
         return -1;
+    if (request_check(service, request, &limits, &idle_us, template, fault) < 0 ||
+        bindings_new(&service->config, request, &bindings, fault) < 0) {
+        egress_policy_free(policy);
+        return -1;
+    }
     session = session_alloc(service, caller);
     if (!session) {
         bindings_free(bindings);
+        egress_policy_free(policy);
         return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
     }
     if (place_take(service, caller, session, fault) < 0) {
+        egress_policy_free(policy);
         pthread_mutex_destroy(&session->lock);
+        pthread_mutex_destroy(&session->packages_lock);
         bindings_free(bindings);
         free(session);
         return -1;
@@ -234,8 +253,8 @@ static int session_make(struct service *service, const struct caller *caller,
     session->idle_us = idle_us;
     session->created_us = session->last_used_us = service_now(service);
     session->created_unix_us = unix_now_us();
-    if (session_fill(session, request, fault) < 0 || record_add(session, fault) < 0 ||
-        session_publish(session, fault) < 0) {
+    if (session_fill(session, caller, request, policy, fault) < 0 ||
+        record_add(session, fault) < 0 || session_publish(session, fault) < 0) {
         session_unref(session);
         return -1;
     }
@@ -380,6 +399,11 @@ void session_get_info(struct session *session, struct session_info *ret_info)
     if (session->bindings)
         info.volumes = json_incref(session->bindings->json);
     *ret_info = info;
+}
+
+json_t *session_network_to_json(struct session *session)
+{
+    return json_deep_copy(session->network);
 }
 
 void session_info_release(struct session_info *info)

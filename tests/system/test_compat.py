@@ -40,7 +40,8 @@ def test_locals(server):
         "result": {"values": [1, 2.5], "factor": 10, "scaled": [10, 25.0]}, "success": True})
 
 
-def test_simple(server):
+def test_simple(serve):
+    server = serve("--index-url", "none", env={"PIP_CONFIG_FILE": "/dev/null", "PIP_FIND_LINKS": None})
     status, receipt = play(server, "curl_execute")
     assert status == 200 and receipt["stdout"] == "π = 3.141592653589793\n"
     assert receipt["success"] is True and receipt["exit_code"] == 0 and receipt["stderr"] == ""

@@ -82,13 +82,15 @@ def both_shapes(reply):
 # ---- simple ----
 
 
-def test_pip_install(server):
+def test_pip_install(serve):
+    """Without any index; test_packages.py installs."""
+    server = serve("--index-url", "none", env={"PIP_CONFIG_FILE": "/dev/null", "PIP_FIND_LINKS": None})
     for body in ({"package": "requests", "version": "latest"}, {"package": "numpy"},
                  {"package": "uvicorn[standard, x]", "version": "1!2.0rc1+local.7", "odd": 1}):
         found = server.good("POST", "/pip_install", body)
         assert set(found) == {"success", "message", "installed_version", "installation_time"}
         assert found["success"] is False and found["installed_version"] is None
-        assert "cannot be added yet" in found["message"] and found["installation_time"] == 0
+        assert "no package index" in found["message"] and found["installation_time"] >= 0
     session = server.session()
     server.good("POST", "/pip_install/", {"package": "a", "session_id": session})
     server.problem(404, "POST", "/pip_install", {"package": "a", "session_id": "nope"})

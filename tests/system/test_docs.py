@@ -90,7 +90,7 @@ def test_help_names_every_option(gb, long_options):
 def test_help_of_all(gb, long_options):
     r = gb("--help")
     assert r.code == 0 and r.err == ""
-    for word in ["run", "serve", "doctor", "key", "audit", "template", "help", "version", *long_options[""]]:
+    for word in ["run", "serve", "doctor", "key", "audit", "mcp", "pip", "template", "help", "version", *long_options[""]]:
         assert re.search(rf"^ .*{re.escape(word)}\b", r.out, re.M), word
     assert gb("help").out == r.out
     assert gb("help", "run").out == gb("run", "--help").out
@@ -240,10 +240,10 @@ def bash_complete(script, line, cwd):
 @pytest.mark.parametrize(
     "line, offered",
     [
-        ("glovebox ", {"run", "serve", "doctor", "key", "audit", "template", "help", "version"}),
+        ("glovebox ", {"run", "serve", "doctor", "key", "audit", "mcp", "pip", "template", "help", "version"}),
         ("glovebox r", {"run"}),
         ("glovebox --v", {"--version"}),
-        ("glovebox help ", {"run", "serve", "doctor", "key", "audit", "template", "help", "version"}),
+        ("glovebox help ", {"run", "serve", "doctor", "key", "audit", "mcp", "pip", "template", "help", "version"}),
         ("glovebox run --mem", {"--memory"}),
         ("glovebox run --memory 1g --ti", {"--timeout"}),
         ("glovebox run --memory=1g --ti", {"--timeout"}),

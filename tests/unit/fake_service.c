@@ -163,6 +163,43 @@ void service_get_stats(struct service *s, struct service_stats *ret)
     *ret = (struct service_stats){ .ready = true, .sessions_max = 8 };
 }
 
+/* The name that is asked for says what comes of it. */
+int packages_install(struct service *s, const struct caller *caller, struct session *session,
+                     const char *const *wanted, bool newest, json_t **ret, struct fault *fault)
+{
+    (void) s, (void) caller, (void) session, (void) newest;
+    if (strcmp(wanted[0], "blocked") == 0)
+        return fault_set(fault, FAULT_FORBIDDEN, "package-blocked", "packages", "it is blocked");
+    if (strcmp(wanted[0], "odd==1.x") == 0)
+        return fault_set(fault, FAULT_INVALID, "requirement-malformed", "packages", "it is odd");
+    if (strcmp(wanted[0], "often") == 0) {
+        (void) fault_set(fault, FAULT_TOO_MANY, "rate-limit", NULL, "later");
+        fault->retry_after_s = 7;
+        return -1;
+    }
+    if (strcmp(wanted[0], "away") == 0)
+        return fault_set(fault, FAULT_UNAVAILABLE, "index-unreachable", NULL, "no index");
+    *ret =
+        json_pack("{s:b,s:s,s:[{s:s,s:s}],s:[],s:[]}", "success", 1, "message", wanted[0],
+                  "installed", "name", "zope-interface", "version", "6.1", "present", "warnings");
+    return 0;
+}
+
+int packages_list(struct service *s, const struct caller *caller, struct session *session,
+                  json_t **ret, struct fault *fault)
+{
+    (void) s, (void) caller, (void) fault;
+    *ret = json_pack("{s:[],s:[],s:s}", "packages", "requirements", "layer",
+                     session ? "session" : "default");
+    return 0;
+}
+
+int packages_reset(struct service *s, const struct caller *caller, struct fault *fault)
+{
+    (void) s, (void) caller, (void) fault;
+    return 0;
+}
+
 const char *service_status_name(size_t i)
 {
     static const char *const names[] = { "ok",   "error", "timeout", "oom",       "killed",
@@ -278,6 +315,12 @@ void session_info_release(struct session_info *info)
 json_t *session_info_to_json(const struct session_info *info)
 {
     return json_pack("{s:s,s:s}", "session_id", info->id, "state", "ready");
+}
+
+json_t *session_network_to_json(struct session *session)
+{
+    (void) session;
+    return json_pack("{s:[],s:[]}", "allow", "secrets");
 }
 
 int session_list(struct service *s, const struct caller *caller, const char *after,

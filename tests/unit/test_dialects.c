@@ -242,6 +242,41 @@ static void test_around(void **state)
     assert_int_equal(ask("POST /pip_install", "", "{\"package\": \"a[b,]\"}"), 422);
 }
 
+static void test_packages(void **state)
+{
+    (void) state;
+    assert_int_equal(ask("POST /pip_install", "",
+                         "{\"package\": \"Zope.__Interface[a]\", \"version\": \"6.1\"}"),
+                     200);
+    assert_non_null(strstr(body_of(), "\"message\":\"Zope.__Interface[a]==6.1\""));
+    assert_non_null(strstr(body_of(), "\"installed_version\":\"6.1\""));
+    assert_int_equal(
+        ask("POST /pip_install", "", "{\"package\": \"zope\", \"version\": \"latest\"}"), 200);
+    assert_non_null(strstr(body_of(), "\"message\":\"zope\""));
+    assert_non_null(strstr(body_of(), "\"installed_version\":null"));
+    assert_int_equal(ask("POST /pip_install", "", "{\"package\": \"blocked\"}"), 200);
+    assert_non_null(strstr(body_of(), "\"success\":false"));
+    assert_non_null(strstr(body_of(), "Could not install blocked: it is blocked"));
+    assert_int_equal(ask("POST /pip_install", "", "{\"package\": \"away\"}"), 200);
+    assert_non_null(strstr(body_of(), "no index"));
+    assert_int_equal(ask("POST /pip_install", "", "{\"package\": \"often\"}"), 429);
+    assert_int_equal(ask("POST /pip_install", "", "{\"package\": \"odd\", \"version\": \"1.x\"}"),
+                     422);
+    assert_int_equal(ask("POST /pip_install", "", "{\"package\": \"x; rm -rf /\"}"), 422);
+    assert_int_equal(ask("POST /pip_install", "", "{\"package\": \"../../etc\"}"), 422);
+    assert_int_equal(ask("POST /v1/packages", "", "{\"packages\": [\"blocked\"]}"), 403);
+    assert_int_equal(ask("POST /v1/packages", "", "{\"packages\": [\"away\"]}"), 503);
+    assert_int_equal(ask("POST /v1/packages", "", "{\"packages\": [\"x\"]}"), 200);
+    assert_int_equal(ask("POST /v1/packages", "", "{\"packages\": []}"), 422);
+    assert_int_equal(ask("POST /v1/packages", "", "{\"packages\": [1]}"), 422);
+    assert_int_equal(ask("POST /v1/packages", "", "{\"packages\": \"x\"}"), 422);
+    assert_int_equal(ask("POST /v1/packages", "", "{}"), 422);
+    assert_int_equal(ask("GET /v1/packages", "", ""), 200);
+    assert_non_null(strstr(body_of(), "default"));
+    assert_int_equal(ask("DELETE /v1/packages", "", ""), 204);
+    assert_int_equal(ask("GET /v1/sessions/nope/packages", "", ""), 404);
+}
+
 static int set_up(void **state)
 {
     static char a[] = "127.0.0.1:0", b[] = "127.0.0.1:0,dialect=locals",
@@ -278,6 +313,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_which_dialect, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_forms, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_around, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_packages, set_up, tear_down),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

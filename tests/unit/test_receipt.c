@@ -83,7 +83,12 @@ static void test_everything(void **state)
         .error_traceback = tb,
         .error_traceback_len = 1,
     };
-    json_t *json = build(&o, &(struct receipt_ids){ "sess_1", "exec_1", 7, "py312", true, true });
+    json_t *json = build(&o, &(struct receipt_ids){ .session_id = "sess_1",
+                                                    .execution_id = "exec_1",
+                                                    .execution_count = 7,
+                                                    .template = "py312",
+                                                    .session_lost = true,
+                                                    .shell_lost = true });
 
     (void) state;
     assert_dumps(json,
@@ -146,7 +151,11 @@ static void test_as_text(void **state)
     static const struct receipt_ids in_session = { .session_id = "ses_1",
                                                    .execution_id = "exec_1",
                                                    .execution_count = INT64_MAX };
-    static const struct receipt_ids lost = { "ses_1", "exec_1", 7, "py312", true, false };
+    static const struct receipt_ids lost = { .session_id = "ses_1",
+                                             .execution_id = "exec_1",
+                                             .execution_count = 7,
+                                             .template = "py312",
+                                             .session_lost = true };
     static const struct receipt_ids *const ids[] = { &plain_ids, &in_session, &lost };
     static const int64_t times[] = { -1, 0, 1, 12, 499, 500, 999999, 1000000, 61000001, INT64_MAX };
     char text[] = "a \"quoted\" \\ line\n\tand another/\n", other[] = "~ !";
@@ -223,8 +232,38 @@ static void test_not_as_text(void **state)
     (void) state;
     for (size_t i = 0; i < ARRAY_LEN(outcomes); i++)
         assert_false(as_text(&outcomes[i], &plain_ids));
-    assert_false(
-        as_text(&(struct outcome){ 0 }, &(struct receipt_ids){ "s", "e", 1, NULL, false, true }));
+    assert_false(as_text(
+        &(struct outcome){ 0 },
+        &(struct receipt_ids){ .session_id = "s", .execution_id = "e", .shell_lost = true }));
+    assert_false(as_text(&(struct outcome){ 0 },
+                         &(struct receipt_ids){ .session_id = "s",
+                                                .execution_id = "e",
+                                                .contacts = &(struct egress_contact){ .port = 1 },
+                                                .contacts_len = 1 }));
+}
+
+static void test_contacts(void **state)
+{
+    static const struct egress_contact contacts[] = {
+        { "2001:db8::7", 443, 2, 0, 0, 10, 20 },
+        { "evil.example", 80, 0, 3, 1, 0, 0 },
+    };
+    struct outcome o = { .wall_us = -1 };
+    json_t *json = build(&o, &(struct receipt_ids){ .execution_id = "exec_1",
+                                                    .contacts = contacts,
+                                                    .contacts_len = ARRAY_LEN(contacts) });
+
+    (void) state;
+    /* Those that were reached, and all that were asked for. */
+    assert_dumps(json_object_get(json_object_get(json, "usage"), "hosts"),
+                 "[\"[2001:db8::7]:443\"]");
+    assert_dumps(
+        json_object_get(json, "network"),
+        "[{\"host\":\"2001:db8::7\",\"port\":443,\"requests\":2,\"refused\":0,\"failed\":0,"
+        "\"bytes_sent\":10,\"bytes_received\":20},"
+        "{\"host\":\"evil.example\",\"port\":80,\"requests\":0,\"refused\":3,\"failed\":1,"
+        "\"bytes_sent\":0,\"bytes_received\":0}]");
+    json_decref(json);
 }
 
 /* What only some receipts have. */
@@ -656,15 +695,25 @@ static void test_new_id(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_everything),    cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_success),       cmocka_unit_test(test_in_a_session),
-        cmocka_unit_test(test_as_text),       cmocka_unit_test(test_as_text_bounds),
-        cmocka_unit_test(test_not_as_text),   cmocka_unit_test(test_error_in_parts),
-        cmocka_unit_test(test_error_bounded), cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_cuts),          cmocka_unit_test(test_growth),
-        cmocka_unit_test(test_shown),         cmocka_unit_test(test_bundles),
-        cmocka_unit_test(test_bundle_growth), cmocka_unit_test(test_bundles_together),
-        cmocka_unit_test(test_bundle_depth),  cmocka_unit_test(test_new_id),
+        cmocka_unit_test(test_everything),
+        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_success),
+        cmocka_unit_test(test_in_a_session),
+        cmocka_unit_test(test_as_text),
+        cmocka_unit_test(test_as_text_bounds),
+        cmocka_unit_test(test_not_as_text),
+        cmocka_unit_test(test_contacts),
+        cmocka_unit_test(test_error_in_parts),
+        cmocka_unit_test(test_error_bounded),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_growth),
+        cmocka_unit_test(test_shown),
+        cmocka_unit_test(test_bundles),
+        cmocka_unit_test(test_bundle_growth),
+        cmocka_unit_test(test_bundles_together),
+        cmocka_unit_test(test_bundle_depth),
+        cmocka_unit_test(test_new_id),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

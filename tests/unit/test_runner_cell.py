@@ -97,6 +97,18 @@ def strict(text):
     return value
 
 
+def answer_ask(control, message):
+    """As a supervisor that installs what begins with good, and answers once too often."""
+    wish = strict(message.get(frames.KEY_JSON))
+    assert set(wish) == {"op", "requirements"} and wish["op"] == "install"
+    good = wish["requirements"][0].startswith("good")
+    answer = {"success": good, "message": "asked for " + " ".join(wish["requirements"]),
+              "warnings": ["careful"] if good else []}
+    for number in ("77", message.get(frames.KEY_SEQUENCE).decode()):
+        frames.send(control, frames.FRAME_ANSWER, [(frames.KEY_SEQUENCE, number),
+                                                   (frames.KEY_JSON, json.dumps(answer))])
+
+
 def collect_cell(control, reader):
     result, outputs, metadata, done, sequence = None, [], None, None, []
     while done is None:
@@ -108,6 +120,9 @@ def collect_cell(control, reader):
             done = {key: value.decode() for key, value in message.fields}
             break
         text = message.get(frames.KEY_JSON)
+        if message.type == frames.FRAME_ASK:
+            answer_ask(control, message)
+            continue
         assert len(text) <= frames.FRAME_BUNDLE_MAX
         bundle = strict(text)
         assert set(bundle) == {"data", "metadata"}
@@ -353,11 +368,14 @@ CASES = {
     "matplotlib_inline": ("%matplotlib inline\n1", {"plain": "1"}),
     "config": ("%config InlineBackend.figure_format = 'retina'\n1", {"plain": "1"}),
     "autoreload": ("%load_ext autoreload\n%autoreload 2\n1", {"plain": "1"}),
-    "pip_there": ("%pip install pytest", {"out": "Requirement already satisfied: pytest"}),
-    "pip_missing": ("%pip install -q no-such-thing>=2\n1", {"plain": "1",
-                    "err": "cannot install no-such-thing: packages cannot be installed"}),
-    "pip_bang": ("!pip install no-such-thing", {"err": "cannot install no-such-thing"}),
-    "pip_module": ("!python -m pip install 'no-such[x]==1'", {"err": "cannot install no-such:"}),
+    "pip_good": ("%pip install -q good 'b[x]>=2, <3' # yes\n_exit_code",
+                 {"plain": "0", "out": "asked for good b[x]>=2, <3\n", "err": "WARNING: careful"}),
+    "pip_bad": ("%pip install bad\n_exit_code", {"plain": "1", "err": "asked for bad\n", "out": ""}),
+    "pip_bang": ("!pip install bad", {"err": "asked for bad"}),
+    "pip_module": ("!python -m pip install 'good[x]==1'", {"out": "asked for good[x]==1\n", "err": "careful"}),
+    "pip_option": ("%pip install -r requirements.txt", {"err": "leave out -r", "out": ""}),
+    "pip_quote": ("%pip install 'x", {"err": "leave out 'x", "out": ""}),
+    "pip_other": ("%pip uninstall x", {"err": "does nothing in a box"}),
     "conda": ("%conda install x", {"err": "no conda"}),
     "unknown_magic": (
         "print(1)\n\n%frobnicate x",

@@ -477,11 +477,25 @@ static void log_print(void *arg, int priority, const char *line)
         fprintf(stderr, "# %s\n", line);
 }
 
+/* What packages_open() makes, empty by now. */
+static void packages_remove(const char *dir)
+{
+    static const char *const names[] = { "layers", "records", "requests", "sets",
+                                         "work",   "locks",   "" };
+    char path[512];
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        (void) snprintf(path, sizeof path, "%s/packages/%s", dir, names[i]);
+        (void) rmdir(path);
+    }
+}
+
 static void dir_remove(void)
 {
     DIR *dir = opendir(data_dir);
     struct dirent *entry;
 
+    packages_remove(data_dir);
     while (dir && (entry = readdir(dir)))
         if (unlinkat(dirfd(dir), entry->d_name, 0) < 0)
             (void) unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR); /* workspaces, empty by now */

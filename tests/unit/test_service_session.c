@@ -475,7 +475,7 @@ static void test_sessions_max(void **state)
 
 struct refused {
     const char *type;
-    const char *template, *network;
+    const char *template, *network; /* of the second the JSON text */
     const char *env[2];
     bool packages;
     int64_t idle_us, memory;
@@ -483,10 +483,26 @@ struct refused {
 
 static void test_bad_requests(void **state)
 {
+    static const char *const bad_packages[] = { "x; rm -rf /", NULL };
     static const struct refused cases[] = {
         { .type = "template-unknown", .template = "r-lang", .idle_us = -1, .memory = -1 },
-        { .type = "network-not-available", .network = "full", .idle_us = -1, .memory = -1 },
-        { .type = "packages-not-available", .packages = true, .idle_us = -1, .memory = -1 },
+        { .type = "network-malformed", .network = "\"full\"", .idle_us = -1, .memory = -1 },
+        { .type = "network-malformed", .network = "{\"deny\": []}", .idle_us = -1, .memory = -1 },
+        { .type = "network-malformed", .network = "{\"allow\": 1}", .idle_us = -1, .memory = -1 },
+        { .type = "network-malformed", .network = "{\"allow\": [1]}", .idle_us = -1, .memory = -1 },
+        { .type = "network-malformed",
+          .network = "{\"allow\": [\"a/b\"]}",
+          .idle_us = -1,
+          .memory = -1 },
+        { .type = "network-malformed",
+          .network = "{\"secrets\": [{}]}",
+          .idle_us = -1,
+          .memory = -1 },
+        { .type = "network-not-permitted",
+          .network = "{\"allow\": [\"a.example\"]}",
+          .idle_us = -1,
+          .memory = -1 },
+        { .type = "requirement-malformed", .packages = true, .idle_us = -1, .memory = -1 },
         { .type = "env-malformed", .env = { "1A=x" }, .idle_us = -1, .memory = -1 },
         { .type = "env-malformed", .env = { "A" }, .idle_us = -1, .memory = -1 },
         { .type = "env-malformed", .env = { "=x" }, .idle_us = -1, .memory = -1 },
@@ -505,13 +521,18 @@ static void test_bad_requests(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         session_request_init(&request);
         request.template = cases[i].template;
-        request.network = cases[i].network;
-        request.packages = cases[i].packages;
+        request.network =
+            cases[i].network ? json_loads(cases[i].network, JSON_DECODE_ANY, NULL) : NULL;
+        request.packages = cases[i].packages ? bad_packages : NULL;
         request.env = cases[i].env;
         request.idle_us = cases[i].idle_us;
         request.limits.memory_bytes = cases[i].memory;
         assert_true(session_create(service, &local, &request, &session, &fault) < 0);
-        check_fault(&fault, FAULT_INVALID, cases[i].type);
+        check_fault(&fault,
+                    strcmp(cases[i].type, "network-not-permitted") == 0 ? FAULT_FORBIDDEN
+                                                                        : FAULT_INVALID,
+                    cases[i].type);
+        json_decref(request.network);
     }
     assert_int_equal(atomic_load(&boxes_live), 0);
     service_end(service);

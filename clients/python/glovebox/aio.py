@@ -177,6 +177,15 @@ class AsyncClient:
     async def health(self) -> Dict[str, Any]:
         return await in_thread(self.sync.health)
 
+    async def pip_install(self, *packages: str, **options: Any) -> Dict[str, Any]:
+        return await in_thread(self.sync.pip_install, *packages, **options)
+
+    async def packages(self) -> Dict[str, Any]:
+        return await in_thread(self.sync.packages)
+
+    async def reset_packages(self) -> None:
+        await in_thread(self.sync.reset_packages)
+
     async def limits(self) -> Dict[str, Any]:
         return await in_thread(self.sync.limits)
 
@@ -247,6 +256,12 @@ class AsyncSession:
 
     async def interrupt(self, *, everything: bool = False) -> int:
         return await in_thread(self.sync.interrupt, everything=everything)
+
+    async def pip_install(self, *packages: str, **options: Any) -> Dict[str, Any]:
+        return await in_thread(self.sync.pip_install, *packages, **options)
+
+    async def packages(self) -> Dict[str, Any]:
+        return await in_thread(self.sync.packages)
 
     async def info(self) -> Dict[str, Any]:
         return await in_thread(self.sync.info)

@@ -19,6 +19,8 @@ from .transport import MAX_REPLY, PIECE, READ_SECONDS, Call, Reply, Transport, q
 Path = Union[str, "os.PathLike[str]"]
 Size = Union[int, str]
 
+INSTALL_SECONDS = 600.0  # pip may be silent for long
+
 
 @dataclass(frozen=True)
 class File:
@@ -138,6 +140,23 @@ class Client:
         """Stops an execution, as Ctrl-C does; asked twice, at once. One that has ended is fine."""
         stream.interrupt(self.transport, execution_id)
 
+    # ---- packages ----
+
+    def pip_install(
+        self, *packages: str, newest: bool = False, timeout: float = INSTALL_SECONDS
+    ) -> Dict[str, Any]:
+        """Installs packages into your default set, which all your fresh boxes have from then on.
+        See `Session.pip_install`."""
+        return _install(self.transport, "/v1/packages", packages, newest, timeout)
+
+    def packages(self) -> Dict[str, Any]:
+        """Your default set: "packages" with name, version and hash, and the "requirements"."""
+        return self.transport.object("GET", "/v1/packages", repeat=True)
+
+    def reset_packages(self) -> None:
+        """Empties your default set. Boxes that have it keep it."""
+        self.transport.json("DELETE", "/v1/packages", repeat=True)
+
     # ---- sessions ----
 
     def session(self, **options: Any) -> "Session":
@@ -196,8 +215,10 @@ class Session:
 
     Made at the service when the object is made, ended by close() or `with`. `memory`, `disk` are
     sizes ("512m"), `timeout` is the default of its executions in seconds, `limits` has the others;
-    `files` maps paths to what they hold; `volumes` are directories of the service's host, such as
-    {"source": "/srv/sets", "target": "/data", "mode": "ro"}, as far as its operator allows."""
+    `files` maps paths to what they hold; `network` is whom it may reach, such as
+    {"allow": ["pypi.org"]}, and `volumes` are directories of the service's host, such as
+    {"source": "/srv/sets", "target": "/data", "mode": "ro"}, as far as its operator allows;
+    `packages` are requirements to install."""
 
     def __init__(
         self,
@@ -214,6 +235,8 @@ class Session:
         files: Optional[Mapping[str, Union[str, bytes]]] = None,
         idle_timeout: Optional[float] = None,
         template: Optional[str] = None,
+        packages: Optional[Sequence[str]] = None,
+        network: Optional[Mapping[str, Any]] = None,
         volumes: Optional[Sequence[Mapping[str, str]]] = None,
         session_id: Optional[str] = None,
     ) -> None:
@@ -228,8 +251,10 @@ class Session:
         else:
             wanted = _body(memory=memory, cpus=cpus, disk=disk, timeout=timeout, **(limits or {}))
             body = _body(limits=wanted or None, env=env, idle_timeout=idle_timeout,
-                         template=template, volumes=list(volumes) if volumes else None)
-            self.id = self._create(body)
+                         template=template, network=network,
+                         volumes=list(volumes) if volumes else None,
+                         packages=list(packages) if packages else None)
+            self.id = self._create(body, INSTALL_SECONDS if packages else None)
         self._path = f"/v1/sessions/{quote(self.id)}"
         try:
             for path, data in (files or {}).items():
@@ -238,8 +263,8 @@ class Session:
             self.close()
             raise
 
-    def _create(self, body: Dict[str, Any]) -> str:
-        made = self._transport.object("POST", "/v1/sessions", body)
+    def _create(self, body: Dict[str, Any], timeout: Optional[float]) -> str:
+        made = self._transport.object("POST", "/v1/sessions", body, timeout=timeout)
         name = made.get("session_id")
         if not isinstance(name, str) or not name:
             raise errors.ProtocolError(f"the service did not name the session: {made!r:.200}")
@@ -338,6 +363,21 @@ class Session:
         reply = self._transport.object("POST", self._path + "/interrupt", query=query)
         count = reply.get("interrupted")
         return count if isinstance(count, int) else 0
+
+    # ---- packages ----
+
+    def pip_install(
+        self, *packages: str, newest: bool = False, timeout: float = INSTALL_SECONDS
+    ) -> Dict[str, Any]:
+        """Installs packages, which can be imported at once: requirements such as "humanize" or
+        "requests[socks]>=2.31". With `newest`, what comes without a version is the newest that the
+        index has. Gives what is "installed" and what was "present", with "warnings"; what cannot be
+        installed is an exception that says why."""
+        return _install(self._transport, self._path + "/packages", packages, newest, timeout)
+
+    def packages(self) -> Dict[str, Any]:
+        """What was installed into it: "packages" with name, version and hash, "requirements"."""
+        return self._transport.object("GET", self._path + "/packages", repeat=True)
 
     # ---- its life ----
 
@@ -500,6 +540,13 @@ def run(code: str, *, client: Optional[Client] = None, **options: Any) -> Result
 
 
 # ---- helpers ----
+
+
+def _install(
+    transport: Transport, path: str, packages: Sequence[str], newest: bool, timeout: float
+) -> Dict[str, Any]:
+    body = {"packages": list(packages), **({"newest": True} if newest else {})}
+    return transport.object("POST", path, body, timeout=timeout)
 
 
 def _body(**fields: Any) -> Dict[str, Any]:

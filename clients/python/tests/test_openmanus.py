@@ -235,6 +235,27 @@ def test_settings_that_cannot_be_had_are_named(config, bindings, word):
         wait(DockerSandbox(config, bindings).create())
 
 
+def test_a_network_if_the_operator_permits_it():
+    """Any public host through a proxy; the addresses of this machine are none."""
+    code = ("import os, urllib.error, urllib.request\n"
+            "try: urllib.request.urlopen('http://127.0.0.9/')\n"
+            "except urllib.error.HTTPError as e: print(e.code, e.read().decode())")
+
+    async def main(client):
+        settings = SandboxSettings(network_enabled=True)
+        async with DockerSandbox(settings, client=client) as sandbox:
+            await sandbox.write_file("probe.py", code)
+            assert "127.0.0.1:" in await sandbox.run_command("echo $HTTPS_PROXY")
+            told = await sandbox.run_command("python3 probe.py")
+            assert told.startswith("403 ") and "public" in told
+
+    with LocalService(BINARY, ["--pool", "1", "--preload", "none", "--network-allow", "*"]) as running:
+        with glovebox.Client(running.url) as client:
+            wait(main(client))
+            with client.session(network={"allow": ["pypi.org"]}) as session:
+                assert session.info()["network"]["allow"] == ["pypi.org"]
+
+
 # ---- directories of the host ----
 
 

@@ -147,8 +147,9 @@ class DockerSandbox:
 def _setting_of(error: errors.GloveboxError) -> str:
     """Which of the settings a refusal is about."""
     problem = getattr(error, "problem", {})
-    if ":volume-" in str(problem.get("type")):
-        return "volume_bindings"
+    for word, setting in ((":volume-", "volume_bindings"), (":network-", "network_enabled")):
+        if word in str(problem.get("type")):
+            return setting
     names = {"template": "image", "memory": "memory_limit", "cpus": "cpu_limit",
              "volumes": "volume_bindings", "source": "volume_bindings",
              "target": "volume_bindings"}

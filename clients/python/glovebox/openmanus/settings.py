@@ -12,8 +12,8 @@ from ..local import connect
 
 WORKSPACE = "/workspace"
 DEFAULT_IMAGE = "python:3.12-slim"
-# The one place that says so.
-NO_NETWORK = "network_enabled: boxes of the service have no network yet; leave it out"
+# With a network `pip install` works, into a place that goes with the sandbox.
+PIP_ENV = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_NO_CACHE_DIR": "1"}
 
 
 class SandboxError(Exception):
@@ -49,8 +49,6 @@ def session_options(
     volumes = volumes_of(volume_bindings)
     if not isinstance(config.network_enabled, bool):
         raise SandboxError(f"network_enabled: {config.network_enabled!r} is neither True nor False")
-    if config.network_enabled:
-        raise SandboxError(NO_NETWORK)
     work_dir = config.work_dir
     if not isinstance(work_dir, str) or ".." in work_dir.split("/"):
         raise SandboxError(f"work_dir: {work_dir!r} is no directory of a sandbox")
@@ -61,6 +59,9 @@ def session_options(
     options: Dict[str, Any] = {"memory": config.memory_limit, "cpus": config.cpu_limit}
     if config.image:  # a template, or by one of the service's aliases; python:* is the default one
         options["template"] = config.image
+    if config.network_enabled:
+        options["network"] = {"allow": ["*"]}  # every public host, if the operator permits it
+        options["env"] = PIP_ENV
     if volumes:
         options["volumes"] = volumes
     return options

@@ -1,0 +1,215 @@
+/*
+ * `glovebox pip`: the default sets of packages, on this machine's own store. install does what a
+ * client's request does, with a service of its own that serves nobody; one that runs meanwhile sees
+ * the set change.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syslog.h>
+
+#include "base/autoclean.h"
+#include "cli/cmd.h"
+#include "service/data.h"
+#include "service/layers.h"
+#include "service/service.h"
+
+#include "base/banned.h"
+
+#define DEFAULT_ADDRESS "127.0.0.1:8080"
+
+enum { EXIT_FAILED = 1 };
+
+/* Whose set: an address has a colon or a slash in it, the id of a key has not. */
+static struct caller caller_of(const struct config *cfg)
+{
+    const char *who = cfg->pip_for ? cfg->pip_for : DEFAULT_ADDRESS;
+    bool address = strpbrk(who, ":/") != NULL;
+
+    return (struct caller){ .key_id = address ? "" : who,
+                            .listener = address ? who : "",
+                            .limits = { -1, -1, -1 } };
+}
+
+static void name_of(const struct config *cfg, char ret_name[SET_NAME_MAX])
+{
+    struct caller caller = caller_of(cfg);
+
+    set_name(caller.key_id, caller.listener, ret_name);
+}
+
+static int data_dir(const struct config *cfg, char **ret_dir, struct gb_err *err)
+{
+    if (!cfg->data_dir)
+        return data_default_dir(ret_dir, err);
+    *ret_dir = strdup(cfg->data_dir);
+    return *ret_dir ? 0 : gb_fail(err, ENOMEM, "find the data directory");
+}
+
+/* ---- install ---- */
+
+static void on_log(void *arg, int priority, const char *line)
+{
+    (void) arg;
+    if (priority <= LOG_ERR)
+        say("%s", line);
+}
+
+static int print_installed(const struct config *cfg, json_t *result, struct gb_err *err)
+{
+    json_t *item;
+    size_t i;
+
+    json_array_foreach(json_object_get(result, "warnings"), i, item)
+        say("%s", json_string_value(item));
+    if (cfg->json)
+        return cmd_print_json(result, err);
+    i = (size_t) printf("%s\n", json_string_value(json_object_get(result, "message")));
+    json_decref(result);
+    return fflush(stdout) != 0 ? gb_fail(err, EIO, "print what was installed") : 0;
+}
+
+/* @dir exists and is ours, which opening the store sees to. */
+static int pip_install(const struct config *cfg, const char *dir, struct gb_err *err)
+{
+    struct service_config config;
+    struct caller caller = caller_of(cfg);
+    struct service *service = NULL;
+    struct fault fault = { 0 };
+    json_t *result = NULL;
+    int r;
+
+    service_config_default(&config);
+    cmd_fill_packages(cfg, &config.packages);
+    config.packages.rate_per_minute = SERVICE_NO_LIMIT;
+    config.engine.preload = cmd_preload(cfg);
+    config.engine.cgroups = CGROUP_AUTO;
+    config.engine.landlock = true;
+    config.data_dir = dir;
+    config.log = on_log;
+    if (packages_check(&config.packages, (const char *const *) cfg->args, &fault) < 0)
+        return gb_fail_plain(err, EINVAL, "%.190s", fault.detail);
+    r = service_open(&config, &service, err);
+    if (r == 0)
+        r = service_wait_ready(service, err);
+    if (r == 0 && packages_install(service, &caller, NULL, (const char *const *) cfg->args, false,
+                                   &result, &fault) < 0)
+        r = gb_fail_plain(err, ECANCELED, "%.190s", fault.detail);
+    service_close(service);
+    return r < 0 ? r : print_installed(cfg, result, err);
+}
+
+/* ---- looking ---- */
+
+struct view {
+    const struct config *cfg;
+    struct layers *layers;
+    const char *only; /* NULL: all sets */
+    json_t *json;     /* of --json */
+    bool found;
+};
+
+static void print_package(const struct view *view, const json_t *package)
+{
+    const char *name = json_string_value(json_object_get(package, "name"));
+    const char *version = json_string_value(json_object_get(package, "version"));
+    const char *sha256 = json_string_value(json_object_get(package, "sha256"));
+
+    if (view->cfg->action == ACTION_PIP_FREEZE)
+        printf("%s==%s --hash=sha256:%s\n", name, version, sha256);
+    else
+        printf("  %-30s  %-16s  sha256:%.12s\n", name, version, sha256);
+}
+
+static int show_set(void *arg, const char *name, json_t *set)
+{
+    const char *key = json_string_value(json_object_get(set, "key"));
+    struct view *view = arg;
+    struct layer *layer = NULL;
+    const json_t *packages = NULL;
+    struct gb_err ignored;
+    json_t *item;
+    size_t i;
+
+    if (view->only && strcmp(view->only, name) != 0)
+        return 0;
+    view->found = true;
+    if (key && key[0] && layer_get(view->layers, key, &layer, &ignored) == 0)
+        packages = json_object_get(layer_record(layer), "packages");
+    if (view->json) {
+        (void) json_array_append_new(view->json,
+                                     json_pack("{s:s,s:O,s:O,s:O?}", "set", name, "requirements",
+                                               json_object_get(set, "requirements"), "layer",
+                                               json_object_get(set, "key"), "packages", packages));
+    } else {
+        if (view->cfg->action == ACTION_PIP_LIST)
+            printf("%s\n", name);
+        json_array_foreach((json_t *) packages, i, item) print_package(view, item);
+    }
+    layer_unref(layer);
+    return 0;
+}
+
+static int pip_show(const struct config *cfg, struct layers *layers, struct gb_err *err)
+{
+    char name[SET_NAME_MAX];
+    struct view view = { .cfg = cfg, .layers = layers };
+    int r;
+
+    name_of(cfg, name);
+    if (cfg->pip_for || cfg->action == ACTION_PIP_FREEZE)
+        view.only = name;
+    if (cfg->json)
+        view.json = json_array();
+    r = set_each(layers, show_set, &view, err);
+    if (r == 0 && view.json)
+        return cmd_print_json(json_pack("{s:o}", "sets", view.json), err);
+    if (r == 0 && !view.found)
+        say("nothing has been installed%s%s", view.only ? " for " : "", view.only ? view.only : "");
+    if (r == 0 && fflush(stdout) != 0)
+        r = gb_fail(err, EIO, "print the packages");
+    return r;
+}
+
+static int pip_reset(const struct config *cfg, struct layers *layers, struct gb_err *err)
+{
+    char name[SET_NAME_MAX];
+    int r;
+
+    name_of(cfg, name);
+    r = set_remove(layers, name, err);
+    if (r == -ENOENT)
+        r = 0; /* empty it is */
+    if (r == 0 && cfg->json)
+        return cmd_print_json(json_pack("{s:s,s:b}", "set", name, "reset", 1), err);
+    if (r == 0)
+        say("the set %s is empty now", name);
+    return r;
+}
+
+int cmd_pip(const struct config *cfg)
+{
+    autofree char *dir = NULL;
+    struct gb_err err = { 0 };
+    struct layers *layers = NULL;
+    struct store *store = NULL;
+    int r = data_dir(cfg, &dir, &err);
+
+    /* Makes the data directory, or sees whose it is. */
+    if (r == 0)
+        r = cmd_open_store(cfg, cfg->action != ACTION_PIP_INSTALL, &store, &err);
+    data_close(store);
+    if (r == 0 && cfg->action == ACTION_PIP_INSTALL)
+        r = pip_install(cfg, dir, &err);
+    else if (r == 0 && (r = layers_open(dir, &layers, &err)) == 0)
+        r = cfg->action == ACTION_PIP_RESET ? pip_reset(cfg, layers, &err)
+                                            : pip_show(cfg, layers, &err);
+    layers_close(layers);
+    if (r == 0)
+        return 0;
+    say("%s", err.msg);
+    if (r == -EINVAL)
+        return EXIT_USAGE;
+    return r == -ECANCELED ? EXIT_FAILED : EXIT_OURS;
+}

@@ -1,0 +1,353 @@
+"""The program that runs in an installer box: pip, and a look at what it does.
+
+It is run as a script in a clone of the template, so sys.modules shows what every box of that
+template has loaded already. Its input is one JSON object, its answer is RESULT. Two phases:
+
+resolve  which wheels would be installed, and which of the wanted packages are there already
+fetch    gets exactly those wheels, by their hashes, looks into them, and unpacks them into TREE
+
+No code of a package runs here, unless the operator allows packages to be built. Nothing outside
+believes this program more than it must: names, versions and hashes are checked again there.
+"""
+
+import hashlib
+import importlib.metadata as metadata
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import zipfile
+
+PLACE = "/workspace"
+RESULT = PLACE + "/result.json"
+TREE = PLACE + "/tree"
+WHEELS = PLACE + "/wheels"
+REPORT = PLACE + "/report.json"
+CERT = PLACE + "/cert.pem"
+DETAIL_MAX = 400
+STANDARD = sys.stdlib_module_names
+
+# What pip says, and what we make of it; the first that is found counts.
+SIGNS = (
+    ("too-large", r"No space left on device|Disk quota exceeded|File too large"),
+    ("hash", r"DO NOT MATCH THE HASHES"),
+    ("bad-wheel", r"outside the target directory|is invalid|bad wheel|BadZipFile|has invalid"
+                  r"|not a supported wheel|Wheel .* located at"),
+    ("conflict", r"conflicting dependencies|The conflict is caused by"),
+    ("refused", r"Tunnel connection failed: 403|Could not fetch URL \S+: 403"),
+    ("unreachable", r"connection broken by|Could not fetch URL \S+: (?!404)|ProxyError|ConnectTimeout"
+                    r"|ReadTimeout|Max retries exceeded|NewConnectionError|SSLError"
+                    r"|Tunnel connection failed"),
+    ("not-found", r"No matching distribution found|Could not find a version"),
+    ("build", r"metadata-generation-failed|Failed building wheel|subprocess-exited-with-error"),
+)
+
+
+class Failed(Exception):
+    def __init__(self, kind, detail=""):
+        super().__init__(detail)
+        self.kind = kind
+        self.detail = detail
+
+
+def normal(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+# ---- pip ----
+
+
+def pip_program():
+    for place in ("/usr/lib/python3/dist-packages/pip", sysconfig.get_path("purelib") + "/pip"):
+        if os.path.isdir(place):
+            return [sys.executable, "-I", "-m", "pip"]
+    try:
+        import ensurepip
+
+        bundled = os.path.join(os.path.dirname(ensurepip.__file__), "_bundled")
+        places = [bundled, sysconfig.get_config_var("WHEEL_PKG_DIR"), "/usr/share/python-wheels"]
+    except ImportError:
+        places = ["/usr/share/python-wheels"]
+    for place in places:
+        if place and os.path.isdir(place):
+            for name in sorted(os.listdir(place), reverse=True):
+                if name.startswith("pip-") and name.endswith(".whl"):
+                    return [sys.executable, "-I", os.path.join(place, name, "pip")]
+    try:
+        metadata.version("pip")
+        return [sys.executable, "-I", "-m", "pip"]
+    except metadata.PackageNotFoundError:
+        raise Failed("no-pip") from None
+
+
+def environment():
+    keep = ("PATH", "HOME", "TMPDIR", "LANG", "HTTP_PROXY", "HTTPS_PROXY", "http_proxy",
+            "https_proxy", "NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy")
+    env = {name: os.environ[name] for name in keep if name in os.environ}
+    env.update(PIP_CONFIG_FILE="/dev/null", PYTHONDONTWRITEBYTECODE="1", GIT_TERMINAL_PROMPT="0",
+               TMPDIR=PLACE)
+    return env
+
+
+def sources(wish):
+    args = []
+    if wish["index_url"]:
+        args += ["--index-url", wish["index_url"]]
+        for url in wish["extra_indexes"]:
+            args += ["--extra-index-url", url]
+    else:
+        args.append("--no-index")
+    for place in wish["find_links"]:
+        args += ["--find-links", place]
+    for host in wish["trusted_hosts"]:
+        args += ["--trusted-host", host]
+    if wish["cert"]:
+        args += ["--cert", CERT]
+    return args
+
+
+def pip(wish, command, *args, check=True):
+    # Very verbose, or it would not say which pages it could not get.
+    line = [*pip_program(), command, "-vv", "--no-input", "--disable-pip-version-check", "--no-color",
+            "--cache-dir", PLACE + "/cache", "--timeout", str(wish["timeout"]), "--retries", "1",
+            *args, *sources(wish)]
+    done = subprocess.run(line, env=environment(), stdin=subprocess.DEVNULL, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
+    if check and done.returncode != 0:
+        raise explain(wish, done.stdout)
+    return done
+
+
+def explain(wish, text):
+    for kind, sign in SIGNS:
+        if re.search(sign, text):
+            break
+    else:
+        kind = "other"
+    lines = [line.strip() for line in text.splitlines()]
+    errors = [line[7:] for line in lines if line.startswith("ERROR: ")]
+    detail = errors[0] if errors else (lines[-1] if lines else "pip said nothing")
+    if kind == "conflict":
+        at = next((i for i, line in enumerate(lines) if "conflict is caused by" in line), None)
+        if at is not None:
+            because = [line for line in lines[at + 1:] if line][:6]
+            detail = "; ".join(because)
+    if kind in ("unreachable", "refused"):
+        broken = [line for line in lines if re.search(dict(SIGNS)[kind], line)]
+        detail = broken[-1] if broken else detail
+    if kind == "not-found":
+        found = re.search(r"satisfies the requirement (.+?) \(from versions: (.*?)\)", text)
+        if found:
+            detail = found.group(2)
+            if found.group(2) != "none":
+                kind = "no-version"
+            elif not wish["builds"] and has_sources(wish, found.group(1)):
+                kind = "no-wheel"
+    return Failed(kind, detail[-DETAIL_MAX:])
+
+
+def has_sources(wish, requirement):
+    name = re.match(r"[A-Za-z0-9._-]+", requirement)
+    return name is not None and pip(wish, "index", "versions", name.group(), check=False,
+                                    ).returncode == 0
+
+
+def formats(wish):
+    return [] if wish["builds"] else ["--only-binary", ":all:"]
+
+
+# ---- what is there ----
+
+
+def loaded_packages():
+    """Of the modules that every box has in memory: the packages, and their versions."""
+    tops = {name.partition(".")[0] for name in list(sys.modules)}
+    found = {}
+    for top, names in metadata.packages_distributions().items():
+        if top in tops and top not in STANDARD:
+            for name in names:
+                found[normal(name)] = metadata.version(name)
+    return found
+
+
+def is_namespace(module):
+    return getattr(module, "__file__", None) is None
+
+
+# ---- the phases ----
+
+
+def resolve(wish):
+    loaded = loaded_packages()
+    present, ask = {}, []
+    for item in wish["requirements"]:
+        name = normal(item["name"])
+        if name in loaded and not item["versioned"]:
+            present[name] = loaded[name]
+        else:
+            ask.append(item["text"])
+    items = []
+    if ask:
+        upgrade = ["--upgrade", "--upgrade-strategy", "only-if-needed"] if wish["newest"] else []
+        pip(wish, "install", "--dry-run", "--report", REPORT, "--break-system-packages",
+            *upgrade, *formats(wish), *wish["pins"], *ask)
+        with open(REPORT, encoding="utf-8") as file:
+            items = [resolved(entry) for entry in json.load(file)["install"]]
+    chosen = {item["name"] for item in items}
+    for item in wish["requirements"]:
+        name = normal(item["name"])
+        if name not in chosen and name not in present:
+            try:
+                present[name] = metadata.version(name)
+            except metadata.PackageNotFoundError:
+                pass  # a marker has ruled it out
+    clashes = [{"name": item["name"], "loaded": loaded[item["name"]], "wanted": item["version"]}
+               for item in items
+               if item["name"] in loaded and loaded[item["name"]] != item["version"]]
+    items = [item for item in items if item["name"] not in loaded]
+    abi = "-".join((sys.implementation.cache_tag, sysconfig.get_config_var("SOABI") or "",
+                    sysconfig.get_platform()))
+    return {"abi": abi, "install": items, "present": present, "clashes": clashes}
+
+
+def resolved(entry):
+    info = entry["download_info"]
+    archive = info.get("archive_info") or {}
+    sha256 = (archive.get("hashes") or {}).get("sha256") or ""
+    if not sha256 and (archive.get("hash") or "").startswith("sha256="):
+        sha256 = archive["hash"][7:]
+    about = entry["metadata"]
+    file = info["url"].partition("#")[0].rpartition("/")[2]
+    return {"name": normal(about["name"]), "version": about["version"], "sha256": sha256,
+            "file": file, "url": info["url"], "direct": entry.get("is_direct", False),
+            "wheel": file.endswith(".whl")}
+
+
+def fetch(wish):
+    os.makedirs(WHEELS, exist_ok=True)
+    wanted = PLACE + "/wanted.txt"
+    with open(wanted, "w", encoding="utf-8") as file:
+        for item in wish["install"]:
+            what = "%s @ %s" % (item["name"], item["url"]) if item["direct"] else "%s==%s" % (
+                item["name"], item["version"])
+            file.write("%s --hash=sha256:%s\n" % (what, item["sha256"]))
+    if wish["builds"]:
+        pip(wish, "wheel", "--no-deps", "--require-hashes", "--wheel-dir", WHEELS, "-r", wanted)
+    else:
+        pip(wish, "download", "--no-deps", "--require-hashes", "--only-binary", ":all:",
+            "--dest", WHEELS, "-r", wanted)
+    wheels = sorted(os.path.join(WHEELS, name) for name in os.listdir(WHEELS)
+                    if name.endswith(".whl"))
+    if len(wheels) != len(wish["install"]):
+        raise Failed("other", "%d wheels came, not %d" % (len(wheels), len(wish["install"])))
+    known = {item["sha256"] for item in wish["install"] if item["wheel"]}
+    size = 0
+    for wheel in wheels:
+        size += look_into(wheel, wish["bytes"] - size)
+        if not wish["builds"] and digest(wheel) not in known:
+            raise Failed("hash", os.path.basename(wheel))
+    unpack(wish, wheels)
+    check_tops()
+    subprocess.run([sys.executable, "-I", "-m", "compileall", "-q", "--invalidation-mode",
+                    "unchecked-hash", "-s", TREE, "-p", "/packages", TREE],
+                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    return {}
+
+
+def digest(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(
+            hashlib, "file_digest") else hashlib.sha256(file.read()).hexdigest()
+
+
+def look_into(wheel, room):
+    """Refuses members that would land elsewhere, are no plain files, or are too much."""
+    total = 0
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            for member in archive.infolist():
+                name = member.filename.replace("\\", "/")
+                parts = name.split("/")
+                kind = member.external_attr >> 28
+                if name.startswith("/") or ".." in parts or "\0" in name or kind not in (0, 4, 8):
+                    raise Failed("bad-wheel", "%s has a member %r" % (os.path.basename(wheel),
+                                                                     member.filename[:100]))
+                total += member.file_size
+                if total > room:
+                    raise Failed("too-large", os.path.basename(wheel))
+    except zipfile.BadZipFile as error:
+        raise Failed("bad-wheel", "%s: %s" % (os.path.basename(wheel), error)) from None
+    return total
+
+
+def unpack(wish, wheels):
+    uv = next((path for path in ("/usr/local/bin/uv", "/usr/bin/uv") if os.access(path, os.X_OK)),
+              None)
+    if uv is not None:
+        line = [uv, "pip", "install", "--offline", "--no-index", "--no-deps", "--no-config",
+                "--python", sys.executable, "--target", TREE, "--link-mode", "copy", "--cache-dir",
+                PLACE + "/uv", *wheels]
+        done = subprocess.run(line, env=environment(), stdin=subprocess.DEVNULL,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if done.returncode == 0:
+            return
+    # What uv could not do, pip can perhaps, and it says why not.
+    import shutil
+
+    shutil.rmtree(TREE, ignore_errors=True)
+    pip(dict(wish, index_url=None, find_links=[], cert=False), "install", "--no-deps",
+        "--no-compile", "--no-warn-script-location", "--target", TREE, *wheels)
+
+
+def check_tops():
+    """Modules of the layer that would never be seen, or would hide others."""
+    clashes = []
+    for entry in os.scandir(TREE):
+        name = entry.name.partition(".")[0]
+        if entry.is_dir():
+            if "." in entry.name or entry.name in ("bin", "__pycache__"):
+                continue
+            if not os.path.exists(os.path.join(entry.path, "__init__.py")):
+                continue  # a namespace is shared
+        elif not entry.name.endswith((".py", ".so")):
+            continue
+        if name in STANDARD:
+            raise Failed("shadows", name)
+        module = sys.modules.get(name)
+        if module is not None and not is_namespace(module):
+            clashes.append(name)
+    if clashes:
+        raise Failed("hidden", ", ".join(sorted(clashes)[:5]))
+
+
+def main():
+    wish = json.load(sys.stdin)
+    try:
+        answer = {"resolve": resolve, "fetch": fetch}[wish["phase"]](wish)
+        answer["ok"] = True
+    except Failed as error:
+        answer = {"ok": False, "kind": error.kind, "detail": error.detail}
+    except OSError as error:
+        kind = "too-large" if error.errno in (27, 28, 122) else "other"
+        answer = {"ok": False, "kind": kind, "detail": str(error)}
+    except Exception as error:
+        answer = {"ok": False, "kind": "other", "detail": "%s: %s" % (type(error).__name__, error)}
+    try:
+        write(answer)
+    except OSError:
+        import shutil
+
+        for place in (TREE, WHEELS, PLACE + "/cache"):  # the disk is full: nothing of it is wanted
+            shutil.rmtree(place, ignore_errors=True)
+        write({"ok": False, "kind": "too-large", "detail": ""})
+
+
+def write(answer):
+    with open(RESULT + ".new", "w", encoding="utf-8") as file:
+        json.dump(answer, file)
+    os.replace(RESULT + ".new", RESULT)
+
+
+main()

@@ -1,0 +1,42 @@
+/*
+ * Requirements: what somebody wants to have installed, as text that nobody has read.
+ *
+ * The grammar is that of PEP 508 (names, extras, versions of PEP 440, markers), strict and small: a
+ * text that passes is made of letters, digits and few signs, and means the same to pip. Paths,
+ * options, control characters and shell words do not pass. Pure functions.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+
+#define REQUIREMENT_MAX  400 /* bytes of one as text */
+#define PACKAGE_NAME_MAX 100
+#define REQUIREMENTS_MAX 64 /* in one request */
+
+struct requirement {
+    char name[PACKAGE_NAME_MAX + 1];   /* as it was written */
+    char normal[PACKAGE_NAME_MAX + 1]; /* PEP 503: lower case, single hyphens */
+    char text[REQUIREMENT_MAX + 1];    /* all of it, without needless blanks */
+    bool versioned;                    /* there is a version in it, or a URL */
+    bool is_url;
+};
+
+/* @urls: "name @ https://…" passes too. The error says what is wrong, for the client. */
+int requirement_parse(const char *text, bool urls, struct requirement *ret_requirement,
+                      struct gb_err *err);
+
+/* PEP 503. @name must be a name; others give "". */
+void package_normal(const char *name, char ret_normal[PACKAGE_NAME_MAX + 1]);
+
+/* "2.31.0", "1!2.0rc1+local.1"; PEP 440. */
+bool package_version_valid(const char *text);
+
+/* Whether @normal is in the list of names with commas or blanks between, in whatever form these are
+ * written. @list may be NULL. */
+bool package_listed(const char *list, const char *normal);
+
+/* The popular package that @normal is one slip away from, or NULL. */
+const char *package_lookalike(const char *normal);
