@@ -92,8 +92,11 @@ static const struct mcp_tool tools[] = {
              "\"command\""),
       RUN_OUTPUT, HINTS("false", "false", "false"), tool_run_command },
     { "pip_install", "Install a package",
-      "Adds a Python package from PyPI to the box. Look first whether it is there already: see "
-      "execute_python for what is installed.",
+      "Adds a Python package from PyPI: to the session, where it can be imported at once, or "
+      "without "
+      "one to every later fresh box. Look first whether it is there already: see execute_python "
+      "for "
+      "what is installed.",
       OBJECT("\"package\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":200,\"description\":"
              "\"Its name, such as polars; extras as in httpx[http2]\"},"
              "\"version\":{\"type\":\"string\",\"maxLength\":200,\"description\":\"Such as 1.2.3; "
@@ -101,7 +104,8 @@ static const struct mcp_tool tools[] = {
              "\"package\""),
       "{\"type\":\"object\",\"properties\":{\"success\":{\"type\":\"boolean\"},\"message\":{"
       "\"type\":\"string\"},\"installed_version\":{\"type\":[\"string\",\"null\"]},"
-      "\"installation_time\":{\"type\":\"number\"}},\"required\":[\"success\",\"message\","
+      "\"installation_time\":{\"type\":\"number\"},\"warnings\":{\"type\":\"array\","
+      "\"items\":{\"type\":\"string\"}}},\"required\":[\"success\",\"message\","
       "\"installed_version\",\"installation_time\"]}",
       "{\"readOnlyHint\":false,\"destructiveHint\":false,\"idempotentHint\":true,"
       "\"openWorldHint\":true}",

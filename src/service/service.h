@@ -416,6 +416,16 @@ int packages_install(struct service *service, const struct caller *caller, struc
                      const char *const *wanted, bool newest, json_t **ret_json,
                      struct fault *fault);
 
+/* The same for one package by its name, extras with it, and a version: NULL, "" and "latest" are
+ * the newest. What is the caller's to mend, or cannot be had for now, is a fault; else there is
+ * {"success", "message", "installed_version", "installation_time"}, and "warnings" with a success.
+ */
+int packages_install_named(struct service *service, const struct caller *caller,
+                           struct session *session, const char *package, const char *version,
+                           json_t **ret_json, struct fault *fault);
+bool named_package_valid(const char *text); /* as the "package" above */
+bool named_version_valid(const char *text); /* as the "version" above */
+
 /* {"packages": [{"name", "version", "sha256", "requested"}], "requirements": [...], "layer"} */
 int packages_list(struct service *service, const struct caller *caller, struct session *session,
                   json_t **ret_json, struct fault *fault);

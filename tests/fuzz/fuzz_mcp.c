@@ -40,6 +40,11 @@ json_t *limits_to_json(const struct limits *l) { return json_object(); }
 json_t *file_info_to_json(const struct file_info *i) { return json_object(); }
 void session_request_init(struct session_request *r) { *r = (struct session_request){ 0 }; }
 void execution_request_init(struct execution_request *r) { *r = (struct execution_request){ 0 }; }
+int packages_install_named(struct service *s, const struct caller *c, struct session *n,
+                           const char *p, const char *v, json_t **ret, struct fault *f)
+{ return refuse(f); }
+bool named_package_valid(const char *text) { return text[0] != '!'; }
+bool named_version_valid(const char *text) { return !text || text[0] != '!'; }
 int session_create(struct service *s, const struct caller *c, const struct session_request *r,
                    struct session **ret, struct fault *f) { return refuse(f); }
 int session_find(struct service *s, const struct caller *c, const char *id, struct session **ret,

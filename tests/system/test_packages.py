@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from mcp_wire import MODERN, Http, call, failed, ran
 from net_kit import CA, names  # noqa: F401  a fixture
 from package_kit import Index, make_sdist, make_wheel
 from serve_kit import serve  # noqa: F401  a fixture
@@ -326,3 +327,20 @@ def test_the_real_index(serve, tmp_path):
                                   "ujson.__file__.startswith('/packages/')")
     assert receipt["stdout"] == '1.0 MB {"a":1}\n', receipt
     assert receipt["result"]["text/plain"] == "True"
+
+
+def test_over_mcp(serve, index):
+    index.wheel("alpha-one", "1.0")
+    index.wheel("beta", "1.5")
+    server = serve("--index-url", index.url, env=ALONE)
+    old, new = Http(server), Http(server, MODERN)
+    # With sessions: into that of the conversation, and of nobody else.
+    done = old.ask(call("pip_install", package="alpha-one"))
+    assert "1.0" in ran(done) and done["result"]["structuredContent"]["success"] is True
+    assert "1.0" in ran(old.python("import alpha_one; print(alpha_one.version)"))
+    assert "ModuleNotFoundError" in failed(new.python("import alpha_one"))
+    # Without: into the caller's fresh boxes.
+    ran(new.ask(call("pip_install", package="beta", version="1.5")))
+    assert "1.5" in ran(new.python("import beta; print(beta.version)"))
+    assert "nothere" in failed(old.ask(call("pip_install", package="nothere")))
+    assert "package" in failed(old.ask(call("pip_install", package="x; rm -rf /")))

@@ -353,7 +353,9 @@ static void test_arguments(void **state)
         { "upload_file", "{\"path\":\"a\",\"content_base64\":\"!\"}", "is not base64" },
         { "pip_install", "{\"package\":\"-r x\"}", "package" },
         { "pip_install", "{\"package\":\"six\",\"version\":\"; rm\"}", "version" },
-        { "pip_install", "{\"package\":\"six\"}", "cannot be added yet" },
+        { "pip_install", "{\"package\":\"blocked\"}", "it is blocked" },
+        { "pip_install", "{\"package\":\"often\"}", "later" },
+        { "pip_install", "{\"package\":\"away\"}", "no index" },
         { "read_file", "{\"path\":\"no\"}", "" },
     };
 
