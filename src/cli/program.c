@@ -236,13 +236,13 @@ int program_preload(const struct program *program, const char *which, const char
     if (strcmp(which, "none") == 0)
         return 0;
     for (size_t i = 0; i < ARRAY_LEN(lists); i++)
-        for (const char *list = lists[i]; *list;) {
-            size_t len = strcspn(list, " ,");
+        for (const char *at = lists[i]; *at;) {
+            size_t len = strcspn(at, " ,");
 
-            if (len > 0 && (!automatic || wants(program, list, len)) && !has_name(buf, list, len) &&
-                add_name(buf, size, &used, list, len) < 0)
+            if (len > 0 && (!automatic || wants(program, at, len)) && !has_name(buf, at, len) &&
+                add_name(buf, size, &used, at, len) < 0)
                 return gb_fail_plain(err, E2BIG, "--preload names too many modules");
-            list += len + (list[len] != '\0');
+            at += len + (at[len] != '\0');
         }
     return 0;
 }

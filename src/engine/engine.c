@@ -185,12 +185,12 @@ int builder_spawn_root(struct engine *engine, struct peer *ret_peer, struct gb_e
 
 /* One request and its answer on a connection that works; the lock is held. */
 static int builder_exchange(struct engine *engine, const struct builder_request *request,
-                            const int *fds, size_t fds_len, struct builder_reply *reply,
+                            const int *sent, size_t sent_len, struct builder_reply *reply,
                             int *ret_fds, size_t *ret_fds_len)
 {
     int got[WIRE_FDS_MAX];
     size_t got_len = 0;
-    int r = wire_send(engine->builder.socket, request, sizeof *request, fds, fds_len);
+    int r = wire_send(engine->builder.socket, request, sizeof *request, sent, sent_len);
 
     if (r == 0)
         r = wire_recv(engine->builder.socket, reply, sizeof *reply, got, &got_len);
@@ -242,8 +242,8 @@ static int builder_setup(struct engine *engine, struct gb_err *err)
     struct builder_request request = { .op = BUILDER_SETUP };
     struct builder_reply reply;
     autoclose int list = -EBADF;
-    int fds[WIRE_FDS_MAX], given[2 + SHELVES_MAX];
-    size_t fds_len = 0, given_len = 0;
+    int fds[WIRE_FDS_MAX], sent[2 + SHELVES_MAX];
+    size_t fds_len = 0, sent_len = 0;
     int r = volume_roots_list(engine->volumes, &list, err);
 
     if (r < 0)
@@ -251,11 +251,11 @@ static int builder_setup(struct engine *engine, struct gb_err *err)
     request.setup.template = engine->first->ready;
     request.setup.volumes = list >= 0;
     if (engine->first->ready)
-        given[given_len++] = engine->first->peer.pidfd;
+        sent[sent_len++] = engine->first->peer.pidfd;
     if (list >= 0)
-        given[given_len++] = list;
+        sent[sent_len++] = list;
     for (size_t i = 0; i < engine->shelves_len; i++)
-        given[given_len++] = engine->shelves[i];
+        sent[sent_len++] = engine->shelves[i];
     request.setup.shelves = (int32_t) engine->shelves_len;
     request.setup.cgroup_mode =
         engine->cgroup_name[0] ? engine->cgroup_mode : (int32_t) engine->config.cgroups;
@@ -263,7 +263,7 @@ static int builder_setup(struct engine *engine, struct gb_err *err)
              engine->cgroup_name);
     snprintf(request.setup.disk_name, sizeof request.setup.disk_name, "%s", engine->disk_name);
     snprintf(request.setup.disk_dir, sizeof request.setup.disk_dir, "%s", disk_path(engine->disk));
-    r = builder_exchange(engine, &request, given, given_len, &reply, fds, &fds_len);
+    r = builder_exchange(engine, &request, sent, sent_len, &reply, fds, &fds_len);
     if (r < 0)
         return gb_fail(err, -r, "the builder ended while it started");
     if (reply.error)
@@ -340,19 +340,19 @@ static int builder_replace(struct engine *engine, struct gb_err *err)
     return builder_adopt_all(engine, err);
 }
 
-int engine_call(struct engine *engine, const struct builder_request *request, const int *fds,
-                size_t fds_len, struct builder_reply *ret_reply, int *ret_fds, size_t *ret_fds_len,
+int engine_call(struct engine *engine, const struct builder_request *request, const int *sent,
+                size_t sent_len, struct builder_reply *ret_reply, int *ret_fds, size_t *ret_fds_len,
                 struct gb_err *err)
 {
     int r = -EPIPE;
 
     pthread_mutex_lock(&engine->builder.lock);
     if (engine->builder.socket >= 0)
-        r = builder_exchange(engine, request, fds, fds_len, ret_reply, ret_fds, ret_fds_len);
+        r = builder_exchange(engine, request, sent, sent_len, ret_reply, ret_fds, ret_fds_len);
     if (r < 0) {
         r = builder_replace(engine, err);
         if (r == 0) {
-            r = builder_exchange(engine, request, fds, fds_len, ret_reply, ret_fds, ret_fds_len);
+            r = builder_exchange(engine, request, sent, sent_len, ret_reply, ret_fds, ret_fds_len);
             if (r < 0)
                 (void) gb_fail(err, -r, "the builder ended twice");
         }

@@ -208,8 +208,8 @@ void pool_end(struct engine *engine);
 
 /* One request to the builder; replaces a dead builder and tries once more. Descriptors of the reply
  * are the caller's. @ret_fds may be NULL when none are expected. */
-int engine_call(struct engine *engine, const struct builder_request *request, const int *fds,
-                size_t fds_len, struct builder_reply *ret_reply, int *ret_fds, size_t *ret_fds_len,
+int engine_call(struct engine *engine, const struct builder_request *request, const int *sent,
+                size_t sent_len, struct builder_reply *ret_reply, int *ret_fds, size_t *ret_fds_len,
                 struct gb_err *err);
 
 const struct engine_config *engine_get_config(const struct engine *engine);

@@ -40,8 +40,8 @@ static int box_new(struct engine *engine, const struct limits *limits,
     struct box *box;
     struct builder_reply reply;
     struct template *template = options->template ? options->template : engine->first;
-    int given[3], fds[WIRE_FDS_MAX], r = 0;
-    size_t given_len = 0, fds_len = 0;
+    int sent[3], fds[WIRE_FDS_MAX], r = 0;
+    size_t sent_len = 0, fds_len = 0;
 
     if (options->disk && (r = disk_prepare(engine->disk, limits, &image, err)) < 0)
         return r;
@@ -54,9 +54,9 @@ static int box_new(struct engine *engine, const struct limits *limits,
         request.make.volumes = 1;
     }
     if (image >= 0)
-        given[given_len++] = image;
+        sent[sent_len++] = image;
     if (volumes >= 0)
-        given[given_len++] = volumes;
+        sent[sent_len++] = volumes;
     box = calloc(1, sizeof *box);
     if (!box)
         return gb_fail(err, ENOMEM, "make a box");
@@ -65,8 +65,8 @@ static int box_new(struct engine *engine, const struct limits *limits,
     request.make.limits = *limits;
     request.make.root = template->root >= 0;
     if (request.make.root)
-        given[given_len++] = template->root;
-    r = engine_call(engine, &request, given, given_len, &reply, fds, &fds_len, err);
+        sent[sent_len++] = template->root;
+    r = engine_call(engine, &request, sent, sent_len, &reply, fds, &fds_len, err);
     if (r < 0 || fds_len < 3 || fds_len > 3 + CGROUP_FDS_MAX) {
         if (r == 0) {
             wire_close_fds(fds, fds_len);

@@ -55,23 +55,23 @@ static int sys_open_tree(const char *path)
  * the same directory. */
 static int take_one(int fd, int *ret_tree, struct gb_err *err)
 {
-    char link[64], path[PATH_MAX];
+    char name[64], place[PATH_MAX];
     struct stat wanted, found;
     autoclose int tree = -EBADF;
     ssize_t n;
 
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    n = readlink(link, path, sizeof path - 1);
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    n = readlink(name, place, sizeof place - 1);
     if (n < 0)
         return gb_fail(err, errno, "find a directory of packages");
-    path[n] = '\0';
-    tree = sys_open_tree(path);
+    place[n] = '\0';
+    tree = sys_open_tree(place);
     if (tree < 0)
-        return gb_fail(err, -tree, "open_tree %.100s", path);
+        return gb_fail(err, -tree, "open_tree %.100s", place);
     if (fstat(fd, &wanted) < 0 || fstat(tree, &found) < 0)
-        return gb_fail(err, errno, "stat %.100s", path);
+        return gb_fail(err, errno, "stat %.100s", place);
     if (wanted.st_dev != found.st_dev || wanted.st_ino != found.st_ino)
-        return gb_fail_plain(err, EXDEV, "%.100s was replaced while the builder started", path);
+        return gb_fail_plain(err, EXDEV, "%.100s was replaced while the builder started", place);
     *ret_tree = TAKE_FD(tree);
     return 0;
 }

@@ -188,7 +188,7 @@ static size_t packet_measure(PyObject *fields)
 
 static void packet_fill(uint8_t *at, size_t len, int type, PyObject *fields)
 {
-    struct field field;
+    struct field field = { 0 };
 
     at[0] = FRAME_VERSION;
     at[1] = (uint8_t) type;

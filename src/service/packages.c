@@ -516,8 +516,8 @@ static int install_checked(struct service *service, const struct caller *caller,
 int packages_install(struct service *service, const struct caller *caller, struct session *session,
                      const char *const *wanted, bool newest, json_t **ret_json, struct fault *fault)
 {
-    struct requirement *items;
-    size_t len;
+    struct requirement *items = NULL;
+    size_t len = 0;
     int r;
 
     if (wanted_parse(&service->config.packages, wanted, &items, &len, fault) < 0) {

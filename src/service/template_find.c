@@ -159,7 +159,7 @@ static int links_add(struct finder *finder, const char *path, char ret_real[PATH
             break;
         if (done_len + (size_t) (end - part) + 2 > sizeof done)
             return gb_fail(err, ENAMETOOLONG, "'%.100s'", path);
-        if (strncmp(part, "..", 3) == 0 || strncmp(part, "../", 3) == 0) {
+        if (strcmp(part, "..") == 0 || strncmp(part, "../", 3) == 0) {
             char *slash = strrchr(done, '/');
 
             if (slash)

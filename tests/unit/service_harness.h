@@ -34,7 +34,7 @@
 #include "base/clock.h"
 #include "service/service_internal.h"
 
-#define PATIENCE_US (120 * USEC_PER_SEC) /* ends a test that hangs; nothing waits for it to pass */
+#define PATIENCE_US (120 * USEC_PER_SEC) /* ends a test that hangs; no test waits for it */
 
 extern _Atomic int boxes_live, residents_live, shells_live, runs_most;
 extern _Atomic bool boxes_fail;

@@ -133,8 +133,9 @@ static void test_others_see_nothing(void **state)
     mounts(place, 0, "one", 0);
     if (box_acquire(engine, &limits, &other.box, &err) < 0)
         fail_msg("%s", err.msg);
-    assert_printed(command(&other, "ls /packages /.empty; grep -c packages /proc/self/mountinfo; true"),
-                   "/.empty:\n\n/packages:\n0\n");
+    assert_printed(
+        command(&other, "ls /packages /.empty; grep -c packages /proc/self/mountinfo; true"),
+        "/.empty:\n\n/packages:\n0\n");
     outcome_release(&other.outcome);
     box_release(other.box);
 }
