@@ -103,7 +103,8 @@ PROGRAMS = {
             ours.fileno(), identity, pid, type, fields)
         most = frames.FRAME_PACKET_MAX - frames.FRAME_HEADER_SIZE - 6
         theirs.setblocking(False)
-        assert not send(pid=1) and not send(type=0) and not send(type=5) and not send(fields=())
+        assert not send(pid=1) and not send(type=0) and not send(fields=())
+        assert not send(type=frames.FRAME_TYPE_LAST + 1)
         for field in ((1, "text"), (1, bytearray(1)), ("1", b""), (1,), (-1, b""), (65536, b""),
                       (1 << 70, b""), None, (10, bytes(most + 1)), (10, bytes(10 * most))):
             assert not send(fields=[field]), field
