@@ -18,6 +18,10 @@ say() { printf 'cross: %s\n' "$*" >&2; }
 packages() {
     local dev=(libjansson-dev libmicrohttpd-dev libsqlite3-dev libsodium-dev libarchive-dev
         libc-ares-dev libgnutls28-dev)
+    # Either will do (packages.txt): the one that this machine has.
+    # shellcheck disable=SC2016 # fields of dpkg's, not variables
+    dev+=("$(dpkg-query -W -f='${db:Status-Abbrev} ${Package}\n' libcurl4-openssl-dev \
+        libcurl4-gnutls-dev 2>/dev/null | awk '/^ii/ { print $2; exit }')")
     echo "${dev[@]}"
     # The library itself is what its headers want in the very same version. Its name carries a
     # number and, on newer systems, t64: this machine's own package knows it.
@@ -68,6 +72,8 @@ libraries() {
     echo "$names" >"$scratch/system/packages"
     rm -rf "$system"
     mv "$scratch/system" "$system"
+    # What was configured with other libraries is configured anew.
+    rm -rf "$build/build.ninja" "$build/meson-private" "$build/meson-info"
 }
 
 if [[ $(uname -m) == aarch64 ]]; then

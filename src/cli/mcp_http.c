@@ -139,7 +139,7 @@ static int on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl
 
 /* ---- all of it ---- */
 
-static void set_up(struct exchange *x, struct curl_slist *headers, char error[CURL_ERROR_SIZE])
+static void set_up(struct exchange *x, struct curl_slist *headers, char *error)
 {
     const struct mcp_http_request *rq = x->request;
     CURL *curl = x->curl;
