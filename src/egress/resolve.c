@@ -77,8 +77,9 @@ static int channel_step(struct egress_proxy *proxy, ares_channel channel, int64_
     size_t len = 0;
 
     for (unsigned i = 0; i < ARES_GETSOCK_MAXNUM; i++) {
-        bool in = ARES_GETSOCK_READABLE((unsigned) bits, i);
-        bool out = ARES_GETSOCK_WRITABLE((unsigned) bits, i);
+        /* As ARES_GETSOCK_READABLE and _WRITABLE have it, which shift into the sign. */
+        bool in = (unsigned) bits >> i & 1;
+        bool out = (unsigned) bits >> (i + ARES_GETSOCK_MAXNUM) & 1;
 
         if (in || out)
             fds[len++] =
