@@ -1,12 +1,16 @@
 /*
  * The service, measured beside its peers in one run.
  *
- *   session    `result = 2 + 2` in a warm session, one connection, against bench/peer.py: FastAPI
- * and uvicorn that exec() in their own process rate       sixteen connections on sixteen sessions,
- * against sixteen connections to the peer oneshot    a program in a fresh box over HTTP, against
- * the engine itself with a pooled tenant many       a thousand sessions that each ran a pandas
- * cell: memory, and what an execution takes files      1 GB up and down, against nginx with the
- * same file on the same kind of file system
+ * session: `result = 2 + 2` in a warm session, one connection, against bench/peer.py: FastAPI and
+ * uvicorn that exec() in their own process.
+ *
+ * rate: sixteen connections on sixteen sessions, against sixteen connections to the peer.
+ *
+ * oneshot: a program in a fresh box over HTTP, against the engine itself with a pooled tenant.
+ *
+ * many: a thousand sessions that each ran a pandas cell: memory, and what an execution takes.
+ *
+ * files: 1 GB up and down, against nginx with the same file on the same kind of file system.
  *
  * Both servers write no line a request. Machines are noisy: what counts are ratios within one run,
  * and rounds are interleaved so that a slow moment hits all alike.
