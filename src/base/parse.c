@@ -295,3 +295,19 @@ size_t word_miss(const char *given, const char *name)
         return 2;
     return cost <= (len <= 4 ? 1 : 2) ? cost : SIZE_MAX;
 }
+
+void parse_unescape_mount(char *text)
+{
+    char *to = text;
+
+    for (const char *from = text; *from; to++) {
+        if (from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] >= '0' &&
+            from[2] <= '7' && from[3] >= '0' && from[3] <= '7') {
+            *to = (char) ((from[1] - '0') * 64 + (from[2] - '0') * 8 + (from[3] - '0'));
+            from += 4;
+        } else {
+            *to = *from++;
+        }
+    }
+    *to = '\0';
+}

@@ -32,6 +32,9 @@ int parse_utc(const char *text, int64_t *ret_us);
 /* "yes", "true", "on", "1" and their opposites, in any case */
 int parse_bool(const char *text, bool *ret_value);
 
+/* Undoes the octal escapes of mountinfo in place, such as \040 for a space. */
+void parse_unescape_mount(char *text);
+
 /* The way back, for messages. */
 #define FORMAT_NUMBER_MAX 24
 #define FORMAT_QUOTED_MAX 48

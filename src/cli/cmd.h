@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "cli/options.h"
 
+struct limits;
 struct package_config;
 struct store;
 
@@ -36,6 +37,9 @@ int cmd_check_aliases(const struct config *cfg, struct gb_err *err);
 /* Opens the store of the service: --data, or the default place. */
 int cmd_open_store(const struct config *cfg, bool must_exist, struct store **ret_store,
                    struct gb_err *err);
+
+/* What a box of the service may use; @disk_bytes is its workspace, of which one file may be all. */
+void cmd_fill_limits(const struct config *cfg, struct limits *limits, int64_t disk_bytes);
 
 /* The options about packages, as the service wants them. */
 void cmd_fill_packages(const struct config *cfg, struct package_config *packages);

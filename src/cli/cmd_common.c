@@ -21,6 +21,16 @@ int cmd_open_store(const struct config *cfg, bool must_exist, struct store **ret
     return data_open(&config, ret_store, err);
 }
 
+void cmd_fill_limits(const struct config *cfg, struct limits *limits, int64_t disk_bytes)
+{
+    limits->memory_bytes = cfg->memory_bytes;
+    limits->cpu_milli = cfg->cpus_milli;
+    limits->pids = cfg->pids;
+    limits->open_files = cfg->open_files;
+    limits->disk_bytes = disk_bytes;
+    limits->file_bytes = disk_bytes;
+}
+
 void cmd_fill_packages(const struct config *cfg, struct package_config *packages)
 {
     packages->blocked = cfg->blocked_packages ? cfg->blocked_packages : PACKAGES_BLOCKED;

@@ -89,16 +89,6 @@ static int data_dir(const struct config *cfg, char **ret_dir, struct gb_err *err
     return 0;
 }
 
-static void fill_limits(const struct config *cfg, struct limits *limits, int64_t disk_bytes)
-{
-    limits->memory_bytes = cfg->memory_bytes;
-    limits->cpu_milli = cfg->cpus_milli;
-    limits->pids = cfg->pids;
-    limits->open_files = cfg->open_files;
-    limits->disk_bytes = disk_bytes;
-    limits->file_bytes = disk_bytes;
-}
-
 static void at_least(int64_t *most, int64_t value)
 {
     if (*most < value)
@@ -116,8 +106,8 @@ static void fill_service(const struct config *cfg, const char *dir, struct servi
     config->engine.pool_boxes = POOL_BOXES;
     config->engine.pool_tenants = true;
     config->data_dir = dir;
-    fill_limits(cfg, &config->oneshot, cfg->disk_bytes);
-    fill_limits(cfg, &config->session, cfg->session_disk_bytes);
+    cmd_fill_limits(cfg, &config->oneshot, cfg->disk_bytes);
+    cmd_fill_limits(cfg, &config->session, cfg->session_disk_bytes);
     at_least(&config->ceiling.memory_bytes, cfg->memory_bytes);
     at_least(&config->ceiling.cpu_milli, cfg->cpus_milli);
     at_least(&config->ceiling.pids, cfg->pids);

@@ -77,16 +77,6 @@ static int check_ceilings(const struct config *cfg, struct gb_err *err)
     return 0;
 }
 
-static void fill_limits(const struct config *cfg, struct limits *limits, int64_t disk_bytes)
-{
-    limits->memory_bytes = cfg->memory_bytes;
-    limits->cpu_milli = cfg->cpus_milli;
-    limits->pids = cfg->pids;
-    limits->open_files = cfg->open_files;
-    limits->disk_bytes = disk_bytes;
-    limits->file_bytes = disk_bytes;
-}
-
 static void show_progress(void *arg, unsigned done, unsigned total, const char *name)
 {
     struct serve *serve = arg;
@@ -131,8 +121,8 @@ static void fill_service(struct serve *serve, struct service_config *config)
     config->template_aliases = (const char *const *) cfg->template_aliases;
     config->engine.templates_idle = (unsigned) cfg->idle_templates;
     config->engine.template_wait_us = cfg->template_wait_us;
-    fill_limits(cfg, &config->oneshot, cfg->disk_bytes);
-    fill_limits(cfg, &config->session, cfg->session_disk_bytes);
+    cmd_fill_limits(cfg, &config->oneshot, cfg->disk_bytes);
+    cmd_fill_limits(cfg, &config->session, cfg->session_disk_bytes);
     config->ceiling.memory_bytes = cfg->max_memory_bytes;
     config->ceiling.cpu_milli = cfg->max_cpus_milli;
     config->ceiling.pids = cfg->max_pids;

@@ -37,6 +37,7 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/io.h"
+#include "base/parse.h"
 #include "engine/cgroup_internal.h"
 
 #include "base/banned.h"
@@ -63,23 +64,6 @@ static void closedirp(DIR **dir)
 
 /* ---- finding hierarchies ---- */
 
-/* Undoes the octal escapes of mountinfo, such as \040 for a space. */
-static void unescape(char *text)
-{
-    char *to = text;
-
-    for (const char *from = text; *from; to++) {
-        if (from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] >= '0' &&
-            from[2] <= '7' && from[3] >= '0' && from[3] <= '7') {
-            *to = (char) ((from[1] - '0') * 64 + (from[2] - '0') * 8 + (from[3] - '0'));
-            from += 4;
-        } else {
-            *to = *from++;
-        }
-    }
-    *to = '\0';
-}
-
 bool cgroup_mount_parse(char *line, struct cgroup_mount *ret_mount)
 {
     char *fields[6], *tail, *type, *options;
@@ -104,8 +88,8 @@ bool cgroup_mount_parse(char *line, struct cgroup_mount *ret_mount)
     v2 = strcmp(type, "cgroup2") == 0;
     if (!options || (!v2 && strcmp(type, "cgroup") != 0))
         return false;
-    unescape(fields[3]);
-    unescape(fields[4]);
+    parse_unescape_mount(fields[3]);
+    parse_unescape_mount(fields[4]);
     *ret_mount = (struct cgroup_mount){
         .v2 = v2,
         .root = fields[3],

@@ -219,23 +219,6 @@ static bool type_is_kernels(const char *type)
     return false;
 }
 
-/* Octal escapes of mountinfo, in place. */
-static void unescape(char *text)
-{
-    char *to = text;
-
-    for (const char *from = text; *from; to++) {
-        if (from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && from[2] >= '0' &&
-            from[2] <= '7' && from[3] >= '0' && from[3] <= '7') {
-            *to = (char) ((from[1] - '0') * 64 + (from[2] - '0') * 8 + (from[3] - '0'));
-            from += 4;
-        } else {
-            *to = *from++;
-        }
-    }
-    *to = '\0';
-}
-
 /* One line of mountinfo: where, and which type. False if it is none. */
 static bool mount_parse(char *line, char **ret_where, char **ret_type)
 {
@@ -249,7 +232,7 @@ static bool mount_parse(char *line, char **ret_where, char **ret_type)
         return false;
     *ret_where = at;
     at[strcspn(at, " ")] = '\0';
-    unescape(*ret_where);
+    parse_unescape_mount(*ret_where);
     *ret_type = dash + 3;
     (*ret_type)[strcspn(*ret_type, " \n")] = '\0';
     return true;

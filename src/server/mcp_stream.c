@@ -36,8 +36,7 @@ struct mcp_stream {
     bool primed, ended;
     char *first; /* a message that was fetched before the stream began */
     int64_t quiet_since_us;
-    char *pending; /* text on its way */
-    size_t pending_len, pending_used;
+    struct pending pending;
 };
 
 /* ---- text ---- */
@@ -46,9 +45,9 @@ static int put_text(struct mcp_stream *s, char *text)
 {
     if (!text)
         return -1;
-    s->pending = text;
-    s->pending_len = strlen(text);
-    s->pending_used = 0;
+    s->pending.text = text;
+    s->pending.len = strlen(text);
+    s->pending.used = 0;
     return 0;
 }
 
@@ -133,11 +132,10 @@ static int next_piece(struct mcp_stream *s)
 static ssize_t on_read(void *cls, uint64_t pos, char *buf, size_t max)
 {
     struct mcp_stream *s = cls;
-    size_t len;
     int r;
 
     (void) pos;
-    if (!s->pending) {
+    if (!s->pending.text) {
         /* While we wait the library must not think the connection idle. */
         (void) MHD_set_connection_option(s->mhd, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
         r = next_piece(s);
@@ -146,16 +144,8 @@ static ssize_t on_read(void *cls, uint64_t pos, char *buf, size_t max)
         if (r != 0)
             return r > 0 ? MHD_CONTENT_READER_END_OF_STREAM : MHD_CONTENT_READER_END_WITH_ERROR;
     }
-    len = s->pending_len - s->pending_used;
-    len = len < max ? len : max;
-    memcpy(buf, s->pending + s->pending_used, len);
-    s->pending_used += len;
-    if (s->pending_used == s->pending_len) {
-        free(s->pending);
-        s->pending = NULL;
-    }
     s->quiet_since_us = clock_now_us();
-    return (ssize_t) len;
+    return pending_read(&s->pending, buf, max);
 }
 
 static void on_free(void *cls)
@@ -172,7 +162,7 @@ static void on_free(void *cls)
     mcp_call_unref(s->call);
     mcp_peer_unref(s->peer);
     free(s->first);
-    free(s->pending);
+    free(s->pending.text);
     free(s);
 }
 

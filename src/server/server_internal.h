@@ -254,6 +254,15 @@ enum client { CLIENT_THERE, CLIENT_SILENT, CLIENT_GONE };
 /* CLIENT_SILENT: it will send nothing more; it may still read. */
 enum client client_look(int fd);
 
+/* Text of a stream on its way; NULL: none. */
+struct pending {
+    char *text;
+    size_t len, used;
+};
+
+/* Takes as much of it as there is room for; what is used up is freed. */
+ssize_t pending_read(struct pending *pending, char *buf, size_t max);
+
 /* ---- streams of MCP (mcp_stream.c) ---- */
 
 struct mcp_call;

@@ -31,8 +31,7 @@ struct event_stream {
     int fd;
     bool cancel, started, ended;
     int64_t quiet_since_us;
-    char *pending; /* text on its way */
-    size_t pending_len, pending_used;
+    struct pending pending;
     char text[TEXT_BYTES];
 };
 
@@ -80,18 +79,18 @@ static int put_event(struct event_stream *s, const char *name, json_t *data)
 
     json_decref(data);
     if (json && s->media == MEDIA_NDJSON)
-        len = asprintf(&s->pending, "{\"event\":\"%s\",\"data\":%s}\n", name, json);
+        len = asprintf(&s->pending.text, "{\"event\":\"%s\",\"data\":%s}\n", name, json);
     else if (json)
-        len = asprintf(&s->pending, "id: %lld-%lld-%zu\nevent: %s\ndata: %s\n\n",
+        len = asprintf(&s->pending.text, "id: %lld-%lld-%zu\nevent: %s\ndata: %s\n\n",
                        (long long) s->cursor.out, (long long) s->cursor.err, s->cursor.displays,
                        name, json);
     free(json);
     if (len < 0) {
-        s->pending = NULL;
+        s->pending.text = NULL;
         return -1;
     }
-    s->pending_len = (size_t) len;
-    s->pending_used = 0;
+    s->pending.len = (size_t) len;
+    s->pending.used = 0;
     return 0;
 }
 
@@ -109,10 +108,10 @@ static int put_keepalive(struct event_stream *s)
 
     if (s->media == MEDIA_NDJSON)
         return put_event(s, "keepalive", json_object());
-    s->pending = strdup(comment);
-    s->pending_len = sizeof comment - 1;
-    s->pending_used = 0;
-    return s->pending ? 0 : -1;
+    s->pending.text = strdup(comment);
+    s->pending.len = sizeof comment - 1;
+    s->pending.used = 0;
+    return s->pending.text ? 0 : -1;
 }
 
 /* ---- the client ---- */
@@ -155,14 +154,27 @@ static int next_text(struct event_stream *s)
     }
 }
 
+ssize_t pending_read(struct pending *pending, char *buf, size_t max)
+{
+    size_t len = pending->len - pending->used;
+
+    len = len < max ? len : max;
+    memcpy(buf, pending->text + pending->used, len);
+    pending->used += len;
+    if (pending->used == pending->len) {
+        free(pending->text);
+        pending->text = NULL;
+    }
+    return (ssize_t) len;
+}
+
 static ssize_t on_read(void *cls, uint64_t pos, char *buf, size_t max)
 {
     struct event_stream *s = cls;
-    size_t len;
     int r;
 
     (void) pos;
-    if (!s->pending) {
+    if (!s->pending.text) {
         if (s->ended)
             return MHD_CONTENT_READER_END_OF_STREAM;
         /* While we wait the library must not think the connection idle. */
@@ -173,16 +185,8 @@ static ssize_t on_read(void *cls, uint64_t pos, char *buf, size_t max)
         if (r != 0)
             return r > 0 ? MHD_CONTENT_READER_END_OF_STREAM : MHD_CONTENT_READER_END_WITH_ERROR;
     }
-    len = s->pending_len - s->pending_used;
-    len = len < max ? len : max;
-    memcpy(buf, s->pending + s->pending_used, len);
-    s->pending_used += len;
-    if (s->pending_used == s->pending_len) {
-        free(s->pending);
-        s->pending = NULL;
-    }
     s->quiet_since_us = clock_now_us();
-    return (ssize_t) len;
+    return pending_read(&s->pending, buf, max);
 }
 
 static void on_free(void *cls)
@@ -194,7 +198,7 @@ static void on_free(void *cls)
         (void) execution_interrupt(s->execution, &fault);
     atomic_fetch_sub(&s->server->streams, 1);
     execution_unref(s->execution);
-    free(s->pending);
+    free(s->pending.text);
     free(s);
 }
 

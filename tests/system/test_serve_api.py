@@ -67,7 +67,7 @@ def test_bad_input(server):
     server.problem(422, "POST", "/v1/execute", {"code": "1", "env": {"A=B": "c"}})
     server.problem(422, "POST", f"/v1/sessions/{session}/execute", {"code": "#" * (9 << 20)})
     for body in ({"limits": {"pids": -1}}, {"env": {"a": 1}}, {"network": "all"}, {"idle_timeout": 0},
-                 {"packages": ["x"]}, {"template": "nope"}, {"files": [{"path": "a", "base64": "!"}]}, {"files": "x"}, {"nope": 1}):
+                 {"packages": ["../x"]}, {"template": "nope"}, {"files": [{"path": "a", "base64": "!"}]}, {"files": "x"}, {"nope": 1}):
         server.problem(422, "POST", "/v1/sessions", body)
     server.problem(400, "POST", "/v1/sessions", {"files": [{"path": "../x", "text": ""}]})
     assert len(server.good("GET", "/v1/sessions")["sessions"]) == 1  # none of these left one behind

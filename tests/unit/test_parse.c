@@ -5,6 +5,7 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/autoclean.h"
@@ -319,6 +320,33 @@ static void test_near_miss(void **state)
             fail_msg("'%s' and '%s'", cases[i].given, cases[i].name);
 }
 
+static void test_unescape_mount(void **state)
+{
+    static const struct {
+        const char *text, *plain;
+    } cases[] = {
+        { "", "" },
+        { "/srv/data", "/srv/data" },
+        { "/a\\040b", "/a b" },
+        { "\\134\\011\\012\\040", "\\\t\n " },
+        { "\\134040", "\\040" }, /* once is enough */
+        { "\\", "\\" },
+        { "\\04", "\\04" },
+        { "\\08x", "\\08x" },
+        { "\\400", "\\400" }, /* no byte */
+        { "x\\377", "x\377" },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char text[32];
+
+        snprintf(text, sizeof text, "%s", cases[i].text);
+        parse_unescape_mount(text);
+        assert_string_equal(text, cases[i].plain);
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -326,7 +354,7 @@ int main(void)
         cmocka_unit_test(test_seconds),   cmocka_unit_test(test_utc),
         cmocka_unit_test(test_cpus),      cmocka_unit_test(test_bool),
         cmocka_unit_test(test_format),    cmocka_unit_test(test_quoted),
-        cmocka_unit_test(test_near_miss),
+        cmocka_unit_test(test_near_miss), cmocka_unit_test(test_unescape_mount),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
