@@ -8,6 +8,7 @@ import glob
 import json
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import tempfile
@@ -178,6 +179,18 @@ def test_preloads(template, gb, data, place):
     template("add", "bad", "--venv", venv, "--preload", "crashes", "--no-check")
     r = gb("run", "--data", data, "--template", "bad", "--preload", "crashes", "-c", "1")
     assert r.code == 125 and "crashes" in r.err
+
+
+def test_interrupts_wait_for_the_program(template, gb, data, place):
+    """Before it runs there are hooks that the modules of a template have registered: an interrupt
+    that hit one of them would be lost."""
+    hook = ("import os, signal\n"
+            "def look():\n    global mask\n    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())\n"
+            "os.register_at_fork(after_in_child=look)\n")
+    template("add", "lab", "--venv", make_venv(place, hook=hook), "--preload", "hook")
+    code = "import hook, signal; print(hook.mask, signal.pthread_sigmask(signal.SIG_BLOCK, ()))"
+    r = gb("run", "--data", data, "--template", "lab", "-c", code)
+    assert r.out == f"{ {signal.SIGINT} } set()\n", (r.out, r.err)
 
 
 def test_bad_names(template, gb, data, place):
