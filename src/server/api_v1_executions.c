@@ -135,6 +135,8 @@ static int fill_request(struct request *rq, const struct body_execute *body,
 {
     struct fault fault = { 0 };
 
+    if (body->network) /* it may hold secrets, and has been parsed */
+        explicit_bzero(rq->body, rq->body_len);
     if (body->limits && limits_wish_from_json(body->limits, &request->limits, &fault) < 0) {
         reply_fault(rq, &fault);
         return -1;
@@ -156,6 +158,7 @@ static int fill_request(struct request *rq, const struct body_execute *body,
         request->reply_bytes = body->reply_bytes;
     request->accept_loss = body->accept_loss;
     request->template = body->template;
+    request->network = (json_t *) body->network; /* the body is ours to wipe */
     return 0;
 }
 

@@ -68,7 +68,7 @@ static const struct field fields_network[] = {
     END,
 };
 static const struct schema schema_network = {
-    "network", "Whom a session may reach, within what the operator permits (--network-allow, shown "
+    "network", "Whom a box may reach, within what the operator permits (--network-allow, shown "
                "by GET /v1/limits).", fields_network, 0 };
 
 static const char *const volume_modes[] = { "ro", "rw", "auto", NULL };
@@ -125,6 +125,8 @@ static const struct schema schema_bound = { "bound", "A volume as it is.", field
 #define TEMPLATE_HELP                                                                              \
     "the Python to begin with: a template of GET /v1/templates, or an alias such as python:3.12"
 
+#define NETWORK_HELP "whom it may reach; nobody when it is left out"
+
 static const char *const mode_choices[] = { "cell", "script", NULL };
 
 static const struct field fields_execute[] = {
@@ -140,6 +142,8 @@ static const struct field fields_execute[] = {
       .help = "the program's name in tracebacks" },
     { "template", FIELD_TEXT, 0, AT(body_execute, template), 1, 255, .help = TEMPLATE_HELP,
       .example = "\"default\"" },
+    { "network", FIELD_OBJECT, 0, AT(body_execute, network), .of = &schema_network,
+      .help = NETWORK_HELP, .example = "{\"allow\": [\"api.example.com\"]}" },
     ROW_REPLY,
     ROW_DETACH,
     ROW_CANCEL,
@@ -196,8 +200,7 @@ static const struct field fields_session_create[] = {
       .help = "files to begin with" },
     { "template", FIELD_TEXT, 0, AT(body_session, template), 1, 255, .help = TEMPLATE_HELP,
       .example = "\"default\"" },
-    { "network", FIELD_OBJECT, 0, AT(body_session, network), .of = &schema_network,
-      .help = "whom it may reach; nobody when it is left out",
+    { "network", FIELD_OBJECT, 0, AT(body_session, network), .of = &schema_network, .help = NETWORK_HELP,
       .example = "{\"allow\": [\"pypi.org\", \"*.example.com:8443\"]}" },
     { "packages", FIELD_LIST, 0, AT(body_session, packages), 0, 64,
       .help = "packages to install, as requirements of PEP 508",

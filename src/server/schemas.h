@@ -16,6 +16,7 @@ struct body_execute {
     int64_t timeout_us;
     int64_t reply_bytes;
     const json_t *limits, *env, *files;
+    const json_t *network;
     const char *template;
     int mode; /* enum execute_mode */
     bool shell, detach, cancel, accept_loss;

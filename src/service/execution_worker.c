@@ -86,6 +86,7 @@ static struct execution_copy *copy_new(const struct execution_request *request)
     copy->request.names = copy->names;
     copy->request.env = (const char *const *) copy->env;
     copy->request.template = NULL; /* it is known by now */
+    copy->request.network = NULL;  /* likewise */
     copy->request.hangup_fd = -1;
     return copy;
 }

@@ -25,6 +25,7 @@
 #include "base/utf8.h"
 #include "service/bindings.h"
 #include "service/env.h"
+#include "service/network.h"
 #include "service/receipt.h"
 #include "service/service_internal.h"
 #include "service/wish.h"
@@ -46,6 +47,7 @@ static void execution_free(struct execution *x)
 {
     outcome_release(&x->outcome);
     free(x->contacts);
+    egress_policy_free(x->policy);
     for (size_t i = 0; !x->displays_taken && i < x->displays_len; i++)
         free(x->displays[i].bundle.json);
     free(x->displays);
@@ -252,20 +254,24 @@ int execution_begin(struct service *service, const struct caller *caller, struct
                     const struct execution_request *request, struct execution **ret_execution,
                     struct fault *fault)
 {
+    struct egress_policy *policy = NULL;
     char template[TEMPLATE_NAME_MAX];
     struct execution *x;
     struct limits limits;
 
     if (request_check(service, session, request, fault) < 0 ||
         (!session && template_wish(service, request->template, template, fault) < 0) ||
-        limits_make(service, session, request, &limits, fault) < 0)
+        limits_make(service, session, request, &limits, fault) < 0 ||
+        (!session && network_policy_from_json(service, request->network, &policy, fault) < 0))
         return -1;
     x = execution_alloc(service, caller, session, request);
     if (!x || receipt_new_id(x->id, sizeof x->id) < 0) {
         execution_unref(x);
+        egress_policy_free(policy);
         return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
     }
     memcpy(x->template, session ? session->template : template, sizeof x->template);
+    x->policy = policy;
     x->limits = limits;
     x->begun_unix_us = unix_now_us();
     if (session)

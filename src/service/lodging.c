@@ -1,8 +1,10 @@
 #include "service/lodging.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/autoclean.h"
 #include "service/bindings.h"
 #include "service/env.h"
 #include "service/service_internal.h"
@@ -48,13 +50,15 @@ int lodging_open(const struct session *session, const char *const *env,
         .volumes_len = session->bindings ? session->bindings->len : 0,
     };
     struct lodging lodging = { 0 };
+    char label[NETWORK_LABEL_MAX];
     struct gb_err err;
 
+    (void) snprintf(label, sizeof label, "session %s", session->id);
     if (box_open(service, &session->limits, session->template, options, &lodging.box, fault) < 0) {
         egress_policy_free(policy);
         return -1;
     }
-    if (network_open(service, lodging.box, policy, &service->config.network_limits, session->id,
+    if (network_open(service, lodging.box, policy, &service->config.network_limits, label,
                      &lodging.network, &err) < 0) {
         lodging_close(&lodging);
         return fault_from_engine(service, "no network could be opened", &err, fault);
@@ -186,6 +190,40 @@ int lodging_run(struct session *session, struct execution *x,
     return fault_from_engine(x->service, "the code could not be run", &err, fault);
 }
 
+static int run_here(struct execution *x, struct box *box, const struct run_spec *spec,
+                    struct outcome *ret_outcome, struct gb_err *err)
+{
+    if (x->kind == EXECUTION_COMMAND || x->kind == EXECUTION_SHELL)
+        return box_command(box, spec, spec->env, NULL, ret_outcome, err);
+    return execution_run(box, spec, ret_outcome, err);
+}
+
+/* With a network of its own, which is shut before anybody hears of the end. */
+static int run_connected(struct execution *x, struct box *box, const struct run_spec *spec,
+                         struct outcome *ret_outcome, struct gb_err *err)
+{
+    struct run_spec own = *spec;
+    char label[NETWORK_LABEL_MAX], **env = NULL;
+    struct network network;
+    int r;
+
+    (void) snprintf(label, sizeof label, "execution %s", x->id);
+    r = network_open(x->service, box, TAKE_PTR(x->policy), &x->service->config.network_limits,
+                     label, &network, err);
+    if (r < 0)
+        return r;
+    r = network_env(&network, spec->env, &env);
+    own.env = env;
+    if (r < 0)
+        r = gb_fail(err, ENOMEM, "open a network");
+    else
+        r = run_here(x, box, &own, ret_outcome, err);
+    (void) egress_take_contacts(network.proxy, &x->contacts, &x->contacts_len);
+    network_close(&network);
+    env_free(env);
+    return r;
+}
+
 int lodging_run_once(struct execution *x, const struct execution_request *request,
                      struct outcome *ret_outcome, struct fault *fault)
 {
@@ -207,10 +245,8 @@ int lodging_run_once(struct execution *x, const struct execution_request *reques
         reaper_take(x->service->reaper, box);
         return -1;
     }
-    if (x->kind == EXECUTION_COMMAND || x->kind == EXECUTION_SHELL)
-        r = box_command(box, &spec, spec.env, NULL, ret_outcome, &err);
-    else
-        r = execution_run(box, &spec, ret_outcome, &err);
+    r = x->policy ? run_connected(x, box, &spec, ret_outcome, &err)
+                  : run_here(x, box, &spec, ret_outcome, &err);
     packages_leave(x);
     reaper_take(x->service->reaper, box);
     return r < 0 ? fault_from_engine(x->service, "the code could not be run", &err, fault) : 0;

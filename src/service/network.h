@@ -19,6 +19,8 @@ struct network {
     char **env;                 /* HTTP_PROXY and its like, NULL-terminated; NULL: shut */
 };
 
+#define NETWORK_LABEL_MAX 64 /* "session ID" or "execution ID", for the log */
+
 /* Opens the socket in the box, and serves it with @policy, which it takes over, also when it fails.
  * @policy may be NULL. @limits may be NULL. */
 int network_open(struct service *service, struct box *box, struct egress_policy *policy,

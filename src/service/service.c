@@ -282,7 +282,7 @@ static int engine_prepare(struct service *service, struct gb_err *err)
 
 static void on_egress_log(void *arg, int priority, const char *line)
 {
-    service_log(arg, priority, "network: session %s", line);
+    service_log(arg, priority, "network: %s", line);
 }
 
 static int egress_start(struct service *service, struct gb_err *err)

@@ -307,6 +307,7 @@ struct execution_request {
     size_t names_len;
     const char *const *env; /* NAME=value; of one-shots and commands only */
     const char *template;   /* of one-shots only: a name or an alias; NULL: "default" */
+    json_t *network;        /* of one-shots only: as that of struct session_request */
     struct limits limits;   /* a wish; in a session only wall_us may be asked for */
     int64_t reply_bytes;    /* budget of each stream; -1: the default */
     bool accept_loss;       /* in a session that lost its variables: go on with new ones */

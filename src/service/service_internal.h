@@ -180,6 +180,8 @@ struct execution {
     bool accept_loss;
     char set_name[SET_NAME_MAX]; /* one-shot: of the caller's default packages */
 
+    struct egress_policy *policy; /* of a one-shot, until it runs; NULL: shut */
+
     /* of a one-shot, while it runs: its box, for packages that it asks for */
     pthread_mutex_t place_lock;
     struct box *place;

@@ -38,12 +38,13 @@ def metric(server, name):
 
 
 def test_nothing_unless_the_operator_permits_it(server):
-    problem = server.problem(403, "POST", "/v1/sessions", {"network": {"allow": ["example.com"]}})
-    assert problem["type"].endswith("network-not-permitted")
-    assert "example.com" in problem["detail"] and "--network-allow" in problem["detail"]
     secret = {"host": "example.com", "header": "X-Key", "value": SECRET}
-    problem = server.problem(403, "POST", "/v1/sessions", {"network": {"secrets": [secret]}})
-    assert SECRET not in json.dumps(problem)
+    for path, body in (("/v1/sessions", {}), ("/v1/execute", {"code": "1"})):
+        problem = server.problem(403, "POST", path, {**body, "network": {"allow": ["example.com"]}})
+        assert problem["type"].endswith("network-not-permitted")
+        assert "example.com" in problem["detail"] and "--network-allow" in problem["detail"]
+        problem = server.problem(403, "POST", path, {**body, "network": {"secrets": [secret]}})
+        assert SECRET not in json.dumps(problem)
     assert server.good("GET", "/v1/limits")["network"] == {"allow": [], "secrets": []}
     session = server.session(network={"allow": []})
     assert server.good("GET", f"/v1/sessions/{session}")["network"] == {"allow": [], "secrets": []}
@@ -58,9 +59,14 @@ def test_malformed(server):
                     {"secrets": [{"host": "a.example", "header": "Host", "value": SECRET}]},
                     {"secrets": [{"host": "a.example", "header": "H", "value": "a\nb"}]},
                     {"secrets": [{"host": "a.example", "header": "H", "value": "v", "port": 70000}]}):
-        problem = server.problem(422, "POST", "/v1/sessions", {"network": network})
-        assert SECRET not in json.dumps(problem)
-    assert server.good("GET", "/v1/stats")["sessions"]["live"] == 0
+        for path, body in (("/v1/sessions", {}), ("/v1/execute", {"code": "1"})):
+            problem = server.problem(422, "POST", path, {**body, "network": network})
+            assert SECRET not in json.dumps(problem)
+    stats = server.good("GET", "/v1/stats")
+    assert stats["sessions"]["live"] == 0 and stats["executions"]["by_status"].get("ok", 0) == 0
+    session = server.session()
+    server.problem(422, "POST", f"/v1/sessions/{session}/execute",
+                   {"code": "1", "network": {"allow": []}})
 
 
 def test_a_session_reaches_what_it_asked_for(serve, web):
@@ -100,6 +106,30 @@ def test_a_session_reaches_what_it_asked_for(serve, web):
     assert f"session {session}: refused www.example.com:80" in log
     for s in (session, shut):
         server.good("DELETE", f"/v1/sessions/{s}", status=204)
+    wait_for(lambda: is_back(server, before), 60, what=f"{before} threads and descriptors")
+
+
+def test_a_one_shot_reaches_what_it_asked_for(serve, web):
+    here = f"127.0.0.1:{web.port}"
+    server = serve("--network-allow", here)
+    before = census_at_rest(server)
+    ask = {"code": KIT + f"get('http://{here}/'), get('http://127.0.0.1:1/')[0], os.environ['COLOUR']",
+           "network": {"allow": [here]}, "env": {"COLOUR": "blue"}}
+    receipt = server.good("POST", "/v1/execute", ask)
+    assert value(receipt) == ((200, "hello from the host\n"), 403, "blue")
+    assert receipt["usage"]["hosts"] == [here]
+    assert sorted(c["refused"] for c in receipt["network"]) == [0, 1]
+    assert f"execution {receipt['execution_id']}: reached {here}" in server.log.read_text()
+    # On a worker, too; and the next one has none of it.
+    events = server.events("/v1/execute", ask)
+    assert events[-1]["event"] == "receipt" and events[-1]["data"]["usage"]["hosts"] == [here], events
+    assert value(server.good("POST", "/v1/execute", {"code": KIT + f"get('http://{here}/')[0]"})) == 0
+    # One that is killed while it is connected leaves no connection behind.
+    flood = f"import urllib.request\nr = urllib.request.urlopen('http://{here}/flood')\nwhile r.read(65536): pass"
+    receipt = server.good("POST", "/v1/execute",
+                          {"code": flood, "network": {"allow": [here]}, "timeout": 2})
+    assert receipt["status"] == "timeout", receipt
+    wait_for(lambda: metric(server, "glovebox_network_connections") == 0, 60, "no connection")
     wait_for(lambda: is_back(server, before), 60, what=f"{before} threads and descriptors")
 
 

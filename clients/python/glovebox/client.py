@@ -77,13 +77,14 @@ class Client:
         script: bool = False,
         filename: Optional[str] = None,
         template: Optional[str] = None,
+        network: Optional[Mapping[str, Any]] = None,
         reply_bytes: Optional[Size] = None,
     ) -> Result:
         """Runs a program in a fresh box. What it does wrong is in the result; with `check` it is an
-        exception. `script`: as python3 would, else as a notebook cell."""
+        exception. `script`: as python3 would, else as a notebook cell. `network`: as of Session."""
         body = _body(code=code, timeout=timeout, stdin=stdin, env=env, limits=limits,
                      mode="script" if script else None, filename=filename, template=template,
-                     reply_bytes=reply_bytes)
+                     network=network, reply_bytes=reply_bytes)
         return _checked(stream.execute(self.transport, "/v1/execute", body), check)
 
     def stream(
@@ -97,12 +98,13 @@ class Client:
         script: bool = False,
         filename: Optional[str] = None,
         template: Optional[str] = None,
+        network: Optional[Mapping[str, Any]] = None,
         cancel_on_disconnect: Optional[bool] = None,
     ) -> Stream:
         """As run(), but gives the events as they happen."""
         body = _body(code=code, timeout=timeout, stdin=stdin, env=env, limits=limits,
                      mode="script" if script else None, filename=filename, template=template,
-                     cancel_on_disconnect=cancel_on_disconnect)
+                     network=network, cancel_on_disconnect=cancel_on_disconnect)
         return stream.open_stream(self.transport, "/v1/execute", body)
 
     # ---- executions that were started before ----

@@ -254,6 +254,10 @@ def test_a_network_if_the_operator_permits_it():
             wait(main(client))
             with client.session(network={"allow": ["pypi.org"]}) as session:
                 assert session.info()["network"]["allow"] == ["pypi.org"]
+            code = "import os; os.environ['HTTP_PROXY'].partition(':')[0]"
+            assert client.run(code, network={"allow": ["pypi.org"]}).text == "'http'"
+            with pytest.raises(glovebox.BadRequest, match="no host"):
+                client.stream("1", network={"allow": ["no host"]})
 
 
 # ---- directories of the host ----
