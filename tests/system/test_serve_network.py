@@ -1,5 +1,6 @@
 """Networks of sessions: what the operator permits, what a session asks for, what others see of it."""
 
+import contextlib
 import json
 import os
 import threading
@@ -17,9 +18,14 @@ def value(receipt):
 
 
 def census(server):
-    """Threads and descriptors of the server's process."""
+    """Threads and descriptors of the server's process, without files of workspaces: one that a
+    session has left is kept for the next."""
     base = f"/proc/{server.process.pid}"
-    return len(os.listdir(base + "/task")), len(os.listdir(base + "/fd"))
+    files = 0
+    for fd in os.listdir(base + "/fd"):
+        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+            files += not os.readlink(f"{base}/fd/{fd}").startswith(f"{server.data}/workspaces/")
+    return len(os.listdir(base + "/task")), files
 
 
 def census_at_rest(server):
