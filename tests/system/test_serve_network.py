@@ -131,7 +131,8 @@ def test_a_one_shot_reaches_what_it_asked_for(serve, web):
     assert events[-1]["event"] == "receipt" and events[-1]["data"]["usage"]["hosts"] == [here], events
     assert value(server.good("POST", "/v1/execute", {"code": KIT + f"get('http://{here}/')[0]"})) == 0
     # One that is killed while it is connected leaves no connection behind.
-    flood = f"import urllib.request\nr = urllib.request.urlopen('http://{here}/flood')\nwhile r.read(65536): pass"
+    flood = ("import time, urllib.request\n"
+             f"r = urllib.request.urlopen('http://{here}/flood')\nr.read(9), time.sleep(600)")
     receipt = server.good("POST", "/v1/execute",
                           {"code": flood, "network": {"allow": [here]}, "timeout": 2})
     assert receipt["status"] == "timeout", receipt
