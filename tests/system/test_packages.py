@@ -310,6 +310,34 @@ def test_full_disk(serve, index, tmp_path, is_root):
         subprocess.run(["umount", small], check=True)
 
 
+def test_what_is_loaded_already(serve, index):
+    """Versions are picked that go together with what every box has in memory, or it is refused."""
+    index.wheel("numpy", "999.0")
+    index.wheel("counts", "1.0", requires=["numpy"])
+    index.wheel("counts", "2.0", requires=["numpy>=999"])
+    index.wheel("deeper", "1.0", requires=["counts==2.0"])
+    index.wheel("iniconfig", "999.0")  # pytest needs one, so /usr has one
+    server = serve("--index-url", index.url, "--preload", "numpy", env=ALONE)
+    session = server.session()
+    loaded = value(server, session, "import numpy\nprint(end=numpy.__version__)\n0")
+    loaded = server.run(session, "numpy.__version__")["result"]["text/plain"].strip("'")
+    for wanted in ("counts==2.0", "deeper", "numpy==999.0", "numpy>=999"):
+        detail = refused(server, 409, "package-preloaded", wanted, session=session)
+        assert "numpy 999.0" in detail and f"numpy {loaded}" in detail, detail
+    # The newest that fits, beside what is loaded, which the index does not even have.
+    reply = install(server, "counts", "numpy", session=session, newest=True)
+    assert [(p["name"], p["version"]) for p in reply["installed"]] == [("counts", "1.0")], reply
+    assert [(p["name"], p["version"]) for p in reply["present"]] == [("numpy", loaded)], reply
+    assert value(server, session, "import counts\ncounts.version, numpy.__version__"
+                 ) == f"('1.0', '{loaded}')"
+    assert install(server, f"numpy=={loaded}", session=session)["installed"] == []
+    # What is in /usr but not in memory can be had newer.
+    assert [p["name"] for p in install(server, "iniconfig", session=session)["present"]] == [
+        "iniconfig"]
+    install(server, "iniconfig", session=session, newest=True)
+    assert value(server, session, "import iniconfig\niniconfig.version") == "'999.0'"
+
+
 def test_the_real_index(serve, tmp_path):
     """Where it can be reached, as this machine's pip is configured."""
     names = ("requests", "six", "humanize", "ujson")
@@ -319,14 +347,17 @@ def test_the_real_index(serve, tmp_path):
         return
     server = serve()
     session = server.session()
-    reply = install(server, *names, session=session)
-    there = {p["name"] for p in reply["installed"] + reply["present"]}
-    assert set(names) <= there and {p["name"] for p in reply["installed"]} >= {"humanize", "ujson"}
+    reply = install(server, *names, session=session, newest=True)
+    installed = {p["name"]: p["version"] for p in reply["installed"]}
+    there = {p["name"] for p in reply["present"]}  # six is, where pandas is loaded
+    assert set(names) <= {*installed, *there} and {"requests", "humanize", "ujson"} <= {*installed}
     receipt = server.run(session, "import requests, six, humanize, ujson\n"
                                   "print(humanize.naturalsize(10**6), ujson.dumps({'a': 1}))\n"
+                                  "requests.__version__, requests.__file__, "
                                   "ujson.__file__.startswith('/packages/')")
     assert receipt["stdout"] == '1.0 MB {"a":1}\n', receipt
-    assert receipt["result"]["text/plain"] == "True"
+    assert receipt["result"]["text/plain"] == (
+        f"('{installed['requests']}', '/packages/requests/__init__.py', True)"), receipt
 
 
 def test_over_mcp(serve, index):
