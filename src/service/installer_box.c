@@ -190,7 +190,7 @@ static int allow_url(struct egress_policy *policy, const char *text, struct gb_e
     if (len == 0 || len >= sizeof entry - 8)
         return gb_fail_plain(err, EINVAL, "a URL has no host");
     snprintf(entry, sizeof entry, "%.*s", (int) len, at + 3);
-    return egress_policy_allow(policy, entry, false, err);
+    return egress_policy_allow_public(policy, entry, err);
 }
 
 static int policy_make(struct job *job, struct egress_policy **ret_policy, struct gb_err *err)

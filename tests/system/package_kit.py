@@ -44,15 +44,45 @@ def _record_hash(data):
     return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
 
 
-def make_sdist(name, version, setup):
+def make_sdist(name, version, setup=None, files=None):
+    """With @setup as its setup.py, or with @files."""
     out = io.BytesIO()
+    contents = dict(files or {"setup.py": setup})
+    contents["PKG-INFO"] = f"Metadata-Version: 1.0\nName: {name}\nVersion: {version}\n"
     with tarfile.open(fileobj=out, mode="w:gz") as archive:
-        for path, text in (("setup.py", setup), ("PKG-INFO", f"Metadata-Version: 1.0\nName: {name}\n"
-                                                             f"Version: {version}\n")):
+        for path, text in contents.items():
             entry = tarfile.TarInfo(f"{name}-{version}/{path}")
             entry.size = len(text)
             archive.addfile(entry, io.BytesIO(text.encode()))
     return f"{name}-{version}.tar.gz", out.getvalue()
+
+
+# A build backend that needs nothing but itself: what its PROBE comes to is in the module it builds.
+BACKEND = """
+import zipfile
+
+def get_requires_for_build_wheel(config_settings=None):
+    return []
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    info = "{name}-{version}.dist-info/"
+    file = "{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel_directory + "/" + file, "w") as wheel:
+        wheel.writestr("{name}.py", "probe = %r\\n" % (probe(),))
+        wheel.writestr(info + "METADATA", "Metadata-Version: 2.1\\nName: {name}\\nVersion: {version}\\n")
+        wheel.writestr(info + "WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\n"
+                                       "Tag: py3-none-any\\n")
+        wheel.writestr(info + "RECORD", "")
+    return file
+"""
+
+
+def make_built(name, version, probe):
+    """An sdist whose build runs @probe, the source of a function probe()."""
+    return make_sdist(name, version, files={
+        "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\n'
+                          'backend-path = ["."]\n',
+        "backend.py": probe + BACKEND.format(name=name, version=version)})
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
