@@ -38,7 +38,8 @@ static void check_text(const struct requirement *r)
 
     must(len > 0 && len <= REQUIREMENT_MAX && strncmp(r->text, r->name, strlen(r->name)) == 0);
     for (size_t i = 0; i < len; i++)
-        must(r->text[i] >= ' ' && r->text[i] < 0x7f && !strchr("`$\\", r->text[i]));
+        must(r->text[i] >= ' ' && r->text[i] < 0x7f && !strchr("`\\", r->text[i]));
+    must(!strstr(r->text, "${")); /* pip would put a variable there */
     must(r->is_url || (!strstr(r->text, "://") && !strchr(r->text, '@')));
     must(!r->is_url || (r->versioned && strstr(r->text, "://")));
     must(requirement_parse(r->text, r->is_url, &again, &err) == 0);
