@@ -18,7 +18,8 @@ PATIENCE = 400  # seconds: pip is slow, and a machine can be too
 
 # This machine's own configuration is not the test's.
 ALONE = {"PIP_CONFIG_FILE": "/dev/null", "PIP_FIND_LINKS": None, "PIP_INDEX_URL": None,
-         "PIP_EXTRA_INDEX_URL": None, "PIP_CERT": None, "PIP_NO_INDEX": None}
+         "PIP_EXTRA_INDEX_URL": None, "PIP_CERT": None, "PIP_NO_INDEX": None, "PIP_PROXY": None,
+         "HTTPS_PROXY": None, "https_proxy": None}
 
 
 @pytest.fixture
@@ -215,6 +216,22 @@ def test_an_index_that_hangs(serve, index):
         status, problem = waiting.result(PATIENCE)
     assert status == 503 and problem["type"].endswith(("install-timeout", "index-unreachable"))
     assert store(server, "layers") == store(server, "work") == []
+
+
+def test_a_proxy_of_pip(serve, index):
+    """It is not used. Who needs it is told."""
+    index.wheel("near", "1.0")
+    away = Index()
+    away.close()
+    proxied = {**ALONE, "PIP_PROXY": "http://127.0.0.1:9"}
+    server = serve("--index-url", index.url, env=proxied)
+    assert install(server, "near")["success"]  # the index can be reached without it
+    for env in (proxied, {**ALONE, "HTTPS_PROXY": "http://127.0.0.1:9"}):
+        server = serve("--index-url", away.url, env=env)
+        assert "PIP_PROXY" in refused(server, 503, "index-unreachable", "near")
+        assert "PIP_PROXY" in server.log.read_text()
+    server = serve("--index-url", away.url, env=ALONE)
+    assert "PIP_PROXY" not in refused(server, 503, "index-unreachable", "near")
 
 
 def test_too_large(serve, index):
