@@ -51,6 +51,10 @@ void egress_policy_free(struct egress_policy *policy); /* wipes secrets; accepts
 int egress_policy_allow(struct egress_policy *policy, const char *entry, bool listed,
                         struct gb_err *err);
 
+/* Adds one host that somebody brought who is not the operator. Addresses that are listed for the
+ * sake of other entries are not for this one: it leads to public addresses only. */
+int egress_policy_allow_public(struct egress_policy *policy, const char *entry, struct gb_err *err);
+
 /* Adds what somebody asks for who is bound by @ceiling. EPERM: the ceiling does not cover it; the
  * message says so. Where the ceiling lists an address, so does this policy. */
 int egress_policy_allow_within(struct egress_policy *policy, const char *entry,

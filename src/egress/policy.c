@@ -118,7 +118,8 @@ static int rule_parse(const char *entry, struct rule *ret_rule, struct gb_err *e
 static bool rule_equal(const struct rule *a, const struct rule *b)
 {
     return a->kind == b->kind && a->port == b->port && a->methods == b->methods &&
-           a->listed == b->listed && strcmp(a->host.text, b->host.text) == 0;
+           a->listed == b->listed && a->public_only == b->public_only &&
+           strcmp(a->host.text, b->host.text) == 0;
 }
 
 static int rule_add(struct egress_policy *policy, const struct rule *rule, struct gb_err *err)
@@ -148,6 +149,19 @@ int egress_policy_allow(struct egress_policy *policy, const char *entry, bool li
         return r;
     rule.listed =
         listed && rule.kind == RULE_NAME && (rule.host.literal || host_is_localhost(&rule.host));
+    return rule_add(policy, &rule, err);
+}
+
+int egress_policy_allow_public(struct egress_policy *policy, const char *entry, struct gb_err *err)
+{
+    struct rule rule;
+    int r = rule_parse(entry, &rule, err);
+
+    if (r < 0)
+        return r;
+    if (rule.kind != RULE_NAME)
+        return entry_fail(entry, "expected one host", err);
+    rule.public_only = true;
     return rule_add(policy, &rule, err);
 }
 
@@ -257,6 +271,16 @@ int egress_policy_add_address(struct egress_policy *policy, const char *address,
 
 /* ---- asking ---- */
 
+/* What the operator listed comes first, what a stranger brought last. */
+static bool says_more(const struct rule *a, const struct rule *b)
+{
+    if (a->listed != b->listed)
+        return a->listed;
+    if (a->public_only != b->public_only)
+        return b->public_only;
+    return a->kind > b->kind;
+}
+
 const struct rule *policy_match(const struct egress_policy *policy, const struct host *host,
                                 uint16_t port, const char *method, bool *ret_hidden)
 {
@@ -274,11 +298,15 @@ const struct rule *policy_match(const struct egress_policy *policy, const struct
             *ret_hidden = true;
             continue;
         }
-        if (!best || (rule->listed && !best->listed) ||
-            (rule->listed == best->listed && rule->kind > best->kind))
+        if (!best || says_more(rule, best))
             best = rule;
     }
     return best;
+}
+
+static bool may_be_private(const struct rule *rule)
+{
+    return rule->kind != RULE_ANY && !rule->public_only;
 }
 
 bool policy_permits(const struct egress_policy *policy, const struct rule *rule,
@@ -288,7 +316,7 @@ bool policy_permits(const struct egress_policy *policy, const struct rule *rule,
 
     if (rule->listed)
         return true;
-    for (size_t i = 0; rule->kind != RULE_ANY && i < policy->addresses_len; i++)
+    for (size_t i = 0; may_be_private(rule) && i < policy->addresses_len; i++)
         if (address_block_has(&policy->addresses[i], address))
             return true;
     *ret_why = address_class_name(class);

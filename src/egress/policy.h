@@ -16,6 +16,7 @@ struct rule {
     int port;
     unsigned methods; /* bits by method_bit(); 0: any */
     bool listed;      /* an address, or localhost, that the operator wrote */
+    bool public_only; /* listed addresses are not for this one */
 };
 
 /* Counted: copies of a policy share it. Never changed. */

@@ -25,6 +25,7 @@ RESULT = PLACE + "/result.json"
 TREE = PLACE + "/tree"
 WHEELS = PLACE + "/wheels"
 REPORT = PLACE + "/report.json"
+LOADED = PLACE + "/loaded.txt"
 CERT = PLACE + "/cert.pem"
 DETAIL_MAX = 400
 STANDARD = sys.stdlib_module_names
@@ -172,6 +173,15 @@ def loaded_packages():
     return found
 
 
+def constraints(loaded):
+    """Options that keep pip to what is loaded. A version that pip could not read is left out."""
+    with open(LOADED, "w", encoding="utf-8") as file:
+        for name, version in sorted(loaded.items()):
+            if re.fullmatch(r"[0-9]+(\.[0-9]+)*[0-9A-Za-z.+]*", version):
+                file.write("%s==%s\n" % (name, version))
+    return ["--constraint", LOADED]
+
+
 def is_namespace(module):
     return getattr(module, "__file__", None) is None
 
@@ -188,13 +198,7 @@ def resolve(wish):
             present[name] = loaded[name]
         else:
             ask.append(item["text"])
-    items = []
-    if ask:
-        upgrade = ["--upgrade", "--upgrade-strategy", "only-if-needed"] if wish["newest"] else []
-        pip(wish, "install", "--dry-run", "--report", REPORT, "--break-system-packages",
-            *upgrade, *formats(wish), *wish["pins"], *ask)
-        with open(REPORT, encoding="utf-8") as file:
-            items = [resolved(entry) for entry in json.load(file)["install"]]
+    items = pick(wish, ask, loaded) if ask else []
     chosen = {item["name"] for item in items}
     for item in wish["requirements"]:
         name = normal(item["name"])
@@ -210,6 +214,25 @@ def resolve(wish):
     abi = "-".join((sys.implementation.cache_tag, sysconfig.get_config_var("SOABI") or "",
                     sysconfig.get_platform()))
     return {"abi": abi, "install": items, "present": present, "clashes": clashes}
+
+
+def pick(wish, ask, loaded):
+    """The set that goes together with what is loaded. If there is none it is picked without regard
+    to that, which shows what of it is in the way."""
+    try:
+        return dry_run(wish, ask, constraints(loaded))
+    except Failed as error:
+        if error.kind not in ("conflict", "build"):
+            raise
+    return dry_run(wish, ask, [])
+
+
+def dry_run(wish, ask, limits):
+    upgrade = ["--upgrade", "--upgrade-strategy", "only-if-needed"] if wish["newest"] else []
+    pip(wish, "install", "--dry-run", "--report", REPORT, "--break-system-packages", *upgrade,
+        *formats(wish), *limits, *wish["pins"], *ask)
+    with open(REPORT, encoding="utf-8") as file:
+        return [resolved(entry) for entry in json.load(file)["install"]]
 
 
 def resolved(entry):

@@ -96,6 +96,23 @@ static void words(const json_t *from, char *buf, size_t size)
     buf[n] = '\0';
 }
 
+/* Where pip has a proxy, that is why: an index elsewhere is not to be reached without it. */
+static int blame_proxy(const struct job *job, struct fault *fault)
+{
+    const char *type = fault->type;
+    int retry_after_s = fault->retry_after_s;
+
+    if (!job->installer->pip->proxy ||
+        (strcmp(type, "index-unreachable") != 0 && strcmp(type, "install-timeout") != 0))
+        return -1;
+    (void) fault_set(fault, FAULT_UNAVAILABLE, type, "packages",
+                     "the package index cannot be reached: pip is configured with a proxy (proxy, "
+                     "PIP_PROXY or HTTPS_PROXY), which is not used here; let the service reach the "
+                     "index without it, or set --index-url or --wheels");
+    fault->retry_after_s = retry_after_s;
+    return -1;
+}
+
 static int failed(struct job *job, struct fault *fault)
 {
     const char *kind = json_string_value(json_object_get(job->result, "kind"));
@@ -111,7 +128,7 @@ static int failed(struct job *job, struct fault *fault)
 #pragma GCC diagnostic pop
         if (kinds[i].fault == FAULT_UNAVAILABLE)
             fault->retry_after_s = 30;
-        return -1;
+        return blame_proxy(job, fault);
     }
     return fault_set(fault, FAULT_INVALID, "install-failed", "packages", "pip could not do it: %s",
                      detail);
@@ -190,7 +207,7 @@ static int allow_url(struct egress_policy *policy, const char *text, struct gb_e
     if (len == 0 || len >= sizeof entry - 8)
         return gb_fail_plain(err, EINVAL, "a URL has no host");
     snprintf(entry, sizeof entry, "%.*s", (int) len, at + 3);
-    return egress_policy_allow(policy, entry, false, err);
+    return egress_policy_allow_public(policy, entry, err);
 }
 
 static int policy_make(struct job *job, struct egress_policy **ret_policy, struct gb_err *err)
@@ -332,7 +349,7 @@ static int stopped(struct job *job, const struct outcome *outcome, struct fault 
                          "--package-timeout",
                          (long long) (job->installer->config->timeout_us / USEC_PER_SEC));
         fault->retry_after_s = 30;
-        return -1;
+        return blame_proxy(job, fault);
     }
     if (outcome->limit == LIMIT_DISK_BYTES || outcome->limit == LIMIT_DISK_INODES ||
         outcome->limit == LIMIT_FILE_SIZE || outcome->limit == LIMIT_MEMORY)

@@ -336,7 +336,7 @@ int layers_request_put(struct layers *layers, const char *hash, json_t *json, st
     int r;
 
     layers_json_name(hash, name);
-    r = layers_json_write(layers->dirs[DIR_REQUESTS], name, json);
+    r = layer_key_valid(hash) ? layers_json_write(layers->dirs[DIR_REQUESTS], name, json) : -EINVAL;
     return r < 0 ? gb_fail(err, -r, "note what was installed") : 0;
 }
 

@@ -116,6 +116,21 @@ void packages_close(struct service *service)
     service->packages = NULL;
 }
 
+/* A set that was changed or reset must not keep its old layer in use. */
+static void kept_sweep(struct packages *packages)
+{
+    pthread_mutex_lock(&packages->lock);
+    for (size_t i = 0; i < SETS_KEPT; i++) {
+        struct kept_set *kept = &packages->kept[i];
+
+        if (!kept->name[0] || set_stamp(packages->installer.layers, kept->name) == kept->stamp)
+            continue;
+        layer_unref(kept->layer);
+        *kept = (struct kept_set){ 0 };
+    }
+    pthread_mutex_unlock(&packages->lock);
+}
+
 void packages_sweep(struct service *service)
 {
     const struct package_config *config = &service->config.packages;
@@ -124,6 +139,7 @@ void packages_sweep(struct service *service)
 
     if (!service->packages)
         return;
+    kept_sweep(service->packages);
     if (layers_prune(service->packages->installer.layers, config->store_bytes, config->store_age_us,
                      &removed, &err) < 0)
         service_log(service, LOG_WARNING, "packages: %s", err.msg);

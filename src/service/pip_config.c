@@ -181,6 +181,7 @@ static void read_host(struct pip_settings *ret_settings)
 {
     const char *named = getenv("PIP_CONFIG_FILE"), *home = getenv("HOME");
     const char *xdg = getenv("XDG_CONFIG_HOME");
+    const char *general = getenv(getenv("https_proxy") ? "https_proxy" : "HTTPS_PROXY");
     struct pip_settings levels[2] = { 0 };
 
     if (!named || strcmp(named, "/dev/null") != 0) {
@@ -205,6 +206,8 @@ static void read_host(struct pip_settings *ret_settings)
     }
     pip_settings_release(&levels[0]);
     pip_settings_release(&levels[1]);
+    if (!ret_settings->proxy && general && general[0])
+        setting_put(&ret_settings->proxy, general, strlen(general));
 }
 
 /* ---- addresses ---- */
@@ -462,9 +465,11 @@ static int config_fill(struct pip_config *config, const struct pip_settings *set
     }
     if (r == 0 && settings->cert && settings->cert[0] == '/')
         config->cert = strdup(settings->cert);
-    if (r == 0 && settings->proxy && settings->proxy[0])
+    config->proxy = settings->proxy && settings->proxy[0];
+    if (config->proxy && !config->note[0])
         snprintf(config->note, sizeof config->note,
-                 "the proxy that pip is configured with is not used");
+                 "the proxy that pip is configured with (proxy, PIP_PROXY or HTTPS_PROXY) is not "
+                 "used: the index must be reached without it");
     return r;
 }
 

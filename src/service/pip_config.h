@@ -36,6 +36,7 @@ struct pip_config {
     char *dirs[SHELVES_MAX]; /* directories: the first is at SHELF_PLACE/.1; ends with NULL */
     struct pip_host hosts[2 * PIP_SOURCES_MAX];
     size_t hosts_len;
+    bool proxy;     /* pip would go through one, and we do not */
     char note[200]; /* what was passed over, or "" */
 };
 

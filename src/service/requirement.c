@@ -301,6 +301,17 @@ static bool take_marker(struct scan *s, int depth)
 
 /* ---- URLs ---- */
 
+/* One host, perhaps with a port: no pattern, no user, no password. */
+static bool url_host_valid(const char *at)
+{
+    size_t len = strcspn(at, "/?#");
+
+    for (size_t i = 0; i < len; i++)
+        if (!is_alnum(at[i]) && !strchr(".-_:[]", at[i]))
+            return false;
+    return len > 0;
+}
+
 /* Printable, without blanks and quotes; nothing in it is ours to understand but where it leads. */
 static bool take_url(struct scan *s)
 {
@@ -310,7 +321,8 @@ static bool take_url(struct scan *s)
 
     skip_blanks(s);
     for (size_t i = 0; i < ARRAY_LEN(schemes) && !found; i++)
-        found = strncasecmp(s->at, schemes[i], strlen(schemes[i])) == 0;
+        found = strncasecmp(s->at, schemes[i], strlen(schemes[i])) == 0 &&
+                url_host_valid(s->at + strlen(schemes[i]));
     while (s->at[len] > ' ' && s->at[len] < 0x7f && !strchr("'\"\\`<>{}|^;", s->at[len]))
         len++;
     put(s, s->at, len);
@@ -377,8 +389,10 @@ int requirement_parse(const char *text, bool urls, struct requirement *ret_requi
         return gb_fail_plain(err, EINVAL, "a requirement may have %d bytes", REQUIREMENT_MAX);
     if (looks_like_url(text) && text[strspn(text, " \t")] != '-' && !urls) {
         format_quoted(text, quoted);
-        return gb_fail_plain(
-            err, EPERM, "%s is a URL, and the operator allows none; give a package's name", quoted);
+        return gb_fail_plain(err, EPERM,
+                             "%s is a URL, which only an operator who sets --package-urls allows; "
+                             "give a package's name",
+                             quoted);
     }
     skip_blanks(&s);
     len = name_length(s.at);

@@ -9,10 +9,12 @@ import base64
 import contextlib
 import hashlib
 import http.server
+import importlib.util
 import io
 import os
 import socket
 import ssl
+import sys
 import tarfile
 import threading
 import zipfile
@@ -20,14 +22,14 @@ import zipfile
 TLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tls")
 
 
-def make_wheel(name, version, files=None, requires=(), members=None):
+def make_wheel(name, version, files=None, requires=(), members=None, tag="py3-none-any"):
     """The name of the file and its bytes. Without @files it is one module that knows its version."""
     stem = name.replace("-", "_")
     info = f"{stem}-{version}.dist-info"
     contents = dict(files if files is not None else {f"{stem}.py": f"version = {version!r}\n"})
     contents[f"{info}/METADATA"] = (f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
                                     + "".join(f"Requires-Dist: {r}\n" for r in requires))
-    contents[f"{info}/WHEEL"] = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    contents[f"{info}/WHEEL"] = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: " + tag + "\n"
     contents.update(members or {})
     data = {path: text if isinstance(text, bytes) else text.encode()
             for path, text in contents.items()}
@@ -37,22 +39,76 @@ def make_wheel(name, version, files=None, requires=(), members=None):
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, text in data.items():
             archive.writestr(zipfile.ZipInfo(path, (2020, 1, 1, 0, 0, 0)), text)
-    return f"{stem}-{version}-py3-none-any.whl", out.getvalue()
+    return f"{stem}-{version}-{tag}.whl", out.getvalue()
+
+
+def make_compiled_wheel(name, version):
+    """A package with a compiled module, one of the standard library under a new roof."""
+    file = importlib.util.find_spec("_json").origin
+    with open(file, "rb") as module:
+        code = module.read()
+    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    return make_wheel(name, version, {
+        f"{name}/__init__.py": f"from ._json import encode_basestring\nversion = {version!r}\n",
+        f"{name}/{os.path.basename(file)}": code,
+    }, tag=f"{python}-{python}-linux_{os.uname().machine}")
+
+
+class Endless:
+    """A file of so many zeros, which are never all there."""
+
+    def __init__(self, size):
+        self.size, self.sent = size, 0
+
+    def write_to(self, stream):
+        while self.sent < self.size:
+            stream.write(bytes(1 << 16))
+            self.sent += 1 << 16
 
 
 def _record_hash(data):
     return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
 
 
-def make_sdist(name, version, setup):
+def make_sdist(name, version, setup=None, files=None):
+    """With @setup as its setup.py, or with @files."""
     out = io.BytesIO()
+    contents = dict(files or {"setup.py": setup})
+    contents["PKG-INFO"] = f"Metadata-Version: 1.0\nName: {name}\nVersion: {version}\n"
     with tarfile.open(fileobj=out, mode="w:gz") as archive:
-        for path, text in (("setup.py", setup), ("PKG-INFO", f"Metadata-Version: 1.0\nName: {name}\n"
-                                                             f"Version: {version}\n")):
+        for path, text in contents.items():
             entry = tarfile.TarInfo(f"{name}-{version}/{path}")
             entry.size = len(text)
             archive.addfile(entry, io.BytesIO(text.encode()))
     return f"{name}-{version}.tar.gz", out.getvalue()
+
+
+# A build backend that needs nothing but itself: what its PROBE comes to is in the module it builds.
+BACKEND = """
+import zipfile
+
+def get_requires_for_build_wheel(config_settings=None):
+    return []
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    info = "{name}-{version}.dist-info/"
+    file = "{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel_directory + "/" + file, "w") as wheel:
+        wheel.writestr("{name}.py", "probe = %r\\n" % (probe(),))
+        wheel.writestr(info + "METADATA", "Metadata-Version: 2.1\\nName: {name}\\nVersion: {version}\\n")
+        wheel.writestr(info + "WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\n"
+                                       "Tag: py3-none-any\\n")
+        wheel.writestr(info + "RECORD", "")
+    return file
+"""
+
+
+def make_built(name, version, probe):
+    """An sdist whose build runs @probe, the source of a function probe()."""
+    return make_sdist(name, version, files={
+        "pyproject.toml": '[build-system]\nrequires = []\nbuild-backend = "backend"\n'
+                          'backend-path = ["."]\n',
+        "backend.py": probe + BACKEND.format(name=name, version=version)})
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -77,10 +133,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def answer(self, status, body, kind="text/plain"):
         self.send_response(status)
         self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
+        endless = isinstance(body, Endless)
+        self.send_header("Content-Length", str(body.size if endless else len(body)))
         self.end_headers()
         with contextlib.suppress(OSError):
-            self.wfile.write(body)
+            body.write_to(self.wfile) if endless else self.wfile.write(body)
 
 
 class Index(http.server.ThreadingHTTPServer):
@@ -114,9 +171,13 @@ class Index(http.server.ThreadingHTTPServer):
         self.add(*make_wheel(name, version, *args, **how))
 
     def page(self, project):
-        links = (f'<a href="/files/{file}#sha256={hashlib.sha256(self.files[file]).hexdigest()}">'
-                 f"{file}</a>" for file in self.projects[project])
+        links = (f'<a href="/files/{file}#sha256={self.digest(file)}">{file}</a>'
+                 for file in self.projects[project])
         return ("<!DOCTYPE html><html><body>" + "\n".join(links) + "</body></html>").encode()
+
+    def digest(self, file):
+        data = self.files[file]
+        return hashlib.sha256(b"" if isinstance(data, Endless) else data).hexdigest()
 
     def fetched(self):
         return [path for path in self.seen if path.startswith("/files/")]

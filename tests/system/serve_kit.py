@@ -136,13 +136,13 @@ class Server:
 def serve(gb, tmp_path):
     servers = []
 
-    def start(*options, key=None, env=None, preload="none", data=None):
+    def start(*options, key=None, env=None, preload="none", data=None, prefix=()):
         data = data or tmp_path / f"data{len(servers)}"
         port_file, log = tmp_path / f"port{len(servers)}", tmp_path / f"log{len(servers)}"
         process = gb.start(
             "serve", "--listen", "127.0.0.1:0", "--port-file", port_file, "--data", data,
             "--preload", preload, "--pool", "1", "--log-format", "json", "--log-file", log,
-            *options, env=env, stdin=subprocess.DEVNULL,
+            *options, env=env, prefix=prefix, stdin=subprocess.DEVNULL,
         )
         wait_for(lambda: port_file.exists() or process.poll() is not None, 60, "the port file")
         if process.poll() is not None:

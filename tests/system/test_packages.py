@@ -1,22 +1,25 @@
 """Packages: from an index of the test's own into live sessions and default sets, and what is refused."""
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import subprocess
 
 import pytest
 
+from conftest import wait_for
 from mcp_wire import MODERN, Http, call, failed, ran
 from net_kit import CA, names  # noqa: F401  a fixture
-from package_kit import Index, make_sdist, make_wheel
+from package_kit import Endless, Index, make_built, make_compiled_wheel, make_sdist, make_wheel
 from serve_kit import serve  # noqa: F401  a fixture
 
 PATIENCE = 400  # seconds: pip is slow, and a machine can be too
 
 # This machine's own configuration is not the test's.
 ALONE = {"PIP_CONFIG_FILE": "/dev/null", "PIP_FIND_LINKS": None, "PIP_INDEX_URL": None,
-         "PIP_EXTRA_INDEX_URL": None, "PIP_CERT": None, "PIP_NO_INDEX": None}
+         "PIP_EXTRA_INDEX_URL": None, "PIP_CERT": None, "PIP_NO_INDEX": None, "PIP_PROXY": None,
+         "HTTPS_PROXY": None, "https_proxy": None}
 
 
 @pytest.fixture
@@ -215,6 +218,22 @@ def test_an_index_that_hangs(serve, index):
     assert store(server, "layers") == store(server, "work") == []
 
 
+def test_a_proxy_of_pip(serve, index):
+    """It is not used. Who needs it is told."""
+    index.wheel("near", "1.0")
+    away = Index()
+    away.close()
+    proxied = {**ALONE, "PIP_PROXY": "http://127.0.0.1:9"}
+    server = serve("--index-url", index.url, env=proxied)
+    assert install(server, "near")["success"]  # the index can be reached without it
+    for env in (proxied, {**ALONE, "HTTPS_PROXY": "http://127.0.0.1:9"}):
+        server = serve("--index-url", away.url, env=env)
+        assert "PIP_PROXY" in refused(server, 503, "index-unreachable", "near")
+        assert "PIP_PROXY" in server.log.read_text()
+    server = serve("--index-url", away.url, env=ALONE)
+    assert "PIP_PROXY" not in refused(server, 503, "index-unreachable", "near")
+
+
 def test_too_large(serve, index):
     index.wheel("large", "1.0", {"large/__init__.py": "", "large/data.bin": os.urandom(3 << 20)})
     index.wheel("bomb", "1.0", {"bomb/__init__.py": "", "bomb/zeros": bytes(8 << 20)})
@@ -223,6 +242,19 @@ def test_too_large(serve, index):
         detail = refused(server, 413, "packages-too-large", name)
         assert "--package-size" in detail
     assert store(server, "layers") == store(server, "work") == []
+
+
+def test_two_gigabytes(serve, index):
+    """The service does not wait for the end of such a wheel, and neither does it keep any of it."""
+    huge = Endless(2 << 30)
+    index.add("huge-1.0-py3-none-any.whl", huge)
+    index.wheel("small", "1.0")
+    server = serve("--index-url", index.url, "--package-size", "2m", env=ALONE)
+    session = server.session()
+    assert "--package-size" in refused(server, 413, "packages-too-large", "huge", session=session)
+    assert 0 < huge.sent < 1 << 28
+    assert store(server, "layers") == store(server, "work") == []
+    assert install(server, "small", session=session)["success"]
 
 
 def test_two_at_once(serve, index):
@@ -292,7 +324,7 @@ def test_password_of_an_index(serve, gb, names, tmp_path):
 
 def test_full_disk(serve, index, tmp_path, is_root):
     if not is_root:
-        return  # only root can make a small disk
+        pytest.skip("only root can make a small disk")
     index.wheel("wide", "1.0", {f"wide/f{i}.bin": os.urandom(1 << 20) for i in range(8)})
     small = tmp_path / "small"
     small.mkdir()
@@ -310,23 +342,230 @@ def test_full_disk(serve, index, tmp_path, is_root):
         subprocess.run(["umount", small], check=True)
 
 
+def keys_for(gb, data, count):
+    return [json.loads(gb("key", "create", "--json", "--data", data).out)["token"]
+            for _ in range(count)]
+
+
+def test_builds(serve, index, gb, tmp_path):
+    """Code of a package runs only if the operator says so: in the installer's box, and what it
+    makes is its caller's alone."""
+    mark = tmp_path / "of-the-host"
+    mark.touch()
+    index.add(*make_built("built", "1.0", f"""
+import os, socket
+
+def probe():
+    try:
+        socket.create_connection(("127.0.0.1", {index.port}), timeout=5).close()
+        direct = "reached"
+    except OSError:
+        direct = "refused"
+    return direct, os.path.exists({str(mark)!r}), os.getcwd().startswith("/workspace")
+"""))
+    index.wheel("plain", "1.0")
+    data = tmp_path / "data"
+    keys = keys_for(gb, data, 2)
+    server = serve("--require-key", "--index-url", index.url, data=data, env=ALONE, key=keys[0])
+    refused(server, 422, "no-wheel", "built")
+    assert store(server, "layers") == []
+    assert server.stop() == 0
+    server = serve("--require-key", "--index-url", index.url, "--package-builds", data=data,
+                   env=ALONE, key=keys[0])
+    first = install(server, "built")
+    receipt = server.good("POST", "/v1/execute", {"code": "import built\nbuilt.probe"})
+    assert receipt["result"]["text/plain"] == "('refused', False, True)", receipt
+    server.key = keys[1]
+    second = install(server, "built")
+    assert not second["cached"] and second["layer"] != first["layer"], second
+    assert install(server, "built")["cached"]
+    # A wheel is a wheel: that of all.
+    shared = [install(server, "plain", session=server.session())["layer"]]
+    server.key = keys[0]
+    shared.append(install(server, "plain", session=server.session())["layer"])
+    assert shared[0] != shared[1]  # each has what its caller built in it as well
+    server.good("DELETE", "/v1/packages", status=204)
+    alone = install(server, "plain", session=server.session())["layer"]
+    server.key = keys[1]
+    server.good("DELETE", "/v1/packages", status=204)
+    assert install(server, "plain", session=server.session())["layer"] == alone
+
+
+def test_urls(serve, index):
+    index.add(*make_wheel("direct", "1.0"), project="somewhere-else")
+    url = f"http://127.0.0.1:{index.port}/files/direct-1.0-py3-none-any.whl"
+    server = serve("--index-url", index.url, env=ALONE)
+    assert "--package-urls" in refused(server, 403, "package-url", f"direct @ {url}")
+    assert index.seen == []
+    server = serve("--index-url", index.url, "--package-urls", env=ALONE)
+    session = server.session()
+    reply = install(server, f"direct @ {url}", session=session)
+    assert [(p["name"], p["version"]) for p in reply["installed"]] == [("direct", "1.0")], reply
+    assert value(server, session, "import direct\ndirect.version") == "'1.0'"
+    for bad in ("direct @ file:///etc/passwd", "direct @ http://me:secret@127.0.0.1/x.whl",
+                "direct @ ssh://127.0.0.1/x", "-e git+https://127.0.0.1/x", "direct @ https://*/x",
+                "direct @ https:///x"):
+        refused(server, 422, "requirement-malformed", bad)
+    # Elsewhere in this machine there is nothing to be had: the operator named this port only.
+    other = Index()
+    try:
+        other.add(*make_wheel("direct", "2.0"))
+        url = f"http://127.0.0.1:{other.port}/files/direct-2.0-py3-none-any.whl"
+        path = f"/v1/sessions/{server.session()}/packages"
+        status, problem = ask(server, "POST", path, {"packages": [f"direct @ {url}"]})
+        assert status >= 400 and other.seen == [], problem
+    finally:
+        other.close()
+
+
+def test_uv(serve, index, tmp_path, is_root):
+    """It unpacks, where it is installed. It is shown to this service only."""
+    if not is_root:
+        pytest.skip("only root can show a service another /usr/local/bin")
+    kit = tmp_path / "kit"
+    got = subprocess.run(["/usr/bin/python3", "-m", "pip", "install", "--only-binary", ":all:",
+                          "--no-deps", "--retries", "0", "--target", kit, "uv"],
+                         capture_output=True, timeout=PATIENCE)
+    if got.returncode != 0 or not (kit / "bin" / "uv").exists():
+        pytest.skip("uv cannot be had here")
+    tmp_path.chmod(0o755)
+    index.wheel("kappa", "1.0", members={
+        "kappa-1.0.dist-info/entry_points.txt": "[console_scripts]\nkappa-tool = kappa:x\n"})
+    index.wheel("lambda-one", "1.0")
+    index.wheel("evil", "1.0", members={"../../escaped.py": "x = 1\n"})
+    script = 'mount --bind "$1" /usr/local/bin && shift && exec "$@"'
+    server = serve("--index-url", index.url, env=ALONE, prefix=(
+        "unshare", "--mount", "sh", "-c", script, "sh", str(kit / "bin")))
+    session = server.session()
+    reply = install(server, "kappa", "lambda-one", session=session)
+    layer = os.path.join(server.data, "packages", "layers", reply["layer"])
+    for name in ("kappa", "lambda_one"):
+        with open(f"{layer}/{name}-1.0.dist-info/INSTALLER", encoding="ascii") as file:
+            assert file.read().strip() == "uv"
+    assert value(server, session, "import kappa, lambda_one\nkappa.version") == "'1.0'"
+    refused(server, 422, "bad-wheel", "evil", session=session)
+
+
+def test_pruning(serve, index, gb):
+    """What somebody has stays; the rest goes when it is old, or when all of it is too much."""
+    for name in ("live", "ofset", "gone", "young"):
+        index.wheel(name, "1.0", {f"{name}.py": "version = '1.0'\n",
+                                  f"{name}.bin": os.urandom(600 << 10)})
+
+    def keep(server, name, end=True):
+        session = server.session()
+        layer = install(server, name, session=session)["layer"]
+        if end:
+            server.good("DELETE", f"/v1/sessions/{session}", status=204)
+        return layer, session
+
+    def age(server, layer, days):
+        record = os.path.join(server.data, "packages", "records", layer + ".json")
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(record, (os.stat(record).st_mtime - days * 86400,) * 2)
+
+    server = serve("--index-url", index.url, "--sweep", "0.1", "--packages-age", "48h", env=ALONE)
+    live, session = keep(server, "live", end=False)
+    gone, _ = keep(server, "gone")
+    young, _ = keep(server, "young")
+    ofset = install(server, "ofset")["layer"]
+    assert server.good("POST", "/execute", {"code": "import ofset"})["status"] == "ok"
+    age(server, young, 1)
+    for layer in (live, ofset, gone):
+        age(server, layer, 3)
+    wait_for(lambda: gone not in store(server, "layers"), 60, "the sweeper")
+    assert store(server, "layers") == sorted([live, ofset, young])
+    assert store(server, "records") == sorted(k + ".json" for k in (live, ofset, young))
+    assert value(server, session, "import live\nlive.version") == "'1.0'"
+    server.good("DELETE", "/v1/packages", status=204)
+    wait_for(lambda: age(server, ofset, 3) or ofset not in store(server, "layers"), 60,
+             "the sweeper")  # its last use is when the service lets go of it, so ever again
+    # Who wants it back gets it.
+    again = install(server, "gone", session=server.session())
+    assert again["layer"] == gone and not again["cached"], again
+    data = server.data
+    assert server.stop() == 0
+    # By size: the longest unused first. The session with the large one holds it.
+    assert store(server, "layers") == sorted([live, gone, young])
+    for layer, days in ((gone, 1), (young, 5), (live, 9)):
+        age(server, layer, days)
+    server = serve("--index-url", index.url, "--sweep", "0.1", "--packages-disk", "1300k",
+                   "--packages-age", "8760h", data=data, env=ALONE)
+    wait_for(lambda: len(store(server, "layers")) == 2, 60, "the sweeper")
+    assert store(server, "layers") == sorted([gone, young])
+    keep(server, "live", end=False)
+    wait_for(lambda: len(store(server, "layers")) == 2, 60, "the sweeper")
+    assert store(server, "layers") == sorted([gone, live])
+    assert gb("serve", "--packages-disk", "many", "--data", data).code == 2
+    assert gb("serve", "--packages-age", "-1", "--data", data).code == 2
+
+
+def test_what_is_loaded_already(serve, index):
+    """Versions are picked that go together with what every box has in memory, or it is refused."""
+    index.wheel("numpy", "999.0")
+    index.wheel("counts", "1.0", requires=["numpy"])
+    index.wheel("counts", "2.0", requires=["numpy>=999"])
+    index.wheel("deeper", "1.0", requires=["counts==2.0"])
+    index.wheel("iniconfig", "999.0")  # pytest needs one, so /usr has one
+    server = serve("--index-url", index.url, "--preload", "numpy", env=ALONE)
+    session = server.session()
+    loaded = value(server, session, "import numpy\nprint(end=numpy.__version__)\n0")
+    loaded = server.run(session, "numpy.__version__")["result"]["text/plain"].strip("'")
+    for wanted in ("counts==2.0", "deeper", "numpy==999.0", "numpy>=999"):
+        detail = refused(server, 409, "package-preloaded", wanted, session=session)
+        assert "numpy 999.0" in detail and f"numpy {loaded}" in detail, detail
+    # The newest that fits, beside what is loaded, which the index does not even have.
+    reply = install(server, "counts", "numpy", session=session, newest=True)
+    assert [(p["name"], p["version"]) for p in reply["installed"]] == [("counts", "1.0")], reply
+    assert [(p["name"], p["version"]) for p in reply["present"]] == [("numpy", loaded)], reply
+    assert value(server, session, "import counts\ncounts.version, numpy.__version__"
+                 ) == f"('1.0', '{loaded}')"
+    assert install(server, f"numpy=={loaded}", session=session)["installed"] == []
+    # What is in /usr but not in memory can be had newer.
+    assert [p["name"] for p in install(server, "iniconfig", session=session)["present"]] == [
+        "iniconfig"]
+    install(server, "iniconfig", session=session, newest=True)
+    assert value(server, session, "import iniconfig\niniconfig.version") == "'999.0'"
+
+
+FOUR = ("requests", "six", "humanize", "ujson")
+
+
+def test_four_packages(serve, index):
+    """What the next test takes from the real index, from one of ours: one of them is compiled."""
+    index.wheel("requests", "999.0", requires=["six"])
+    index.wheel("six", "999.0")
+    index.wheel("humanize", "999.0")
+    index.add(*make_compiled_wheel("ujson", "999.0"))
+    server = serve("--index-url", index.url, env=ALONE)
+    session = server.session()
+    reply = install(server, *FOUR, session=session, newest=True)
+    assert [p["name"] for p in reply["installed"]] == sorted(FOUR), reply
+    assert value(server, session, "import requests, six, humanize, ujson\n"
+                                  "requests.version, ujson.encode_basestring('a'), "
+                                  "ujson._json.__file__.startswith('/packages/ujson/')"
+                 ) == "('999.0', '\"a\"', True)"
+
+
 def test_the_real_index(serve, tmp_path):
     """Where it can be reached, as this machine's pip is configured."""
-    names = ("requests", "six", "humanize", "ujson")
     probe = subprocess.run(["/usr/bin/python3", "-m", "pip", "download", "--no-deps", "--retries", "0",
                             "--dest", tmp_path, "humanize"], capture_output=True, timeout=300)
     if probe.returncode != 0:
-        return
+        pytest.skip("there is no package index here that pip can reach")
     server = serve()
     session = server.session()
-    reply = install(server, *names, session=session)
-    there = {p["name"] for p in reply["installed"] + reply["present"]}
-    assert set(names) <= there and {p["name"] for p in reply["installed"]} >= {"humanize", "ujson"}
+    reply = install(server, *FOUR, session=session, newest=True)
+    installed = {p["name"]: p["version"] for p in reply["installed"]}
+    there = {p["name"] for p in reply["present"]}  # six is, where pandas is loaded
+    assert set(FOUR) <= {*installed, *there} and {"requests", "humanize", "ujson"} <= {*installed}
     receipt = server.run(session, "import requests, six, humanize, ujson\n"
                                   "print(humanize.naturalsize(10**6), ujson.dumps({'a': 1}))\n"
+                                  "requests.__version__, requests.__file__, "
                                   "ujson.__file__.startswith('/packages/')")
     assert receipt["stdout"] == '1.0 MB {"a":1}\n', receipt
-    assert receipt["result"]["text/plain"] == "True"
+    assert receipt["result"]["text/plain"] == (
+        f"('{installed['requests']}', '/packages/requests/__init__.py', True)"), receipt
 
 
 def test_over_mcp(serve, index):

@@ -393,6 +393,31 @@ static void count_entry(void *arg, const char *entry, bool is_secret)
     counts[is_secret]++;
 }
 
+/* What a stranger brings is reached at public addresses, whatever is listed for others. */
+static void test_public_only(void **state)
+{
+    struct egress_policy *policy;
+    struct gb_err err;
+
+    (void) state;
+    assert_int_equal(egress_policy_new(&policy, &err), 0);
+    assert_int_equal(egress_policy_allow_public(policy, "brought.example:8080", &err), 0);
+    assert_int_equal(egress_policy_allow_public(policy, "127.0.0.1:9", &err), 0);
+    assert_int_equal(egress_policy_allow_public(policy, "index.example", &err), 0);
+    assert_int_equal(egress_policy_allow(policy, "index.example", true, &err), 0);
+    assert_int_equal(egress_policy_allow(policy, "127.0.0.1:80", true, &err), 0);
+    assert_int_equal(egress_policy_add_address(policy, "127.0.0.1", &err), 0);
+    assert_true(permits(policy, "brought.example", 8080, "8.8.8.8"));
+    assert_false(permits(policy, "brought.example", 8080, "127.0.0.1"));
+    assert_false(permits(policy, "127.0.0.1", 9, "127.0.0.1"));
+    assert_true(permits(policy, "127.0.0.1", 80, "127.0.0.1"));
+    assert_true(permits(policy, "index.example", 80, "127.0.0.1"));
+    assert_int_equal(egress_policy_allow_public(policy, "*", &err), -EINVAL);
+    assert_int_equal(egress_policy_allow_public(policy, "*.example", &err), -EINVAL);
+    assert_int_equal(egress_policy_allow_public(policy, "a b", &err), -EINVAL);
+    egress_policy_free(policy);
+}
+
 static void test_secrets(void **state)
 {
     static const struct egress_secret good = { "api.example", 0, "Authorization",
@@ -523,7 +548,7 @@ int main(void)
         cmocka_unit_test(test_entries),       cmocka_unit_test(test_bad_entries),
         cmocka_unit_test(test_ceiling),       cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_secrets),       cmocka_unit_test(test_env),
-        cmocka_unit_test(test_mask),
+        cmocka_unit_test(test_mask),          cmocka_unit_test(test_public_only),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,6 +72,7 @@ static void test_defaults(void **state)
     assert_string_equal(config->dirs[0], "/usr");
     assert_null(config->find_links[1]);
     assert_non_null(strstr(config->note, "/nonexistent/wheels"));
+    assert_false(config->proxy);
     pip_config_free(config);
 }
 

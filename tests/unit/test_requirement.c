@@ -148,6 +148,8 @@ static void test_urls(void **state)
         "x @ https://host/x.whl y",    "x @ https://host/x.whl;os_name",
         "x @ https://host/\"x\".whl",  "https://host/x.whl",
         "git+https://host/x",          "x @",
+        "x @ https://*/x.whl",         "x @ https://*.com/x.whl",
+        "x @ https:///x.whl",          "x @ git+https://?x",
         "x @ https://host/x.whl\n-e.",
     };
     static const char *const good[] = { "x @ https://host/x-1-py3-none-any.whl#sha256=00",
