@@ -72,7 +72,7 @@ int cmd_open_installer(const struct config *cfg, const char *data_dir, const cha
     cmd_fill_packages(cfg, &config.packages);
     config.packages.rate_per_minute = SERVICE_NO_LIMIT;
     config.engine.preload = preload;
-    config.engine.cgroups = CGROUP_AUTO;
+    config.engine.cgroups = (enum cgroup_mode) cfg->cgroups;
     config.engine.landlock = true;
     config.data_dir = data_dir;
     config.log = on_install_log;

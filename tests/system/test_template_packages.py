@@ -145,6 +145,16 @@ def test_preload(template, data):
     assert definition(data, "fast")["packages"] == ["beta"]
 
 
+def test_what_every_box_has_loaded(template, box, wheels):
+    """Another version of it is refused, unless the template is to load that one itself."""
+    file, made = make_wheel("numpy", "99.0")
+    (wheels / file).write_bytes(made)
+    r = template("add", "lab", "--packages", "numpy>=99", code=1)
+    assert "this needs numpy 99.0, but every box has loaded numpy" in r.err
+    template("add", "lab", "--packages", "numpy>=99", "--preload", "numpy")
+    assert box("import numpy; print(numpy.version, numpy.__file__)") == "99.0 /packages/numpy.py\n"
+
+
 BAD = [
     (["os"], 2, "os is blocked"),
     (["alpha-one", "beta; rm -rf /"], 2, "not a requirement"),
