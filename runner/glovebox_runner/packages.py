@@ -26,8 +26,14 @@ def _look():
     return status.st_dev, status.st_ino
 
 
+def adopt() -> None:
+    """For a template that has packages of its own: they are mounted before it starts."""
+    if os.stat(PLACE).st_dev != os.stat("/").st_dev:
+        refresh()
+
+
 def prepare_template() -> None:
-    """Notes what the place looks like when nothing is mounted there."""
+    """Notes what the place looks like when nothing more is mounted there."""
     global _seen
     _seen = _look()
 

@@ -9,6 +9,7 @@
 
 struct limits;
 struct package_config;
+struct service;
 struct store;
 
 enum { EXIT_USAGE = 2, EXIT_OURS = 125 };
@@ -43,6 +44,18 @@ void cmd_fill_limits(const struct config *cfg, struct limits *limits, int64_t di
 
 /* The options about packages, as the service wants them. */
 void cmd_fill_packages(const struct config *cfg, struct package_config *packages);
+
+/* A service that serves nobody, to install with: checks the requirements first, which need none.
+ * Its template loads @preload. */
+int cmd_open_installer(const struct config *cfg, const char *data_dir, const char *preload,
+                       const char *const *wanted, struct service **ret_service, struct gb_err *err);
+
+/* On a terminal: a line that says what takes so long, and away with it. */
+void cmd_show_progress(const char *what);
+void cmd_hide_progress(void);
+
+/* What there is to be warned of in the result of an install. */
+void cmd_say_warnings(const json_t *result);
 
 /* The modules that a service's template loads. */
 const char *cmd_preload(const struct config *cfg);

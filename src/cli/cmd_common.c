@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <syslog.h>
 #include <unistd.h>
 
 #include "base/parse.h"
@@ -45,11 +46,70 @@ void cmd_fill_packages(const struct config *cfg, struct package_config *packages
     packages->set_bytes = cfg->package_bytes;
     packages->timeout_us = cfg->package_timeout_us;
     packages->refresh_us = cfg->package_refresh_us;
-    if (cfg->command != COMMAND_PIP) {
+    if (cfg->command == COMMAND_SERVE || cfg->command == COMMAND_MCP) {
         packages->rate_per_minute = cfg->package_rate;
         packages->store_bytes = cfg->packages_bytes;
         packages->store_age_us = cfg->packages_age_us;
     }
+}
+
+static void on_install_log(void *arg, int priority, const char *line)
+{
+    (void) arg;
+    if (priority <= LOG_ERR)
+        say("%s", line);
+}
+
+int cmd_open_installer(const struct config *cfg, const char *data_dir, const char *preload,
+                       const char *const *wanted, struct service **ret_service, struct gb_err *err)
+{
+    struct service_config config;
+    struct service *service = NULL;
+    struct fault fault = { 0 };
+    int r;
+
+    service_config_default(&config);
+    cmd_fill_packages(cfg, &config.packages);
+    config.packages.rate_per_minute = SERVICE_NO_LIMIT;
+    config.engine.preload = preload;
+    config.engine.cgroups = (enum cgroup_mode) cfg->cgroups;
+    config.engine.landlock = true;
+    config.data_dir = data_dir;
+    config.log = on_install_log;
+    if (packages_check(&config.packages, wanted, &fault) < 0)
+        return gb_fail_plain(err, EINVAL, "%.190s", fault.detail);
+    r = service_open(&config, &service, err);
+    if (r == 0)
+        r = service_wait_ready(service, err);
+    if (r < 0) {
+        service_close(service);
+        return r;
+    }
+    *ret_service = service;
+    return 0;
+}
+
+void cmd_show_progress(const char *what)
+{
+    if (!isatty(STDERR_FILENO))
+        return;
+    fprintf(stderr, "\r\033[Kglovebox: %s", what);
+    (void) fflush(stderr);
+}
+
+void cmd_hide_progress(void)
+{
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\r\033[K");
+}
+
+void cmd_say_warnings(const json_t *result)
+{
+    json_t *item;
+    size_t i;
+
+    json_array_foreach(json_object_get(result, "warnings"), i, item)
+        say("%s", json_string_value(item));
 }
 
 const char *cmd_preload(const struct config *cfg)

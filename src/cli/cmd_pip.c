@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <syslog.h>
 
 #include "base/autoclean.h"
 #include "cli/cmd.h"
@@ -49,23 +48,12 @@ static int data_dir(const struct config *cfg, char **ret_dir, struct gb_err *err
 
 /* ---- install ---- */
 
-static void on_log(void *arg, int priority, const char *line)
-{
-    (void) arg;
-    if (priority <= LOG_ERR)
-        say("%s", line);
-}
-
 static int print_installed(const struct config *cfg, json_t *result, struct gb_err *err)
 {
-    json_t *item;
-    size_t i;
-
-    json_array_foreach(json_object_get(result, "warnings"), i, item)
-        say("%s", json_string_value(item));
+    cmd_say_warnings(result);
     if (cfg->json)
         return cmd_print_json(result, err);
-    i = (size_t) printf("%s\n", json_string_value(json_object_get(result, "message")));
+    printf("%s\n", json_string_value(json_object_get(result, "message")));
     json_decref(result);
     return fflush(stdout) != 0 ? gb_fail(err, EIO, "print what was installed") : 0;
 }
@@ -73,30 +61,19 @@ static int print_installed(const struct config *cfg, json_t *result, struct gb_e
 /* @dir exists and is ours, which opening the store sees to. */
 static int pip_install(const struct config *cfg, const char *dir, struct gb_err *err)
 {
-    struct service_config config;
+    const char *const *wanted = (const char *const *) cfg->args;
     struct caller caller = caller_of(cfg);
     struct service *service = NULL;
     struct fault fault = { 0 };
     json_t *result = NULL;
     int r;
 
-    service_config_default(&config);
-    cmd_fill_packages(cfg, &config.packages);
-    config.packages.rate_per_minute = SERVICE_NO_LIMIT;
-    config.engine.preload = cmd_preload(cfg);
-    config.engine.cgroups = CGROUP_AUTO;
-    config.engine.landlock = true;
-    config.data_dir = dir;
-    config.log = on_log;
-    if (packages_check(&config.packages, (const char *const *) cfg->args, &fault) < 0)
-        return gb_fail_plain(err, EINVAL, "%.190s", fault.detail);
-    r = service_open(&config, &service, err);
-    if (r == 0)
-        r = service_wait_ready(service, err);
-    if (r == 0 && packages_install(service, &caller, NULL, (const char *const *) cfg->args, false,
-                                   &result, &fault) < 0)
+    cmd_show_progress("installing");
+    r = cmd_open_installer(cfg, dir, cmd_preload(cfg), wanted, &service, err);
+    if (r == 0 && packages_install(service, &caller, NULL, wanted, false, &result, &fault) < 0)
         r = gb_fail_plain(err, ECANCELED, "%.190s", fault.detail);
     service_close(service);
+    cmd_hide_progress();
     return r < 0 ? r : print_installed(cfg, result, err);
 }
 

@@ -191,7 +191,8 @@ static int find_template(struct job *job, struct gb_err *err)
                                cfg->template_name, job->template_name, err)) < 0 ||
         strcmp(job->template_name, TEMPLATE_DEFAULT) == 0)
         return r;
-    return templates_load(data_dir, job->template_name, &job->template, err);
+    r = templates_load(data_dir, job->template_name, &job->template, err);
+    return r < 0 ? r : template_furnish_from(data_dir, &job->template, err);
 }
 
 static int check_job(struct job *job, struct gb_err *err)
@@ -305,6 +306,7 @@ static int open_engine(struct job *job, struct gb_err *err)
         .python = job->template.python,
         .preload = job->preload,
         .binds = (const char *const *) job->template.binds,
+        .packages = template_entry_def(&job->template).packages,
         .template_wait_us = cfg->template_wait_us,
         .lang = lang ? lang : plain_env("LANG"),
         .tz = plain_env("TZ"),

@@ -1,5 +1,5 @@
 /*
- * `glovebox template`: other Pythons to make boxes from.
+ * `glovebox template`: other Pythons, and sets of packages, to make boxes from.
  *
  * add and check start the template as the service would, make a real box and run a cell in it: what
  * they say is what a client will see.
@@ -14,6 +14,8 @@
 #include "cli/cmd.h"
 #include "engine/engine.h"
 #include "service/data.h"
+#include "service/requirement.h"
+#include "service/service.h"
 #include "service/templates.h"
 
 #include "base/banned.h"
@@ -106,6 +108,7 @@ static int try_template(const struct config *cfg, const struct template_entry *e
         .python = entry->python,
         .preload = entry->preload,
         .binds = (const char *const *) entry->binds,
+        .packages = template_entry_def(entry).packages,
         .template_wait_us = cfg->template_wait_us,
         .cgroups = (enum cgroup_mode) cfg->cgroups,
         .landlock = cfg->landlock == LANDLOCK_ON,
@@ -175,23 +178,42 @@ static int preload_fill(const struct config *cfg, struct template_entry *entry, 
     return 0;
 }
 
+/* What only a set of packages has. */
+static void packages_to_json(const struct template_entry *entry, json_t *json)
+{
+    json_t *list = json_array();
+
+    if (json && entry->packages) {
+        for (char *const *text = entry->packages; *text; text++)
+            (void) json_array_append_new(list, json_string(*text));
+        (void) json_object_set(json, "packages", list);
+        (void) json_object_set_new(json, "layer",
+                                   entry->layer[0] ? json_string(entry->layer) : json_null());
+    }
+    json_decref(list);
+}
+
 static int print_added(const struct config *cfg, const struct template_entry *entry,
                        const struct trial *trial, struct gb_err *err)
 {
     const char *version = trial->report.version;
+    json_t *json;
 
-    if (cfg->json)
-        return cmd_print_json(json_pack("{s:s, s:s, s:s, s:s?, s:s}", "name", entry->name, "kind",
-                                        template_kind_name(entry->kind), "python", entry->python,
-                                        "version", version[0] ? version : NULL, "preload",
-                                        entry->preload),
-                              err);
+    if (cfg->json) {
+        json = json_pack("{s:s, s:s, s:s, s:s?, s:s}", "name", entry->name, "kind",
+                         template_kind_name(entry->kind), "python", entry->python, "version",
+                         version[0] ? version : NULL, "preload", entry->preload);
+        packages_to_json(entry, json);
+        return cmd_print_json(json, err);
+    }
     if (version[0])
         say("template %s is added: Python %s, %s", entry->name, version, entry->python);
     else
         say("template %s is added without a check: %s", entry->name, entry->python);
     for (char *const *bind = entry->binds; *bind; bind++)
         say("  boxes of it see %s", *bind);
+    if (entry->packages)
+        say("  preloaded: %s", entry->preload[0] ? entry->preload : "nothing");
     return 0;
 }
 
@@ -202,29 +224,110 @@ static int add_checked(const struct config *cfg, struct template_entry *entry, s
 
     if (r < 0)
         return r;
-    if (strcmp(cfg->preload, "auto") == 0)
+    if (strcmp(cfg->preload, "auto") == 0) {
+        if (entry->packages && first_missing(trial))
+            say("not preloaded: %.*s", (int) strcspn(first_missing(trial), "\n"),
+                first_missing(trial));
         preload_trim(entry->preload, trial);
-    else if (first_missing(trial))
+    } else if (first_missing(trial))
         return gb_fail_plain(err, EINVAL, "%.*s: install it there, or leave it out of --preload",
                              (int) strcspn(first_missing(trial), "\n"), first_missing(trial));
     return 0;
 }
 
-static int add(const struct config *cfg, const char *data_dir, struct gb_err *err)
+/* All that --packages names, one by one: NULL-terminated. One more than there may be is enough. */
+static int packages_split(char *const *lists, char ***ret_wanted, struct gb_err *err)
+{
+    char **wanted = calloc(REQUIREMENTS_MAX + 2, sizeof *wanted);
+    size_t len = 0;
+    bool ok = wanted != NULL;
+
+    for (; ok && *lists; lists++) {
+        const char *rest = *lists, *start;
+
+        while (ok && rest && len <= REQUIREMENTS_MAX) {
+            size_t size = requirement_next(&rest, &start);
+
+            ok = (wanted[len++] = strndup(start, size)) != NULL;
+        }
+    }
+    if (!ok) {
+        templates_names_free(wanted);
+        return gb_fail(err, ENOMEM, "add a template");
+    }
+    *ret_wanted = wanted;
+    return 0;
+}
+
+/* Where the modules that it preloads are chosen by us, those that every box has stay as they are: a
+ * set that needs others is refused, as everywhere. Else the template is the first to load any. */
+static int packages_install_for(const struct config *cfg, const char *data_dir,
+                                const char *const *wanted, struct template_entry *entry,
+                                struct gb_err *err)
+{
+    bool listed = strcmp(cfg->preload, "auto") == 0 || strcmp(cfg->preload, "all") == 0;
+    const char *modules = strcmp(cfg->preload, "auto") == 0 ? engine_preload_all : NULL;
+    struct service *service = NULL;
+    struct fault fault = { 0 };
+    json_t *result = NULL;
+    int r;
+
+    cmd_show_progress("installing");
+    r = cmd_open_installer(cfg, data_dir, listed ? engine_preload_all : "", wanted, &service, err);
+    if (r == 0 && template_install(service, wanted, modules, entry, &result, &fault) < 0)
+        r = gb_fail_plain(err, ECANCELED, "%.190s", fault.detail);
+    service_close(service);
+    cmd_hide_progress();
+    cmd_say_warnings(result);
+    json_decref(result);
+    return r;
+}
+
+static int packages_find(const struct config *cfg, const char *data_dir,
+                         struct template_entry *entry, struct gb_err *err)
+{
+    char **wanted = NULL;
+    struct store *store = NULL;
+    int r = packages_split(cfg->template_packages, &wanted, err);
+
+    if (r < 0)
+        return r;
+    r = cmd_open_store(cfg, false, &store, err);
+    data_close(store); /* it made the directory, if that was missing */
+    if (r == 0 && !cfg->template_replace)
+        r = templates_check_free(data_dir, cfg->args[0], err);
+    if (r == 0)
+        r = packages_install_for(cfg, data_dir, (const char *const *) wanted, entry, err);
+    templates_names_free(wanted);
+    return r;
+}
+
+/* Interpreter, files and what is to be preloaded. */
+static int add_find(const struct config *cfg, const char *data_dir, struct template_entry *entry,
+                    struct gb_err *err)
 {
     enum template_kind kind = cfg->template_venv ? TEMPLATE_KIND_VENV : TEMPLATE_KIND_PYTHON;
     const char *path = cfg->template_venv ? cfg->template_venv : cfg->template_python;
+    int r = cfg->template_packages ? packages_find(cfg, data_dir, entry, err)
+                                   : template_find(kind, path, entry, err);
+
+    if (r < 0)
+        return r;
+    (void) snprintf(entry->name, sizeof entry->name, "%s", cfg->args[0]);
+    if (entry->packages && strcmp(cfg->preload, "auto") == 0)
+        return 0; /* known, of packages */
+    return preload_fill(cfg, entry, err);
+}
+
+static int add(const struct config *cfg, const char *data_dir, struct gb_err *err)
+{
     struct template_entry entry = { 0 };
     struct trial trial = { 0 };
     struct store *store = NULL;
     int r = template_check_name(cfg->args[0], err);
 
     if (r == 0)
-        r = template_find(kind, path, &entry, err);
-    if (r == 0) {
-        (void) snprintf(entry.name, sizeof entry.name, "%s", cfg->args[0]);
-        r = preload_fill(cfg, &entry, err);
-    }
+        r = add_find(cfg, data_dir, &entry, err);
     if (r == 0 && !cfg->template_no_check)
         r = add_checked(cfg, &entry, &trial, err);
     if (r == 0 && (r = cmd_open_store(cfg, false, &store, err)) == 0) {
@@ -242,22 +345,28 @@ static int add(const struct config *cfg, const char *data_dir, struct gb_err *er
 
 static json_t *entry_to_json(const struct template_entry *entry, const char *problem)
 {
-    json_t *binds = json_array();
+    json_t *binds = json_array(), *json;
 
     for (char *const *bind = entry->binds; binds && bind && *bind; bind++)
         (void) json_array_append_new(binds, json_string(*bind));
-    return json_pack("{s:s, s:s, s:s?, s:s, s:o, s:s?}", "name", entry->name, "kind",
+    json = json_pack("{s:s, s:s, s:s?, s:s, s:o, s:s?}", "name", entry->name, "kind",
                      template_kind_name(entry->kind), "python", entry->python, "preload",
                      entry->preload ? entry->preload : "", "binds", binds, "problem", problem);
+    packages_to_json(entry, json);
+    return json;
 }
 
 static void print_entry(const struct template_entry *entry, const char *problem)
 {
-    if (problem)
+    if (problem) {
         printf("%-20s  %s\n", entry->name, problem);
-    else
-        printf("%-20s  %-6s  %s%s%s\n", entry->name, template_kind_name(entry->kind), entry->python,
-               entry->preload[0] ? "  + " : "", entry->preload);
+        return;
+    }
+    printf("%-20s  %-8s  %s", entry->name, template_kind_name(entry->kind),
+           entry->packages ? entry->packages[0] : entry->python);
+    for (char *const *more = entry->packages ? entry->packages + 1 : NULL; more && *more; more++)
+        printf(", %s", *more);
+    printf("%s%s\n", entry->preload[0] ? "  + " : "", entry->preload);
 }
 
 static int list(const struct config *cfg, const char *data_dir, struct gb_err *err)
@@ -267,12 +376,13 @@ static int list(const struct config *cfg, const char *data_dir, struct gb_err *e
     int r = templates_names(data_dir, &names, err);
 
     if (r == 0 && !cfg->json)
-        printf("%-20s  %-6s  %s\n%-20s  %-6s  %s\n", "NAME", "KIND", "PYTHON + PRELOADED",
+        printf("%-20s  %-8s  %s\n%-20s  %-8s  %s\n", "NAME", "KIND", "PYTHON OR SET + PRELOADED",
                TEMPLATE_DEFAULT, "python", "/usr/bin/python3");
     for (size_t i = 0; r == 0 && names[i]; i++) {
         struct template_entry entry = { 0 };
         struct gb_err why;
-        bool bad = templates_load(data_dir, names[i], &entry, &why) < 0;
+        bool bad = templates_load(data_dir, names[i], &entry, &why) < 0 ||
+                   template_furnish_from(data_dir, &entry, &why) < 0;
 
         (void) snprintf(entry.name, sizeof entry.name, "%s", names[i]);
         if (cfg->json)
@@ -324,6 +434,8 @@ static void print_trial(const struct template_entry *entry, const struct trial *
     printf("%s works: Python %s, %s\n", entry->name, trial->report.version, entry->python);
     if (entry->preload[0])
         printf("  preloaded  %s\n", entry->preload);
+    for (char *const *text = entry->packages; text && *text; text++)
+        printf("  of the set %s\n", *text);
     print_lines("missing    ", trial->report.missing);
     for (size_t i = 0; i < json_array_size(missing); i++)
         print_lines("in a box   ", json_string_value(json_array_get(missing, i)));
@@ -383,7 +495,9 @@ static int check(const struct config *cfg, const char *data_dir, struct gb_err *
 
     if (r < 0)
         return r;
-    r = try_template(cfg, &entry, &trial, &why);
+    r = template_furnish_from(data_dir, &entry, &why);
+    if (r == 0)
+        r = try_template(cfg, &entry, &trial, &why);
     if (cfg->json)
         printed = print_trial_json(&entry, &trial, r, &why, err);
     else if (r == 0)

@@ -72,6 +72,26 @@ static int take_action(const struct config_command *command, struct config *cfg,
                          quoted, command->words);
 }
 
+static int check_template(const struct config *cfg, struct gb_err *err)
+{
+    bool source = cfg->template_python || cfg->template_venv || cfg->template_packages;
+
+    if (cfg->action != ACTION_TEMPLATE_ADD)
+        return source || cfg->template_replace || cfg->template_no_check
+                   ? gb_fail_plain(err, EINVAL,
+                                   "--python, --venv, --packages, --replace and --no-check are for "
+                                   "template add")
+                   : 0;
+    if (cfg->template_packages && (cfg->template_python || cfg->template_venv))
+        return gb_fail_plain(err, EINVAL,
+                             "--packages are installed for the default Python: leave out --python "
+                             "and --venv, or install them into the venv with its own pip");
+    if (!source || (cfg->template_python && cfg->template_venv))
+        return gb_fail_plain(err, EINVAL,
+                             "give either --python PATH, --venv DIR or --packages LIST");
+    return 0;
+}
+
 /* Options of one action that were given to another would be quietly ignored. */
 static int check_action(const struct config *cfg, struct gb_err *err)
 {
@@ -83,16 +103,9 @@ static int check_action(const struct config *cfg, struct gb_err *err)
                              "--name, --sessions, --executions and --rate are for key create");
     if (show && cfg->action != ACTION_AUDIT_SHOW)
         return gb_fail_plain(err, EINVAL, "--since, --last and --session are for audit show");
-    if ((cfg->template_python || cfg->template_venv || cfg->template_replace ||
-         cfg->template_no_check) &&
-        cfg->action != ACTION_TEMPLATE_ADD)
-        return gb_fail_plain(err, EINVAL,
-                             "--python, --venv, --replace and --no-check are for template add");
-    if (cfg->action == ACTION_TEMPLATE_ADD && !cfg->template_python == !cfg->template_venv)
-        return gb_fail_plain(err, EINVAL, "give either --python PATH or --venv DIR");
     if (cfg->audit_head && cfg->action != ACTION_AUDIT_VERIFY)
         return gb_fail_plain(err, EINVAL, "--head is for audit verify");
-    return 0;
+    return check_template(cfg, err);
 }
 
 static int check_args(const struct config *cfg, struct gb_err *err)

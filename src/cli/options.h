@@ -99,7 +99,7 @@ struct config {
     bool log_code;
     bool mcp_fixtures;
 
-    /* serve, mcp, pip */
+    /* serve, mcp, pip, template */
     char *index_url;      /* NULL: as pip is configured; "none": none */
     char **extra_indexes; /* NULL: likewise */
     char **wheels, **package_hosts;
@@ -122,6 +122,7 @@ struct config {
     char **template_aliases; /* ALIAS=NAME; NULL: none */
     int64_t idle_templates, template_wait_us;
     char *template_python, *template_venv; /* NULL: not given */
+    char **template_packages;              /* lists of requirements; NULL: not given */
     bool template_replace, template_no_check;
 
     /* key, audit */

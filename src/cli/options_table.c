@@ -367,45 +367,46 @@ static const struct config_option options[] = {
       .help = "whose default set it is about: the id of a key, or an address of the service that "
               "asks for none; 127.0.0.1:8080 when it is left out" },
     { "index-url", 0, OPT_STRING, MEMBER(index_url), NULL, 1, 1000, .metavar = "URL",
-      .commands = FOR_SERVE | FOR_MCP | FOR_PIP, .group = "Packages",
+      .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
       .help = "the package index, as a URL or a directory of file:; none for none at all; without "
               "it what this machine's pip is configured with" },
     { "extra-index-url", 0, OPT_LIST, MEMBER(extra_indexes), .max = 8, .metavar = "URL",
-      .commands = FOR_SERVE | FOR_MCP | FOR_PIP, .group = "Packages",
+      .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
       .help = "one more package index; may be repeated" },
     { "wheels", 0, OPT_LIST, MEMBER(wheels), .max = 4, .metavar = "DIR",
-      .commands = FOR_SERVE | FOR_MCP | FOR_PIP, .group = "Packages",
+      .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
       .help = "a directory of wheels to install from, readable by everyone; may be repeated" },
     { "package-host", 0, OPT_LIST, MEMBER(package_hosts), .max = 32, .metavar = "H",
-      .commands = FOR_SERVE | FOR_MCP | FOR_PIP, .group = "Packages",
+      .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
       .help = "one more host that an install may reach, where an index keeps its files elsewhere; "
               "may be repeated" },
     { "blocked-packages", 0, OPT_STRING, MEMBER(blocked_packages), NULL, 0, 65536,
       .metavar = "NAMES", .aliases = { { "BLOCKED_PACKAGES", 0 } },
-      .commands = FOR_SERVE | FOR_MCP | FOR_PIP, .group = "Packages",
+      .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
       .help = "packages that are never installed, with commas between; without it names of "
               "standard modules such as os and subprocess" },
     { "allowed-packages", 0, OPT_STRING, MEMBER(allowed_packages), NULL, 0, 65536,
-      .metavar = "NAMES", .commands = FOR_SERVE | FOR_MCP | FOR_PIP, .group = "Packages",
+      .metavar = "NAMES", .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE,
+      .group = "Packages",
       .help = "the only packages that may be asked for, with commas between; what they need comes "
               "along" },
     { "package-builds", 0, OPT_BOOL, MEMBER(package_builds), "no",
-      .commands = FOR_SERVE | FOR_MCP | FOR_PIP, .group = "Packages",
+      .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
       .help = "build packages that have no wheel: their own code runs, in the installer's box" },
     { "package-urls", 0, OPT_BOOL, MEMBER(package_urls), "no",
-      .commands = FOR_SERVE | FOR_MCP | FOR_PIP, .group = "Packages",
+      .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
       .help = "let clients install from URLs of their choice" },
     { "package-size", 0, OPT_SIZE, MEMBER(package_bytes), "512m", MIB, PIB, .metavar = "SIZE",
-      .commands = FOR_SERVE | FOR_MCP | FOR_PIP, .group = "Packages",
+      .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
       .help = "the largest set of packages" },
     { "package-timeout", 0, OPT_SECONDS, MEMBER(package_timeout_us), "300", SEC, 86400 * SEC,
-      .metavar = "S", .commands = FOR_SERVE | FOR_MCP | FOR_PIP, .group = "Packages",
+      .metavar = "S", .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
       .help = "how long one install may take" },
     { "package-rate", 0, OPT_INT, MEMBER(package_rate), "60", 0, 1000000000, .metavar = "N",
       .commands = FOR_SERVE | FOR_MCP, .group = "Packages",
       .help = "installs a minute, for each key" },
     { "package-refresh", 0, OPT_SECONDS, MEMBER(package_refresh_us), "86400", 0, 365 * 86400 * SEC,
-      .metavar = "S", .commands = FOR_SERVE | FOR_MCP | FOR_PIP, .group = "Packages",
+      .metavar = "S", .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
       .help = "ask the index again for a newest version that was found so long ago" },
     { "packages-disk", 0, OPT_SIZE, MEMBER(packages_bytes), "10g", 0, PIB, .metavar = "SIZE",
       .commands = FOR_SERVE | FOR_MCP, .group = "Packages",
@@ -419,6 +420,10 @@ static const struct config_option options[] = {
     { "venv", 0, OPT_STRING, MEMBER(template_venv), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
       .commands = FOR_TEMPLATE, .flags = CONFIG_ARGS_ONLY, .group = "Template",
       .help = "or a virtual environment, with the packages that are installed in it" },
+    { "packages", 0, OPT_LIST, MEMBER(template_packages), .max = 64, .metavar = "LIST",
+      .commands = FOR_TEMPLATE, .flags = CONFIG_ARGS_ONLY, .group = "Template",
+      .help = "or the default Python with these packages, as glovebox pip would install them: "
+              "requirements with commas between, such as 'humanize>=4,<5,ujson'; may be repeated" },
     { "replace", 0, OPT_BOOL, MEMBER(template_replace), "no", .commands = FOR_TEMPLATE,
       .flags = CONFIG_ARGS_ONLY, .group = "Template",
       .help = "take the place of a template of that name" },
@@ -551,7 +556,7 @@ static const struct config_command commands[] = {
         .name = "template",
         .mask = FOR_TEMPLATE,
         .synopsis = "add|list|remove|check [OPTIONS] [NAME]",
-        .summary = "other Pythons and virtual environments to run programs with",
+        .summary = "other Pythons, virtual environments and sets of packages to run programs with",
         .description = "A template is an interpreter with modules already imported, from which "
                        "boxes are made. The default one is the system's. add defines another, "
                        "after starting it in a real box; sessions, runs and the image of an "
@@ -560,6 +565,7 @@ static const struct config_command commands[] = {
                        "once; sessions that have a template keep it.",
         .examples = "  glovebox template add py312 --python /opt/python3.12/bin/python3\n"
                     "  glovebox template add lab --venv /srv/lab/venv --preload numpy,pandas\n"
+                    "  glovebox template add text --packages 'humanize>=4,ujson'\n"
                     "  glovebox template check lab\n"
                     "  glovebox template list\n"
                     "  glovebox template remove lab\n"

@@ -427,6 +427,7 @@ int engine_open(const struct engine_config *config, struct engine **ret_engine, 
         .python = config->python ? config->python : "/usr/bin/python3",
         .preload = config->preload,
         .binds = config->binds,
+        .packages = config->packages,
     };
     struct engine *engine;
     int r = descriptors_check(err);

@@ -24,6 +24,14 @@ struct engine;
 struct box;
 struct tenant;
 
+/* A directory of packages that a template imports from and that its boxes see, read-only at
+ * SHELF_PLACE. The engine holds a copy of the descriptor as long as it has the template, so a lock
+ * on it tells others that the directory is in use. */
+struct template_packages {
+    const char *dir; /* an absolute path without links in it; NULL: none */
+    int fd;          /* of that directory */
+};
+
 /* What a template is made of. Where it is not in /usr, @binds are the files and directories of the
  * host that it needs: absolute, without links in them, NULL-terminated, at most 16; may be NULL.
  * Its boxes see them read-only at the same places, and nobody else's boxes do. */
@@ -32,12 +40,14 @@ struct template_def {
     const char *python;  /* the interpreter: an absolute path, as boxes see it */
     const char *preload; /* modules that it imports, separated by spaces; may be NULL */
     const char *const *binds;
+    struct template_packages packages;
 };
 
 struct engine_config {
     const char *python;       /* interpreter of the default template; NULL: /usr/bin/python3 */
     const char *preload;      /* modules that it imports, separated by spaces */
     const char *const *binds; /* as above; may be NULL */
+    struct template_packages packages;
     unsigned templates_idle;  /* how many others are kept though no box uses them */
     int64_t template_wait_us; /* for one to get ready; 0: two minutes */
     const char *lang, *tz;    /* of the template and its tenants; NULL: C.UTF-8, the host's zone */

@@ -112,7 +112,9 @@ struct template
     /* never changed */
     struct engine *engine;
     char *name, *python, *preload;
-    char **binds; /* NULL-terminated, never NULL */
+    char **binds;    /* NULL-terminated, never NULL */
+    char *packages;  /* directory that its boxes have at SHELF_PLACE; "": none */
+    int packages_fd; /* of that directory */
 
     /* under templates_lock */
     struct template *next;

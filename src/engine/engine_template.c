@@ -6,9 +6,10 @@
  * wants to know why it failed. One that died is started again at the next clone; its clones do not
  * need it.
  *
- * Where the interpreter is not in /usr, a template and its boxes have a root file system of their
- * own: a mount namespace that a process made for the purpose hands us (root_main.c). We hold it and
- * send it along with each request to the builder, so a builder keeps nothing of it.
+ * Where the interpreter is not in /usr, or there are packages, a template and its boxes have a root
+ * file system of their own: a mount namespace that a process made for the purpose hands us
+ * (root_main.c). We hold it and send it along with each request to the builder, so a builder keeps
+ * nothing of it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/autoclean.h"
@@ -66,6 +68,7 @@ void template_free(struct template *t)
     peer_end(&t->peer, true);
     gb_closep(&t->said);
     gb_closep(&t->root);
+    gb_closep(&t->packages_fd);
     pthread_mutex_destroy(&t->peer.lock);
     for (size_t i = 0; t->binds && t->binds[i]; i++)
         free(t->binds[i]);
@@ -73,6 +76,7 @@ void template_free(struct template *t)
     free(t->name);
     free(t->python);
     free(t->preload);
+    free(t->packages);
     free(t);
 }
 
@@ -85,13 +89,16 @@ struct template *template_new(struct engine *engine, const struct template_def *
     if (!t)
         return NULL;
     t->engine = engine;
-    t->peer.socket = t->peer.pidfd = t->said = t->root = -EBADF;
+    t->peer.socket = t->peer.pidfd = t->said = t->root = t->packages_fd = -EBADF;
     pthread_mutex_init(&t->peer.lock, NULL);
     t->name = strdup(or_empty(def->name));
     t->python = strdup(def->python);
     t->preload = strdup(or_empty(def->preload));
+    t->packages = strdup(or_empty(def->packages.dir));
     t->binds = calloc(binds + 1, sizeof *t->binds);
-    ok = t->name && t->python && t->preload && t->binds;
+    ok = t->name && t->python && t->preload && t->packages && t->binds;
+    if (ok && def->packages.dir)
+        ok = (t->packages_fd = fcntl(def->packages.fd, F_DUPFD_CLOEXEC, 0)) >= 0;
     for (size_t i = 0; ok && i < binds; i++)
         ok = (t->binds[i] = strdup(def->binds[i])) != NULL;
     if (!ok) {
@@ -101,11 +108,24 @@ struct template *template_new(struct engine *engine, const struct template_def *
     return t;
 }
 
+/* A directory that was removed and made again is another, though its path is the same. */
+static bool packages_same(const struct template *t, const struct template_packages *packages)
+{
+    struct stat ours, theirs;
+
+    if (!packages->dir)
+        return !t->packages[0];
+    return strcmp(t->packages, packages->dir) == 0 && fstat(t->packages_fd, &ours) == 0 &&
+           fstat(packages->fd, &theirs) == 0 && ours.st_dev == theirs.st_dev &&
+           ours.st_ino == theirs.st_ino;
+}
+
 bool template_is(const struct template *t, const struct template_def *def)
 {
     return strcmp(t->name, or_empty(def->name)) == 0 && strcmp(t->python, def->python) == 0 &&
            strcmp(t->preload, or_empty(def->preload)) == 0 &&
-           strings_equal((const char *const *) t->binds, def->binds);
+           strings_equal((const char *const *) t->binds, def->binds) &&
+           packages_same(t, &def->packages);
 }
 
 int template_def_check(const struct template_def *def, struct gb_err *err)
@@ -120,6 +140,9 @@ int template_def_check(const struct template_def *def, struct gb_err *err)
     for (size_t i = 0; def->binds && def->binds[i]; i++)
         if (def->binds[i][0] != '/' || strlen(def->binds[i]) >= WIRE_PATH_MAX)
             return gb_fail_plain(err, EINVAL, "a template's directories need absolute paths");
+    if (def->packages.dir &&
+        (def->packages.dir[0] != '/' || strlen(def->packages.dir) >= WIRE_PATH_MAX))
+        return gb_fail_plain(err, EINVAL, "a template's packages need an absolute path");
     return 0;
 }
 
@@ -194,6 +217,7 @@ static int root_ask(int control, const struct template *t, int *ret_root, struct
         return gb_fail(err, ENOMEM, "make a root for a template");
     for (; t->binds[request->count]; request->count++)
         snprintf(request->binds[request->count], WIRE_PATH_MAX, "%s", t->binds[request->count]);
+    snprintf(request->packages, WIRE_PATH_MAX, "%s", t->packages);
     r = wire_send(control, request, sizeof *request, NULL, 0);
     if (r == 0)
         r = wire_recv(control, &reply, sizeof reply, fds, &fds_len);
@@ -214,7 +238,7 @@ static int root_ensure(struct template *t, struct gb_err *err)
     struct peer maker = { .socket = -EBADF, .pidfd = -EBADF };
     int root = -EBADF, r;
 
-    if (!t->binds[0] || t->root >= 0)
+    if ((!t->binds[0] && !t->packages[0]) || t->root >= 0)
         return 0;
     r = builder_spawn_root(t->engine, &maker, err);
     if (r < 0)

@@ -11,6 +11,7 @@
 struct root_request {
     uint32_t count;
     char binds[ROOT_BINDS_MAX][WIRE_PATH_MAX]; /* absolute, without links in them */
+    char packages[WIRE_PATH_MAX];              /* likewise, to be at SHELF_PLACE; "": none */
 };
 
 /* fd: the mount namespace */

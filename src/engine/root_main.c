@@ -44,8 +44,8 @@ static int root_make(const struct root_request *request, int *ret_fd, struct gb_
         return gb_fail_plain(err, EPROTO, "too many files and directories for a template");
     for (uint32_t i = 0; i < request->count; i++)
         binds[i] = request->binds[i];
-    if ((r = join_outer(err)) < 0 ||
-        (r = skeleton_enter("", binds, &unused, -EBADF, NULL, NULL, NULL, 0, err)) < 0)
+    if ((r = join_outer(err)) < 0 || (r = skeleton_enter("", binds, request->packages, &unused,
+                                                         -EBADF, NULL, NULL, NULL, 0, err)) < 0)
         return r;
     *ret_fd = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     return *ret_fd < 0 ? gb_fail(err, errno, "open the new mount namespace") : 0;
@@ -65,6 +65,7 @@ int root_main(void)
     wire_close_fds(fds, fds_len);
     for (size_t i = 0; i < ROOT_BINDS_MAX; i++)
         request->binds[i][WIRE_PATH_MAX - 1] = '\0';
+    request->packages[WIRE_PATH_MAX - 1] = '\0';
     r = root_make(request, &made, &err);
     reply.error = -r;
     if (r < 0)

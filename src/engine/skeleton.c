@@ -10,7 +10,8 @@
  * even for a process that failed to be sealed.
  *
  * A template whose interpreter is not in /usr has a skeleton of its own (root_main.c): the same
- * with a few more files and directories of the host, read-only and at their own places.
+ * with a few more files and directories of the host, read-only and at their own places. So has one
+ * with packages, which are where boxes have theirs.
  *
  * /proc stays mounted (the host's instance, for us): the kernel lets a user namespace mount a new
  * procfs only where an unobstructed one is already visible. A box puts its own in that place.
@@ -490,25 +491,34 @@ static int place_link(int from, int dir, const char *name)
     return symlinkat(target, dir, name) < 0 ? -errno : 0;
 }
 
-/* One more file or directory of the host, or a link, at its own place. Its path was resolved when
- * the operator named it: a link in the middle of it by now would lead somewhere that nobody has
- * agreed to. */
-static int bind_extra(int root, const char *path, struct gb_err *err)
+/* Its path was resolved when the operator named it: a link in the middle of it by now would lead
+ * somewhere that nobody has agreed to. */
+static int open_extra(const char *path, int *ret_fd, struct stat *ret_st, struct gb_err *err)
 {
     struct open_how how = { .flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
                             .resolve = RESOLVE_NO_SYMLINKS };
-    autoclose int from = (int) syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+    autoclose int fd = (int) syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+
+    if (fd < 0 || fstat(fd, ret_st) < 0)
+        return errno == ELOOP ? gb_fail_plain(err, ELOOP, "%.120s is behind a link by now", path)
+                              : gb_fail(err, errno, "open %.120s", path);
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
+/* One more file or directory of the host, or a link, at its own place. */
+static int bind_extra(int root, const char *path, struct gb_err *err)
+{
     autofree char *copy = strdup(path);
-    autoclose int dir = -EBADF;
+    autoclose int from = -EBADF, dir = -EBADF;
     struct stat st;
     char *name;
-    int r = 0;
+    int r;
 
     if (!copy)
         return gb_fail(err, ENOMEM, "bind %.120s", path);
-    if (from < 0 || fstat(from, &st) < 0)
-        return errno == ELOOP ? gb_fail_plain(err, ELOOP, "%.120s is behind a link by now", path)
-                              : gb_fail(err, errno, "open %.120s", path);
+    if ((r = open_extra(path, &from, &st, err)) < 0)
+        return r;
     dir = open_above(root, copy, &name);
     if (dir < 0)
         return gb_fail(err, -dir, "make room for %.120s", path);
@@ -523,11 +533,13 @@ static int bind_extra(int root, const char *path, struct gb_err *err)
     return S_ISLNK(st.st_mode) ? 0 : bind_tree(dir, from, path, name, err);
 }
 
-int skeleton_enter(const char *disk_dir, const char *const *binds, int *ret_disk, int volumes_fd,
-                   struct volume_trees *volumes, struct shelf_set *shelves, const int *shelf_fds,
-                   size_t shelf_fds_len, struct gb_err *err)
+int skeleton_enter(const char *disk_dir, const char *const *binds, const char *packages,
+                   int *ret_disk, int volumes_fd, struct volume_trees *volumes,
+                   struct shelf_set *shelves, const int *shelf_fds, size_t shelf_fds_len,
+                   struct gb_err *err)
 {
-    autoclose int root = -EBADF, disk = -EBADF;
+    autoclose int root = -EBADF, disk = -EBADF, set = -EBADF;
+    struct stat st;
     int r;
 
     if (unshare(CLONE_NEWNS) < 0)
@@ -543,6 +555,8 @@ int skeleton_enter(const char *disk_dir, const char *const *binds, int *ret_disk
         return r;
     if (volumes_fd >= 0 && (r = volume_trees_take(volumes, volumes_fd, err)) < 0)
         return r;
+    if (packages[0] && (r = open_extra(packages, &set, &st, err)) < 0)
+        return r;
     /* The tmpfs needs a place to stand until the pivot; any directory does. */
     if (mount("glovebox", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=64m") < 0)
         return gb_fail(err, errno, "mount the box's root");
@@ -557,6 +571,8 @@ int skeleton_enter(const char *disk_dir, const char *const *binds, int *ret_disk
     for (; binds && *binds; binds++)
         if ((r = bind_extra(root, *binds, err)) < 0)
             return r;
+    if (packages[0] && (r = bind_tree(root, set, packages, &SHELF_PLACE[1], err)) < 0)
+        return r;
     if ((r = pivot(root, err)) < 0)
         return r;
     if (disk_dir[0])

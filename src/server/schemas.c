@@ -395,8 +395,9 @@ static const struct field fields_limits_info[] = {
 RESPONSE(limits_info, "What runs get when they do not ask, and the most they may ask for.");
 
 static const struct field fields_template[] = {
-    ALWAYS("name", FIELD_TEXT, NULL), ALWAYS("kind", FIELD_TEXT, "python or venv"),
-    ALWAYS("preload", FIELD_TEXT, "modules that are imported already, with blanks between"), END };
+    ALWAYS("name", FIELD_TEXT, NULL), ALWAYS("kind", FIELD_TEXT, "python, venv or packages"),
+    ALWAYS("preload", FIELD_TEXT, "modules that are imported already, with blanks between"),
+    MAYBE("packages", FIELD_LIST, "of that kind: the requirements that it was made with"), END };
 static const struct schema schema_template = { "template", "A Python to begin with.",
                                                fields_template, 0 };
 

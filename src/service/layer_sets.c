@@ -1,5 +1,5 @@
-/* Default sets of packages, and which layers stay: those in use, those of a set, and of the rest
- * the ones that were used last. */
+/* Default sets of packages, and which layers stay: those in use, those of a set or a template, and
+ * of the rest the ones that were used last. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "engine/disk.h"
 #include "service/layers_internal.h"
+#include "service/templates.h"
 
 #include "base/banned.h"
 
@@ -143,7 +144,6 @@ int set_each(struct layers *layers, int (*each)(void *arg, const char *name, jso
 struct candidate {
     char key[LAYER_KEY_MAX];
     int64_t bytes, used; /* seconds since 1970 */
-    bool kept;
 };
 
 struct prune {
@@ -182,16 +182,22 @@ static int candidate_add(void *arg, const char *name)
     return 0;
 }
 
+/* Returns 1 if the set names the layer whose key is @arg. */
 static int set_keeps(void *arg, const char *name, json_t *json)
 {
     const char *key = json_string_value(json_object_get(json, "key"));
-    struct prune *prune = arg;
 
     (void) name;
-    for (size_t i = 0; key && i < prune->len; i++)
-        if (strcmp(prune->items[i].key, key) == 0)
-            prune->items[i].kept = true;
-    return 0;
+    return key && strcmp(key, arg) == 0;
+}
+
+/* Whether a set or a template names it; if that cannot be found out it counts as named. */
+static bool layer_is_named(struct layers *layers, const char *key)
+{
+    struct gb_err ignored;
+
+    return set_each(layers, set_keeps, (void *) key, &ignored) != 0 ||
+           templates_name_layer(layers->data, key);
 }
 
 static int by_use(const void *a, const void *b)
@@ -201,15 +207,16 @@ static int by_use(const void *a, const void *b)
     return (left->used > right->used) - (left->used < right->used);
 }
 
-/* The exclusive lock is the proof that no process uses it, and keeps new ones out meanwhile. The
- * record goes first: without it there is no layer. */
+/* The exclusive lock is the proof that no process uses it, and keeps new ones out meanwhile. Who
+ * gives a layer to a set or a template uses it until that is written down, so that is looked at
+ * after the lock. The record goes first: without it there is no layer. */
 static bool layer_remove(struct layers *layers, const char *key)
 {
     autoclose int fd =
         openat(layers->dirs[DIR_LAYERS], key, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     char file[NAME_MAX + 1];
 
-    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0)
+    if ((fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0) || layer_is_named(layers, key))
         return false;
     layers_json_name(key, file);
     (void) unlinkat(layers->dirs[DIR_RECORDS], file, 0);
@@ -239,8 +246,6 @@ int layers_prune(struct layers *layers, int64_t bytes, int64_t age_us, unsigned 
     unsigned removed = 0;
     int r = each_json(layers->dirs[DIR_RECORDS], candidate_add, &prune);
 
-    if (r == 0)
-        r = set_each(layers, set_keeps, &prune, err);
     if (r < 0) {
         free(prune.items);
         return gb_fail(err, -r, "look through the layers");
@@ -252,7 +257,7 @@ int layers_prune(struct layers *layers, int64_t bytes, int64_t age_us, unsigned 
     for (size_t i = 0; i < prune.len; i++) {
         const struct candidate *item = &prune.items[i];
 
-        if (item->kept || (total <= bytes && now - item->used <= age_us / USEC_PER_SEC))
+        if (total <= bytes && now - item->used <= age_us / USEC_PER_SEC)
             continue;
         if (layer_remove(layers, item->key)) {
             total -= item->bytes;

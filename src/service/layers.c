@@ -163,6 +163,7 @@ int layers_open(const char *data_dir, struct layers **ret_layers, struct gb_err 
         layers->dirs[i] = -EBADF;
     if (asprintf(&layers->path, "%s/packages/%s", real, dir_names[DIR_LAYERS]) < 0)
         layers->path = NULL;
+    layers->data = TAKE_PTR(real);
     for (size_t i = 0; i < DIRS && layers->path; i++) {
         layers->dirs[i] = directory(base, dir_names[i], i == DIR_LAYERS ? 0755 : 0700);
         if (layers->dirs[i] < 0) {
@@ -189,6 +190,7 @@ void layers_close(struct layers *layers)
     for (size_t i = 0; i < DIRS; i++)
         gb_closep(&layers->dirs[i]);
     pthread_mutex_destroy(&layers->lock);
+    free(layers->data);
     free(layers->path);
     free(layers);
 }
@@ -200,13 +202,23 @@ const char *layers_dir(const struct layers *layers)
 
 /* ---- layers in use ---- */
 
+/* Whether it is this directory that the store has under that name. */
+static int layer_is_there(const struct layers *layers, const char *key, int fd)
+{
+    struct stat held, now;
+
+    if (fstat(fd, &held) < 0 ||
+        fstatat(layers->dirs[DIR_LAYERS], key, &now, AT_SYMLINK_NOFOLLOW) < 0)
+        return -errno;
+    return held.st_ino == now.st_ino && held.st_dev == now.st_dev ? 0 : -ENOENT;
+}
+
 /* With a lock on it the directory stays; whether it is still there is seen after that only. */
 static int layer_open(struct layers *layers, const char *key, struct layer **ret_layer)
 {
     autoclose int fd =
         openat(layers->dirs[DIR_LAYERS], key, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     char name[NAME_MAX + 1];
-    struct stat held, now;
     struct layer *layer;
     json_t *record = NULL;
     int r;
@@ -215,11 +227,9 @@ static int layer_open(struct layers *layers, const char *key, struct layer **ret
         return -errno;
     if (flock(fd, LOCK_SH | LOCK_NB) < 0)
         return errno == EWOULDBLOCK ? -ENOENT : -errno; /* on its way out */
-    if (fstat(fd, &held) < 0 ||
-        fstatat(layers->dirs[DIR_LAYERS], key, &now, AT_SYMLINK_NOFOLLOW) < 0)
-        return -errno;
-    if (held.st_ino != now.st_ino || held.st_dev != now.st_dev)
-        return -ENOENT;
+    r = layer_is_there(layers, key, fd);
+    if (r < 0)
+        return r;
     layers_json_name(key, name);
     r = layers_json_read(layers->dirs[DIR_RECORDS], name, &record);
     if (r < 0)
@@ -257,8 +267,9 @@ int layer_get(struct layers *layers, const char *key, struct layer **ret_layer, 
     if (!layer_key_valid(key))
         return gb_fail_plain(err, EINVAL, "this is not the key of a layer");
     pthread_mutex_lock(&layers->lock);
+    /* One that somebody took away by hand is of use only to those who have it. */
     LIST_FOREACH(layer, &layers->live, entry)
-    if (strcmp(layer->key, key) == 0)
+    if (strcmp(layer->key, key) == 0 && layer_is_there(layers, key, layer->lock_fd) == 0)
         break;
     if (layer) {
         layer->refs++;
@@ -308,6 +319,13 @@ void layer_unref(struct layer *layer)
 const char *layer_key(const struct layer *layer)
 {
     return layer->key;
+}
+
+int layer_open_dir(const struct layer *layer)
+{
+    int fd = fcntl(layer->lock_fd, F_DUPFD_CLOEXEC, 0); /* a copy has the same lock */
+
+    return fd < 0 ? -errno : fd;
 }
 
 const json_t *layer_record(const struct layer *layer)

@@ -10,8 +10,8 @@
  * KEY is a hash over the hashes of the wheels and the interpreter's ABI: whoever wants the same set
  * shares the layer, however it was asked for. A layer is filled in work/ and renamed; so it is
  * there whole or not at all. One that is in use is locked (flock) by the process that uses it, and
- * one that a set names is in use as well; what is neither is pruned by age and size. Several
- * processes may use one store.
+ * one that a set or a template (templates.h) names is in use as well; what is neither is pruned by
+ * age and size. Several processes may use one store.
  */
 #pragma once
 
@@ -33,6 +33,9 @@ void layers_close(struct layers *layers); /* accepts NULL */
 /* The directory of layers: an absolute path. */
 const char *layers_dir(const struct layers *layers);
 
+/* 64 hex digits, as the key of a layer is. */
+bool layer_key_valid(const char *text);
+
 /* SHA-256 as hex. */
 void layers_hash(const void *data, size_t len, char ret_hex[LAYER_KEY_MAX]);
 
@@ -41,6 +44,9 @@ int layer_get(struct layers *layers, const char *key, struct layer **ret_layer, 
 struct layer *layer_ref(struct layer *layer); /* accepts NULL */
 void layer_unref(struct layer *layer);        /* accepts NULL */
 const char *layer_key(const struct layer *layer);
+/* A descriptor of its directory. As long as it or a copy of it is open the layer is in use,
+ * whatever becomes of @layer. Returns -errno. */
+int layer_open_dir(const struct layer *layer);
 /* {"key", "abi", "packages": [{"name", "version", "sha256", "file"}], "bytes", "files", "made"} */
 const json_t *layer_record(const struct layer *layer);
 

@@ -19,13 +19,11 @@ struct layer {
 };
 
 struct layers {
-    char *path;
+    char *data, *path; /* of the data directory, and of the layers */
     int dirs[DIRS];
     pthread_mutex_t lock;
     LIST_HEAD(, layer) live;
 };
-
-bool layer_key_valid(const char *text);
 
 /* "NAME.json" */
 void layers_json_name(const char *name, char buf[NAME_MAX + 1]);

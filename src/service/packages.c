@@ -27,8 +27,9 @@
 
 #include "base/banned.h"
 
-#define SETS_KEPT  64 /* default sets that are looked up without reading a file */
-#define MOUNTS_MAX 64 /* in one session */
+#define SETS_KEPT  64         /* default sets that are looked up without reading a file */
+#define MOUNTS_MAX 64         /* in one session */
+#define NOBODY     "(nobody)" /* scope of what the operator installs: no caller's set is called so */
 
 struct kept_set {
     char name[SET_NAME_MAX];
@@ -349,8 +350,8 @@ bool packages_template_fits(const char *template)
 int packages_template_refuse(const char *template, struct fault *fault)
 {
     return fault_set(fault, FAULT_CONFLICT, "package-template", "packages",
-                     "packages are installed for the default template only; add it to the "
-                     "environment of %s, or use another session",
+                     "packages are installed for the default template only; the operator can add "
+                     "them to %s, or use another session",
                      template);
 }
 
@@ -501,9 +502,30 @@ int set_install(struct service *service, const char *name, const struct requirem
 
 /* ---- the calls ---- */
 
+/* Where an install goes: into a session, a default set, or, with neither, just into the store. */
+struct place {
+    struct session *session;
+    bool set;
+};
+
+static int place_install(struct service *service, const struct place *place, const char *name,
+                         const struct requirement *items, size_t len, bool newest,
+                         struct install_result *ret_result, struct layer **ret_before,
+                         struct fault *fault)
+{
+    if (place->session)
+        return install_session(place->session, name, items, len, newest, ret_result, ret_before,
+                               fault);
+    if (place->set)
+        return set_install(service, name, items, len, newest, ret_result, ret_before, fault);
+    return packages_resolve(service, NOBODY, items, len, NULL, newest, ret_result, fault);
+}
+
+/* *@ret_layer is a reference to what it came to, or NULL; @ret_layer itself may be NULL. */
 static int install_checked(struct service *service, const struct caller *caller,
-                           struct session *session, const struct requirement *items, size_t len,
-                           bool newest, json_t **ret_json, struct fault *fault)
+                           const struct place *place, const struct requirement *items, size_t len,
+                           bool newest, struct layer **ret_layer, json_t **ret_json,
+                           struct fault *fault)
 {
     struct install_result result = { 0 };
     struct layer *before = NULL;
@@ -514,23 +536,26 @@ static int install_checked(struct service *service, const struct caller *caller,
     if (audit_allows(service, fault) < 0 || install_begin(service, caller, fault) < 0)
         return -1;
     set_name(caller->key_id, caller->listener ? caller->listener : "", name);
-    r = session ? install_session(session, name, items, len, newest, &result, &before, fault)
-                : set_install(service, name, items, len, newest, &result, &before, fault);
+    r = place_install(service, place, name, items, len, newest, &result, &before, fault);
     if (r == 0) {
         *ret_json = install_to_json(&result, before, items, len, clock_now_us() - begun);
         if (!*ret_json)
             r = out_of_memory(fault);
     }
     counted(service, &result, r == 0);
-    audit_install(service, caller, session ? session->id : NULL, items, len, begun, r == 0);
+    audit_install(service, caller, place->session ? place->session->id : NULL, items, len, begun,
+                  r == 0);
+    if (r == 0 && ret_layer)
+        *ret_layer = layer_ref(result.layer);
     layer_unref(before);
     install_result_release(&result);
     install_end(service);
     return r;
 }
 
-int packages_install(struct service *service, const struct caller *caller, struct session *session,
-                     const char *const *wanted, bool newest, json_t **ret_json, struct fault *fault)
+static int install_wanted(struct service *service, const struct caller *caller,
+                          const struct place *place, const char *const *wanted, bool newest,
+                          struct layer **ret_layer, json_t **ret_json, struct fault *fault)
 {
     struct requirement *items = NULL;
     size_t len = 0;
@@ -540,9 +565,31 @@ int packages_install(struct service *service, const struct caller *caller, struc
         atomic_fetch_add(&service->installs_failed, 1);
         return -1;
     }
-    r = install_checked(service, caller, session, items, len, newest, ret_json, fault);
+    r = install_checked(service, caller, place, items, len, newest, ret_layer, ret_json, fault);
     free(items);
     return r;
+}
+
+int packages_install(struct service *service, const struct caller *caller, struct session *session,
+                     const char *const *wanted, bool newest, json_t **ret_json, struct fault *fault)
+{
+    const struct place place = { .session = session, .set = true };
+
+    return install_wanted(service, caller, &place, wanted, newest, NULL, ret_json, fault);
+}
+
+int packages_make_layer(struct service *service, const char *const *wanted,
+                        struct layer **ret_layer, json_t **ret_json, struct fault *fault)
+{
+    const struct caller caller = { .key_id = "", .listener = "", .limits = { -1, -1, -1 } };
+
+    return install_wanted(service, &caller, &(struct place){ 0 }, wanted, false, ret_layer,
+                          ret_json, fault);
+}
+
+struct layers *packages_layers(struct service *service)
+{
+    return service->packages->installer.layers;
 }
 
 int packages_list(struct service *service, const struct caller *caller, struct session *session,

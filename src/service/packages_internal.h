@@ -22,6 +22,13 @@ int set_install(struct service *service, const char *name, const struct requirem
                 size_t len, bool newest, struct install_result *ret_result,
                 struct layer **ret_before, struct fault *fault);
 
+/* Installs into the store and nowhere else. *@ret_layer is a reference to what it came to, or NULL
+ * if boxes have all of it anyway. */
+int packages_make_layer(struct service *service, const char *const *wanted,
+                        struct layer **ret_layer, json_t **ret_json, struct fault *fault);
+
+struct layers *packages_layers(struct service *service);
+
 /* ---- packages_json.c ---- */
 
 /* Adds the texts of items to a list of requirements, in the place of those of the same name. */

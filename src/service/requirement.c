@@ -11,6 +11,7 @@
 #include "base/banned.h"
 
 #define MARKER_DEPTH 8
+#define BLANKS       " \t"
 
 /* ---- reading ---- */
 
@@ -45,7 +46,7 @@ static void put(struct scan *s, const char *text, size_t len)
 
 static void skip_blanks(struct scan *s)
 {
-    s->at += strspn(s->at, " \t");
+    s->at += strspn(s->at, BLANKS);
 }
 
 /* Takes the word if it is there; @spaced keeps a blank on both sides of it. */
@@ -422,6 +423,41 @@ int requirement_parse(const char *text, bool urls, struct requirement *ret_requi
 }
 
 /* ---- lists ---- */
+
+/* Whether the comma at @comma ends a requirement: another begins with a name. */
+static bool comma_ends(const char *comma)
+{
+    comma += 1 + strspn(comma + 1, BLANKS);
+    return *comma == '\0' || !strchr("<>=!~", *comma);
+}
+
+size_t requirement_next(const char **text, const char **ret_start)
+{
+    const char *start = *text + strspn(*text, BLANKS), *end = start;
+    bool url = false;
+    char quote = '\0';
+    int depth = 0;
+
+    for (; *end; end++) {
+        if (quote)
+            quote = *end == quote ? '\0' : quote;
+        else if (*end == '"' || *end == '\'')
+            quote = *end;
+        else if (*end == '[' || *end == '(')
+            depth++;
+        else if (*end == ']' || *end == ')')
+            depth--;
+        else if (*end == '@')
+            url = true;
+        else if (*end == ',' && depth <= 0 && !url && comma_ends(end))
+            break;
+    }
+    *text = *end ? end + 1 : NULL;
+    while (end > start && strchr(BLANKS, end[-1]))
+        end--;
+    *ret_start = start;
+    return (size_t) (end - start);
+}
 
 bool package_listed(const char *list, const char *normal)
 {

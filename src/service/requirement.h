@@ -28,6 +28,12 @@ struct requirement {
 int requirement_parse(const char *text, bool urls, struct requirement *ret_requirement,
                       struct gb_err *err);
 
+/* Takes the first requirement off a list with commas between, such as "a[x,y]>=1,<2, b": a comma
+ * that a version follows, or in brackets or quotes, or in a URL, belongs to the requirement.
+ * Returns its length without blanks around it; @text is then at the next, or NULL. What it is made
+ * of is requirement_parse()'s to see. */
+size_t requirement_next(const char **text, const char **ret_start);
+
 /* PEP 503. @name must be a name; others give "". */
 void package_normal(const char *name, char ret_normal[PACKAGE_NAME_MAX + 1]);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <syslog.h>
 
+#include "service/packages_internal.h"
 #include "service/service_internal.h"
 
 #include "base/banned.h"
@@ -35,11 +36,13 @@ int template_open(struct service *service, const char *name, struct template **r
     r = templates_load(service->config.data_dir, name, &entry, &err);
     if (r == -ENOENT)
         return fault_set(fault, FAULT_INVALID, "template-unknown", "template", "%s", err.msg);
+    if (r == 0)
+        r = template_furnish(packages_layers(service), &entry, &err);
     if (r == 0) {
         def = template_entry_def(&entry);
         r = engine_template_get(service->engine, &def, ret_template, &err);
-        template_entry_release(&entry);
     }
+    template_entry_release(&entry);
     if (r == 0)
         return 0;
     /* What went wrong inside is the operator's to see. */
@@ -53,16 +56,22 @@ int template_open(struct service *service, const char *name, struct template **r
 }
 
 /* What is broken is left out: it is the operator's to mend, and no client can use it. */
-static json_t *entry_to_json(const char *data_dir, const char *name)
+static json_t *entry_to_json(struct service *service, const char *name)
 {
     struct template_entry entry = { 0 };
     struct gb_err ignored;
-    json_t *json;
+    json_t *json = NULL, *packages;
 
-    if (templates_load(data_dir, name, &entry, &ignored) < 0)
+    if (templates_load(service->config.data_dir, name, &entry, &ignored) < 0)
         return NULL;
-    json = json_pack("{s:s, s:s, s:s}", "name", name, "kind", template_kind_name(entry.kind),
-                     "preload", entry.preload);
+    if (template_furnish(packages_layers(service), &entry, &ignored) == 0)
+        json = json_pack("{s:s, s:s, s:s}", "name", name, "kind", template_kind_name(entry.kind),
+                         "preload", entry.preload);
+    if (json && entry.packages && (packages = json_array())) {
+        for (char *const *text = entry.packages; *text; text++)
+            (void) json_array_append_new(packages, json_string(*text));
+        (void) json_object_set_new(json, "packages", packages);
+    }
     template_entry_release(&entry);
     return json;
 }
@@ -80,7 +89,7 @@ json_t *service_templates_to_json(struct service *service)
                         config->engine.preload ? config->engine.preload : ""));
     if (templates_names(config->data_dir, &names, &ignored) == 0)
         for (size_t i = 0; names[i]; i++)
-            (void) json_array_append_new(list, entry_to_json(config->data_dir, names[i]));
+            (void) json_array_append_new(list, entry_to_json(service, names[i]));
     templates_names_free(names);
     for (; alias && *alias; alias++)
         (void) json_array_append_new(aliases, json_string(*alias));

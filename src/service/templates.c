@@ -23,6 +23,7 @@
 #include "base/autoclean.h"
 #include "base/io.h"
 #include "base/parse.h"
+#include "service/requirement.h"
 
 #include "base/banned.h"
 
@@ -35,6 +36,7 @@
 static const char *const kind_names[] = {
     [TEMPLATE_KIND_PYTHON] = "python",
     [TEMPLATE_KIND_VENV] = "venv",
+    [TEMPLATE_KIND_PACKAGES] = "packages",
 };
 
 /* What container images of Python are called; the operator's own aliases come before these. */
@@ -53,12 +55,15 @@ const char *template_kind_name(enum template_kind kind)
 
 void template_entry_release(struct template_entry *entry)
 {
-    for (size_t i = 0; entry->binds && entry->binds[i]; i++)
-        free(entry->binds[i]);
-    free(entry->binds);
+    templates_names_free(entry->binds);
+    templates_names_free(entry->packages);
     free(entry->source);
     free(entry->python);
     free(entry->preload);
+    free(entry->made_for);
+    if (entry->packages_dir)
+        gb_closep(&entry->packages_fd);
+    free(entry->packages_dir);
     *entry = (struct template_entry){ 0 };
 }
 
@@ -69,6 +74,7 @@ struct template_def template_entry_def(const struct template_entry *entry)
         .python = entry->python,
         .preload = entry->preload,
         .binds = (const char *const *) entry->binds,
+        .packages = { entry->packages_dir, entry->packages_fd },
     };
 }
 
@@ -238,10 +244,19 @@ static json_t *strings_to_json(char *const *list)
 
 static json_t *entry_to_json(const struct template_entry *entry)
 {
-    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:o}", "version", 1, "kind",
-                     template_kind_name(entry->kind), "source", entry->source, "python",
-                     entry->python, "preload", entry->preload, "binds",
-                     strings_to_json(entry->binds));
+    json_t *json =
+        json_pack("{s:i, s:s, s:s, s:s, s:s, s:o}", "version", 1, "kind",
+                  template_kind_name(entry->kind), "source", entry->source, "python", entry->python,
+                  "preload", entry->preload, "binds", strings_to_json(entry->binds));
+
+    if (json && entry->kind == TEMPLATE_KIND_PACKAGES &&
+        (json_object_set_new(json, "packages", strings_to_json(entry->packages)) < 0 ||
+         json_object_set_new(json, "layer", json_string(entry->layer)) < 0 ||
+         json_object_set_new(json, "made_for", json_string(entry->made_for)) < 0)) {
+        json_decref(json);
+        return NULL;
+    }
+    return json;
 }
 
 static bool path_good(const char *path)
@@ -253,24 +268,49 @@ static bool path_good(const char *path)
            (len < 3 || strcmp(path + len - 3, "/..") != 0);
 }
 
-static int binds_read(const json_t *array, char ***ret_binds)
+static bool requirement_good(const char *text)
+{
+    struct requirement ignored;
+    struct gb_err err;
+
+    return requirement_parse(text, true, &ignored, &err) == 0;
+}
+
+static int strings_read(const json_t *array, size_t max, bool (*good)(const char *text),
+                        char ***ret_list)
 {
     size_t len = json_array_size(array);
-    char **binds;
+    char **list;
 
-    if (!json_is_array(array) || len > BINDS_MAX)
+    if (!json_is_array(array) || len > max)
         return -EINVAL;
-    binds = calloc(len + 1, sizeof *binds);
-    for (size_t i = 0; binds && i < len; i++) {
-        const char *path = json_string_value(json_array_get(array, i));
+    list = calloc(len + 1, sizeof *list);
+    for (size_t i = 0; list && i < len; i++) {
+        const char *text = json_string_value(json_array_get(array, i));
 
-        if (!path || !path_good(path) || !(binds[i] = strdup(path))) {
-            templates_names_free(binds);
+        if (!text || !good(text) || !(list[i] = strdup(text))) {
+            templates_names_free(list);
             return -EINVAL;
         }
     }
-    *ret_binds = binds;
-    return binds ? 0 : -ENOMEM;
+    *ret_list = list;
+    return list ? 0 : -ENOMEM;
+}
+
+/* What only a set of packages has. The layer's key becomes a path: nothing else may pass. */
+static int packages_read(const json_t *json, struct template_entry *entry)
+{
+    const char *layer = json_string_value(json_object_get(json, "layer"));
+    const char *made_for = json_string_value(json_object_get(json, "made_for"));
+
+    if (!layer || (layer[0] && !layer_key_valid(layer)) || !made_for ||
+        json_array_size(json_object_get(json, "packages")) == 0)
+        return -EINVAL;
+    snprintf(entry->layer, sizeof entry->layer, "%s", layer);
+    entry->made_for = strdup(made_for);
+    return entry->made_for ? strings_read(json_object_get(json, "packages"), REQUIREMENTS_MAX,
+                                          requirement_good, &entry->packages)
+                           : -ENOMEM;
 }
 
 static int entry_from_json(json_t *json, struct template_entry *entry)
@@ -287,9 +327,12 @@ static int entry_from_json(json_t *json, struct template_entry *entry)
         return -EINVAL;
     while (found < ARRAY_LEN(kind_names) && strcmp(kind_names[found], kind) != 0)
         found++;
-    if (found == ARRAY_LEN(kind_names) || binds_read(binds, &entry->binds) < 0)
+    if (found == ARRAY_LEN(kind_names) ||
+        strings_read(binds, BINDS_MAX, path_good, &entry->binds) < 0)
         return -EINVAL;
     entry->kind = (enum template_kind) found;
+    if (entry->kind == TEMPLATE_KIND_PACKAGES && packages_read(json, entry) < 0)
+        return -EINVAL;
     entry->source = strdup(source);
     entry->python = strdup(python);
     entry->preload = strdup(preload);
@@ -384,6 +427,39 @@ int templates_load(const char *data_dir, const char *name, struct template_entry
     return 0;
 }
 
+/* Whatever else is in it: a definition of a later version names its layer too. */
+static bool file_names_layer(int dir, const char *name, const char *key)
+{
+    struct gb_err ignored;
+    json_t *json = NULL;
+    const char *layer;
+    bool same;
+    int r = file_read(dir, name, &json, &ignored);
+
+    if (r < 0) /* gone meanwhile, or no template can be made of it */
+        return r != -ENOENT && r != -EINVAL;
+    layer = json_string_value(json_object_get(json, "layer"));
+    same = layer && strcmp(layer, key) == 0;
+    json_decref(json);
+    return same;
+}
+
+bool templates_name_layer(const char *data_dir, const char *key)
+{
+    autoclose int dir = -EBADF;
+    struct gb_err ignored;
+    char **names = NULL;
+    bool named = false;
+    int r = dir_open(data_dir, false, &dir, &ignored);
+
+    if (r < 0 || templates_names(data_dir, &names, &ignored) < 0)
+        return r != -ENOENT;
+    for (size_t i = 0; names[i] && !named; i++)
+        named = file_names_layer(dir, names[i], key);
+    templates_names_free(names);
+    return named;
+}
+
 static int file_write(int dir, const char *temp, const char *text, struct gb_err *err)
 {
     autoclose int fd =
@@ -399,6 +475,28 @@ static int file_write(int dir, const char *temp, const char *text, struct gb_err
 static void temp_name(char temp[32])
 {
     snprintf(temp, 32, ".new-%d", (int) getpid());
+}
+
+static bool is_defined(const char *data_dir, const char *name)
+{
+    char path[FILE_NAME_MAX + 16];
+    autoclose int data = open(data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (!template_name_valid(name) || data < 0)
+        return false;
+    snprintf(path, sizeof path, "templates/%s" SUFFIX, name);
+    return faccessat(data, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static int taken(const char *name, struct gb_err *err)
+{
+    return gb_fail_plain(
+        err, EEXIST, "there is a template '%s' already; remove it first, or say --replace", name);
+}
+
+int templates_check_free(const char *data_dir, const char *name, struct gb_err *err)
+{
+    return is_defined(data_dir, name) ? taken(name, err) : 0;
 }
 
 int templates_save(const char *data_dir, const struct template_entry *entry, bool replace,
@@ -425,9 +523,7 @@ int templates_save(const char *data_dir, const struct template_entry *entry, boo
     else if (r == 0)
         r = linkat(dir, temp, dir, file, 0) < 0 ? -errno : 0;
     if (r == -EEXIST)
-        (void) gb_fail_plain(err, EEXIST,
-                             "there is a template '%s' already; remove it first, or say --replace",
-                             entry->name);
+        (void) taken(entry->name, err);
     else if (r < 0)
         (void) gb_fail(err, -r, "write the definition of '%s'", entry->name);
     (void) unlinkat(dir, temp, 0);
@@ -456,17 +552,6 @@ int templates_remove(const char *data_dir, const char *name, struct gb_err *err)
 }
 
 /* ---- what a name means ---- */
-
-static bool is_defined(const char *data_dir, const char *name)
-{
-    char path[FILE_NAME_MAX + 16];
-    autoclose int data = open(data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    if (!template_name_valid(name) || data < 0)
-        return false;
-    snprintf(path, sizeof path, "templates/%s" SUFFIX, name);
-    return faccessat(data, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
-}
 
 /* The template that the first fitting alias names, or NULL. */
 static const char *alias_find(const char *const *aliases, const char *wanted)

@@ -19,6 +19,13 @@ import tarfile
 import threading
 import zipfile
 
+PATIENCE = 400  # seconds: pip is slow, and a machine can be too
+
+# This machine's own configuration is not the test's.
+ALONE = {"PIP_CONFIG_FILE": "/dev/null", "PIP_FIND_LINKS": None, "PIP_INDEX_URL": None,
+         "PIP_EXTRA_INDEX_URL": None, "PIP_CERT": None, "PIP_NO_INDEX": None, "PIP_PROXY": None,
+         "HTTPS_PROXY": None, "https_proxy": None}
+
 TLS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tls")
 
 

@@ -11,15 +11,9 @@ import pytest
 from conftest import wait_for
 from mcp_wire import MODERN, Http, call, failed, ran
 from net_kit import CA, names  # noqa: F401  a fixture
-from package_kit import Endless, Index, make_built, make_compiled_wheel, make_sdist, make_wheel
+from package_kit import (ALONE, PATIENCE, Endless, Index, make_built, make_compiled_wheel, make_sdist,
+                         make_wheel)
 from serve_kit import serve  # noqa: F401  a fixture
-
-PATIENCE = 400  # seconds: pip is slow, and a machine can be too
-
-# This machine's own configuration is not the test's.
-ALONE = {"PIP_CONFIG_FILE": "/dev/null", "PIP_FIND_LINKS": None, "PIP_INDEX_URL": None,
-         "PIP_EXTRA_INDEX_URL": None, "PIP_CERT": None, "PIP_NO_INDEX": None, "PIP_PROXY": None,
-         "HTTPS_PROXY": None, "https_proxy": None}
 
 
 @pytest.fixture

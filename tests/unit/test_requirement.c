@@ -182,6 +182,44 @@ static void test_lists(void **state)
     assert_false(package_listed("-", ""));
 }
 
+static void test_split(void **state)
+{
+    static const struct {
+        const char *list, *items[4];
+    } rows[] = {
+        { "a", { "a" } },
+        { "a,b", { "a", "b" } },
+        { " humanize >= 4 , ujson ", { "humanize >= 4", "ujson" } },
+        { "x>=1,<2,y", { "x>=1,<2", "y" } },
+        { "x>=1, !=1.5 ,~=1.2,y", { "x>=1, !=1.5 ,~=1.2", "y" } },
+        { "x[a,b]>=1,y(>=1,<2),z", { "x[a,b]>=1", "y(>=1,<2)", "z" } },
+        { "x; python_version in '3.8,3.9',y", { "x; python_version in '3.8,3.9'", "y" } },
+        { "x @ https://h/a,b", { "x @ https://h/a,b" } },
+        { "y,x @ https://h/a,b", { "y", "x @ https://h/a,b" } },
+        { "", { "" } },
+        { "a,", { "a", "" } },
+        { ",,a", { "", "", "a" } },
+        { "x[a,b", { "x[a,b" } },
+        { "x],b", { "x]", "b" } },
+        { "x'a,b", { "x'a,b" } },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const char *rest = rows[i].list, *start;
+        size_t n = 0, len;
+
+        while (rest) {
+            len = requirement_next(&rest, &start);
+            assert_true(n < ARRAY_LEN(rows[i].items) && rows[i].items[n]);
+            assert_int_equal(len, strlen(rows[i].items[n]));
+            assert_memory_equal(start, rows[i].items[n], len);
+            n++;
+        }
+        assert_true(n == ARRAY_LEN(rows[i].items) || !rows[i].items[n]);
+    }
+}
+
 static void test_lookalike(void **state)
 {
     static const char *const rows[][2] = {
@@ -230,6 +268,7 @@ int main(void)
         cmocka_unit_test(test_good),      cmocka_unit_test(test_bad),
         cmocka_unit_test(test_urls),      cmocka_unit_test(test_lists),
         cmocka_unit_test(test_lookalike), cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_split),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

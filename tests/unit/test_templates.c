@@ -131,6 +131,93 @@ static void test_round_trip(void **state)
     assert_int_equal(templates_remove(dir, "../x", &err), -EINVAL);
 }
 
+#define KEY "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+static void write_definition(const char *name, const char *packages, const char *layer,
+                             const char *made_for)
+{
+    char path[128];
+    FILE *file;
+
+    snprintf(path, sizeof path, "%s/templates/%s.json", dir, name);
+    file = fopen(path, "we");
+    assert_non_null(file);
+    fprintf(file,
+            "{\"version\": 1, \"kind\": \"packages\", \"source\": \"/usr/bin/python3\", "
+            "\"python\": \"/usr/bin/python3\", \"preload\": \"six\", \"binds\": [], "
+            "\"packages\": %s, \"layer\": %s, \"made_for\": %s}",
+            packages, layer, made_for);
+    assert_int_equal(fchmod(fileno(file), 0600), 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void test_packages(void **state)
+{
+    static const struct {
+        const char *packages, *layer, *made_for;
+        bool good;
+    } rows[] = {
+        { "[\"six\"]", "\"" KEY "\"", "\"/usr/bin/python3.11\"", true },
+        { "[\"six>=1,<2\", \"b[c]\"]", "\"\"", "\"\"", true },
+        { "[\"six\"]", "\"../x\"", "\"\"", false },
+        { "[\"six\"]", "\"../../../../../../../../../../../../../../../../../../../../../etc\"",
+          "\"\"", false },
+        { "[\"six\"]", "\"" KEY "0\"", "\"\"", false },
+        { "[\"six\"]", "\"" KEY "\\u0000\"", "\"\"", false },
+        { "[\"six\"]", "null", "\"\"", false },
+        { "[\"six\"]", "7", "\"\"", false },
+        { "[\"six\"]", "\"" KEY "\"", "null", false },
+        { "[]", "\"" KEY "\"", "\"\"", false },
+        { "null", "\"" KEY "\"", "\"\"", false },
+        { "\"six\"", "\"" KEY "\"", "\"\"", false },
+        { "[\"six\", 1]", "\"" KEY "\"", "\"\"", false },
+        { "[\"; rm -rf /\"]", "\"" KEY "\"", "\"\"", false },
+    };
+    struct template_entry entry = { 0 };
+    struct gb_err err;
+
+    (void) state;
+    save("lab"); /* makes the directory */
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        write_definition("lab", rows[i].packages, rows[i].layer, rows[i].made_for);
+        assert_int_equal(templates_load(dir, "lab", &entry, &err), rows[i].good ? 0 : -EINVAL);
+        if (!rows[i].good)
+            continue;
+        assert_int_equal(entry.kind, TEMPLATE_KIND_PACKAGES);
+        assert_null(template_entry_def(&entry).packages.dir); /* not before it is looked for */
+        /* It comes back as it was. */
+        assert_int_equal(templates_save(dir, &entry, true, &err), 0);
+        template_entry_release(&entry);
+        assert_int_equal(templates_load(dir, "lab", &entry, &err), 0);
+        assert_string_equal(entry.packages[0], i == 0 ? "six" : "six>=1,<2");
+        assert_string_equal(entry.layer, i == 0 ? KEY : "");
+        assert_string_equal(entry.made_for, i == 0 ? "/usr/bin/python3.11" : "");
+        template_entry_release(&entry);
+    }
+    drop("lab");
+}
+
+/* What keeps a layer from being pruned. */
+static void test_layer_is_named(void **state)
+{
+    char other[] = KEY;
+
+    (void) state;
+    other[0] = 'f';
+    assert_false(templates_name_layer("/nonexistent", KEY));
+    save("venv");
+    write_definition("lab", "[\"six\"]", "\"" KEY "\"", "\"\"");
+    assert_true(templates_name_layer(dir, KEY));
+    assert_false(templates_name_layer(dir, other));
+    write_definition("lab", "7", "\"" KEY "\"", "\"of a later version\"");
+    assert_true(templates_name_layer(dir, KEY));
+    write_definition("lab", "{", "\"" KEY "\"", "\"\"");
+    assert_false(templates_name_layer(dir, KEY)); /* damaged: no template */
+    drop("lab");
+    assert_false(templates_name_layer(dir, KEY));
+    drop("venv");
+}
+
 static void test_resolve(void **state)
 {
     static const char *const aliases[] = { "img:1*=one",      "img:*=two", "gone=three",
@@ -226,6 +313,7 @@ int main(void)
         cmocka_unit_test(test_names),      cmocka_unit_test(test_alias_form),
         cmocka_unit_test(test_round_trip), cmocka_unit_test(test_resolve),
         cmocka_unit_test(test_many),       cmocka_unit_test(test_find),
+        cmocka_unit_test(test_packages),   cmocka_unit_test(test_layer_is_named),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

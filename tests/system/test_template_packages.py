@@ -1,0 +1,269 @@
+"""`glovebox template add --packages`: sets of packages as templates, alone and through the service."""
+
+import concurrent.futures
+import json
+import os
+import shutil
+
+import pytest
+
+from conftest import wait_for
+from package_kit import ALONE, PATIENCE, make_wheel
+from serve_kit import serve  # noqa: F401  a fixture
+
+ANY = None  # exit code
+
+GAMMA = {"gamma/__init__.py": "version = '2.0'\n", "gamma/deep.py": "", "_gamma.py": "",
+         "tests/__init__.py": "raise SystemExit\n", "space/inner/__init__.py": "here = 1\n"}
+
+
+@pytest.fixture
+def wheels(tmp_path):
+    """A directory of wheels."""
+    path = tmp_path / "wheels"
+    path.mkdir(mode=0o755)
+    for made in (make_wheel("alpha-one", "1.0", requires=["beta>=1"]), make_wheel("beta", "1.5"),
+                 make_wheel("gamma", "2.0", GAMMA), make_wheel("delta", "1.0"),
+                 make_wheel("broken", "1.0", {"broken.py": "raise RuntimeError('not today')\n"}),
+                 make_wheel("needs-blocked", "1.0", requires=["delta"])):
+        (path / made[0]).write_bytes(made[1])
+    return path
+
+
+@pytest.fixture
+def data(tmp_path):
+    return str(tmp_path / "data")
+
+
+@pytest.fixture
+def template(gb, data, wheels):
+    """`glovebox template` in that data directory, with those wheels and no other."""
+
+    def run(action, *args, code=0, index=True):
+        options = ("--index-url", "none", *(("--wheels", wheels) if index else ()))
+        r = gb("template", action, *args, *(options if action == "add" else ()), "--data", data,
+               env=ALONE, timeout=PATIENCE)
+        assert code == ANY or r.code == code, (r.code, r.out, r.err)
+        return r
+
+    return run
+
+
+@pytest.fixture
+def box(gb, data):
+    """What a program prints in a box of a template."""
+
+    def run(code, *options, template="lab"):
+        r = gb("run", "--data", data, "--template", template, *options, "-c", code)
+        assert r.code == 0, (r.out, r.err)
+        return r.out
+
+    return run
+
+
+def definition(data, name="lab"):
+    with open(os.path.join(data, "templates", name + ".json"), encoding="utf-8") as f:
+        return json.load(f)
+
+
+def tamper(data, name="lab", **changes):
+    path = os.path.join(data, "templates", name + ".json")
+    changed = {**definition(data, name), **changes}
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(changed, f)
+
+
+def layers(data):
+    path = os.path.join(data, "packages", "layers")
+    return sorted(os.listdir(path)) if os.path.isdir(path) else []
+
+
+def test_set(template, box, gb, data, serve, tmp_path):
+    made = template("add", "lab", "--packages", "alpha-one>=1,<2, gamma", "--json").receipt
+    assert made["kind"] == "packages" and made["packages"] == ["alpha-one>=1,<2", "gamma"]
+    assert layers(data) == [made["layer"]]
+    # The packages that were named, not what they need, and nothing that only came along.
+    assert made["preload"].split()[-3:] == ["alpha_one", "gamma", "space.inner"], made
+    assert not {"beta", "tests", "_gamma"} & set(made["preload"].split())
+    listed = template("list")
+    assert "packages  alpha-one>=1,<2, gamma  + " in listed.out, listed.out
+    (entry,) = template("list", "--json").receipt["templates"]
+    assert entry["packages"] == made["packages"] and entry["problem"] is None
+    checked = template("check", "lab").out
+    assert "of the set alpha-one>=1,<2\n" in checked and "package    beta 1.5\n" in checked
+    code = ("import os, subprocess, alpha_one, beta, gamma\n"
+            "print(alpha_one.version, beta.__file__, gamma.__file__, os.access('/packages', os.W_OK))\n"
+            "subprocess.run(['python3', '-c', 'import space.inner as s; print(s.__file__)'])\n")
+    expected = ("1.0 /packages/beta.py /packages/gamma/__init__.py False\n"
+                "/packages/space/inner/__init__.py\n")
+    assert box(code) == expected
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    assert box(code, "--volume", f"{shared}:/data") == expected
+    # Boxes of others see nothing of it.
+    assert gb("run", "-c", "import beta").code == 1
+    server = serve(data=data, env=ALONE)
+    (_, seen) = server.good("GET", "/v1/templates")["templates"]
+    assert seen == {"name": "lab", "kind": "packages", "preload": made["preload"],
+                    "packages": made["packages"]}
+    session = server.session(template="lab")
+    receipt = server.run(session, "import sys\n"
+                                  "[n in sys.modules for n in ('alpha_one', 'space.inner', 'beta')]")
+    assert receipt["result"]["text/plain"] == "[True, True, False]" and receipt["template"] == "lab"
+    assert server.run(session, code)["stdout"] == expected
+    for body in ({}, {"mode": "script"}):
+        receipt = server.good("POST", "/v1/execute", {"code": code, "template": "lab", **body})
+        assert receipt["stdout"] == expected, receipt
+    command = {"command": "python3 -c 'import beta; print(beta.version)'"}
+    assert server.good("POST", f"/v1/sessions/{session}/commands", command)["stdout"] == "1.5\n"
+    problem = server.problem(409, "POST", f"/v1/sessions/{session}/packages", {"packages": ["delta"]})
+    assert problem["type"].endswith(":package-template") and "add them to lab" in problem["detail"]
+    assert server.run(session, "%pip install delta\nimport delta")["status"] == "error"
+
+
+def test_preload(template, data):
+    """What it preloads can be said, and what cannot be imported is told."""
+    made = template("add", "lab", "--packages", "gamma", "--packages", "beta", "--preload", "beta",
+                    "--json").receipt
+    assert made["preload"] == "beta" and made["packages"] == ["gamma", "beta"]
+    r = template("add", "bad", "--packages", "broken", "--preload", "broken", code=2)
+    assert "broken: RuntimeError: not today" in r.err
+    r = template("add", "bad", "--packages", "broken,beta")
+    assert "not preloaded: broken: RuntimeError: not today" in r.err
+    assert "broken" not in definition(data, "bad")["preload"].split()
+    assert definition(data, "bad")["preload"].split()[-1] == "beta"
+    # The machine has all of it: there is no layer, and it is a template all the same.
+    made = template("add", "own", "--packages", "pip", "--preload", "none", "--json").receipt
+    assert made["layer"] is None and made["preload"] == ""
+    template("check", "own")
+    # Unchecked, with the modules that are known.
+    made = template("add", "fast", "--packages", "delta", "--no-check", "--json").receipt
+    assert made["version"] is None and made["preload"].split()[-1] == "delta"
+    r = template("add", "fast", "--packages", "beta", "--preload", "beta", code=1)
+    assert "there is a template 'fast' already" in r.err
+    template("add", "fast", "--packages", "beta", "--preload", "beta", "--replace")
+    assert definition(data, "fast")["packages"] == ["beta"]
+
+
+def test_what_every_box_has_loaded(template, box, wheels):
+    """Another version of it is refused, unless the template is to load that one itself."""
+    file, made = make_wheel("numpy", "99.0")
+    (wheels / file).write_bytes(made)
+    r = template("add", "lab", "--packages", "numpy>=99", code=1)
+    assert "this needs numpy 99.0, but every box has loaded numpy" in r.err
+    template("add", "lab", "--packages", "numpy>=99", "--preload", "numpy")
+    assert box("import numpy; print(numpy.version, numpy.__file__)") == "99.0 /packages/numpy.py\n"
+
+
+BAD = [
+    (["os"], 2, "os is blocked"),
+    (["alpha-one", "beta; rm -rf /"], 2, "not a requirement"),
+    (["../../etc"], 2, "not a requirement"),
+    (["--index-url=x"], 2, "not a requirement"),
+    (["alpha-one,"], 2, "not a requirement"),
+    (["a b c"], 2, "not a requirement"),
+    (["alpha-one[x"], 2, "not a requirement"),
+    ([""], 2, "--packages"),
+    (["x" * 2000], 2, "400 bytes"),
+    ([",".join(f"p{i}" for i in range(65))], 2, "at most 64"),
+    (["alpha-one @ https://localhost/a,b.whl"], 2, "URL"),
+    (["nope"], 1, "no such package"),
+    (["alpha-one>=9"], 1, "the index has 1.0"),
+]
+
+
+def test_bad_input(template, data):
+    for lists, code, message in BAD:
+        r = template("add", "lab", "--preload", "none",
+                     *(f"--packages={text}" for text in lists), code=code)
+        assert message in r.err, (lists, r.err)
+    for options, code, message in (
+            (["--packages", "beta", "--allowed-packages", "gamma"], 2, "not among the packages"),
+            (["--packages", "needs-blocked", "--blocked-packages", "delta"], 1, "delta, which is needed"),
+            (["--packages", "beta", "--venv", "/nowhere"], 2, "leave out --python and --venv"),
+            (["--packages", "beta", "--python", "/usr/bin/python3"], 2, "leave out --python and --venv"),
+            ([], 2, "either --python PATH, --venv DIR or --packages LIST")):
+        assert message in template("add", "lab", "--preload", "none", *options, code=code).err
+    assert "no package index" in template("add", "lab", "--packages", "beta", "--preload", "none",
+                                          code=1, index=False).err
+    assert "for template add" in template("check", "lab", "--packages", "beta", code=2).err
+    assert "no name for a template" in template("add", "../lab", "--packages", "beta", code=2).err
+    assert layers(data) == [] and template("list", "--json").receipt["templates"] == []
+
+
+def test_two_at_once(template, data, box):
+    def add(name):
+        return template("add", name, "--packages", "alpha-one", "--preload", "alpha_one", code=ANY)
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        results = list(pool.map(add, ["lab", "lab", "other"]))
+    assert sorted(r.code for r in results[:2]) == [0, 1] and results[2].code == 0, results
+    assert "already" in next(r.err for r in results if r.code)
+    assert layers(data) == [definition(data)["layer"]] == [definition(data, "other")["layer"]]
+    assert box("import beta; print(beta.version)", template="other") == "1.5\n"
+
+
+def test_layer_stays_as_long_as_it_is_named(template, data, serve, wheels):
+    template("add", "lab", "--packages", "alpha-one", "--preload", "alpha_one")
+    (layer,) = layers(data)
+    options = ("--sweep", "0.2", "--packages-age", "0", "--packages-disk", "0", "--idle-templates", "0",
+               "--index-url", "none", "--wheels", str(wheels))
+    server = serve(*options, data=data, env=ALONE)
+
+    def swept():
+        """A layer that nobody has comes and goes."""
+        session = server.session(packages=["delta"])
+        assert len(layers(data)) == 2
+        server.good("DELETE", f"/v1/sessions/{session}", status=204)
+        wait_for(lambda: len(layers(data)) < 2, what="the layer that nobody has")
+
+    swept()
+    assert layers(data) == [layer]
+    session = server.session(template="lab")
+    template("remove", "lab")
+    swept()
+    assert layers(data) == [layer]
+    code = "import beta; print(beta.__file__)"
+    assert server.run(session, "import os; os._exit(1)")["session_lost"]
+    assert server.run(session, code, accept_loss=True)["stdout"] == "/packages/beta.py\n"
+    server.good("DELETE", f"/v1/sessions/{session}", status=204)
+    wait_for(lambda: layers(data) == [], what="the layer of the template")
+
+
+def test_tampered(template, data, serve, gb):
+    template("add", "lab", "--packages", "beta", "--preload", "beta")
+    good = definition(data)
+    server = serve(data=data, env=ALONE)
+    os.makedirs(os.path.join(data, "packages", "x"), exist_ok=True)
+    for changes, message in (({"layer": "../x"}, "not one that this version understands"),
+                             ({"layer": 7}, "not one that this version understands"),
+                             ({"packages": []}, "not one that this version understands"),
+                             ({"packages": ["-r /etc/passwd"]}, "not one that this version"),
+                             ({"layer": "0" * 64}, "are gone from the store"),
+                             ({"made_for": "/usr/bin/python3.1"}, "are for /usr/bin/python3.1, but")):
+        tamper(data, **{**good, **changes})
+        assert message in template("check", "lab", code=1).err
+        assert message in template("list").out
+        r = gb("run", "--data", data, "--template", "lab", "-c", "print(1)")
+        assert r.code == 2 and message in r.err and r.out == "", r
+        server.problem(503, "POST", "/v1/sessions", {"template": "lab"})
+        server.problem(503, "POST", "/v1/execute", {"template": "lab", "code": "1"})
+        assert [t["name"] for t in server.good("GET", "/v1/templates")["templates"]] == ["default"]
+    tamper(data, **good)
+    template("check", "lab")
+
+
+def test_layer_that_is_gone(template, data, serve, gb):
+    """Removed by hand, also while a service has the template warm: no box without its packages."""
+    template("add", "lab", "--packages", "beta", "--preload", "none")
+    server = serve(data=data, env=ALONE)
+    code = "import beta; print(beta.version)"
+    assert server.run(server.session(template="lab"), code)["stdout"] == "1.5\n"
+    shutil.rmtree(os.path.join(data, "packages", "layers", definition(data)["layer"]))
+    server.problem(503, "POST", "/v1/sessions", {"template": "lab"})
+    for r in (template("check", "lab", code=1),
+              gb("run", "--data", data, "--template", "lab", "-c", code)):
+        assert "are gone from the store" in r.err and "--replace" in r.err and r.out == "", r
+    assert "are gone" in template("check", "lab", "--json", code=1).receipt["problem"]
+    template("add", "lab", "--packages", "beta", "--preload", "none", "--replace")
+    assert server.run(server.session(template="lab"), code)["stdout"] == "1.5\n"
