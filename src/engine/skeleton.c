@@ -78,18 +78,20 @@ static const char *const usr_aliases[] = { "bin", "sbin", "lib", "lib32", "lib64
 /* Copied from the host, with everything beneath. Found missing by programs: without nsswitch no
  * localhost, without alternatives no BLAS, without fonts no text in charts. */
 static const char *const etc_copies[] = {
-    "alternatives",   "ca-certificates.conf",
-    "debian_version", "fonts",
-    "gai.conf",       "host.conf",
-    "ld.so.cache",    "ld.so.conf",
-    "ld.so.conf.d",   "locale.alias",
-    "localtime",      "magic",
-    "matplotlibrc",   "mime.types",
-    "nsswitch.conf",  "os-release",
-    "protocols",      "python3",
-    "python3.11",     "services",
-    "ssl/certs",      "ssl/openssl.cnf",
-    "timezone",
+    "alternatives",    "ca-certificates.conf",
+    "debian_version",  "fonts",
+    "gai.conf",        "host.conf",
+    "ld.so.cache",     "ld.so.conf",
+    "ld.so.conf.d",    "locale.alias",
+    "localtime",       "magic",
+    "matplotlibrc",    "mime.types",
+    "nsswitch.conf",   "os-release",
+    "protocols",       "python3",
+    "python3.9",       "python3.10",
+    "python3.11",      "python3.12",
+    "python3.13",      "python3.14",
+    "services",        "ssl/certs",
+    "ssl/openssl.cnf", "timezone",
 };
 
 static const struct {

@@ -1,6 +1,7 @@
 #include "service/installer.h"
 
 #include <errno.h>
+#include <glob.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,6 +73,16 @@ static void add_stamp(json_t *list, const char *path)
     add_text(list, text);
 }
 
+static void add_stamps(json_t *list, const char *pattern)
+{
+    glob_t found;
+
+    if (glob(pattern, 0, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            add_stamp(list, found.gl_pathv[i]);
+    globfree(&found);
+}
+
 static int by_text(const void *a, const void *b)
 {
     return strcmp(*(const char *const *) a, *(const char *const *) b);
@@ -133,7 +144,7 @@ static int request_hash(const struct installer *installer, const struct install_
     add_text(all, python_of(installer));
     add_stamp(all, python_of(installer));
     add_stamp(all, "/usr/lib/python3/dist-packages");
-    add_stamp(all, "/usr/local/lib/python3.11/dist-packages");
+    add_stamps(all, "/usr/local/lib/python3*/dist-packages");
     add_text(all, installer->preload);
     add_text(all, installer->pip->index_url);
     (void) json_array_append_new(all, list_of(installer->pip->extra_indexes));
