@@ -71,12 +71,12 @@ static char *copy_part(char *to, const char *part)
 static char *join_rest(const struct match *match)
 {
     const char *part = match->rest;
-    size_t len = 0, used = 0;
+    size_t len = 1, used = 0; /* of nothing there is an end, too */
     char *path;
 
     for (size_t i = 0; i < match->rest_parts; i++, part = url_next_part(part))
         len += strlen(part) + 1;
-    path = malloc(len);
+    path = calloc(1, len);
     part = match->rest;
     for (size_t i = 0; path && i < match->rest_parts; i++, part = url_next_part(part)) {
         used = (size_t) (copy_part(path + used, part) - path);
