@@ -3,7 +3,7 @@
 #
 #   tools/fuzz.sh [SECONDS [TARGET...]]     60 seconds, every target of tests/fuzz by default
 #
-# One TAP line a target. What it finds anew stays in build-fuzz/; an input that crashed is kept
+# As many at a time as there are processors. One TAP line a target. What it finds anew stays in build-fuzz/; an input that crashed is kept
 # there as crash-TARGET-*, to be committed to tests/fuzz/corpus/TARGET with its fix.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,25 +19,31 @@ if [[ ${#targets[@]} == 0 ]]; then
 fi
 
 if [[ ! -f build-fuzz/build.ninja ]]; then
-    CC=clang meson setup build-fuzz -Dfuzz=true -Dtests=disabled -Db_lundef=false \
+    CC=clang meson setup build-fuzz --werror -Dfuzz=true -Dtests=disabled -Db_lundef=false \
         -Db_sanitize=address,undefined >/dev/null
 fi
 ninja -C build-fuzz "${targets[@]/#/tests/fuzz/fuzz_}" >&2
 
-failed=0
-echo "1..${#targets[@]}"
-for i in "${!targets[@]}"; do
-    name=${targets[i]}
+# fuzz NAME : its TAP line, without the number, in build-fuzz/NAME.tap
+fuzz() {
+    local name=$1 log=build-fuzz/$1.log runs
     mkdir -p "build-fuzz/corpus/$name"
     if "build-fuzz/tests/fuzz/fuzz_$name" -max_total_time="$seconds" -timeout=30 \
         -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="build-fuzz/crash-$name-" \
-        "build-fuzz/corpus/$name" "tests/fuzz/corpus/$name" >"build-fuzz/$name.log" 2>&1; then
-        runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "build-fuzz/$name.log")
-        echo "ok $((i + 1)) - $name, $runs inputs in $seconds s"
+        "build-fuzz/corpus/$name" "tests/fuzz/corpus/$name" >"$log" 2>&1; then
+        runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+        echo "ok - $name, $runs inputs in $seconds s"
     else
-        echo "not ok $((i + 1)) - $name"
-        tail -n 40 "build-fuzz/$name.log" | sed 's/^/# /'
-        failed=1
-    fi
-done
-exit "$failed"
+        echo "not ok - $name"
+        tail -n 40 "$log" | sed 's/^/# /'
+    fi >"build-fuzz/$name.tap"
+}
+export -f fuzz
+export seconds
+
+rm -f build-fuzz/*.tap
+printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I{} bash -c 'set -euo pipefail; fuzz {}'
+echo "1..${#targets[@]}"
+taps=("${targets[@]/#/build-fuzz/}")
+cat "${taps[@]/%/.tap}"
+! grep -q '^not ok' "${taps[@]/%/.tap}"

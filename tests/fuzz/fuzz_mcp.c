@@ -160,6 +160,8 @@ static void begin(void)
     must(mcp_open(&config, &mcp, NULL) == 0);
 }
 
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
+
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
     static const struct caller caller = { .key_id = "", .listener = "fuzz" };

@@ -129,6 +129,8 @@ static void check_entry(const char *text)
         must(address_block_has(&block, &block.base));
 }
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     /* Copies of the exact size, so that a sanitizer sees a step beyond it. */

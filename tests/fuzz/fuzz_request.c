@@ -83,6 +83,8 @@ static void check_body(const char *text, size_t len)
     json_decref(json);
 }
 
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
+
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
     char *lines[6] = { 0 }, *copy = malloc(size + 1), *at = copy;

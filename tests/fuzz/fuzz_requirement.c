@@ -47,6 +47,8 @@ static void check_text(const struct requirement *r)
          again.is_url == r->is_url);
 }
 
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
+
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
     struct requirement requirement;
