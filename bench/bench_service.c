@@ -657,16 +657,6 @@ static const struct part {
     { "many", many },       { "files", files },
 };
 
-static bool wanted(int argc, char **argv, const char *name)
-{
-    if (argc <= 3)
-        return true;
-    for (int i = 3; i < argc; i++)
-        if (strcmp(argv[i], name) == 0)
-            return true;
-    return false;
-}
-
 static void find_binary(struct bench *bench)
 {
     char self[512];
@@ -704,7 +694,7 @@ int main(int argc, char **argv)
     serve_start(&bench, "data", &bench.serve);
     peer_start(&bench);
     for (size_t i = 0; i < ARRAY_LEN(parts); i++)
-        if (wanted(argc, argv, parts[i].name))
+        if (is_named(argc, argv, 3, parts[i].name))
             parts[i].run(&bench);
     process_stop(bench.peer.pid, "peer.py");
     process_stop(bench.serve.pid, "glovebox serve");

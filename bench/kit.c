@@ -235,6 +235,16 @@ int64_t http_read_file(struct http *http, const char *path, int64_t len)
     return clock_now_us() - start;
 }
 
+/* ---- parts ---- */
+
+bool is_named(int argc, char **argv, int first, const char *name)
+{
+    for (int i = first; i < argc; i++)
+        if (strcmp(argv[i], name) == 0)
+            return true;
+    return argc <= first;
+}
+
 /* ---- processes ---- */
 
 static pid_t started[PROCESSES_MAX];

@@ -50,6 +50,11 @@ void http_member(const struct http *http, const char *name, char *value, size_t 
 int64_t http_send_file(struct http *http, const char *path, int fd, int64_t len);
 int64_t http_read_file(struct http *http, const char *path, int64_t len);
 
+/* ---- parts ---- */
+
+/* Whether @name is among the arguments from @first on, or there are none. */
+bool is_named(int argc, char **argv, int first, const char *name);
+
 /* ---- processes ---- */
 
 /* Starts @argv with its output in @log, or thrown away. */

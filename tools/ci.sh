@@ -103,8 +103,10 @@ who=self
 asan_suites "$who"
 
 say "a minute of mixed load, and another under the thread sanitizer"
-step soak make soak SOAK_SECONDS=60 | tee -a "$logs/build.tap"
+step soak make soak SOAK_SECONDS=60 | tee -a "$logs/build.tap" &
+soak_pid=$!
 step tsan tools/tsan.sh 60 | tee -a "$logs/build.tap"
+wait "$soak_pid"
 
 say "waiting for the checks in the background"
 finished=1
