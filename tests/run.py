@@ -61,6 +61,11 @@ SUBIDS_ONLY = ["test_robust.py", "test_serve_files.py", "test_volumes.py", "test
 NOT_AS_USER = ["test_docs.py", "test_cell.py", "test_dialects.py", "test_dialects_bad.py",
                "test_compat.py", "test_mcp.py", "test_mcp_bad_input.py", "test_key.py",
                "test_audit.py", "test_serve_api.py"]
+# Of these the ones in which an ordinary user's mounts and ids have a part.
+AS_USER_ONLY = {
+    "test_packages.py": ["test_live_session", "test_offline", "test_pruning", "test_two_at_once"],
+    "test_template_packages.py": ["test_set", "test_layer_stays_as_long_as_it_is_named"],
+}
 PRINTING = threading.Lock()
 RUNNING = []  # processes of suites
 STOPPED = threading.Event()  # no more of them
@@ -349,6 +354,10 @@ def paths_of(suite, who, only):
         names = sorted(path.name for path in (ROOT / "tests" / suite).glob("test_*.py"))
         files = [name for name in names if name not in NOT_AS_USER]
     found = [f"tests/{suite}/{file}" for file in files if (ROOT / "tests" / suite / file).exists()]
+    if who == "user" and not only:
+        found = [path + test for path in found
+                 for test in [f"::{name}" for name in AS_USER_ONLY.get(path.rpartition("/")[2], [])]
+                 or [""]]
     return found or [f"tests/{suite}"]
 
 

@@ -412,8 +412,8 @@ def test_locals_timeout(serve):
         assert client.failed(code)["error_type"] == "TimeoutError"
     session = CodeSession(server)
     session.names("kept = 1")
-    for code in ("while True: pass", "class A:\n    def __str__(self):\n        while True: pass\n"
-                 "a = A()"):
+    for code in ("import time\ntime.sleep(60)",
+                 "class A:\n    def __str__(self):\n        while True: pass\na = A()"):
         assert session.failed(code)["error_type"] == "TimeoutError"
     assert session.names("x = kept") == {"x": 1}
 

@@ -119,8 +119,8 @@ def test_tenant_survives_both(gb, running):
 @pytest.mark.parametrize("limit", ["--timeout", "--cpu-time"])
 def test_limits_hold_without_the_builder(gb, running, limit):
     """CPU time begins when we say so; wall time is long enough for the builder to die in it."""
-    seconds = {"--timeout": "10", "--cpu-time": "1"}[limit]
-    code = "print('up', flush=True)\ninput()\nwhile True: pass"
+    seconds, end = {"--timeout": ("10", "time.sleep(1000)"), "--cpu-time": ("1", "while 1: pass")}[limit]
+    code = "import time\nprint('up', flush=True)\ninput()\n" + end
     p, pids = running(code, limit, seconds)
     os.kill(pids["builder"], signal.SIGKILL)
     assert gb.finish(p, b"\n").code == 124

@@ -377,7 +377,7 @@ def test_out_replaces_an_older_file(gb, tmp_path):
 def test_out_after_an_error_and_a_timeout(gb, tmp_path):
     r = gb.py("open('a', 'w').write('1'); 1 / 0", "--out", tmp_path)
     assert r.code == 1 and (tmp_path / "a").read_text() == "1"
-    code = "open('b', 'w').write('2')\nwhile True: pass"
+    code = "import time; open('b', 'w').write('2'); time.sleep(1000)"
     r = gb.py(code, "--timeout", "5", "--out", tmp_path)  # it has written by then
     assert r.code == 124 and (tmp_path / "b").read_text() == "2"
 

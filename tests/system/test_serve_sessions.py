@@ -33,7 +33,8 @@ def test_children_of_cells(server):
     child = "import subprocess\nkept = subprocess.Popen(['sleep', '1000'])"
     server.run(session, child)
     # As many seconds as a machine that stalls may need to come to its last line.
-    server.run(session, "lost = subprocess.Popen(['sleep', '1000'])\nwhile True: pass", timeout=5)
+    server.run(session, "lost = subprocess.Popen(['sleep', '1000'])\nimport time\ntime.sleep(1000)",
+               timeout=5)
     receipt = server.run(session, "lost.wait(), kept.poll()")
     # Of the interrupt or of the kill that follows it; the one of the cell before lives on.
     assert receipt["result"]["text/plain"] in ("(-2, None)", "(-9, None)"), receipt
