@@ -28,6 +28,7 @@ REPORT = PLACE + "/report.json"
 LOADED = PLACE + "/loaded.txt"
 CERT = PLACE + "/cert.pem"
 DETAIL_MAX = 400
+VERSIONS_MAX = 100
 STANDARD = sys.stdlib_module_names
 
 # What pip says, and what we make of it; the first that is found counts.
@@ -141,9 +142,12 @@ def explain(wish, text):
     if kind == "not-found":
         found = re.search(r"satisfies the requirement (.+?) \(from versions: (.*?)\)", text)
         if found:
-            detail = found.group(2)
-            if found.group(2) != "none":
+            detail, versions = found.groups()
+            if versions != "none":
                 kind = "no-version"
+                if len(versions) > VERSIONS_MAX:  # the last are the newest
+                    versions = "..., " + versions[-VERSIONS_MAX:].partition(", ")[2]
+                detail += "; the index has " + versions
             elif not wish["builds"] and has_sources(wish, found.group(1)):
                 kind = "no-wheel"
     return Failed(kind, detail[-DETAIL_MAX:])

@@ -59,12 +59,11 @@ static const struct {
     const char *type, *text; /* one %s: what pip said */
 } kinds[] = {
     { "not-found", FAULT_INVALID, "package-not-found",
-      "there is no such package in the index, or none for this Python; check the name%.0s" },
-    { "no-version", FAULT_INVALID, "version-not-found",
-      "there is no such version; the index has %s" },
+      "there is no such package in the index, or none for this Python: %s; check the name" },
+    { "no-version", FAULT_INVALID, "version-not-found", "there is no such version: %s" },
     { "no-wheel", FAULT_INVALID, "no-wheel",
-      "the index has no wheel of it for this Python, and packages are not built here unless the "
-      "operator sets --package-builds%.0s" },
+      "the index has no wheel of %s for this Python, and packages are not built here unless the "
+      "operator sets --package-builds" },
     { "conflict", FAULT_CONFLICT, "package-conflict", "these cannot be installed together: %s" },
     { "shadows", FAULT_CONFLICT, "package-shadows",
       "it has a module %s, which would hide that of the standard library" },
