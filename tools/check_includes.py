@@ -26,7 +26,7 @@ MAY_INCLUDE = {
 
 OUTSIDE = {
     "Python.h": ["engine/template_ext.c", "engine/tenant_ext.c"],
-    "seccomp.h": ["engine/gen_seccomp.c"],
+    "seccomp.h": ["engine/gen_seccomp.c", "engine/gen_seccomp_parse.c"],
     "jansson.h": ["service/", "mark/", "mcp/", "server/", "cli/"],
     "sqlite3.h": ["store/store_sqlite"],
     "libpq-fe.h": ["store/store_postgres.c"],
