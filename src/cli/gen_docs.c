@@ -109,6 +109,15 @@ static int prose_split(struct prose *prose, struct gb_err *err)
     return 0;
 }
 
+/* Whether @line starts a block of code, optionally with a language after the fence, or ends one. */
+static bool is_fence(const char *line, bool in_code)
+{
+    if (strncmp(line, "```", 3) != 0)
+        return false;
+    line += 3;
+    return !line[in_code ? 0 : strspn(line, "abcdefghijklmnopqrstuvwxyz")];
+}
+
 static int prose_find_sections(struct prose *prose, struct gb_err *err)
 {
     struct prose_section *section = NULL;
@@ -117,7 +126,7 @@ static int prose_find_sections(struct prose *prose, struct gb_err *err)
     for (size_t i = 0; i < prose->lines_len; i++) {
         char *line = prose->lines[i];
 
-        if (strncmp(line, "```", 3) == 0)
+        if (is_fence(line, code))
             code = !code;
         if (!code && strncmp(line, "# ", 2) == 0) {
             if (prose->sections_len == PROSE_SECTIONS_MAX)
@@ -184,7 +193,7 @@ enum prose_state { PROSE_BETWEEN, PROSE_PARAGRAPH, PROSE_ITEM, PROSE_CODE };
 static int prose_line(FILE *out, const char *line, size_t number, enum prose_state *state,
                       struct gb_err *err)
 {
-    if (strcmp(line, "```") == 0) {
+    if (is_fence(line, *state == PROSE_CODE)) {
         fputs(*state == PROSE_CODE ? ".EE\n.RE\n" : ".PP\n.RS 4\n.EX\n", out);
         *state = *state == PROSE_CODE ? PROSE_BETWEEN : PROSE_CODE;
         return 0;
