@@ -128,6 +128,8 @@ static int prose_find_sections(struct prose *prose, struct gb_err *err)
 
         if (is_fence(line, code))
             code = !code;
+        else if (!code && strncmp(line, "```", 3) == 0)
+            return prose_fail(err, i + 1, "a code fence with more than a language after it");
         if (!code && strncmp(line, "# ", 2) == 0) {
             if (prose->sections_len == PROSE_SECTIONS_MAX)
                 return prose_fail(err, i + 1, "too many sections");
@@ -219,7 +221,7 @@ static int prose_line(FILE *out, const char *line, size_t number, enum prose_sta
     }
     if (*state == PROSE_ITEM && strncmp(line, "  ", 2) == 0 && line[2] != ' ')
         return prose_inline(out, line + 2, number, err);
-    if (*state == PROSE_ITEM || strchr(" #>+=", *line) || strncmp(line, "```", 3) == 0)
+    if (*state == PROSE_ITEM || strchr(" #>+=", *line))
         return prose_fail(err, number, "a block that is not known here");
     if (*state == PROSE_BETWEEN)
         fputs(".PP\n", out);
