@@ -363,7 +363,8 @@ class Session:
         return stream.open_stream(self._transport, self._path + "/commands", body)
 
     def interrupt(self, *, everything: bool = False) -> int:
-        """Interrupts the running execution, with `everything` also queued ones; returns the count."""
+        """Interrupts the running execution, with `everything` also queued ones. Returns how many it
+        interrupted."""
         query = {"all": True} if everything else None
         reply = self._transport.object("POST", self._path + "/interrupt", query=query)
         count = reply.get("interrupted")
