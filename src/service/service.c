@@ -19,10 +19,10 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/io.h"
-#include "service/bindings.h"
-#include "service/keys.h"
-#include "service/network.h"
+#include "service/access/keys.h"
 #include "service/service_internal.h"
+#include "service/session/network.h"
+#include "service/session/volumes_request.h"
 
 #include "base/banned.h"
 

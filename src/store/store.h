@@ -110,7 +110,7 @@ int64_t store_session_prune(struct store *store, int64_t before_us, struct gb_er
 /* ---- audit log ---- */
 
 /* The store keeps the order and the bytes; what is hashed and how is the business of
- * service/audit.h. Entries can be added and read, nothing else. */
+ * service/access/audit.h. Entries can be added and read, nothing else. */
 struct store_audit {
     int64_t seq; /* from 1, without gaps */
     int64_t time_us;

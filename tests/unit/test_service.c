@@ -20,8 +20,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "engine/builder.h"
-#include "service/audit.h"
+#include "engine/builder/builder.h"
+#include "service/access/audit.h"
 #include "service/service.h"
 #include "store/store.h"
 
