@@ -24,6 +24,7 @@
 #include "service/service_internal.h"
 #include "service/session/network.h"
 #include "service/session/volumes_request.h"
+#include "store/sessions.h"
 
 #include "base/banned.h"
 
