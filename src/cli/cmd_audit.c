@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "base/parse.h"
 #include "cli/cmd.h"
-#include "service/audit.h"
-#include "service/data.h"
+#include "service/access/audit.h"
+#include "service/access/data.h"
 
 #include "base/banned.h"
 

@@ -7,8 +7,8 @@
 #include "base/autoclean.h"
 #include "base/parse.h"
 #include "cli/cmd.h"
-#include "service/data.h"
-#include "service/keys.h"
+#include "service/access/data.h"
+#include "service/access/keys.h"
 
 #include "base/banned.h"
 

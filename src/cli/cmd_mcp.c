@@ -1,7 +1,7 @@
 /*
  * `glovebox mcp`: the Model Context Protocol on standard input and output.
  *
- * With --url it carries messages to a service and back (mcp_forward.c). Without it, it is a service
+ * With --url it carries messages to a service and back (mcp/forward.c). Without it, it is a service
  * of its own for the one client that has started it: no store, no keys, no audit log, and boxes
  * that end with the client. The interpreter warms up on a thread while the client says hello; what
  * it wants to run before that waits.
@@ -23,7 +23,7 @@
 #include "base/clock.h"
 #include "cli/cmd.h"
 #include "mcp/mcp.h"
-#include "service/data.h"
+#include "service/access/data.h"
 #include "service/service.h"
 
 #include "base/banned.h"

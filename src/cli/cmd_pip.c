@@ -10,8 +10,8 @@
 
 #include "base/autoclean.h"
 #include "cli/cmd.h"
-#include "service/data.h"
-#include "service/layers.h"
+#include "service/access/data.h"
+#include "service/package/layers.h"
 #include "service/service.h"
 
 #include "base/banned.h"
@@ -122,7 +122,8 @@ static int show_set(void *arg, const char *name, json_t *set)
     } else {
         if (view->cfg->action == ACTION_PIP_LIST)
             printf("%s\n", name);
-        json_array_foreach((json_t *) packages, i, item) print_package(view, item);
+        json_array_foreach ((json_t *) packages, i, item)
+            print_package(view, item);
     }
     layer_unref(layer);
     return 0;

@@ -18,11 +18,11 @@
 #include "base/io.h"
 #include "cli/cmd.h"
 #include "cli/network.h"
-#include "cli/out_stream.h"
 #include "cli/program.h"
+#include "cli/terminal/out_stream.h"
 #include "engine/engine.h"
-#include "service/receipt.h"
-#include "service/templates.h"
+#include "service/execution/receipt.h"
+#include "service/template/templates.h"
 
 #include "base/banned.h"
 

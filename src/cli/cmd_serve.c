@@ -28,8 +28,8 @@
 #include "cli/cmd.h"
 #include "cli/network.h"
 #include "server/server.h"
-#include "service/data.h"
-#include "service/keys.h"
+#include "service/access/data.h"
+#include "service/access/keys.h"
 #include "service/service.h"
 
 #include "base/banned.h"

@@ -13,10 +13,10 @@
 #include "base/clock.h"
 #include "cli/cmd.h"
 #include "engine/engine.h"
-#include "service/data.h"
-#include "service/requirement.h"
+#include "service/access/data.h"
+#include "service/package/requirement.h"
 #include "service/service.h"
-#include "service/templates.h"
+#include "service/template/templates.h"
 
 #include "base/banned.h"
 

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "cli/cmd.h"
-#include "cli/help.h"
-#include "cli/options.h"
-#include "engine/builder.h"
+#include "cli/options/help.h"
+#include "cli/options/options.h"
+#include "engine/builder/builder.h"
 
 #include "base/banned.h"
 

@@ -3,7 +3,7 @@
  *
  * The operator lists directories. A box may have any directory beneath one of them, at a place of
  * its own choice, and writes to it only where the operator's entry says so. volumes.c has the
- * rules, builder_volumes.c the mounts, box_volumes.c what PID 1 of a box does with them.
+ * rules, builder/volumes.c the mounts, seal/volumes.c what PID 1 of a box does with them.
  */
 #pragma once
 

@@ -10,10 +10,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "engine/cgroup.h"
-#include "engine/disk.h"
+#include "engine/builder/package_mounts.h"
+#include "engine/cgroup/cgroup.h"
+#include "engine/disk/disk.h"
 #include "engine/limits.h"
-#include "engine/shelf.h"
 
 #define WIRE_FDS_MAX  16
 #define WIRE_PATH_MAX 4096
@@ -32,9 +32,9 @@ void wire_close_fds(const int *fds, size_t fds_len);
 
 enum builder_op {
     /* First: root file system, cgroups, ids. fds: pidfd of a template that outlived its builder; a
-     * list of the directories for volumes (volumes.h); the shelves (shelf.h).
-     * Reply fds: the builder's pidfd; with a keeper its lifeline, user and PID namespace; then the
-     * locks that show other engines that this one lives. */
+     * list of the directories for volumes (volumes.h); the shelves
+     * (builder/package_mounts.h). Reply fds: the builder's pidfd; with a keeper its lifeline, user
+     * and PID namespace; then the locks that show other engines that this one lives. */
     BUILDER_SETUP,
     /* Start an interpreter. fds: its control socket, its stderr until it is ready, and the mount
      * namespace to start it in, with template.root. Reply fd: its pidfd. */
@@ -109,8 +109,8 @@ struct builder_request {
         } signal;
         struct {
             /* BOX_OPEN: open(2) flags (O_RDONLY, O_WRONLY | O_CREAT | O_EXCL or O_WRONLY |
-             * O_TMPFILE); BOX_LIST: of walk.h; BOX_MKDIR: 1 parents; BOX_REMOVE: 1 the whole tree;
-             * BOX_RENAME: 1 replaces */
+             * O_TMPFILE); BOX_LIST: of walk.h; BOX_MKDIR: 1 parents; BOX_REMOVE: 1 the whole
+             * tree; BOX_RENAME: 1 replaces */
             int32_t flags;
             uint32_t mode;
             char path[WIRE_PATH_MAX];

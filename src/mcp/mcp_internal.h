@@ -141,7 +141,7 @@ void call_set_execution(struct mcp_call *call, struct execution *execution);
 int call_session(struct mcp_call *call, const char *id, struct session **ret_session,
                  struct fault *fault);
 
-/* ---- messages (message.c) ---- */
+/* ---- messages (protocol/message.c) ---- */
 
 enum message_kind { MESSAGE_REQUEST, MESSAGE_NOTIFICATION, MESSAGE_RESPONSE, MESSAGE_BAD };
 
@@ -158,7 +158,7 @@ json_t *message_error(json_t *id, json_t *error);                 /* takes @erro
 /* Parses it; on failure NULL, and the reason. */
 json_t *message_parse(const char *text, size_t len, char why[200]);
 
-/* ---- eras (era.c) ---- */
+/* ---- eras (protocol/revision.c) ---- */
 
 /* Finds out the era of a request or notification and checks what that era wants of every message,
  * headers included. On failure the call has ended. */
@@ -171,7 +171,7 @@ json_t *era_modern_versions(void);
 /* Whether a tool's Mcp-Param headers say what the arguments say; else the call has ended. */
 int era_check_params(struct mcp_call *call, const struct mcp_headers *headers);
 
-/* ---- methods (methods.c) ---- */
+/* ---- methods (protocol/methods.c) ---- */
 
 struct mcp_method {
     const char *name;
@@ -198,7 +198,7 @@ void method_prompts_get(struct mcp_call *call);
 void method_complete(struct mcp_call *call);
 void method_listen(struct mcp_call *call);
 
-/* ---- the registry (registry.c): what tools, prompts and resources there are ---- */
+/* ---- the registry (catalog/registry.c): what tools, prompts and resources there are ---- */
 
 struct mcp_tool {
     const char *name, *title, *description;
@@ -244,28 +244,28 @@ json_t *registry_prompts_to_json(struct mcp *mcp);
 json_t *registry_resources_to_json(struct mcp *mcp, bool templates);
 bool registry_read(struct mcp_call *call, const char *uri);
 
-void tools_register(struct mcp *mcp);     /* tools.c */
-void prompts_register(struct mcp *mcp);   /* prompts.c */
-void resources_register(struct mcp *mcp); /* resources.c */
+void tools_register(struct mcp *mcp);     /* catalog/tools.c */
+void prompts_register(struct mcp *mcp);   /* catalog/prompts.c */
+void resources_register(struct mcp *mcp); /* catalog/resources.c */
 void fixtures_register(struct mcp *mcp);  /* fixtures.c */
 
 /* What a description's "{timeout}" and the like stand for; the caller frees. */
 char *describe_fill(struct mcp *mcp, const char *text);
 
-/* ---- schemas (schema.c) ---- */
+/* ---- schemas (catalog/schema.c) ---- */
 
 /* Whether @value is as @schema has it, of which the common part is understood. What is wrong is
  * written to @why, for a model to read. */
 bool schema_check(const json_t *schema, const json_t *value, char *why, size_t size);
 
-/* ---- state that the client carries (state.c) ---- */
+/* ---- state that the client carries (protocol/state.c) ---- */
 
 /* @state as text that only we can have made, for this method and caller; the caller frees. */
 char *state_seal(const struct mcp_call *call, const json_t *state);
 /* NULL when it is not ours, or too old. */
 json_t *state_open(const struct mcp_call *call, const char *text);
 
-/* ---- URIs (uri.c) ---- */
+/* ---- URIs (catalog/uri.c) ---- */
 
 /* "glovebox://sessions/ID/files/PATH", for free(); NULL without memory. */
 char *uri_of_file(const char *session_id, const char *path);
@@ -333,7 +333,7 @@ void peer_detached(struct mcp *mcp, int change, struct mcp_call *call);
 /* Until no call is driven by a thread of ours, at most so long. */
 void peer_wait_idle(struct mcp *mcp, int64_t timeout_us);
 
-/* ---- changes that clients hear of (changes.c) ---- */
+/* ---- changes that clients hear of (protocol/changes.c) ---- */
 
 enum change_kind { CHANGE_TOOLS, CHANGE_PROMPTS, CHANGE_RESOURCES, CHANGE_FILE };
 

@@ -2,7 +2,7 @@
  * The server: HTTP over a service. This is the module's public header.
  *
  * Opened after the service and closed before it; both calls come from one thread. In between
- * everything happens on threads of the server (http.c says which).
+ * everything happens on threads of the server (http/http.c says which).
  */
 #pragma once
 
@@ -32,7 +32,7 @@ struct server_config {
 
     int64_t connections_max;        /* of each address */
     int64_t connections_per_client; /* by client address, where it is not loopback; 0: no limit */
-    int64_t header_us, body_us, idle_us; /* deadlines; http.c says how the second grows */
+    int64_t header_us, body_us, idle_us; /* deadlines; http/http.c says how the second grows */
     int64_t keepalive_us;                /* silence in a stream before a comment is sent */
     int64_t body_bytes_max;              /* of a JSON body */
     int64_t simple_wall_max_us;          /* the most that the simple API gives */

@@ -1,6 +1,6 @@
 /*
  * What the files of the server share: the request on its way from the socket to its handler, the
- * table of routes, and the replies. http.c tells how a request lives.
+ * table of routes, and the replies. http/http.c tells how a request lives.
  */
 #pragma once
 
@@ -12,12 +12,12 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "server/fields.h"
-#include "server/listen.h"
-#include "server/negotiate.h"
+#include "server/http/listen.h"
+#include "server/http/negotiate.h"
+#include "server/http/url.h"
+#include "server/schema/fields.h"
 #include "server/server.h"
-#include "server/url.h"
-#include "service/keys.h"
+#include "service/access/keys.h"
 #include "service/service.h"
 
 /* How JSON is written. Fifteen digits: what we measured then reads as it was meant, 0.0091 and not
@@ -216,7 +216,7 @@ void request_origin(const struct request *rq, char *buf, size_t size);
 /* For the log line. */
 void request_note(struct request *rq, const char *session_id, const char *execution_id);
 
-/* ---- the gate (gate.c) ---- */
+/* ---- the gate (http/authenticate.c) ---- */
 
 /* Collects the headers, and refuses what is malformed or was meant for another host. */
 int gate_check(struct request *rq);
@@ -224,7 +224,7 @@ int gate_check(struct request *rq);
 /* Who calls, once the route is known: fills rq->caller, or refuses with 401 or 403. */
 int gate_authenticate(struct request *rq);
 
-/* ---- replies (reply.c); exactly one a request ---- */
+/* ---- replies (http/reply.c); exactly one a request ---- */
 
 void reply_json(struct request *rq, int status, json_t *json); /* takes @json, which may be NULL */
 void reply_json_text(struct request *rq, int status, char *text, size_t len); /* takes @text */
@@ -242,7 +242,7 @@ void reply_refusal(struct request *rq);
 void reply_send(struct request *rq, int status, struct MHD_Response *response);
 void reply_header(struct MHD_Response *response, const char *name, const char *value);
 
-/* ---- streams (stream.c) ---- */
+/* ---- streams (v1/stream.c) ---- */
 
 /* Answers with the events of @execution, from @cursor on, as @media has it. Takes the reference.
  * @cancel: interrupt it when the client leaves. */
@@ -263,7 +263,7 @@ struct pending {
 /* Takes as much of it as there is room for; what is used up is freed. */
 ssize_t pending_read(struct pending *pending, char *buf, size_t max);
 
-/* ---- streams of MCP (mcp_stream.c) ---- */
+/* ---- streams of MCP (mcp/stream.c) ---- */
 
 struct mcp_call;
 struct mcp_peer;
@@ -286,5 +286,5 @@ json_t *openapi_make(void);
 /* ---- handlers ---- */
 
 #define ROUTE(method, pattern, handler, ...) void handler(struct request *rq);
-#include "server/routes.def"
+#include "server/http/routes.def"
 #undef ROUTE

@@ -21,7 +21,7 @@
 #include "egress/egress.h"
 #include "engine/engine.h"
 #include "engine/limits.h"
-#include "service/templates.h"
+#include "service/template/templates.h"
 
 struct service;
 struct session;

@@ -21,15 +21,15 @@
 #include <sys/queue.h>
 
 #include "engine/engine.h"
-#include "service/audit.h"
+#include "service/access/audit.h"
+#include "service/execution/output_log.h"
 #include "service/id_table.h"
-#include "service/layers.h"
-#include "service/lodging.h"
-#include "service/output_log.h"
-#include "service/reaper.h"
+#include "service/package/layers.h"
 #include "service/service.h"
+#include "service/session/engine_calls.h"
+#include "service/session/reaper.h"
 
-/* ---- account.c: what a key has at a time; all under service->lock ---- */
+/* ---- quota.c: what a key has at a time; all under service->lock ---- */
 
 struct account {
     struct id_node node;
@@ -53,7 +53,7 @@ void account_give_execution(struct account *account);
 /* Forgets those that have nothing and whose rate has recovered. */
 void account_sweep(struct service *service);
 
-/* ---- session.c ---- */
+/* ---- session/session.c ---- */
 
 enum session_end { END_NONE, END_EXPIRED, END_DELETED, END_SHUTDOWN };
 
@@ -132,7 +132,7 @@ void session_sweep(struct service *service);
 
 void budget_unref(struct session_budget *budget);
 
-/* ---- turn.c: the line of executions in a session ---- */
+/* ---- session/queue.c: the line of executions in a session ---- */
 
 /* Puts the execution in line, or gives it the turn if nobody has it. */
 int turn_enter(struct session *session, struct execution *x, struct fault *fault);
@@ -145,7 +145,7 @@ void turn_wake(struct session *session, struct execution *x);
 void turn_lost(struct session *session, bool told);
 int turn_fault_lost(const struct session *session, struct fault *fault);
 
-/* ---- executions.c ---- */
+/* ---- execution/execution.c ---- */
 
 /* A display, kept with its place among the bytes. */
 struct display {
@@ -220,7 +220,7 @@ int execution_begin(struct service *service, const struct caller *caller, struct
 int execution_go(struct execution *x, const struct execution_request *request, bool keep_refused,
                  struct fault *fault);
 
-/* While it runs, by lodging.c: where what comes from the tenant goes. */
+/* While it runs, by session/engine_calls.c: where what comes from the tenant goes. */
 struct run_sink execution_sink(struct execution *x);
 
 /* Drops kept ones that are too old, too many or too large. With service->lock not held. */
@@ -229,14 +229,14 @@ void execution_sweep(struct service *service);
 /* Asks everything that runs or waits to stop. */
 void execution_interrupt_all(struct service *service);
 
-/* ---- execution_worker.c ---- */
+/* ---- execution/worker.c ---- */
 
 void execution_copy_free(struct execution_copy *copy); /* accepts NULL */
 
 /* Threads that service_close() waits for. */
 void service_worker_count(struct service *service, int by);
 
-/* ---- packages.c ---- */
+/* ---- package/packages.c ---- */
 
 struct packages;
 
@@ -260,7 +260,7 @@ int packages_mount(struct service *service, struct box *box, const struct layer 
 int packages_move_in(struct session *session, const struct caller *caller,
                      const char *const *wanted, struct fault *fault);
 
-/* ---- packages_ask.c ---- */
+/* ---- package/cell_request.c ---- */
 
 /* run_spec.ask; @arg is the execution. */
 int packages_ask(void *arg, const char *json, size_t len);
@@ -322,7 +322,7 @@ void service_sweep(struct service *service);
 int fault_from_engine(struct service *service, const char *what, const struct gb_err *err,
                       struct fault *fault);
 
-/* ---- template_use.c ---- */
+/* ---- template/use.c ---- */
 
 /* Which template a request means. */
 int template_wish(struct service *service, const char *wanted, char ret_name[TEMPLATE_NAME_MAX],

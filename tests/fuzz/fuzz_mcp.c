@@ -109,7 +109,8 @@ static void check_final(const char *text, const json_t *request, int status)
     must(json && (status == 200 || status == 400 || status == 404 || status == 503));
     if (json_is_array(json)) {
         must(json_is_array(request) && json_array_size(json) > 0);
-        json_array_foreach(json, i, item) check_response(item, NULL);
+        json_array_foreach (json, i, item)
+            check_response(item, NULL);
     } else {
         check_response(json, request);
     }

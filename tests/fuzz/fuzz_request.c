@@ -8,11 +8,11 @@
 
 #include "base/json_depth.h"
 #include "base/utf8.h"
-#include "server/json_text.h"
-#include "server/listen.h"
-#include "server/negotiate.h"
-#include "server/schemas.h"
-#include "server/url.h"
+#include "server/compat/json_text.h"
+#include "server/http/listen.h"
+#include "server/http/negotiate.h"
+#include "server/http/url.h"
+#include "server/schema/schemas.h"
 
 #include "base/banned.h"
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/io.h"
-#include "service/keys.h"
+#include "service/access/keys.h"
 #include "service/service.h"
 
 #include "base/banned.h"
@@ -755,7 +755,7 @@ int files_archive(struct session *session, const char *dir, size_t len,
     return 0;
 }
 
-/* ---- keys.h ---- */
+/* ---- service/access/keys.h ---- */
 
 int keys_verify(struct keys *keys, const char *token, struct keys_info *ret, struct gb_err *err)
 {

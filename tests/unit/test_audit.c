@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
-#include "service/audit.h"
+#include "service/access/audit.h"
 
 #include "base/banned.h"
 

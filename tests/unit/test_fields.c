@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/json_depth.h"
-#include "server/schemas.h"
+#include "server/schema/schemas.h"
 
 #include "base/banned.h"
 

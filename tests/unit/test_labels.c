@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "fake_service.h"
-#include "server/labels.h"
+#include "server/compat/labels.h"
 
 static const struct caller nobody = { .key_id = "" }, somebody = { .key_id = "key_1" };
 static struct service *service;

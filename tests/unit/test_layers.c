@@ -20,7 +20,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
-#include "service/layers.h"
+#include "service/package/layers.h"
 
 #include "base/banned.h"
 

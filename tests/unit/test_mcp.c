@@ -403,11 +403,12 @@ static void test_output_schemas(void **state)
         same = json_loads(
             text_at(json_array_get(json_object_get(result, "content"), 0), "text", NULL), 0, NULL);
         assert_true(json_equal(structured, same));
-        json_array_foreach(list, k, tool) if (strcmp(text_at(tool, "name", NULL), rows[i][0]) == 0)
-        {
-            if (!schema_check(json_object_get(tool, "outputSchema"), structured, why, sizeof why))
-                fail_msg("row %zu: %s", i, why);
-        }
+        json_array_foreach (list, k, tool)
+            if (strcmp(text_at(tool, "name", NULL), rows[i][0]) == 0) {
+                if (!schema_check(json_object_get(tool, "outputSchema"), structured, why,
+                                  sizeof why))
+                    fail_msg("row %zu: %s", i, why);
+            }
         json_decref(same);
         json_decref(result);
     }

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "service/output_log.h"
+#include "service/execution/output_log.h"
 
 #include "base/banned.h"
 

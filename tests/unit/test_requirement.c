@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/autoclean.h"
-#include "service/requirement.h"
+#include "service/package/requirement.h"
 
 #include "base/banned.h"
 

@@ -20,10 +20,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "engine/builder.h"
-#include "service/audit.h"
+#include "engine/builder/builder.h"
+#include "service/access/audit.h"
 #include "service/service.h"
-#include "store/store.h"
+#include "store/audit.h"
+#include "store/keys.h"
+#include "store/sessions.h"
 
 #include "base/banned.h"
 

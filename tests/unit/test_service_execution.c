@@ -3,7 +3,7 @@
 
 #include <sys/socket.h>
 
-#include "service/files_internal.h"
+#include "service/session/files_internal.h"
 
 #include "base/banned.h"
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
-#include "service/templates.h"
+#include "service/template/templates.h"
 
 #include "base/banned.h"
 

@@ -1,0 +1,533 @@
+/*
+ * Calls: from the message that came in to the response that goes out.
+ *
+ * receive_request() finds out era, peer and method, and lets the method begin. Most end there. One
+ * that takes time leaves a step function behind, which the driver calls again and again through
+ * mcp_call_next(); in between it looks for messages that the step has left in call->out. Only
+ * cancelling and answering come from other threads, and only they need call->lock.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/autoclean.h"
+#include "base/clock.h"
+#include "base/thread.h"
+#include "mcp/mcp_internal.h"
+
+#include "base/banned.h"
+
+/* ---- life ---- */
+
+struct mcp_call *call_new(struct mcp *mcp, const struct mcp_arrival *arrival)
+{
+    struct mcp_call *call = calloc(1, sizeof *call);
+
+    if (!call)
+        return NULL;
+    call->mcp = mcp;
+    call->refs = 1;
+    call->transport = arrival->transport;
+    call->era = MCP_LEGACY;
+    call->caller = *arrival->caller;
+    snprintf(call->key_id, sizeof call->key_id, "%s", arrival->caller->key_id);
+    call->caller.key_id = call->key_id;
+    call->log_level = LEVEL_OFF;
+    call->status = 200;
+    call->progress = -1;
+    call->number = -1;
+    call->out = json_array();
+    pthread_mutex_init(&call->lock, NULL);
+    pthread_mutex_init(&call->drive, NULL);
+    cond_init(&call->wake);
+    if (!call->out) {
+        mcp_call_unref(call);
+        return NULL;
+    }
+    return call;
+}
+
+struct mcp_call *mcp_call_ref(struct mcp_call *call)
+{
+    atomic_fetch_add(&call->refs, 1);
+    return call;
+}
+
+void mcp_call_unref(struct mcp_call *call)
+{
+    if (!call || atomic_fetch_sub(&call->refs, 1) > 1)
+        return;
+    if (call->work_free)
+        call->work_free(call->work);
+    execution_unref(call->execution);
+    json_decref(call->message);
+    json_decref(call->request_state);
+    json_decref(call->out);
+    json_decref(call->result);
+    json_decref(call->error);
+    json_decref(call->answer);
+    outbox_free(call->log);
+    mcp_peer_unref(call->peer);
+    pthread_cond_destroy(&call->wake);
+    pthread_mutex_destroy(&call->drive);
+    pthread_mutex_destroy(&call->lock);
+    free(call);
+}
+
+/* ---- how it ends ---- */
+
+bool call_is_over(const struct mcp_call *call)
+{
+    return call->result || call->error;
+}
+
+/* What every result of the new era carries. */
+static void add_marks(struct mcp_call *call, json_t *result)
+{
+    const struct mcp_method *method = call->method;
+    json_t *meta = message_object(result, "_meta");
+
+    if (!json_object_get(result, "resultType"))
+        (void) json_object_set_new(result, "resultType", json_string("complete"));
+    if (!meta) {
+        meta = json_object();
+        (void) json_object_set_new(result, "_meta", meta);
+    }
+    (void) json_object_set_new(meta, MCP_META "serverInfo", mcp_server_info());
+    if (method && method->ttl_ms >= 0) {
+        (void) json_object_set_new(result, "ttlMs", json_integer(method->ttl_ms));
+        (void) json_object_set_new(result, "cacheScope", json_string(method->scope));
+    }
+}
+
+void call_reply(struct mcp_call *call, json_t *result)
+{
+    if (call_is_over(call)) {
+        json_decref(result);
+        return;
+    }
+    if (!result) {
+        call_fail(call, MCP_INTERNAL, "there is no memory for this; try again later");
+        return;
+    }
+    if (call->era == MCP_MODERN)
+        add_marks(call, result);
+    call->result = result;
+}
+
+static int status_of(enum mcp_era era, int code)
+{
+    if (code == MCP_PARSE_ERROR || code == MCP_INVALID_REQUEST || code == MCP_HEADER_MISMATCH ||
+        code == MCP_NO_CAPABILITY || code == MCP_NO_VERSION)
+        return 400;
+    if (code == MCP_NO_SESSION)
+        return 404;
+    return code == MCP_NO_METHOD && era == MCP_MODERN ? 404 : 200;
+}
+
+__attribute__((format(printf, 4, 0))) static void fail(struct mcp_call *call, int code,
+                                                       json_t *data, const char *fmt, va_list ap)
+{
+    char text[512];
+
+    if (call_is_over(call)) {
+        json_decref(data);
+        return;
+    }
+    if (vsnprintf(text, sizeof text, fmt, ap) < 0)
+        text[0] = '\0';
+    /* json_string() refuses what is not UTF-8: a text that was cut within a character. */
+    call->error = json_pack("{s:i, s:s}", "code", code, "message", text);
+    if (!call->error)
+        call->error = json_pack("{s:i, s:s}", "code", code, "message", "this cannot be done");
+    if (data)
+        (void) json_object_set_new(call->error, "data", data);
+    call->status = status_of(call->era, code);
+}
+
+void call_fail(struct mcp_call *call, int code, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    fail(call, code, NULL, fmt, ap);
+    va_end(ap);
+}
+
+void call_fail_data(struct mcp_call *call, int code, json_t *data, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    fail(call, code, data, fmt, ap);
+    va_end(ap);
+}
+
+void call_fail_fault(struct mcp_call *call, const struct fault *fault)
+{
+    int code = fault->kind >= FAULT_INTERNAL || fault->kind == FAULT_TOO_MANY ? MCP_INTERNAL
+                                                                              : MCP_INVALID_PARAMS;
+
+    call_fail(call, code, "%s", fault->detail);
+}
+
+void call_require_input(struct mcp_call *call, json_t *requests, json_t *state)
+{
+    json_t *result =
+        json_pack("{s:s, s:o}", "resultType", "input_required", "inputRequests", requests);
+    autofree char *sealed = state ? state_seal(call, state) : NULL;
+
+    if (sealed && result)
+        (void) json_object_set_new(result, "requestState", json_string(sealed));
+    json_decref(state);
+    call_reply(call, result);
+}
+
+/* ---- what it says meanwhile ---- */
+
+void call_notify(struct mcp_call *call, const char *method, json_t *params)
+{
+    (void) json_array_append_new(call->out, message_notification(method, params));
+}
+
+void call_log(struct mcp_call *call, enum mcp_level level, const char *logger, const char *text,
+              size_t len)
+{
+    static const char *const names[] = { "debug", "info", "notice", "warning", "error" };
+
+    if ((int) level >= call->log_level)
+        call_notify(call, "notifications/message",
+                    json_pack("{s:s, s:s, s:s%}", "level", names[level], "logger", logger, "data",
+                              text, len));
+}
+
+void call_progress(struct mcp_call *call, double progress, double total, const char *message)
+{
+    json_t *params;
+
+    if (!call->progress_token || progress <= call->progress)
+        return;
+    call->progress = progress;
+    params = json_pack("{s:O, s:f}", "progressToken", call->progress_token, "progress", progress);
+    if (params && total >= 0)
+        (void) json_object_set_new(params, "total", json_real(total));
+    if (params && message)
+        (void) json_object_set_new(params, "message", json_string(message));
+    call_notify(call, "notifications/progress", params);
+}
+
+/* ---- what reaches it from outside ---- */
+
+void call_wait(struct mcp_call *call, int64_t timeout_us)
+{
+    int64_t deadline = clock_now_us() + timeout_us;
+    struct timespec until = { deadline / USEC_PER_SEC, deadline % USEC_PER_SEC * 1000 };
+
+    pthread_mutex_lock(&call->lock);
+    if (!call->cancelled && !call->answer)
+        (void) pthread_cond_timedwait(&call->wake, &call->lock, &until);
+    pthread_mutex_unlock(&call->lock);
+}
+
+void call_ask(struct mcp_call *call, const char *method, json_t *params)
+{
+    pthread_mutex_lock(&call->lock);
+    snprintf(call->ask_id, sizeof call->ask_id, "gb-%d-%d", call->number, ++call->asks);
+    json_decref(call->answer);
+    call->answer = NULL;
+    pthread_mutex_unlock(&call->lock);
+    (void) json_array_append_new(call->out,
+                                 json_pack("{s:s, s:s, s:s, s:o}", "jsonrpc", "2.0", "id",
+                                           call->ask_id, "method", method, "params", params));
+}
+
+json_t *call_take_answer(struct mcp_call *call)
+{
+    json_t *answer;
+
+    pthread_mutex_lock(&call->lock);
+    answer = TAKE_PTR(call->answer);
+    pthread_mutex_unlock(&call->lock);
+    return answer;
+}
+
+void call_set_execution(struct mcp_call *call, struct execution *execution)
+{
+    struct fault fault;
+    bool cancelled;
+
+    pthread_mutex_lock(&call->lock);
+    execution_unref(call->execution);
+    call->execution = execution_ref(execution);
+    cancelled = call->cancelled;
+    pthread_mutex_unlock(&call->lock);
+    snprintf(call->execution_id, sizeof call->execution_id, "%s", execution_id(execution));
+    if (cancelled)
+        (void) execution_interrupt(execution, &fault);
+}
+
+void mcp_call_cancel(struct mcp_call *call)
+{
+    struct execution *execution;
+    struct fault fault;
+
+    pthread_mutex_lock(&call->lock);
+    execution =
+        call->cancelled || call->ended || !call->execution ? NULL : execution_ref(call->execution);
+    call->cancelled = true;
+    pthread_cond_broadcast(&call->wake);
+    pthread_mutex_unlock(&call->lock);
+    if (execution)
+        (void) execution_interrupt(execution, &fault);
+    execution_unref(execution);
+}
+
+bool mcp_call_is_cancelled(struct mcp_call *call)
+{
+    bool cancelled;
+
+    pthread_mutex_lock(&call->lock);
+    cancelled = call->cancelled;
+    pthread_mutex_unlock(&call->lock);
+    return cancelled;
+}
+
+/* ---- driving ---- */
+
+static json_t *final_message(struct mcp_call *call)
+{
+    if (call->error)
+        return message_error(call->id, json_incref(call->error));
+    return json_is_array(call->result) ? json_incref(call->result) /* of a batch */
+                                       : message_response(call->id, json_incref(call->result));
+}
+
+static void release_work(struct mcp_call *call)
+{
+    struct execution *execution;
+
+    if (call->work_free)
+        call->work_free(call->work);
+    call->work = NULL;
+    call->work_free = NULL;
+    pthread_mutex_lock(&call->lock);
+    execution = TAKE_PTR(call->execution);
+    pthread_mutex_unlock(&call->lock);
+    execution_unref(execution);
+}
+
+static int next_json(struct mcp_call *call, int64_t timeout_us, json_t **ret_json)
+{
+    int64_t deadline = clock_now_us() + timeout_us, left = timeout_us;
+
+    for (;;) {
+        if (json_array_size(call->out) > 0) {
+            *ret_json = json_incref(json_array_get(call->out, 0));
+            (void) json_array_remove(call->out, 0);
+            return 1;
+        }
+        if (call_is_over(call))
+            break;
+        if (left < 0)
+            return 0;
+        call->step(call, left);
+        left = deadline - clock_now_us();
+    }
+    if (call->told) {
+        release_work(call); /* a kept call is not to hold a session */
+        return -1;
+    }
+    call->told = true;
+    peer_leave(call);
+    *ret_json = final_message(call);
+    return *ret_json ? 1 : -1;
+}
+
+int mcp_call_next(struct mcp_call *call, int64_t timeout_us, char **ret_text)
+{
+    json_t *json = NULL;
+    int r = next_json(call, timeout_us, &json);
+
+    if (r <= 0)
+        return r;
+    *ret_text = json_dumps(json, MCP_JSON);
+    json_decref(json);
+    return *ret_text ? 1 : -1;
+}
+
+bool mcp_call_is_done(const struct mcp_call *call)
+{
+    return call->told;
+}
+
+int mcp_call_status(const struct mcp_call *call)
+{
+    return call->status;
+}
+
+bool mcp_call_takes_time(const struct mcp_call *call)
+{
+    return call->step && !call_is_over(call);
+}
+
+bool mcp_call_is_modern(const struct mcp_call *call)
+{
+    return call->era == MCP_MODERN;
+}
+
+struct mcp_peer *mcp_call_peer(const struct mcp_call *call)
+{
+    return call->peer;
+}
+
+const char *mcp_call_new_session(const struct mcp_call *call)
+{
+    return call->begins_session && call->result ? call->peer->id : NULL;
+}
+
+const char *mcp_call_session_id(const struct mcp_call *call)
+{
+    return call->session_id;
+}
+
+const char *mcp_call_execution_id(const struct mcp_call *call)
+{
+    return call->execution_id;
+}
+
+bool mcp_call_wants_break(struct mcp_call *call)
+{
+    bool wants;
+
+    pthread_mutex_lock(&call->lock);
+    wants = call->wants_break;
+    call->wants_break = false;
+    pthread_mutex_unlock(&call->lock);
+    return wants;
+}
+
+/* ---- kept messages ---- */
+
+int mcp_call_keep(struct mcp_call *call)
+{
+    if (!call->peer || call->number < 0)
+        return -1;
+    if (!call->log)
+        call->log = outbox_new();
+    return call->log ? call->number : -1;
+}
+
+unsigned mcp_call_claim(struct mcp_call *call)
+{
+    return atomic_fetch_add(&call->claim, 1) + 1;
+}
+
+int mcp_call_read(struct mcp_call *call, unsigned claim, uint64_t *pos, int64_t timeout_us,
+                  char **ret_text)
+{
+    unsigned inner = 0;
+    char *text;
+    int r = 1;
+
+    pthread_mutex_lock(&call->drive);
+    if (claim != atomic_load(&call->claim)) {
+        pthread_mutex_unlock(&call->drive);
+        return -1;
+    }
+    if (!outbox_has(call->log, *pos)) {
+        r = mcp_call_next(call, timeout_us, &text);
+        if (r > 0)
+            (void) outbox_put(call->log, text, PUT_FORCE);
+    }
+    if (r > 0) {
+        inner = outbox_claim(call->log);
+        r = outbox_next(call->log, inner, pos, 0, ret_text) > 0 ? 1 : -1;
+    }
+    pthread_mutex_unlock(&call->drive);
+    return r;
+}
+
+void mcp_call_forget(struct mcp_call *call)
+{
+    if (call->peer && call->log)
+        peer_forget(call);
+}
+
+/* ---- on a thread of its own ---- */
+
+static int start_thread(struct mcp_call *call, void *(*run)(void *call))
+{
+    pthread_attr_t attr;
+    pthread_t thread;
+    int r;
+
+    peer_detached(call->mcp, 1, NULL);
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    r = pthread_create(&thread, &attr, run, call);
+    pthread_attr_destroy(&attr);
+    return -r;
+}
+
+static void *detached_main(void *arg)
+{
+    struct mcp_call *call = arg;
+    char *text;
+    int r;
+
+    while ((r = mcp_call_next(call, USEC_PER_SEC, &text)) >= 0) {
+        if (r == 0)
+            continue;
+        if (call->told && mcp_call_is_cancelled(call))
+            free(text); /* nobody waits for it any more */
+        else
+            (void) outbox_put(call->peer->outbox, text, call->told ? PUT_WAIT : PUT_MAY);
+    }
+    peer_detached(call->mcp, -1, call);
+    return NULL;
+}
+
+void mcp_call_detach(struct mcp_call *call)
+{
+    char *text;
+
+    if (start_thread(call, detached_main) == 0)
+        return;
+    mcp_call_cancel(call);
+    call_fail(call, MCP_INTERNAL, "there are too many threads just now; try again later");
+    while (mcp_call_next(call, 0, &text) > 0)
+        (void) outbox_put(call->peer->outbox, text, PUT_MAY);
+    peer_detached(call->mcp, -1, call);
+}
+
+/* Of what comes meanwhile only the response is kept: nobody reads along. */
+static void *parked_main(void *arg)
+{
+    struct mcp_call *call = arg;
+    unsigned claim = mcp_call_claim(call);
+    char *text;
+    int r = 0;
+
+    while (r >= 0) {
+        pthread_mutex_lock(&call->drive);
+        r = claim == atomic_load(&call->claim) ? mcp_call_next(call, USEC_PER_SEC, &text) : -1;
+        if (r > 0 && call->told)
+            (void) outbox_put(call->log, text, PUT_FORCE);
+        else if (r > 0)
+            free(text);
+        pthread_mutex_unlock(&call->drive);
+    }
+    peer_detached(call->mcp, -1, call);
+    return NULL;
+}
+
+void mcp_call_park(struct mcp_call *call)
+{
+    if (start_thread(call, parked_main) == 0)
+        return;
+    mcp_call_cancel(call);
+    peer_leave(call);
+    peer_detached(call->mcp, -1, call);
+}
