@@ -8,7 +8,7 @@
  * the call. Functions that can fail return 0 or a negative number and fill a struct fault, which is
  * ready to be shown to the client. What user code does wrong is no fault but a receipt.
  *
- * Sessions and executions belong to the key that made them: for any other key they do not exist.
+ * Sessions and executions belong to the principal that made them: for any other they do not exist.
  */
 #pragma once
 
@@ -21,6 +21,7 @@
 #include "egress/egress.h"
 #include "engine/engine.h"
 #include "engine/limits.h"
+#include "service/access/principal.h"
 #include "service/template/templates.h"
 
 struct service;
@@ -204,8 +205,8 @@ json_t *service_templates_to_json(struct service *service);
 /* ---- callers ---- */
 
 struct caller {
-    const char *key_id;       /* "" when it has none */
-    const char *listener;     /* for the log */
+    struct principal principal;
+    const char *listener;     /* its address; local principals have a set of packages for each */
     struct key_limits limits; /* of the key */
 };
 

@@ -29,11 +29,11 @@
 #include "service/session/engine_calls.h"
 #include "service/session/reaper.h"
 
-/* ---- quota.c: what a key has at a time; all under service->lock ---- */
+/* ---- quota.c: what a principal has at a time; all under service->lock ---- */
 
 struct account {
     struct id_node node;
-    char key_id[STORE_ID_MAX];
+    struct principal principal;
     int64_t sessions, in_flight;
     struct bucket {
         int64_t tokens_milli, filled_us;
@@ -60,7 +60,7 @@ enum session_end { END_NONE, END_EXPIRED, END_DELETED, END_SHUTDOWN };
 /* One that has ended, so that we can say why. */
 struct tombstone {
     char id[SESSION_ID_MAX];
-    char key_id[STORE_ID_MAX];
+    struct principal principal;
     enum session_end end;
     uint64_t serial;
 };
@@ -85,7 +85,7 @@ struct session {
     struct service *service;
     struct account *account;
     char id[SESSION_ID_MAX];
-    char key_id[STORE_ID_MAX];
+    struct principal principal;
     uint64_t serial;
     struct limits limits; /* of the box; wall_us is the default of a cell, cpu_us is 0 */
     char template[TEMPLATE_NAME_MAX];
@@ -170,7 +170,7 @@ struct execution {
     struct account *account; /* until it has ended */
     struct session_budget *budget;
     char id[EXECUTION_ID_MAX];
-    char key_id[STORE_ID_MAX];
+    struct principal principal;
     char session_id[SESSION_ID_MAX]; /* "": one-shot */
     enum execution_kind kind;
     struct limits limits;

@@ -418,11 +418,11 @@ void file_list_release(struct file_list *list)
 
 /* ---- a service to test ---- */
 
-const struct caller local = { .key_id = "", .listener = "test" };
-const struct caller alice = { .key_id = "aaaaaaaaaaaa",
+const struct caller local = { .listener = "test" };
+const struct caller alice = { .principal = { PRINCIPAL_KEY, "aaaaaaaaaaaa" },
                               .listener = "test",
                               .limits = { -1, -1, -1 } };
-const struct caller bob = { .key_id = "bbbbbbbbbbbb",
+const struct caller bob = { .principal = { PRINCIPAL_KEY, "bbbbbbbbbbbb" },
                             .listener = "test",
                             .limits = { -1, -1, -1 } };
 

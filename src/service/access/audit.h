@@ -20,13 +20,12 @@
 
 #define AUDIT_HASH_BYTES STORE_HASH_BYTES
 #define AUDIT_HEX_MAX    (2 * AUDIT_HASH_BYTES + 1) /* of a hash as text, with its end */
-#define AUDIT_WHO_LOCAL  "local"                    /* who came without a key */
 
 struct audit;
 
 /* One execution. Strings and pointers are read during the call only. */
 struct audit_entry {
-    const char *who;        /* the key's id, or AUDIT_WHO_LOCAL */
+    const char *who;        /* principal_text() */
     const char *session_id; /* NULL: a one-shot */
     const char *execution_id;
     const char *kind; /* "cell", "script", "command", ...: [a-z_]{1,15} */

@@ -164,9 +164,9 @@ static struct execution *execution_alloc(struct service *service, const struct c
     pthread_cond_init(&x->cond, &attr);
     pthread_cond_init(&x->turn_cond, &attr);
     pthread_condattr_destroy(&attr);
-    (void) snprintf(x->key_id, sizeof x->key_id, "%s", caller->key_id);
+    x->principal = caller->principal;
     if (!session)
-        set_name(caller->key_id, caller->listener ? caller->listener : "", x->set_name);
+        set_name(&caller->principal, caller->listener, x->set_name);
     if (session) {
         memcpy(x->session_id, session->id, sizeof x->session_id);
         x->budget = session->budget;
@@ -476,7 +476,7 @@ static void audit_note(struct execution *x, const struct session *session,
                        const struct execution_request *request, const struct outcome *outcome)
 {
     struct audit_entry entry = {
-        .who = x->key_id[0] ? x->key_id : AUDIT_WHO_LOCAL,
+        .who = principal_text(&x->principal),
         .session_id = x->session_id[0] ? x->session_id : NULL,
         .execution_id = x->id,
         .kind = kind_name(x->kind),

@@ -32,7 +32,7 @@ int execution_find(struct service *service, const struct caller *caller, const c
     node = id_table_find(&service->executions, id);
     if (node) {
         x = ID_NODE_OF(node, struct execution, node);
-        if (strcmp(x->key_id, caller->key_id) == 0)
+        if (principal_equal(&x->principal, &caller->principal))
             execution_ref(x);
         else
             x = NULL;

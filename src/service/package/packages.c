@@ -311,7 +311,7 @@ static void audit_install(struct service *service, const struct caller *caller,
                           int64_t begun_us, bool ok)
 {
     char text[REQUIREMENTS_MAX * 64] = "", id[EXECUTION_ID_MAX];
-    struct audit_entry entry = { .who = caller->key_id[0] ? caller->key_id : AUDIT_WHO_LOCAL,
+    struct audit_entry entry = { .who = principal_text(&caller->principal),
                                  .session_id = session_id,
                                  .execution_id = id,
                                  .kind = "install",
@@ -535,7 +535,7 @@ static int install_checked(struct service *service, const struct caller *caller,
 
     if (audit_allows(service, fault) < 0 || install_begin(service, caller, fault) < 0)
         return -1;
-    set_name(caller->key_id, caller->listener ? caller->listener : "", name);
+    set_name(&caller->principal, caller->listener, name);
     r = place_install(service, place, name, items, len, newest, &result, &before, fault);
     if (r == 0) {
         *ret_json = install_to_json(&result, before, items, len, clock_now_us() - begun);
@@ -581,7 +581,7 @@ int packages_install(struct service *service, const struct caller *caller, struc
 int packages_make_layer(struct service *service, const char *const *wanted,
                         struct layer **ret_layer, json_t **ret_json, struct fault *fault)
 {
-    const struct caller caller = { .key_id = "", .listener = "", .limits = { -1, -1, -1 } };
+    const struct caller caller = { .limits = { -1, -1, -1 } };
 
     return install_wanted(service, &caller, &(struct place){ 0 }, wanted, false, ret_layer,
                           ret_json, fault);
@@ -604,7 +604,7 @@ int packages_list(struct service *service, const struct caller *caller, struct s
         *ret_json = layer_to_json(session->layer, session->requirements);
         pthread_mutex_unlock(&session->packages_lock);
     } else {
-        set_name(caller->key_id, caller->listener ? caller->listener : "", name);
+        set_name(&caller->principal, caller->listener, name);
         if (set_get(service->packages->installer.layers, name, &set) < 0)
             set = NULL;
         layer = set ? set_layer(service, name, set) : NULL;
@@ -620,7 +620,7 @@ int packages_reset(struct service *service, const struct caller *caller, struct 
     char name[SET_NAME_MAX];
     struct gb_err err;
 
-    set_name(caller->key_id, caller->listener ? caller->listener : "", name);
+    set_name(&caller->principal, caller->listener, name);
     if (set_remove(service->packages->installer.layers, name, &err) < 0 && err.code != ENOENT)
         return fault_from_engine(service, "the default packages cannot be changed", &err, fault);
     return 0;
@@ -636,7 +636,7 @@ int packages_move_in(struct session *session, const struct caller *caller,
 
     if (!service->packages)
         return 0;
-    set_name(caller->key_id, caller->listener ? caller->listener : "", name);
+    set_name(&caller->principal, caller->listener, name);
     if (packages_template_fits(session->template))
         session->layer = packages_default(service, name);
     if (session->layer && packages_mount(service, session->lodging.box, session->layer, fault) < 0)
