@@ -58,7 +58,7 @@ int lodging_open(const struct session *session, const char *const *env,
         egress_policy_free(policy);
         return -1;
     }
-    if (network_open(service, lodging.box, policy, &service->config.network_limits, label,
+    if (network_open(service->egress, lodging.box, policy, &service->config.network_limits, label,
                      &lodging.network, &err) < 0) {
         lodging_close(&lodging);
         return fault_from_engine(service, "no network could be opened", &err, fault);
@@ -208,8 +208,8 @@ static int run_connected(struct execution *x, struct box *box, const struct run_
     int r;
 
     (void) snprintf(label, sizeof label, "execution %s", x->id);
-    r = network_open(x->service, box, TAKE_PTR(x->policy), &x->service->config.network_limits,
-                     label, &network, err);
+    r = network_open(x->service->egress, box, TAKE_PTR(x->policy),
+                     &x->service->config.network_limits, label, &network, err);
     if (r < 0)
         return r;
     r = network_env(&network, spec->env, &env);

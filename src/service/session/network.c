@@ -35,7 +35,7 @@ static void env_add(void *arg, const char *assignment)
     items[list->len] = NULL;
 }
 
-int network_open(struct service *service, struct box *box, struct egress_policy *policy,
+int network_open(struct egress *egress, struct box *box, struct egress_policy *policy,
                  const struct egress_limits *limits, const char *label, struct network *ret_network,
                  struct gb_err *err)
 {
@@ -55,7 +55,7 @@ int network_open(struct service *service, struct box *box, struct egress_policy 
     if (r < 0)
         egress_policy_free(policy);
     else
-        r = egress_serve(service->egress, fd, policy, limits, label, &network.proxy, err);
+        r = egress_serve(egress, fd, policy, limits, label, &network.proxy, err);
     if (r < 0) {
         network_close(&network);
         return r;

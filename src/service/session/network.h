@@ -1,8 +1,9 @@
 /*
  * The network of one box: its socket in there and the proxy that serves it.
  *
- * For sessions and one-shots (engine_calls.c), and for whoever makes a box of his own. Without a
- * policy, or with an empty one, nothing is opened and the box stays shut.
+ * Used by everything that opens a box: sessions and one-shots (engine_calls.c), the installer of
+ * packages, and `glovebox run`. Without a policy, or with an empty one, nothing is opened and the
+ * box has no network.
  */
 #pragma once
 
@@ -23,7 +24,7 @@ struct network {
 
 /* Opens the socket in the box, and serves it with @policy, which it takes over, also when it fails.
  * @policy may be NULL. @limits may be NULL. */
-int network_open(struct service *service, struct box *box, struct egress_policy *policy,
+int network_open(struct egress *egress, struct box *box, struct egress_policy *policy,
                  const struct egress_limits *limits, const char *label, struct network *ret_network,
                  struct gb_err *err);
 
