@@ -32,7 +32,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "service/service_internal.h"
+#include "service/execution/internal.h"
+#include "service/session/internal.h"
 
 #define PATIENCE_US (120 * USEC_PER_SEC) /* ends a test that hangs; no test waits for it */
 

@@ -15,8 +15,9 @@
 #include "base/utf8.h"
 #include "engine/frame.h"
 #include "service/execution/bundle.h"
+#include "service/execution/internal.h"
 #include "service/execution/receipt.h"
-#include "service/service_internal.h"
+#include "service/session/internal.h"
 
 #include "base/banned.h"
 

@@ -14,7 +14,9 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/io.h"
+#include "service/execution/internal.h"
 #include "service/package/internal.h"
+#include "service/session/internal.h"
 
 #include "base/banned.h"
 

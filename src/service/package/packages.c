@@ -21,9 +21,10 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/parse.h"
+#include "service/access/audit.h"
 #include "service/package/installer.h"
 #include "service/package/internal.h"
-#include "service/service_internal.h"
+#include "service/session/internal.h"
 
 #include "base/banned.h"
 

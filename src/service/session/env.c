@@ -48,23 +48,29 @@ void env_free(char **env)
     free(env);
 }
 
-int env_copy(const char *const *env, char ***ret_env)
+static size_t env_len(char *const *env)
 {
-    size_t count = 0;
-    char **copy;
+    size_t len = 0;
 
-    while (env && env[count])
-        count++;
-    copy = calloc(count + 1, sizeof *copy);
-    if (!copy)
+    while (env && env[len])
+        len++;
+    return len;
+}
+
+int env_join(char *const *first, char *const *second, char ***ret_env)
+{
+    size_t first_len = env_len(first), len = first_len + env_len(second);
+    char **env = calloc(len + 1, sizeof *env);
+
+    if (!env)
         return -ENOMEM;
-    for (size_t i = 0; i < count; i++) {
-        copy[i] = strdup(env[i]);
-        if (!copy[i]) {
-            env_free(copy);
+    for (size_t i = 0; i < len; i++) {
+        env[i] = strdup(i < first_len ? first[i] : second[i - first_len]);
+        if (!env[i]) {
+            env_free(env);
             return -ENOMEM;
         }
     }
-    *ret_env = copy;
+    *ret_env = env;
     return 0;
 }

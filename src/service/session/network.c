@@ -71,22 +71,6 @@ void network_close(struct network *network)
     *network = (struct network){ 0 };
 }
 
-int network_env(const struct network *network, char *const *env, char ***ret_env)
-{
-    struct env_list list = { 0 };
-
-    for (char *const *at = network->env; at && *at; at++)
-        env_add(&list, *at);
-    for (char *const *at = env; at && *at; at++)
-        env_add(&list, *at);
-    if (list.failed) {
-        env_free(list.items);
-        return -ENOMEM;
-    }
-    *ret_env = list.items;
-    return 0;
-}
-
 /* ---- what a session asks for ---- */
 
 static int malformed(struct fault *fault, const char *loc, const char *what)

@@ -31,10 +31,6 @@ int network_open(struct egress *egress, struct box *box, struct egress_policy *p
 /* Before the box is released. Accepts one that is all zero. */
 void network_close(struct network *network);
 
-/* @env after the network's own, so that a program's wish counts; the caller frees with env_free().
- * *@ret_env is NULL when there is nothing. 0 or -ENOMEM. */
-int network_env(const struct network *network, char *const *env, char ***ret_env);
-
 /* What the session asks for: {"allow": [...], "secrets": [{host, port, header, value}]}, within the
  * operator's ceiling. *@ret_policy is NULL when that is nothing. Values of secrets are wiped from
  * @object. */

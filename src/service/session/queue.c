@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "service/service_internal.h"
+#include "service/execution/internal.h"
+#include "service/session/internal.h"
 
 #include "base/banned.h"
 

@@ -16,11 +16,13 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/parse.h"
-#include "service/service_internal.h"
+#include "service/execution/internal.h"
 #include "service/session/env.h"
+#include "service/session/internal.h"
 #include "service/session/limits_request.h"
 #include "service/session/network.h"
 #include "service/session/volumes_request.h"
+#include "store/store.h"
 
 #include "base/banned.h"
 
