@@ -177,7 +177,7 @@ int cmd_pip(const struct config *cfg)
     /* Makes the data directory, or sees whose it is. */
     if (r == 0)
         r = cmd_open_store(cfg, cfg->action != ACTION_PIP_INSTALL, &store, &err);
-    data_close(store);
+    store_close(store);
     if (r == 0 && cfg->action == ACTION_PIP_INSTALL)
         r = pip_install(cfg, &caller, dir, &err);
     else if (r == 0 && (r = layers_open(dir, &layers, &err)) == 0)

@@ -480,6 +480,16 @@ struct session *session_new(struct service *service, const struct caller *caller
     return session;
 }
 
+enum run_status status_of(struct execution *x)
+{
+    enum run_status status;
+
+    pthread_mutex_lock(&x->lock);
+    status = x->fault.kind == FAULT_NONE ? x->outcome.status : RUN_SYSTEM;
+    pthread_mutex_unlock(&x->lock);
+    return status;
+}
+
 struct execution_request request_of(const char *code)
 {
     struct execution_request request;

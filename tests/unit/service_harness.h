@@ -54,6 +54,7 @@ void service_end(struct service *service);
 struct session *session_new(struct service *service, const struct caller *caller);
 
 struct execution_request request_of(const char *code);
+enum run_status status_of(struct execution *x); /* once it has ended */
 /* Runs to the end; the fault, if any, in @ret_fault. */
 struct execution *run_here(struct service *service, const struct caller *caller,
                            struct session *session, const char *code, struct fault *ret_fault);

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
-#include "service/access/audit.h"
+#include "service/access/audit_internal.h"
 #include "service/access/principal.h"
 
 #include "base/banned.h"

@@ -54,9 +54,6 @@ int audit_close(struct audit *audit, struct gb_err *err);
 /* Queues a copy; waits while the queue is full. -EINVAL for an entry that is malformed. */
 int audit_write(struct audit *audit, const struct audit_entry *entry, struct gb_err *err);
 
-/* Waits until everything that was queued before is committed; fails when a commit does. */
-int audit_flush(struct audit *audit, struct gb_err *err);
-
 /* Whether the log can be written as far as is known. To be asked before a program is run; costs
  * next to nothing. */
 int audit_check(struct audit *audit, struct gb_err *err);

@@ -67,16 +67,6 @@ enum execution_state execution_state(struct execution *x)
     return state;
 }
 
-enum run_status execution_status(struct execution *x)
-{
-    enum run_status status;
-
-    pthread_mutex_lock(&x->lock);
-    status = x->fault.kind == FAULT_NONE ? x->outcome.status : RUN_SYSTEM;
-    pthread_mutex_unlock(&x->lock);
-    return status;
-}
-
 /* With the lock held: waits for news; false when the time is over. A negative deadline is none. */
 static bool news_wait(struct execution *x, int64_t deadline_us)
 {

@@ -502,6 +502,34 @@ void session_touch(struct session *session)
     pthread_mutex_unlock(&session->lock);
 }
 
+int session_interrupt(struct session *session, bool all, size_t *ret_count, struct fault *fault)
+{
+    struct execution **list, *x;
+    struct fault ended;
+    size_t len = 0, count = 0;
+
+    pthread_mutex_lock(&session->lock);
+    list = calloc((size_t) session->line_len + 1, sizeof *list);
+    if (list) {
+        /* What waits comes first: it must not get the turn of what is stopped. */
+        if (all)
+            TAILQ_FOREACH(x, &session->line, in_line)
+        list[len++] = execution_ref(x);
+        if (session->running)
+            list[len++] = execution_ref(session->running);
+    }
+    pthread_mutex_unlock(&session->lock);
+    if (!list)
+        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+    for (size_t i = 0; i < len; i++) {
+        count += execution_interrupt(list[i], &ended) == 0;
+        execution_unref(list[i]);
+    }
+    free(list);
+    *ret_count = count;
+    return 0;
+}
+
 int session_use_begin(struct session *session, struct fault *fault)
 {
     enum session_end end;
