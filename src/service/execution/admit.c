@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "service/access/audit.h"
 #include "service/execution/internal.h"
 #include "service/execution/receipt.h"
@@ -87,7 +88,6 @@ static struct execution *execution_alloc(struct service *service, const struct c
                                          const struct execution_request *request)
 {
     struct execution *x = calloc(1, sizeof *x);
-    pthread_condattr_t attr;
 
     if (!x)
         return NULL;
@@ -98,11 +98,8 @@ static struct execution *execution_alloc(struct service *service, const struct c
     atomic_init(&x->refs, 1);
     pthread_mutex_init(&x->lock, NULL);
     pthread_mutex_init(&x->place_lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&x->cond, &attr);
-    pthread_cond_init(&x->turn_cond, &attr);
-    pthread_condattr_destroy(&attr);
+    cond_init(&x->cond);
+    cond_init(&x->turn_cond);
     x->principal = caller->principal;
     if (!session)
         set_name(&caller->principal, caller->listener, x->set_name);

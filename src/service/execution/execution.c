@@ -22,10 +22,10 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
+#include "base/strv.h"
 #include "base/utf8.h"
 #include "service/access/audit.h"
 #include "service/execution/internal.h"
-#include "service/session/env.h"
 #include "service/session/internal.h"
 #include "service/session/volumes_request.h"
 
@@ -41,7 +41,7 @@ static void texts_free(struct texts *texts)
     free(texts->filename);
     free(texts->names);
     free(texts->input);
-    env_free(texts->env);
+    strv_free(texts->env);
     *texts = (struct texts){ 0 };
 }
 

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
+#include "base/strv.h"
 #include "service/execution/internal.h"
-#include "service/session/env.h"
 
 #include "base/banned.h"
 
@@ -43,7 +43,7 @@ static int texts_keep(struct execution *x)
         text_keep(&spec->filename, strlen(spec->filename), &x->own.filename) < 0 ||
         text_keep(&spec->names, spec->names_len, &x->own.names) < 0 ||
         text_keep(&spec->input, spec->input_len, &x->own.input) < 0 ||
-        (spec->env && env_join(NULL, spec->env, &x->own.env) < 0))
+        (spec->env && strv_copy((const char *const *) spec->env, &x->own.env) < 0))
         return -ENOMEM;
     spec->env = x->own.env;
     return 0;

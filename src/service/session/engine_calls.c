@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/autoclean.h"
+#include "base/strv.h"
 #include "service/execution/internal.h"
 #include "service/session/env.h"
 #include "service/session/internal.h"
@@ -19,7 +20,7 @@ void lodging_close(struct lodging *lodging)
     resident_free(lodging->resident);
     network_close(&lodging->network); /* it holds the box's network namespace */
     box_release(lodging->box);
-    env_free(lodging->env);
+    strv_free(lodging->env);
     *lodging = (struct lodging){ 0 };
 }
 
@@ -138,7 +139,7 @@ static int command_run(struct session *session, const struct run_spec *spec,
     if (env_join(session->lodging.env, spec->env, &env) < 0)
         return gb_fail(err, ENOMEM, "make the environment");
     r = box_command(session->lodging.box, spec, env, NULL, ret_outcome, err);
-    env_free(env);
+    strv_free(env);
     return r;
 }
 
@@ -202,7 +203,7 @@ static int run_connected(struct execution *x, struct box *box, struct outcome *r
     }
     (void) egress_take_contacts(network.proxy, &x->contacts, &x->contacts_len);
     network_close(&network);
-    env_free(env);
+    strv_free(env);
     return r;
 }
 

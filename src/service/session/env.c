@@ -1,9 +1,9 @@
 #include "service/session/env.h"
 
-#include <errno.h>
-#include <stdlib.h>
+#include <stdbool.h>
 #include <string.h>
 
+#include "base/strv.h"
 #include "service/service.h"
 
 #include "base/banned.h"
@@ -41,36 +41,16 @@ int env_check(const char *const *env, struct fault *fault)
     return 0;
 }
 
-void env_free(char **env)
-{
-    for (size_t i = 0; env && env[i]; i++)
-        free(env[i]);
-    free(env);
-}
-
-static size_t env_len(char *const *env)
-{
-    size_t len = 0;
-
-    while (env && env[len])
-        len++;
-    return len;
-}
-
 int env_join(char *const *first, char *const *second, char ***ret_env)
 {
-    size_t first_len = env_len(first), len = first_len + env_len(second);
-    char **env = calloc(len + 1, sizeof *env);
+    char **env = NULL;
+    int r = strv_copy((const char *const *) first, &env);
 
-    if (!env)
-        return -ENOMEM;
-    for (size_t i = 0; i < len; i++) {
-        env[i] = strdup(i < first_len ? first[i] : second[i - first_len]);
-        if (!env[i]) {
-            env_free(env);
-            return -ENOMEM;
-        }
-    }
-    *ret_env = env;
-    return 0;
+    for (; r == 0 && second && *second; second++)
+        r = strv_add(&env, *second);
+    if (r == 0)
+        *ret_env = env;
+    else
+        strv_free(env);
+    return r;
 }

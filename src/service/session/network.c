@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/autoclean.h"
+#include "base/strv.h"
 #include "service/service_internal.h"
-#include "service/session/env.h"
 
 #include "base/banned.h"
 
@@ -14,25 +14,15 @@
 
 struct env_list {
     char **items;
-    size_t len;
     bool failed;
 };
 
 static void env_add(void *arg, const char *assignment)
 {
     struct env_list *list = arg;
-    char **items = reallocarray(list->items, list->len + 2, sizeof *items);
-    char *copy = strdup(assignment);
 
-    if (items)
-        list->items = items;
-    if (!items || !copy) {
-        free(copy);
+    if (strv_add(&list->items, assignment) < 0)
         list->failed = true;
-        return;
-    }
-    items[list->len++] = copy;
-    items[list->len] = NULL;
 }
 
 int network_open(struct egress *egress, struct box *box, struct egress_policy *policy,
@@ -67,7 +57,7 @@ int network_open(struct egress *egress, struct box *box, struct egress_policy *p
 void network_close(struct network *network)
 {
     egress_end(network->proxy);
-    env_free(network->env);
+    strv_free(network->env);
     *network = (struct network){ 0 };
 }
 
