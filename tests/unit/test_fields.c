@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/json_depth.h"
+#include "server/http/url.h"
 #include "server/schema/schemas.h"
 
 #include "base/banned.h"
@@ -110,7 +111,7 @@ static int read_output(const char *target, struct query_output *ret)
     int r;
 
     assert_int_equal(url_parse(target, &url, &why), 0);
-    r = fields_read_query(&schema_output_query, &url, ret, errors);
+    r = fields_read_query(&schema_output_query, url.params, url.params_len, ret, errors);
     json_decref(errors);
     url_release(&url);
     return r;

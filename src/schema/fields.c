@@ -1,4 +1,4 @@
-#include "server/schema/fields.h"
+#include "schema/fields.h"
 
 #include <errno.h>
 #include <math.h>
@@ -255,17 +255,9 @@ static void refuse_unknown(const struct schema *schema, const char *where, const
     fields_add_error(errors, where, loc, "unknown_field", msg);
 }
 
-static void check_required(const struct schema *schema, const char *where, const json_t *body,
-                           const struct url *url, json_t *errors)
+static void refuse_missing(const struct field *field, const char *where, json_t *errors)
 {
-    for (const struct field *field = schema->fields; field->name; field++) {
-        bool there = body ? json_object_get(body, field->name) &&
-                                !json_is_null(json_object_get(body, field->name))
-                          : url_param(url, field->name) != NULL;
-
-        if ((field->flags & FIELD_REQUIRED) && !there)
-            fields_add_error(errors, where, field->name, "missing", "is required");
-    }
+    fields_add_error(errors, where, field->name, "missing", "is required");
 }
 
 int fields_read_body(const struct schema *schema, const json_t *body, bool strict, void *ret,
@@ -289,7 +281,11 @@ int fields_read_body(const struct schema *schema, const json_t *body, bool stric
             (void) set_from_json(
                 &(struct slot){ field, "body", (char *) ret + field->offset, errors }, value);
     }
-    check_required(schema, "body", body, NULL, errors);
+    for (const struct field *field = schema->fields; field->name; field++) {
+        value = json_object_get(body, field->name);
+        if ((field->flags & FIELD_REQUIRED) && (!value || json_is_null(value)))
+            refuse_missing(field, "body", errors);
+    }
     return json_array_size(errors) > 0 ? -EINVAL : 0;
 }
 
@@ -330,7 +326,17 @@ static int set_from_text(const struct slot *slot, const char *text)
     return refuse(slot, "unknown", "cannot be set in a URL");
 }
 
-int fields_read_query(const struct schema *schema, const struct url *url, void *ret, json_t *errors)
+/* The first of that name; NULL if there is none. */
+static const struct param *find_param(const struct param *params, size_t len, const char *name)
+{
+    for (size_t i = 0; i < len; i++)
+        if (strcmp(params[i].name, name) == 0)
+            return &params[i];
+    return NULL;
+}
+
+int fields_read_query(const struct schema *schema, const struct param *params, size_t len,
+                      void *ret, json_t *errors)
 {
     static const struct field none = { 0 };
     static const struct schema nothing = { .fields = &none };
@@ -338,118 +344,20 @@ int fields_read_query(const struct schema *schema, const struct url *url, void *
     schema = schema ? schema : &nothing;
     for (const struct field *field = schema->fields; field->name; field++)
         set_absent(field, (char *) ret + field->offset);
-    for (size_t i = 0; i < url->params_len; i++) {
-        const struct field *field = find_field(schema, url->params[i].name);
+    for (size_t i = 0; i < len; i++) {
+        const struct field *field = find_field(schema, params[i].name);
 
         if (!field)
-            refuse_unknown(schema, "query", url->params[i].name, errors);
-        else if (url_param(url, field->name) != url->params[i].value)
-            fields_add_error(errors, "query", field->name, "repeated", "is there twice");
+            refuse_unknown(schema, "query", params[i].name, errors);
+        else if (find_param(params, len, field->name) != &params[i])
+            fields_add_error(errors, "query", field->name, "repeated", "is given twice");
         else
             (void) set_from_text(
                 &(struct slot){ field, "query", (char *) ret + field->offset, errors },
-                url->params[i].value);
+                params[i].value);
     }
-    check_required(schema, "query", NULL, url, errors);
+    for (const struct field *field = schema->fields; field->name; field++)
+        if ((field->flags & FIELD_REQUIRED) && !find_param(params, len, field->name))
+            refuse_missing(field, "query", errors);
     return json_array_size(errors) > 0 ? -EINVAL : 0;
-}
-
-/* ---- JSON Schema ---- */
-
-static json_t *reference(const struct schema *schema)
-{
-    return json_pack("{s:s+}", "$ref", "#/components/schemas/", schema->name);
-}
-
-static json_t *type_schema(const struct field *field)
-{
-    switch (field->type) {
-    case FIELD_TEXT:
-        return json_pack("{s:s}", "type", "string");
-    case FIELD_BOOL:
-        return json_pack("{s:s}", "type", "boolean");
-    case FIELD_INT:
-        return json_pack("{s:s}", "type", "integer");
-    case FIELD_SECONDS:
-    case FIELD_NUMBER:
-        return json_pack("{s:s}", "type", "number");
-    case FIELD_SIZE:
-        return json_pack("{s:[s,s]}", "type", "integer", "string");
-    case FIELD_CHOICE:
-        return json_pack("{s:s}", "type", "string");
-    case FIELD_OBJECT:
-        return field->of ? reference(field->of) : json_pack("{s:s}", "type", "object");
-    case FIELD_MAP:
-        return json_pack("{s:s,s:{s:s}}", "type", "object", "additionalProperties", "type",
-                         "string");
-    case FIELD_LIST:
-        return json_pack("{s:s,s:o}", "type", "array", "items",
-                         field->of ? reference(field->of) : json_pack("{s:s}", "type", "string"));
-    case FIELD_ANY:
-        break;
-    }
-    return json_object();
-}
-
-static void add_bounds(const struct field *field, json_t *json)
-{
-    bool text = field->type == FIELD_TEXT, list = field->type == FIELD_LIST;
-
-    if (field->max == 0 && field->min == 0)
-        return;
-    if (text || list) {
-        if (field->min > 0)
-            (void) json_object_set_new(json, text ? "minLength" : "minItems",
-                                       json_integer(field->min));
-        if (field->max > 0)
-            (void) json_object_set_new(json, text ? "maxLength" : "maxItems",
-                                       json_integer(field->max));
-    } else if (field->type == FIELD_INT || field->type == FIELD_SIZE) {
-        (void) json_object_set_new(json, "minimum", json_integer(field->min));
-        (void) json_object_set_new(json, "maximum", json_integer(field->max));
-    } else if (field->type == FIELD_SECONDS) {
-        (void) json_object_set_new(json, "minimum", json_real((double) field->min / 1e6));
-        (void) json_object_set_new(json, "maximum", json_real((double) field->max / 1e6));
-    }
-}
-
-json_t *field_to_schema(const struct field *field)
-{
-    json_t *json = type_schema(field), *choices;
-
-    if (!json)
-        return NULL;
-    add_bounds(field, json);
-    if (field->choices) {
-        choices = json_array();
-        for (size_t i = 0; field->choices[i]; i++)
-            (void) json_array_append_new(choices, json_string(field->choices[i]));
-        (void) json_object_set_new(json, "enum", choices);
-    }
-    if (field->flags & FIELD_NULLABLE)
-        json = json_pack("{s:[o,{s:s}]}", "anyOf", json, "type", "null");
-    if (field->help)
-        (void) json_object_set_new(json, "description", json_string(field->help));
-    if (field->example)
-        (void) json_object_set_new(
-            json, "examples", json_pack("[o]", json_loads(field->example, JSON_DECODE_ANY, NULL)));
-    return json;
-}
-
-json_t *fields_to_schema(const struct schema *schema)
-{
-    json_t *properties = json_object(), *required = json_array();
-    json_t *json = json_pack("{s:s,s:o}", "type", "object", "properties", properties);
-
-    for (const struct field *field = schema->fields; field->name; field++) {
-        (void) json_object_set_new(properties, field->name, field_to_schema(field));
-        if (field->flags & FIELD_REQUIRED)
-            (void) json_array_append_new(required, json_string(field->name));
-    }
-    if (schema->help)
-        (void) json_object_set_new(json, "description", json_string(schema->help));
-    if (json_array_size(required) > 0)
-        (void) json_object_set(json, "required", required);
-    json_decref(required);
-    return json;
 }

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "server/http/url.h"
+#include "schema/param.h"
 
 enum field_type {
     FIELD_TEXT,    /* const char *; NULL when absent */
@@ -62,8 +62,8 @@ int fields_read_body(const struct schema *schema, const json_t *body, bool stric
                      json_t *errors);
 
 /* The same for a query, where every value is text. */
-int fields_read_query(const struct schema *schema, const struct url *url, void *ret,
-                      json_t *errors);
+int fields_read_query(const struct schema *schema, const struct param *params, size_t len,
+                      void *ret, json_t *errors);
 
 /* Adds {loc: [@where, @name], msg, type} to @errors, unless it is full. */
 void fields_add_error(json_t *errors, const char *where, const char *name, const char *type,
