@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "fake_service.h"
+#include "fixtures.h"
 #include "mcp/mcp_internal.h"
 
 #include "base/banned.h"
@@ -125,7 +126,7 @@ static int set_up(void **state)
     service = fake_service_new();
     mcp_config_default(&config);
     config.service = service;
-    config.fixtures = true;
+    config.more = fixtures_register;
     assert_int_equal(mcp_open(&config, &mcp, NULL), 0);
     call = receive(&headers, INITIALIZE("2025-11-25"));
     assert_non_null(mcp_call_new_session(call));

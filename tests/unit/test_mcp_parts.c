@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "fake_service.h"
+#include "fixtures.h"
 #include "mcp/mcp_internal.h"
 
 #include "base/banned.h"
@@ -31,7 +32,7 @@ static int set_up(void **state)
     service = fake_service_new();
     mcp_config_default(&config);
     config.service = service;
-    config.fixtures = true;
+    config.more = fixtures_register;
     return mcp_open(&config, &mcp, NULL);
 }
 

@@ -147,6 +147,7 @@ void registry_add_tool(struct mcp *mcp, const struct mcp_tool *tool)
         r->tools_len++;
     }
     pthread_mutex_unlock(&r->lock);
+    change_publish(mcp, CHANGE_TOOLS, "", NULL);
 }
 
 void registry_remove_tool(struct mcp *mcp, const char *name)
@@ -158,6 +159,7 @@ void registry_remove_tool(struct mcp *mcp, const char *name)
         if (strcmp(r->tools[i].tool->name, name) == 0)
             r->tools[i].hidden = true;
     pthread_mutex_unlock(&r->lock);
+    change_publish(mcp, CHANGE_TOOLS, "", NULL);
 }
 
 const struct mcp_tool *registry_tool(struct mcp *mcp, const char *name)
@@ -217,6 +219,7 @@ void registry_add_prompt(struct mcp *mcp, const struct mcp_prompt *prompt)
             r->prompts_len++;
     }
     pthread_mutex_unlock(&r->lock);
+    change_publish(mcp, CHANGE_PROMPTS, "", NULL);
 }
 
 void registry_remove_prompt(struct mcp *mcp, const char *name)
@@ -228,6 +231,7 @@ void registry_remove_prompt(struct mcp *mcp, const char *name)
         if (strcmp(r->prompts[i].prompt->name, name) == 0)
             r->prompts[i].hidden = true;
     pthread_mutex_unlock(&r->lock);
+    change_publish(mcp, CHANGE_PROMPTS, "", NULL);
 }
 
 const struct mcp_prompt *registry_prompt(struct mcp *mcp, const char *name)

@@ -333,8 +333,7 @@ static void run_tool(struct mcp_call *call, enum execution_kind kind, const char
         call_reply(call, NULL);
         return;
     }
-    call->work = run;
-    call->work_free = run_free;
+    call_continue(call, run_step, run, run_free);
     execution_request_init(&request);
     request.kind = kind;
     request.code = code;
@@ -347,7 +346,6 @@ static void run_tool(struct mcp_call *call, enum execution_kind kind, const char
     run->follow = call->progress_token || call->log_level < LEVEL_OFF;
     run->started_us = clock_now_us();
     run->told_us = run->started_us - PROGRESS_US;
-    call->step = run_step;
 }
 
 void tool_execute_python(struct mcp_call *call, json_t *arguments)
