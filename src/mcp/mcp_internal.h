@@ -158,10 +158,15 @@ void method_listen(struct mcp_call *call);
 
 int registry_open(struct mcp *mcp);
 void registry_close(struct mcp *mcp);
-const struct mcp_tool *registry_tool(struct mcp *mcp, const char *name);
+/* A tool as it was registered. All of it lives as long as @mcp. */
+struct tool_entry {
+    const struct mcp_tool *tool;
+    const struct schema *input; /* with the configured limits; NULL where the tool has none */
+    const json_t *json_input;   /* the same as JSON Schema */
+};
+
+bool registry_tool(struct mcp *mcp, const char *name, struct tool_entry *ret_entry);
 const struct mcp_prompt *registry_prompt(struct mcp *mcp, const char *name);
-/* The parsed input schema; lives as long as the tool. */
-const json_t *registry_tool_input(struct mcp *mcp, const struct mcp_tool *tool);
 
 json_t *registry_tools_to_json(struct mcp *mcp);
 json_t *registry_prompts_to_json(struct mcp *mcp);
@@ -172,14 +177,15 @@ void tools_register(struct mcp *mcp);     /* catalog/tools.c */
 void prompts_register(struct mcp *mcp);   /* catalog/prompts.c */
 void resources_register(struct mcp *mcp); /* catalog/resources.c */
 
-/* What a description's "{timeout}" and the like stand for; the caller frees. */
+/* ---- texts with the configured numbers in them (catalog/describe.c) ---- */
+
+/* With {timeout} and the like replaced; the caller frees. NULL: out of memory. */
 char *describe_fill(struct mcp *mcp, const char *text);
 
-/* ---- schemas (catalog/schema.c) ---- */
-
-/* Whether @value is as @schema has it, of which the common part is understood. What is wrong is
- * written to @why, for a model to read. */
-bool schema_check(const json_t *schema, const json_t *value, char *why, size_t size);
+/* A copy of the table with its texts filled and its limits as configured, for
+ * describe_schema_free(). NULL: out of memory. */
+struct schema *describe_schema(struct mcp *mcp, const struct schema *schema);
+void describe_schema_free(struct schema *schema); /* accepts NULL */
 
 /* ---- state that the client carries (protocol/state.c) ---- */
 

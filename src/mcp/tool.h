@@ -12,6 +12,7 @@
 #pragma once
 
 #include "mcp/mcp.h"
+#include "schema/fields.h"
 
 enum mcp_code {
     MCP_PARSE_ERROR = -32700,
@@ -30,11 +31,29 @@ enum mcp_level { LEVEL_DEBUG, LEVEL_INFO, LEVEL_NOTICE, LEVEL_WARNING, LEVEL_ERR
 
 /* ---- registering ---- */
 
+/* What a tool declares about itself, for clients that ask before they call one. */
+enum mcp_hint {
+    TOOL_READ_ONLY = 1 << 0,
+    TOOL_DESTRUCTIVE = 1 << 1,
+    TOOL_IDEMPOTENT = 1 << 2,
+    TOOL_OPEN_WORLD = 1 << 3, /* reaches beyond the sandbox */
+};
+
+/* As the maximum of a field: the most time that the configuration lets a call take. */
+#define MCP_WALL_MAX INT64_MAX
+
+/* The texts may contain {timeout}, {timeout_max}, {memory}, {disk}, {reply} and {idle}, which are
+ * replaced by the configured numbers. */
 struct mcp_tool {
     const char *name, *title, *description;
-    const char *input, *output; /* JSON Schema as text; output may be NULL */
-    const char *annotations;    /* JSON text, or NULL */
-    void (*handle)(struct mcp_call *call, json_t *arguments);
+    const struct schema *input;  /* checks the arguments and fills the struct that @handle gets */
+    const struct schema *output; /* of structuredContent; NULL: there is none */
+    unsigned hints;              /* enum mcp_hint */
+    void (*handle)(struct mcp_call *call, const void *arguments);
+
+    /* Instead of @input: JSON Schema as text, for what a table cannot express. Then nothing is
+     * checked, and @handle gets the arguments as they came, a json_t object. */
+    const char *input_text;
 };
 
 struct mcp_prompt_argument {

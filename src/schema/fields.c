@@ -75,7 +75,12 @@ static void describe_range(const struct field *field, char buf[MSG_MAX])
         snprintf(low, sizeof low, "%lld", (long long) field->min);
         snprintf(high, sizeof high, "%lld", (long long) field->max);
     }
-    snprintf(buf, MSG_MAX, "must be from %s to %s", low, high);
+    if (field->type == FIELD_SECONDS && field->min == FIELD_ABOVE_ZERO)
+        snprintf(buf, MSG_MAX, "must be above 0 and at most %s", high);
+    else if (field->max == INT64_MAX)
+        snprintf(buf, MSG_MAX, "must be at least %s", low);
+    else
+        snprintf(buf, MSG_MAX, "must be from %s to %s", low, high);
 }
 
 static int set_number(const struct slot *slot, int64_t value)
@@ -97,8 +102,7 @@ static int set_text(const struct slot *slot, const char *text, size_t len)
     char msg[MSG_MAX];
 
     if (field->max != 0 && len > (size_t) field->max) {
-        snprintf(msg, sizeof msg, "has %zu bytes; at most %lld are taken", len,
-                 (long long) field->max);
+        snprintf(msg, sizeof msg, "has %zu bytes; the limit is %lld", len, (long long) field->max);
         return refuse(slot, "too_long", msg);
     }
     if (len < (size_t) field->min)
@@ -136,7 +140,7 @@ static int set_seconds(const struct slot *slot, const json_t *value)
     /* Also keeps what no int64_t can hold out of the cast. */
     if (!(seconds >= 0 && seconds < 1e12))
         return set_number(slot, -1);
-    /* A wish above zero is not none. */
+    /* Anything above zero must not become zero. */
     return set_number(slot, seconds > 0 && seconds < 1e-6 ? 1 : (int64_t) llround(seconds * 1e6));
 }
 
@@ -148,7 +152,7 @@ static int set_size(const struct slot *slot, const json_t *value)
         return set_number(slot, json_integer_value(value));
     if (json_is_string(value) && parse_size(json_string_value(value), &bytes) == 0)
         return set_number(slot, bytes);
-    return refuse(slot, "not_a_size", "must be a number of bytes, or text such as \"512m\"");
+    return refuse(slot, "not_a_size", "must be a number of bytes, or a string such as \"512m\"");
 }
 
 static int set_map(const struct slot *slot, const json_t *value)
@@ -157,12 +161,12 @@ static int set_map(const struct slot *slot, const json_t *value)
     json_t *item;
 
     if (!json_is_object(value))
-        return refuse(slot, "not_an_object", "must be an object whose values are texts");
+        return refuse(slot, "not_an_object", "must be an object whose values are strings");
     if (slot->field->max != 0 && json_object_size(value) > (size_t) slot->field->max)
         return refuse(slot, "too_long", "has too many entries");
     json_object_foreach ((json_t *) value, name, item)
         if (!json_is_string(item))
-            return refuse(slot, "not_a_text", "must be an object whose values are texts");
+            return refuse(slot, "not_a_text", "must be an object whose values are strings");
     *(const json_t **) slot->target = value;
     return 0;
 }
@@ -177,7 +181,7 @@ static int set_list(const struct slot *slot, const json_t *value)
         return refuse(slot, "too_short", "has too few entries");
     for (size_t i = 0; !slot->field->of && i < json_array_size(value); i++)
         if (!json_is_string(json_array_get(value, i)))
-            return refuse(slot, "not_a_text", "must be a list of texts");
+            return refuse(slot, "not_a_text", "must be a list of strings");
     *(const json_t **) slot->target = value;
     return 0;
 }
@@ -188,7 +192,7 @@ static int set_from_json(const struct slot *slot, const json_t *value)
     case FIELD_TEXT:
         return json_is_string(value)
                    ? set_text(slot, json_string_value(value), json_string_length(value))
-                   : refuse(slot, "not_a_text", "must be text");
+                   : refuse(slot, "not_a_text", "must be a string");
     case FIELD_BOOL:
         if (!json_is_boolean(value))
             return refuse(slot, "not_a_bool", "must be true or false");
@@ -204,7 +208,7 @@ static int set_from_json(const struct slot *slot, const json_t *value)
         return set_size(slot, value);
     case FIELD_CHOICE:
         return json_is_string(value) ? set_choice(slot, json_string_value(value))
-                                     : refuse(slot, "not_a_text", "must be text");
+                                     : refuse(slot, "not_a_text", "must be a string");
     case FIELD_OBJECT:
         if (!json_is_object(value))
             return refuse(slot, "not_an_object", "must be an object");
@@ -247,9 +251,9 @@ static void refuse_unknown(const struct schema *schema, const char *where, const
         }
     }
     if (near)
-        snprintf(msg, sizeof msg, "is not known here; did you mean \"%s\"?", near);
+        snprintf(msg, sizeof msg, "is not a known field; did you mean \"%s\"?", near);
     else
-        snprintf(msg, sizeof msg, "is not known here; leave it out");
+        snprintf(msg, sizeof msg, "is not a known field");
     snprintf(loc, sizeof loc, "%.60s", name);
     loc[strlen(loc) - utf8_partial_end(loc, strlen(loc))] = '\0';
     fields_add_error(errors, where, loc, "unknown_field", msg);
@@ -308,7 +312,7 @@ static int set_from_text(const struct slot *slot, const char *text)
                    : set_number(slot, value);
     case FIELD_SIZE:
         return parse_size(text, &value) < 0
-                   ? refuse(slot, "not_a_size", "must be a number of bytes, or such as 512m")
+                   ? refuse(slot, "not_a_size", "must be a number of bytes, or a size such as 512m")
                    : set_number(slot, value);
     case FIELD_SECONDS:
         return parse_seconds(text, &value) < 0

@@ -1,20 +1,28 @@
-/* Tables of fields as JSON Schema, for /openapi.json and for the tools of MCP. */
-#include <stdio.h>
-#include <string.h>
-
+/*
+ * Tables of fields as JSON Schema, for /openapi.json and for the tools of MCP.
+ *
+ * OpenAPI keeps every schema once and refers to it by name. A tool's schema has to stand alone, so
+ * there the schemas of members are written out where they are used.
+ */
 #include "schema/fields.h"
 
 #include "base/banned.h"
 
-static json_t *reference(const struct schema *schema)
+enum form { BY_NAME, WRITTEN_OUT };
+
+static json_t *object_schema(const struct schema *schema, enum form form);
+
+static json_t *member_schema(const struct schema *schema, enum form form)
 {
-    return json_pack("{s:s+}", "$ref", "#/components/schemas/", schema->name);
+    return form == BY_NAME ? json_pack("{s:s+}", "$ref", "#/components/schemas/", schema->name)
+                           : object_schema(schema, form);
 }
 
-static json_t *type_schema(const struct field *field)
+static json_t *type_schema(const struct field *field, enum form form)
 {
     switch (field->type) {
     case FIELD_TEXT:
+    case FIELD_CHOICE:
         return json_pack("{s:s}", "type", "string");
     case FIELD_BOOL:
         return json_pack("{s:s}", "type", "boolean");
@@ -25,16 +33,15 @@ static json_t *type_schema(const struct field *field)
         return json_pack("{s:s}", "type", "number");
     case FIELD_SIZE:
         return json_pack("{s:[s,s]}", "type", "integer", "string");
-    case FIELD_CHOICE:
-        return json_pack("{s:s}", "type", "string");
     case FIELD_OBJECT:
-        return field->of ? reference(field->of) : json_pack("{s:s}", "type", "object");
+        return field->of ? member_schema(field->of, form) : json_pack("{s:s}", "type", "object");
     case FIELD_MAP:
         return json_pack("{s:s,s:{s:s}}", "type", "object", "additionalProperties", "type",
                          "string");
     case FIELD_LIST:
         return json_pack("{s:s,s:o}", "type", "array", "items",
-                         field->of ? reference(field->of) : json_pack("{s:s}", "type", "string"));
+                         field->of ? member_schema(field->of, form)
+                                   : json_pack("{s:s}", "type", "string"));
     case FIELD_ANY:
         break;
     }
@@ -56,16 +63,33 @@ static void add_bounds(const struct field *field, json_t *json)
                                        json_integer(field->max));
     } else if (field->type == FIELD_INT || field->type == FIELD_SIZE) {
         (void) json_object_set_new(json, "minimum", json_integer(field->min));
-        (void) json_object_set_new(json, "maximum", json_integer(field->max));
+        if (field->max < INT64_MAX)
+            (void) json_object_set_new(json, "maximum", json_integer(field->max));
     } else if (field->type == FIELD_SECONDS) {
-        (void) json_object_set_new(json, "minimum", json_real((double) field->min / 1e6));
+        if (field->min == FIELD_ABOVE_ZERO)
+            (void) json_object_set_new(json, "exclusiveMinimum", json_integer(0));
+        else
+            (void) json_object_set_new(json, "minimum", json_real((double) field->min / 1e6));
         (void) json_object_set_new(json, "maximum", json_real((double) field->max / 1e6));
     }
 }
 
-json_t *field_to_schema(const struct field *field)
+/* Takes @json. Not every client of MCP reads anyOf, so it is left out where a list of types does.
+ */
+static json_t *nullable(const struct field *field, enum form form, json_t *json)
 {
-    json_t *json = type_schema(field), *choices;
+    json_t *type = json_object_get(json, "type");
+
+    if (form == WRITTEN_OUT && json_is_string(type) && !field->choices) {
+        (void) json_object_set_new(json, "type", json_pack("[O,s]", type, "null"));
+        return json;
+    }
+    return json_pack("{s:[o,{s:s}]}", "anyOf", json, "type", "null");
+}
+
+static json_t *field_schema(const struct field *field, enum form form)
+{
+    json_t *json = type_schema(field, form), *choices;
 
     if (!json)
         return NULL;
@@ -77,7 +101,7 @@ json_t *field_to_schema(const struct field *field)
         (void) json_object_set_new(json, "enum", choices);
     }
     if (field->flags & FIELD_NULLABLE)
-        json = json_pack("{s:[o,{s:s}]}", "anyOf", json, "type", "null");
+        json = nullable(field, form, json);
     if (field->help)
         (void) json_object_set_new(json, "description", json_string(field->help));
     if (field->example)
@@ -86,13 +110,13 @@ json_t *field_to_schema(const struct field *field)
     return json;
 }
 
-json_t *fields_to_schema(const struct schema *schema)
+static json_t *object_schema(const struct schema *schema, enum form form)
 {
     json_t *properties = json_object(), *required = json_array();
     json_t *json = json_pack("{s:s,s:o}", "type", "object", "properties", properties);
 
     for (const struct field *field = schema->fields; field->name; field++) {
-        (void) json_object_set_new(properties, field->name, field_to_schema(field));
+        (void) json_object_set_new(properties, field->name, field_schema(field, form));
         if (field->flags & FIELD_REQUIRED)
             (void) json_array_append_new(required, json_string(field->name));
     }
@@ -101,5 +125,24 @@ json_t *fields_to_schema(const struct schema *schema)
     if (json_array_size(required) > 0)
         (void) json_object_set(json, "required", required);
     json_decref(required);
+    return json;
+}
+
+json_t *field_to_schema(const struct field *field)
+{
+    return field_schema(field, BY_NAME);
+}
+
+json_t *fields_to_schema(const struct schema *schema)
+{
+    return object_schema(schema, BY_NAME);
+}
+
+json_t *fields_to_whole_schema(const struct schema *schema, bool closed)
+{
+    json_t *json = object_schema(schema, WRITTEN_OUT);
+
+    if (json && closed)
+        (void) json_object_set_new(json, "additionalProperties", json_false());
     return json;
 }
