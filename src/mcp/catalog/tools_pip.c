@@ -1,6 +1,8 @@
 /* pip_install: into the session, or without one into the set that the caller's fresh boxes have. */
 #include "mcp/catalog/tools.h"
 
+#include "service/package/requirement.h"
+
 #include "base/banned.h"
 
 #define NAME_BYTES_MAX 200
@@ -43,13 +45,12 @@ static void pip_install(struct mcp_call *call, const void *arguments)
     struct session *session;
     json_t *json;
 
-    if (!named_package_valid(args->package)) {
-        tool_fail(call, "package: not a valid package name. Use letters, digits, and . _ - between "
-                        "them; the version goes into version");
+    if (!package_name_valid(args->package)) {
+        tool_fail(call, "package " PACKAGE_NAME_RULE);
         return;
     }
-    if (!named_version_valid(args->version)) {
-        tool_fail(call, "version: not a valid version. Use a version such as 2.31.0, or latest");
+    if (!package_version_or_any_valid(args->version)) {
+        tool_fail(call, "version " PACKAGE_VERSION_RULE);
         return;
     }
     if (call_session(call, args->session_id, &session, &fault) < 0) {
