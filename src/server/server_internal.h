@@ -286,5 +286,5 @@ json_t *openapi_make(void);
 /* ---- handlers ---- */
 
 #define ROUTE(method, pattern, handler, ...) void handler(struct request *rq);
-#include "server/http/routes.def"
+#include "server/routes.def"
 #undef ROUTE

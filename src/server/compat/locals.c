@@ -11,8 +11,8 @@
 
 #include "server/compat/dialect.h"
 #include "server/compat/json_text.h"
+#include "server/compat/schemas.h"
 #include "server/handlers.h"
-#include "server/schema/schemas.h"
 #include "server/server_internal.h"
 
 #include "base/banned.h"

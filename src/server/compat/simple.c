@@ -5,9 +5,10 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/parse.h"
+#include "server/compat/schemas.h"
 #include "server/handlers.h"
-#include "server/schema/schemas.h"
 #include "server/server_internal.h"
+#include "server/v1/schemas.h"
 
 #include "base/banned.h"
 

@@ -3,9 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/about/schemas.h"
+#include "server/compat/schemas.h"
 #include "server/handlers.h"
+#include "server/mcp/schemas.h"
 #include "server/schema/schemas.h"
 #include "server/server_internal.h"
+#include "server/v1/schemas.h"
 
 #define GET    METHOD_GET
 #define POST   METHOD_POST
@@ -19,7 +23,7 @@
       .name = #handler_,                                                                           \
       __VA_ARGS__ },
 const struct route routes[] = {
-#include "server/http/routes.def"
+#include "server/routes.def"
 };
 #undef ROUTE
 

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "mcp/mcp.h"
-#include "server/schema/schemas.h"
+#include "server/mcp/schemas.h"
 #include "server/server_internal.h"
 
 #include "base/banned.h"

@@ -3,9 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "server/about/schemas.h"
+#include "server/compat/schemas.h"
 #include "server/handlers.h"
+#include "server/mcp/schemas.h"
 #include "server/schema/schemas.h"
 #include "server/server_internal.h"
+#include "server/v1/schemas.h"
 
 #include "base/banned.h"
 
@@ -207,8 +211,9 @@ static json_t *components(void)
     };
     json_t *schemas = json_object(), *list = json_object();
 
-    for (size_t i = 0; schemas_all[i]; i++)
-        (void) json_object_set_new(schemas, schemas_all[i]->name, fields_to_schema(schemas_all[i]));
+    for (size_t i = 0; schema_lists[i]; i++)
+        for (const struct schema *const *one = schema_lists[i]; *one; one++)
+            (void) json_object_set_new(schemas, (*one)->name, fields_to_schema(*one));
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
         (void) json_object_set_new(list, problems[i].status,
                                    json_pack("{s:s,s:o}", "description", problems[i].text,

@@ -18,8 +18,8 @@
 #include "base/autoclean.h"
 #include "base/utf8.h"
 #include "server/handlers.h"
-#include "server/schema/schemas.h"
 #include "server/server_internal.h"
+#include "server/v1/schemas.h"
 
 #include "base/banned.h"
 
