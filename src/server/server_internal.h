@@ -14,6 +14,7 @@
 
 #include "server/http/listen.h"
 #include "server/http/negotiate.h"
+#include "server/http/router.h"
 #include "server/http/url.h"
 #include "server/schema/fields.h"
 #include "server/server.h"
@@ -25,64 +26,6 @@
 #define REPLY_JSON (JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15))
 
 #define REQUEST_ID_MAX 32
-
-enum method {
-    METHOD_OTHER = 0,
-    METHOD_GET = 1 << 0,
-    METHOD_HEAD = 1 << 1,
-    METHOD_POST = 1 << 2,
-    METHOD_PUT = 1 << 3,
-    METHOD_DELETE = 1 << 4,
-    METHOD_OPTIONS = 1 << 5,
-};
-
-/* ---- routes ---- */
-
-struct request;
-
-enum route_auth {
-    ROUTE_OPEN, /* needs no key anywhere */
-    ROUTE_KEY,
-    ROUTE_PAGE, /* needs no key, and a link on another site may lead here */
-};
-
-enum route_body {
-    ROUTE_NO_BODY,
-    ROUTE_JSON,      /* collected, then parsed by the handler with request_json() */
-    ROUTE_RAW,       /* streamed to what begin() has set up */
-    ROUTE_MULTIPART, /* likewise */
-};
-
-enum route_flag {
-    ROUTE_LENIENT = 1 << 0,    /* a dialect: unknown fields are ignored */
-    ROUTE_STREAMS = 1 << 1,    /* may answer with a stream of events */
-    ROUTE_LABEL = 1 << 2,      /* X-Session-Id names the session */
-    ROUTE_TWO_SHAPES = 1 << 3, /* refusals carry what clients of the locals API read, too */
-    ROUTE_JSONRPC = 1 << 4,    /* refusals are errors of JSON-RPC */
-};
-
-struct route {
-    enum method method;
-    const char *pattern; /* "{id}" is one part, "{path}" and "{name}" all the rest */
-    void (*handle)(struct request *rq);
-    int (*begin)(struct request *rq); /* of streamed bodies; on failure it has called refuse() */
-    enum route_auth auth;
-    enum route_body body;
-    unsigned flags;
-    const struct schema *query, *request, *response;
-    int success;       /* the status of success */
-    const char *media; /* of success, when it is not JSON */
-    const char *tag, *name, *summary, *help;
-};
-
-extern const struct route routes[];
-extern const size_t routes_len;
-
-/* Finds the route of @rq and fills its parameters; refuses with 404 or 405. */
-int router_find(struct request *rq);
-
-/* "GET, HEAD, OPTIONS" of what @rq's path has. */
-void router_allow(const struct request *rq, char buf[64]);
 
 /* ---- the server ---- */
 
@@ -126,6 +69,7 @@ struct server {
     struct labels *labels; /* of the dialects */
     struct mcp *mcp;
 
+    struct router *router;
     char *openapi; /* made once */
     size_t openapi_len;
 };
@@ -172,8 +116,7 @@ struct request {
     struct url url;
     struct headers headers;
     const struct route *route;
-    const char *param_id; /* {id} */
-    char *path;           /* {path} or {name}, or NULL */
+    struct route_match match;
     struct caller caller;
     struct keys_info key;
 
@@ -197,6 +140,12 @@ int refuse(struct request *rq, int status, const char *type, const char *fmt, ..
     __attribute__((format(printf, 4, 5)));
 int refuse_fault(struct request *rq, const struct fault *fault);
 
+/* Finds the route of @rq and its parameters; refuses with 404 or 405. */
+int request_route(struct request *rq);
+
+/* What stands in place of {name} in the route's pattern, which must have it. */
+const char *request_param(const struct request *rq, const char *name);
+
 /* Reads the query into @ret; on failure the reply has been sent. */
 int request_query(struct request *rq, void *ret);
 
@@ -206,6 +155,9 @@ int request_json(struct request *rq, void *ret);
 
 /* Finds the session {id} of the caller; on failure the reply has been sent. */
 int request_session(struct request *rq, struct session **ret_session);
+
+/* The same for an id that came otherwise. */
+int request_session_named(struct request *rq, const char *id, struct session **ret_session);
 
 /* The client's socket. */
 int request_socket(const struct request *rq);

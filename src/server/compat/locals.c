@@ -142,8 +142,8 @@ void locals_download(struct request *rq)
     struct execution *execution;
     struct fault fault = { 0 };
 
-    if (execution_find(rq->server->config.service, &rq->caller, rq->param_id, &execution, &fault) <
-        0) {
+    if (execution_find(rq->server->config.service, &rq->caller, request_param(rq, "id"), &execution,
+                       &fault) < 0) {
         reply_fault(rq, &fault);
         return;
     }

@@ -133,22 +133,6 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **slot,
 
 /* ---- the life of a request ---- */
 
-static enum method method_of(const char *name)
-{
-    static const struct {
-        const char *name;
-        enum method method;
-    } methods[] = {
-        { "GET", METHOD_GET },       { "POST", METHOD_POST }, { "PUT", METHOD_PUT },
-        { "DELETE", METHOD_DELETE }, { "HEAD", METHOD_HEAD }, { "OPTIONS", METHOD_OPTIONS },
-    };
-
-    for (size_t i = 0; i < ARRAY_LEN(methods); i++)
-        if (strcmp(methods[i].name, name) == 0)
-            return methods[i].method;
-    return METHOD_OTHER;
-}
-
 static void *on_target(void *cls, const char *target, struct MHD_Connection *mhd)
 {
     struct listener *listener = cls;
@@ -213,10 +197,10 @@ static void begin_body(struct request *rq)
 static void handle_headers(struct request *rq, const char *method)
 {
     snprintf(rq->method_name, sizeof rq->method_name, "%s", method);
-    rq->method = method_of(method);
+    rq->method = method_from_name(method);
     if (gate_check(rq) < 0 || rq->refusal.status != 0)
         return;
-    if (router_find(rq) < 0 || gate_authenticate(rq) < 0)
+    if (request_route(rq) < 0 || gate_authenticate(rq) < 0)
         return;
     if (rq->method != METHOD_OPTIONS)
         begin_body(rq);
@@ -275,9 +259,9 @@ static void answer_options(struct request *rq)
 {
     struct MHD_Response *response =
         MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
-    char allow[64];
+    char allow[ROUTER_ALLOW_MAX];
 
-    router_allow(rq, allow);
+    methods_to_allow(rq->match.methods, allow);
     if (response)
         reply_header(response, "Allow", allow);
     reply_send(rq, MHD_HTTP_NO_CONTENT, response);
@@ -376,7 +360,7 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **slot,
     atomic_fetch_sub(&server->body_bytes, (int64_t) rq->body_size);
     json_decref(rq->json);
     free(rq->body);
-    free(rq->path);
+    route_match_release(&rq->match);
     url_release(&rq->url);
     free(rq);
 }
@@ -578,6 +562,8 @@ int server_open(const struct server_config *config, struct server **ret_server, 
     if (r == 0 && !server->labels)
         r = gb_fail(err, ENOMEM, "start the server");
     if (r == 0)
+        r = router_new(routes, routes_len, &server->router, err);
+    if (r == 0)
         r = make_openapi(server, err);
     if (r == 0)
         r = open_mcp(server, err);
@@ -622,6 +608,7 @@ void server_close(struct server *server)
     pthread_mutex_destroy(&server->lock);
     labels_free(server->labels);
     mcp_close(server->mcp);
+    router_free(server->router);
     free(server->listeners);
     free(server->openapi);
     free(server);

@@ -26,15 +26,18 @@ static json_t *content(const char *media, const struct schema *schema)
 
 /* ---- parameters ---- */
 
-static json_t *path_parameter(const char *name)
+/* The parameter whose brace is at *@at, which is moved behind it. */
+static json_t *path_parameter(const char **at)
 {
-    const char *help = "an id";
+    size_t len = strcspn(++*at, "}");
+    const char *name = *at, *help = "an id";
 
-    if (strcmp(name, "path") == 0)
+    *at += len;
+    if (strncmp(name, "path", len) == 0)
         help = "a path beneath the workspace; its slashes may stand as they are";
-    else if (strcmp(name, "name") == 0)
+    else if (strncmp(name, "name", len) == 0)
         help = "the name of a variable";
-    return json_pack("{s:s,s:s,s:b,s:s,s:{s:s}}", "name", name, "in", "path", "required", 1,
+    return json_pack("{s:s%,s:s,s:b,s:s,s:{s:s}}", "name", name, len, "in", "path", "required", 1,
                      "description", help, "schema", "type", "string");
 }
 
@@ -42,12 +45,8 @@ static json_t *parameters(const struct route *route)
 {
     json_t *list = json_array();
 
-    if (strstr(route->pattern, "{id}"))
-        (void) json_array_append_new(list, path_parameter("id"));
-    if (strstr(route->pattern, "{path}"))
-        (void) json_array_append_new(list, path_parameter("path"));
-    if (strstr(route->pattern, "{name}"))
-        (void) json_array_append_new(list, path_parameter("name"));
+    for (const char *at = strchr(route->pattern, '{'); at; at = strchr(at, '{'))
+        (void) json_array_append_new(list, path_parameter(&at));
     if (route->flags & ROUTE_LABEL)
         (void) json_array_append_new(
             list, json_pack("{s:s,s:s,s:b,s:s,s:{s:s,s:s}}", "name", "X-Session-Id", "in", "header",
@@ -175,17 +174,23 @@ static json_t *operation(const struct route *route)
     return json;
 }
 
+/* "get" */
+static void method_key(enum method method, char buf[16])
+{
+    snprintf(buf, 16, "%s", method_name(method));
+    for (char *p = buf; *p; p++)
+        *p = (char) tolower((unsigned char) *p);
+}
+
 static json_t *paths(void)
 {
     json_t *json = json_object();
 
     for (size_t i = 0; i < routes_len; i++) {
         json_t *item = json_object_get(json, routes[i].pattern);
-        const char *method = routes[i].method == METHOD_GET    ? "get"
-                             : routes[i].method == METHOD_POST ? "post"
-                             : routes[i].method == METHOD_PUT  ? "put"
-                                                               : "delete";
+        char method[16];
 
+        method_key(routes[i].method, method);
         if (!item) {
             item = json_object();
             (void) json_object_set_new(json, routes[i].pattern, item);

@@ -234,8 +234,8 @@ static int find_execution(struct request *rq, struct execution **ret_execution)
 {
     struct fault fault = { 0 };
 
-    if (execution_find(rq->server->config.service, &rq->caller, rq->param_id, ret_execution,
-                       &fault) < 0) {
+    if (execution_find(rq->server->config.service, &rq->caller, request_param(rq, "id"),
+                       ret_execution, &fault) < 0) {
         reply_fault(rq, &fault);
         return -1;
     }
