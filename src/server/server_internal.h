@@ -16,6 +16,7 @@
 #include "server/http/negotiate.h"
 #include "server/http/router.h"
 #include "server/http/url.h"
+#include "server/http/ws.h"
 #include "server/schema/fields.h"
 #include "server/server.h"
 #include "service/access/keys.h"
@@ -44,7 +45,7 @@ struct listener {
 struct conn {
     struct conn *prev, *next;
     int fd;
-    bool local_client;
+    bool upgraded;               /* to a WebSocket; under the server's lock */
     _Atomic int64_t deadline_us; /* 0: none */
 };
 
@@ -55,10 +56,13 @@ struct server {
 
     pthread_t watch_thread;
     bool watch_runs;
-    pthread_mutex_t lock; /* conns, stop */
-    pthread_cond_t wake;
+    pthread_mutex_t lock; /* all of these */
+    pthread_cond_t wake, emptied;
     struct conn conns; /* head of a ring */
     bool stop;
+    struct ws *sockets; /* of requests under way */
+    size_t upgraded;    /* connections that the library has not taken back */
+    bool stops_sockets;
 
     _Atomic int64_t body_bytes; /* of JSON bodies in memory */
     _Atomic uint64_t request_count;
@@ -82,6 +86,7 @@ struct headers {
     const char *content_type, *range, *if_range, *if_none_match, *if_match, *expect;
     const char *transfer_encoding, *content_length, *last_event_id, *session_id;
     const char *mcp_session, *mcp_version, *mcp_method, *mcp_name;
+    const char *upgrade, *connection, *ws_key, *ws_version, *ws_protocol;
     const char *twice; /* the name of one that may come once and came again */
     bool bad;          /* a blank in a name, a NUL in a value */
 };
@@ -113,6 +118,7 @@ struct request {
 
     enum method method;
     char method_name[16];
+    bool is_http_1_1;
     struct url url;
     struct headers headers;
     const struct route *route;
@@ -128,6 +134,7 @@ struct request {
     size_t body_len, body_size;
     json_t *json; /* what request_json() has parsed */
     struct sink sink;
+    struct ws *ws; /* once it was accepted */
     struct refusal refusal;
 
     bool queued;
@@ -193,27 +200,6 @@ void reply_refusal(struct request *rq);
 /* Adds what every reply carries, sends it and frees it. */
 void reply_send(struct request *rq, int status, struct MHD_Response *response);
 void reply_header(struct MHD_Response *response, const char *name, const char *value);
-
-/* ---- streams (v1/stream.c) ---- */
-
-/* Answers with the events of @execution, from @cursor on, as @media has it. Takes the reference.
- * @cancel: interrupt it when the client leaves. */
-void stream_events(struct request *rq, enum media media, struct execution *execution,
-                   const struct event_cursor *cursor, bool cancel);
-
-enum client { CLIENT_THERE, CLIENT_SILENT, CLIENT_GONE };
-
-/* CLIENT_SILENT: it will send nothing more; it may still read. */
-enum client client_look(int fd);
-
-/* Text of a stream on its way; NULL: none. */
-struct pending {
-    char *text;
-    size_t len, used;
-};
-
-/* Takes as much of it as there is room for; what is used up is freed. */
-ssize_t pending_read(struct pending *pending, char *buf, size_t max);
 
 /* ---- streams of MCP (mcp/stream.c) ---- */
 

@@ -126,6 +126,8 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **slot,
     pthread_mutex_lock(&server->lock);
     conn->prev->next = conn->next;
     conn->next->prev = conn->prev;
+    server->upgraded -= conn->upgraded;
+    pthread_cond_broadcast(&server->emptied);
     pthread_mutex_unlock(&server->lock);
     free(conn);
     *slot = NULL;
@@ -292,11 +294,11 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
     (void) cls;
     (void) mhd;
     (void) url;
-    (void) version;
     if (!rq || !rq->conn)
         return MHD_NO;
     if (!rq->seen) {
         rq->seen = true;
+        rq->is_http_1_1 = strcmp(version, "HTTP/1.1") == 0;
         rq->body_started_us = clock_now_us();
         set_deadline(rq->conn, rq->body_started_us + rq->server->config.body_us);
         handle_headers(rq, method);
@@ -351,6 +353,7 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **slot,
     server = rq->server;
     if (rq->sink.abort)
         rq->sink.abort(rq);
+    ws_free(rq->ws);
     /* The next request may take as long as an idle connection may stay, and then its headers. */
     set_deadline(rq->conn, clock_now_us() + server->config.idle_us + server->config.header_us);
     if (rq->status >= 100 && rq->status < 600)
@@ -377,15 +380,9 @@ void server_config_default(struct server_config *config)
         .idle_us = 75 * USEC_PER_SEC,
         .keepalive_us = 15 * USEC_PER_SEC,
         .body_bytes_max = INT64_C(20) * 1024 * 1024,
+        .sockets_per_caller = 64,
         .simple_wall_max_us = 120 * USEC_PER_SEC,
     };
-}
-
-bool server_listen_valid(const char *text)
-{
-    struct listen_spec spec;
-
-    return listen_parse(text, &spec, NULL) == 0;
 }
 
 int server_check(const struct server_config *config, bool have_keys, struct gb_err *err)
@@ -469,7 +466,7 @@ static int listener_start(struct listener *l, struct gb_err *err)
     /* clang-format off */
     l->daemon = MHD_start_daemon(
         MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
-            MHD_USE_ITC | MHD_USE_ERROR_LOG,
+            MHD_USE_ITC | MHD_USE_ERROR_LOG | MHD_ALLOW_UPGRADE,
         0, NULL, NULL, on_request, l,
         MHD_OPTION_EXTERNAL_LOGGER, on_library_log, NULL,
         MHD_OPTION_LISTEN_SOCKET, l->fd,
@@ -511,6 +508,7 @@ static int watch_open(struct server *server, struct gb_err *err)
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&server->wake, &attr);
+    pthread_cond_init(&server->emptied, &attr);
     pthread_condattr_destroy(&attr);
     r = pthread_create(&server->watch_thread, NULL, watch_main, server);
     server->watch_runs = r == 0;
@@ -595,6 +593,7 @@ void server_close(struct server *server)
     if (!server)
         return;
     mcp_stop(server->mcp); /* its streams end by themselves */
+    ws_stop(server);
     for (size_t i = 0; i < server->listeners_len; i++)
         listener_close(&server->listeners[i]);
     if (server->watch_runs) {
@@ -605,6 +604,7 @@ void server_close(struct server *server)
         pthread_join(server->watch_thread, NULL);
     }
     pthread_cond_destroy(&server->wake);
+    pthread_cond_destroy(&server->emptied);
     pthread_mutex_destroy(&server->lock);
     labels_free(server->labels);
     mcp_close(server->mcp);

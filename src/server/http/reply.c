@@ -54,6 +54,10 @@ void reply_send(struct request *rq, int status, struct MHD_Response *response)
         methods_to_allow(rq->match.methods, allow);
         reply_header(response, "Allow", allow);
     }
+    if (status == MHD_HTTP_UPGRADE_REQUIRED) {
+        reply_header(response, "Upgrade", "websocket");
+        reply_header(response, "Sec-WebSocket-Version", "13");
+    }
     if (status == MHD_HTTP_UNAUTHORIZED)
         add_challenge(rq, response);
     if (rq->refusal.close)

@@ -38,6 +38,7 @@ enum route_flag {
     ROUTE_LABEL = 1 << 2,      /* X-Session-Id names the session */
     ROUTE_TWO_SHAPES = 1 << 3, /* refusals carry what clients of the locals API read, too */
     ROUTE_JSONRPC = 1 << 4,    /* refusals are errors of JSON-RPC */
+    ROUTE_SOCKET = 1 << 6,     /* becomes a WebSocket */
     ROUTE_REST = 1 << 5,       /* the last parameter takes all parts that are left */
 };
 

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "mcp/mcp.h"
+#include "server/http/sse.h"
 #include "server/mcp/schemas.h"
 #include "server/server_internal.h"
 

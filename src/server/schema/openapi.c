@@ -91,7 +91,7 @@ static json_t *success(const struct route *route)
 {
     json_t *json = json_pack("{s:s}", "description", route->summary), *media;
 
-    if (route->success == MHD_HTTP_NO_CONTENT)
+    if (route->success == MHD_HTTP_NO_CONTENT || route->success == MHD_HTTP_SWITCHING_PROTOCOLS)
         return json;
     if (strcmp(route->pattern, "/v1/executions/{id}/events") == 0)
         media = json_object();
@@ -150,7 +150,9 @@ static json_t *responses(const struct route *route)
         add_problem(json, 413);
     if (route->query || route->body != ROUTE_NO_BODY)
         add_problem(json, 422);
-    if (route->body == ROUTE_JSON)
+    if (route->flags & ROUTE_SOCKET)
+        add_problem(json, 426);
+    if (route->body == ROUTE_JSON || route->flags & ROUTE_SOCKET)
         add_problem(json, 429);
     add_problem(json, 503);
     return json;
@@ -211,6 +213,7 @@ static json_t *components(void)
         { "404", "there is no such thing, or it is not yours, or it has expired" },
         { "413", "too large" },
         { "422", "a field is missing, unknown, of the wrong type or out of range" },
+        { "426", "this is a WebSocket; ask for an upgrade" },
         { "429", "too many; Retry-After says when to try again" },
         { "503", "not now; Retry-After says when to try again" },
     };

@@ -266,6 +266,17 @@ static const struct field fields_interrupt_query[] = {
 };
 REQUEST(interrupt_query, struct query_interrupt, NULL);
 
+/* ---- messages over a WebSocket ---- */
+
+static const char *const stream_message_types[] = { "interrupt", NULL };
+static const struct field fields_stream_message[] = {
+    { "type", FIELD_CHOICE, FIELD_REQUIRED, AT(body_stream_message, type),
+      .choices = stream_message_types, .help = "interrupt: as POST /v1/executions/{id}/interrupt" },
+    END,
+};
+REQUEST(stream_message, struct body_stream_message,
+        "What a client may send over GET /v1/executions/{id}/stream.");
+
 /* ---- responses ---- */
 
 static const struct field fields_error[] = {
@@ -448,4 +459,4 @@ const struct schema *const v1_schemas[] = {
     &schema_packages_add, &schema_packages_added, &schema_package_list, &schema_package,
     &schema_move, &schema_mkdir, &schema_error, &schema_display, &schema_changed, &schema_receipt,
     &schema_progress, &schema_interrupted, &schema_output, &schema_event, &schema_session,
-    &schema_session_page, &schema_file, &schema_file_page, &schema_uploaded, &schema_moved, NULL };
+    &schema_session_page, &schema_file, &schema_file_page, &schema_uploaded, &schema_moved, &schema_stream_message, NULL };

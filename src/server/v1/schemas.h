@@ -66,6 +66,12 @@ struct body_mkdir {
 
 extern const struct schema schema_mkdir;
 
+struct body_stream_message { /* over a WebSocket */
+    int type;                /* 0: interrupt */
+};
+
+extern const struct schema schema_stream_message;
+
 /* ---- queries ---- */
 
 struct query_page {
