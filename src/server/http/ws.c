@@ -262,8 +262,6 @@ static void on_upgrade(void *cls, struct MHD_Connection *mhd, void *request, con
     pthread_mutex_lock(&server->lock);
     ws->runs = ws->rq->conn->upgraded = true;
     server->upgraded++;
-    if (server->stops_sockets)
-        ws_close(ws, WS_GOING_AWAY, "the server stops");
     pthread_mutex_unlock(&server->lock);
     prepare_socket(fd);
     if (ws->handlers->open(ws, ws->arg) < 0)
@@ -278,15 +276,18 @@ static void on_upgrade(void *cls, struct MHD_Connection *mhd, void *request, con
     pthread_cond_broadcast(&ws->room);
     pthread_mutex_unlock(&ws->lock);
     ws->handlers->close(ws, code, ws->arg);
-    linger(fd);
+    if (ws->closing_us == 0 || clock_now_us() - ws->closing_us < CLOSE_US)
+        linger(fd);
     (void) MHD_upgrade_action(handle, MHD_UPGRADE_ACTION_CLOSE);
 }
 
 /* ---- accepting ---- */
 
+/* Those without a key are one caller at each address. */
 static bool is_same_caller(const struct request *a, const struct request *b)
 {
-    return strcmp(a->caller.key_id, b->caller.key_id) == 0 && a->listener == b->listener;
+    return strcmp(a->caller.key_id, b->caller.key_id) == 0 &&
+           (a->caller.key_id[0] || a->listener == b->listener);
 }
 
 /* Puts @ws into the ring, or refuses. */
@@ -440,11 +441,18 @@ void ws_stop(struct server *server)
     pthread_mutex_lock(&server->lock);
     server->stops_sockets = true;
     for (struct ws *ws = server->sockets; ws; ws = ws->next)
-        if (ws->runs)
-            ws_close(ws, WS_GOING_AWAY, "the server stops");
-        else
-            (void) shutdown(ws->rq->conn->fd, SHUT_RDWR);
-    while (server->sockets || server->upgraded > 0)
-        pthread_cond_wait(&server->emptied, &server->lock);
+        ws_close(ws, WS_GOING_AWAY, "the server stops");
+    while (server->sockets || server->upgraded > 0) {
+        struct timespec until;
+
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec += CLOSE_US / USEC_PER_SEC;
+        if (pthread_cond_timedwait(&server->emptied, &server->lock, &until) != ETIMEDOUT)
+            continue;
+        /* The client takes not even the 101. */
+        for (struct ws *ws = server->sockets; ws; ws = ws->next)
+            if (!ws->runs)
+                (void) shutdown(ws->rq->conn->fd, SHUT_RDWR);
+    }
     pthread_mutex_unlock(&server->lock);
 }

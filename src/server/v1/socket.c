@@ -16,7 +16,7 @@
 
 #include "base/banned.h"
 
-#define SLICE_US      USEC_PER_SEC
+#define SLICE_US      (USEC_PER_SEC / 4) /* so long a client that left is remembered */
 #define MESSAGE_BYTES (64u * 1024)
 #define QUEUE_BYTES   (256u * 1024)
 #define DEPTH_MAX     8
