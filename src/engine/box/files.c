@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
-#include "engine/box/beneath.h"
+#include "engine/beneath.h"
 #include "engine/box/box.h"
 #include "engine/wire.h"
 

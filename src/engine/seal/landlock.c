@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
-#include "engine/volumes.h"
+#include "engine/seal/init.h"
 
 #include "base/banned.h"
 
