@@ -49,6 +49,10 @@ DOORS = {
     "engine": ["doctor/doctor.h", "disk/disk.h"],
 }
 
+# Code between clone and sealed box: the compiler refuses malloc, stdio and locks there.
+AFTER_CLONE = ("engine/seal/", "engine/wire.c")
+BANNED_AFTER_CLONE = "engine/banned_after_clone.h"
+
 OUTSIDE = {
     "Python.h": ["engine/python/"],
     "seccomp.h": [],  # tools/gen_seccomp only
@@ -127,6 +131,9 @@ def check_file(root, path):
             yield f"{line}: <{name}> is only for {', '.join(OUTSIDE[name]) or 'tools'}"
     if path.suffix == ".c" and includes and includes[-1].group(2) != "base/banned.h":
         yield '1: does not include "base/banned.h" last'
+    if path.suffix == ".c" and source.startswith(AFTER_CLONE):
+        if [match.group(2) for match in includes[-2:-1]] != [BANNED_AFTER_CLONE]:
+            yield f'1: does not include "{BANNED_AFTER_CLONE}" just before the last'
 
 
 def check_listed(root):

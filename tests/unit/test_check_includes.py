@@ -85,10 +85,10 @@ def test_other_modules_come_in_by_the_doors(tmp_path, name, reason):
 
 def test_a_source_that_no_build_file_names_is_a_mistake(tmp_path):
     source = '#include "engine/wire.h"\n\n#include "base/banned.h"\n'
-    tree = {**GOOD, "src/engine/wire.c": source, "src/engine/meson.build": "# 'wire.c'\n"}
+    tree = {**GOOD, "src/engine/frame.c": source, "src/engine/meson.build": "# 'frame.c'\n"}
     code, mistakes = check(tmp_path, tree)
-    assert code == 1 and mistakes == ["src/engine/wire.c:1: not listed in src/engine/meson.build"]
-    assert check(tmp_path, {"src/engine/meson.build": "files('wire.c')\n"}) == (0, [])
+    assert code == 1 and mistakes == ["src/engine/frame.c:1: not listed in src/engine/meson.build"]
+    assert check(tmp_path, {"src/engine/meson.build": "files('frame.c')\n"}) == (0, [])
 
 
 def test_a_source_must_end_its_includes_with_banned_h(tmp_path):
@@ -96,3 +96,16 @@ def test_a_source_must_end_its_includes_with_banned_h(tmp_path):
             "src/engine/meson.build": "files('wire.c')\n"}
     code, mistakes = check(tmp_path, tree)
     assert code == 1 and "banned.h" in mistakes[0]
+
+
+@pytest.mark.parametrize("path", ["seal/seal.c", "wire.c"])
+def test_what_runs_after_a_clone_includes_what_it_must_not_call(tmp_path, path):
+    head, last = '#include "engine/wire.h"\n', '#include "base/banned.h"\n'
+    tree = {**GOOD, f"src/engine/{path}": head + last, "src/engine/banned_after_clone.h": "",
+            "src/engine/meson.build": f"files('{path}')\n"}
+    code, mistakes = check(tmp_path, tree)
+    assert code == 1 and len(mistakes) == 1 and "banned_after_clone.h" in mistakes[0]
+    early = '#include "engine/banned_after_clone.h"\n' + head + last
+    assert check(tmp_path, {f"src/engine/{path}": early})[0] == 1
+    good = head + '#include "engine/banned_after_clone.h"\n' + last
+    assert check(tmp_path, {f"src/engine/{path}": good}) == (0, [])

@@ -15,6 +15,8 @@
 #include "base/autoclean.h"
 #include "engine/seal/init.h"
 
+#include "engine/banned_after_clone.h"
+
 #include "base/banned.h"
 
 /* Written out here because Debian 12's header stops at ABI 2; see landlock(7). */

@@ -20,6 +20,8 @@
 #include "engine/seal/init.h"
 #include "engine/seal/skeleton.h"
 
+#include "engine/banned_after_clone.h"
+
 #include "base/banned.h"
 
 /* Readable by everyone, and about the host: its hardware, its other programs, its boot line. */

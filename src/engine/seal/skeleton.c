@@ -17,6 +17,8 @@
 
 #include "base/autoclean.h"
 
+#include "engine/banned_after_clone.h"
+
 #include "base/banned.h"
 
 #define COPY_DEPTH_MAX 32

@@ -23,6 +23,8 @@
 #include "engine/seal/init.h"
 #include "engine/seal/skeleton.h"
 
+#include "engine/banned_after_clone.h"
+
 #include "base/banned.h"
 
 #define ROOT_OPTIONS "mode=0755,size=1m,nr_inodes=4096"
