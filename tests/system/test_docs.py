@@ -1,9 +1,12 @@
-"""The option table's other readers: --help, the manual, the completions.
+"""The option table's other readers (--help, the manual, the completions), and the documents.
 
 The generator is named by GEN_DOCS, else looked for beside the binary. Completions are asked for in
 real shells; the list of options comes from the Markdown reference, which is the plain table.
+
+Every command in the documents is run (doc_kit.py says how), and what they name has to exist.
 """
 
+import glob
 import os
 import pty
 import re
@@ -13,8 +16,10 @@ import signal
 import subprocess
 import time
 
+import doc_kit
 import pytest
 from conftest import BINARY, ROOT, need
+from package_kit import ALONE, Index
 
 PROSE = os.path.join(ROOT, "docs", "glovebox.1.md")
 PATIENCE = 120.0
@@ -352,3 +357,179 @@ def test_fish(pages, long_options, tmp_path):
     assert fish_complete(pages, "glovebox ver", tmp_path) == {"version"}
     assert fish_complete(pages, "glovebox run --cgroups ", tmp_path) == {"auto", "v2", "v1", "none"}
     assert "a.py" in fish_complete(pages, "glovebox run a", tmp_path)
+
+
+# ---- the documents -----------------------------------------------------------------------------
+
+NOT_RUN_MOST = 16  # blocks; whoever needs one more has a good reason, and raises this
+ELSEWHERE = {("clients/python/README.md", "python")}  # clients/python/tests/test_readme.py runs these
+COMMAND = re.compile(r"^(\$ |(sudo |\w+=\S+ )*(glovebox|curl|make|pip|apt|apt-get|claude|python3|git) )")
+
+
+@pytest.fixture
+def index():
+    made = Index()
+    made.wheel("humanize", "4.16.0", {"humanize.py": "def naturalsize(n):\n    return '1.0 MB'\n"})
+    made.wheel("ujson", "6.1.0", {"ujson.py": "from json import dumps, loads\n"})
+    yield made
+    made.close()
+
+
+def document_env(gb, index):
+    return gb.environment({**ALONE, "GLOVEBOX_INDEX_URL": index.url})
+
+
+@pytest.mark.parametrize("document", doc_kit.documents())
+def test_documented_commands(gb, index, tmp_path, document):
+    found = [b for b in doc_kit.blocks(document) if (document, b.language) not in ELSEWHERE]
+    made = doc_kit.steps(document, found)
+    if not made:
+        return
+    need(shutil.which("curl") and shutil.which("jq"), "curl and jq are not installed")
+    wrong = doc_kit.run(document, made, tmp_path / "doc", document_env(gb, index), BINARY)
+    assert not wrong, "\n\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    "text, mention",
+    [
+        ("```sh\ntrue\nglovebox run -c 'print(1)' && false\n```", "a.md:1"),
+        ("```sh\ntrue\n```\n\n```sh\nglovebox run --no-such-option x.py\n```", "a.md:5"),
+        ("```console\n$ true\n$ echo 41\n42\n```", "a.md:3"),
+        ("<!-- run: exit 3 -->\n```sh\nexit_with() { return $1; }; exit_with 4\n```", "a.md:2"),
+        ("```sh\nmake no-such-target\n```", "a.md:1"),
+        ("<!-- run: service -->\n```sh\ncurl http://127.0.0.1:8080/v1/no-such-route\n```", "a.md:2"),
+        ("<!-- run: service -->\n```sh\n"
+         "curl http://127.0.0.1:8080/v1/execute -d '{\"code\": \"1/0\"}'\n```", "execution failed"),
+        ("```sh\nglovebox serve --memory 1x\n```", "a.md:1"),
+        ("one\n\n```python\nimport glovebox\nglovebox.run('1/0', check=True)\n```", '"a.md", line 5'),
+        ("<!-- run: box -->\n```python\nraise SystemExit(1)\n```", "a.md:2"),
+    ],
+    ids=["fails", "option", "output", "exit code", "make", "404", "execution", "serve", "python", "box"],
+)
+def test_a_wrong_document_is_found(gb, index, tmp_path, text, mention):
+    made = doc_kit.steps("a.md", doc_kit.blocks("a.md", text))
+    wrong = doc_kit.run("a.md", made, tmp_path / "doc", document_env(gb, index), BINARY)
+    assert len(wrong) == 1 and mention in wrong[0], wrong
+
+
+def test_right_documents_pass(gb, index, tmp_path):
+    text = ("```sh\nNAME=box\n```\n\n```console\n$ echo \"$NAME\" 'a\nb'\nbox a\nb\n$ echo 123 45\n…45\n```\n"
+            "<!-- run: exit 3 -->\n```sh\nglovebox run -c 'raise SystemExit(3)'\n```\n"
+            "<!-- not run: it would fail -->\n```sh\nfalse\n```\n```\nno commands\n```\n"
+            "```sh\nmake help\nglovebox serve --pool 1 &\ncurl localhost:8080/health\n```\n"
+            "```python\nimport glovebox\nassert glovebox.run('6 * 7').text == '42'\n```\n")
+    found = doc_kit.blocks("a.md", text)
+    assert [b.reason for b in found if b.reason] == ["it would fail"]
+    made = doc_kit.steps("a.md", found)
+    assert len(made) == 7
+    assert doc_kit.run("a.md", made, tmp_path / "doc", document_env(gb, index), BINARY) == []
+
+
+def test_few_blocks_are_not_run():
+    found = [b for d in doc_kit.documents() for b in doc_kit.blocks(d) if b.reason is not None]
+    for block in found:
+        print(f"not run: {block.where}: {block.reason}")
+        assert len(block.reason) > 10, block.where
+    assert len(found) <= NOT_RUN_MOST
+
+
+def test_commands_stand_in_marked_blocks():
+    """A block without a language is for diagrams and formats; no command hides there."""
+    for document in doc_kit.documents():
+        for block in doc_kit.blocks(document):
+            if block.language not in doc_kit.RUNNABLE:
+                for line in block.text.split("\n"):
+                    assert not COMMAND.match(line), f"{block.where}: mark it sh or console: {line}"
+
+
+def test_documented_options_exist(gb, long_options):
+    """Also those of commands that are not run, and of those in the text."""
+    for document in [*doc_kit.documents(), "SECURITY.md"]:
+        with open(os.path.join(ROOT, document), encoding="utf-8") as f:
+            text = re.sub(r"\\\n", " ", f.read())
+        for command, rest in re.findall(r"\bglovebox (\w+)((?: [^`\n|]*)?)", text):
+            if command not in long_options:
+                continue
+            rest = re.split(r" -c | -- |[;#&]", rest)[0]
+            for option in re.findall(r"(?<=\s)--[a-z][a-z-]*", rest):
+                known = long_options[command] | long_options[""]
+                assert option in known, f"{document}: glovebox {command} has no {option}"
+
+
+# ---- what the documents name -------------------------------------------------------------------
+
+PLACE = re.compile(r"(?<![\w./<-])((?:src|tests|tools|bench|runner|examples|clients|docs)/[\w.*{},/-]*\w[*}]?)")
+FILE_NAME = re.compile(r"`((?:[\w-]+/)*[\w*-]+\.(?:c|h|def|py|sh))`")
+
+
+def prose():
+    for document in [*doc_kit.documents(), "SECURITY.md"]:
+        with open(os.path.join(ROOT, document), encoding="utf-8") as f:
+            yield document, f.read()
+
+
+def spread(pattern):
+    """a{b,c}d as a shell spreads it."""
+    group = re.search(r"\{([^{}]*)\}", pattern)
+    if not group:
+        return [pattern]
+    return [p for word in group[1].split(",")
+            for p in spread(pattern[: group.start()] + word + pattern[group.end():])]
+
+
+def test_named_places_exist():
+    for document, text in prose():
+        for place in PLACE.findall(re.sub(r"https?://\S+", "", text)):
+            for path in spread(place):
+                assert glob.glob(os.path.join(ROOT, path)), f"{document} names {place}"
+
+
+def test_named_files_exist():
+    """A file in backquotes that has the name of a source: somewhere in the tree, or shown here."""
+    tree = {os.path.relpath(os.path.join(top, name), ROOT) for folder in
+            ("src", "tests", "tools", "bench", "runner", "examples", "clients")
+            for top, _, names in os.walk(os.path.join(ROOT, folder)) for name in names}
+    for document, text in prose():
+        for name in FILE_NAME.findall(text):
+            pattern = re.compile("(.*/)?" + re.escape(name).replace(r"\*", "[^/]*"))
+            assert any(map(pattern.fullmatch, tree)) or text.count(name) > text.count(f"`{name}`"), \
+                f"{document} names {name}"
+
+
+def anchors(path):
+    """The fragments of a page's headings, as GitHub makes them."""
+    with open(path, encoding="utf-8") as f:
+        heads = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", f.read(), flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in heads}
+
+
+def test_links_lead_somewhere():
+    for document, text in prose():
+        text = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+        for target in re.findall(r"\]\(([^)\s]+)\)|src=\"([^\"]+)\"", text):
+            path, _, fragment = "".join(target).partition("#")
+            if re.match(r"https?:|mailto:", path):
+                continue
+            full = os.path.normpath(os.path.join(ROOT, os.path.dirname(document), path))
+            full = full if path else os.path.join(ROOT, document)
+            assert os.path.exists(full), f"{document} links to {path}"
+            if fragment:
+                assert fragment in anchors(full), f"{document} links to {path}#{fragment}"
+
+
+def test_every_room_has_its_paragraph():
+    """ARCHITECTURE.md is a map: each folder of sources begins a paragraph there, and no other does."""
+    with open(os.path.join(ROOT, "docs", "ARCHITECTURE.md"), encoding="utf-8") as f:
+        paragraphs = f.read().split("\n\n")
+    described = {m[1]: p for p in paragraphs if (m := re.match(r"\*\*`(src/[\w/]+)`\*\*", p))}
+    folders = {os.path.relpath(top, ROOT) for top, _, names in os.walk(os.path.join(ROOT, "src"))
+               if names and "__pycache__" not in top}
+    assert set(described) == folders
+    for folder, paragraph in described.items():
+        assert len(paragraph) > 100, folder
+
+
+def test_readme_is_a_landing_page():
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as f:
+        assert len(f.readlines()) <= 150
