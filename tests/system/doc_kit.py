@@ -15,7 +15,7 @@ is compared without regard to white space; `…` stands for anything. Ids are an
 
 `glovebox serve` in a document starts a service in the background, on a free port that takes the place
 of 8080 everywhere, and ends the one before. `make` only checks that the target exists. An HTTP error,
-or an execution that failed, fails the block.
+or an execution that failed, fails the block. So does a command that would change the host, such as pip.
 """
 
 import pathlib
@@ -48,14 +48,18 @@ glovebox() {
     fi
     stop_service
     rm -f "$GLOVEBOX_PORT_FILE"
-    command glovebox "$@" </dev/null >"$DOC_STATE/serve.out" 2>&1 &
+    command glovebox "$@" </dev/null >"$DOC_STATE/serve.out" 2>"$DOC_STATE/serve.log" &
     SERVE_PID=$!
     until [ -s "$GLOVEBOX_PORT_FILE" ]; do
-        kill -0 "$SERVE_PID" 2>/dev/null || { cat "$DOC_STATE/serve.out"; SERVE_PID=; return 1; }
+        kill -0 "$SERVE_PID" 2>/dev/null || { cat "$DOC_STATE/serve.log"; SERVE_PID=; return 1; }
         sleep 0.05
     done
     cat "$DOC_STATE/serve.out"
 }
+refuse() { echo "this would change the host; say: not run" >&2; return 98; }
+for word in apt apt-get claude npm pip pip3 sudo systemctl systemd-run useradd usermod; do
+    eval "$word() { refuse; }"
+done
 make() { command make -n "$@" >/dev/null; }
 curl() { command curl --fail-with-body --max-time 100 "$@"; }
 trap 'stop_service' EXIT
@@ -236,7 +240,7 @@ def run(document, made, where, env, binary):
     (where / "bin" / "glovebox").symlink_to(binary)
     (work / "build").symlink_to(pathlib.Path(binary).parent)
     env = {**env, "HOME": str(where / "home"), "TMPDIR": str(state), "DOC_STATE": str(state),
-           "PATH": f"{where / 'bin'}:{env.get('PATH', '/usr/bin:/bin')}",
+           "PATH": f"{where / 'bin'}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
            "GLOVEBOX": binary, "GLOVEBOX_LISTEN": f"127.0.0.1:{ports[0]}",
            "GLOVEBOX_PORT_FILE": str(state / "port"), "GLOVEBOX_DATA": str(where / "data"),
            "GLOVEBOX_URL": f"http://127.0.0.1:{ports[0]}", "PYTHONPATH": str(ROOT / "clients/python"),

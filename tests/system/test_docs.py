@@ -8,6 +8,7 @@ Every command in the documents is run (doc_kit.py says how), and what they name 
 
 import glob
 import os
+import pathlib
 import pty
 import re
 import select
@@ -20,6 +21,7 @@ import doc_kit
 import pytest
 from conftest import BINARY, ROOT, need
 from package_kit import ALONE, Index
+from test_template import place  # noqa: F401
 
 PROSE = os.path.join(ROOT, "docs", "glovebox.1.md")
 PATIENCE = 120.0
@@ -380,13 +382,13 @@ def document_env(gb, index):
 
 
 @pytest.mark.parametrize("document", doc_kit.documents())
-def test_documented_commands(gb, index, tmp_path, document):
+def test_documented_commands(gb, index, place, document):
     found = [b for b in doc_kit.blocks(document) if (document, b.language) not in ELSEWHERE]
     made = doc_kit.steps(document, found)
     if not made:
         return
     need(shutil.which("curl") and shutil.which("jq"), "curl and jq are not installed")
-    wrong = doc_kit.run(document, made, tmp_path / "doc", document_env(gb, index), BINARY)
+    wrong = doc_kit.run(document, made, pathlib.Path(place, "doc"), document_env(gb, index), BINARY)
     assert not wrong, "\n\n".join(wrong)
 
 
@@ -398,6 +400,7 @@ def test_documented_commands(gb, index, tmp_path, document):
         ("```console\n$ true\n$ echo 41\n42\n```", "a.md:3"),
         ("<!-- run: exit 3 -->\n```sh\nexit_with() { return $1; }; exit_with 4\n```", "a.md:2"),
         ("```sh\nmake no-such-target\n```", "a.md:1"),
+        ("```sh\npip install x\n```", "say: not run"),
         ("<!-- run: service -->\n```sh\ncurl http://127.0.0.1:8080/v1/no-such-route\n```", "a.md:2"),
         ("<!-- run: service -->\n```sh\n"
          "curl http://127.0.0.1:8080/v1/execute -d '{\"code\": \"1/0\"}'\n```", "execution failed"),
@@ -405,15 +408,15 @@ def test_documented_commands(gb, index, tmp_path, document):
         ("one\n\n```python\nimport glovebox\nglovebox.run('1/0', check=True)\n```", '"a.md", line 5'),
         ("<!-- run: box -->\n```python\nraise SystemExit(1)\n```", "a.md:2"),
     ],
-    ids=["fails", "option", "output", "exit code", "make", "404", "execution", "serve", "python", "box"],
+    ids=["fails", "option", "output", "exit code", "make", "pip", "404", "execution", "serve", "python", "box"],
 )
-def test_a_wrong_document_is_found(gb, index, tmp_path, text, mention):
+def test_a_wrong_document_is_found(gb, index, place, text, mention):
     made = doc_kit.steps("a.md", doc_kit.blocks("a.md", text))
-    wrong = doc_kit.run("a.md", made, tmp_path / "doc", document_env(gb, index), BINARY)
+    wrong = doc_kit.run("a.md", made, pathlib.Path(place, "doc"), document_env(gb, index), BINARY)
     assert len(wrong) == 1 and mention in wrong[0], wrong
 
 
-def test_right_documents_pass(gb, index, tmp_path):
+def test_right_documents_pass(gb, index, place):
     text = ("```sh\nNAME=box\n```\n\n```console\n$ echo \"$NAME\" 'a\nb'\nbox a\nb\n$ echo 123 45\n…45\n```\n"
             "<!-- run: exit 3 -->\n```sh\nglovebox run -c 'raise SystemExit(3)'\n```\n"
             "<!-- not run: it would fail -->\n```sh\nfalse\n```\n```\nno commands\n```\n"
@@ -423,7 +426,7 @@ def test_right_documents_pass(gb, index, tmp_path):
     assert [b.reason for b in found if b.reason] == ["it would fail"]
     made = doc_kit.steps("a.md", found)
     assert len(made) == 7
-    assert doc_kit.run("a.md", made, tmp_path / "doc", document_env(gb, index), BINARY) == []
+    assert doc_kit.run("a.md", made, pathlib.Path(place, "doc"), document_env(gb, index), BINARY) == []
 
 
 def test_few_blocks_are_not_run():
@@ -455,6 +458,18 @@ def test_documented_options_exist(gb, long_options):
             for option in re.findall(r"(?<=\s)--[a-z][a-z-]*", rest):
                 known = long_options[command] | long_options[""]
                 assert option in known, f"{document}: glovebox {command} has no {option}"
+
+
+def test_picture_is_not_stale(gb, tmp_path):
+    """The terminal in README.md shows what the binary prints, but for numbers."""
+    need(shutil.which("jq"), "jq is not installed")
+    fresh, kept = tmp_path / "terminal.svg", os.path.join(ROOT, "docs", "img", "terminal.svg")
+    tool = os.path.join(ROOT, "tools", "picture.py")
+    subprocess.run([tool, "--binary", BINARY, "--out", fresh], check=True, timeout=300,
+                   env=gb.environment())
+    with open(kept, encoding="utf-8") as f:
+        drawn = re.sub(r"[\d.]+", "0", f.read())
+    assert re.sub(r"[\d.]+", "0", fresh.read_text()) == drawn, "make it again with tools/picture.py"
 
 
 # ---- what the documents name -------------------------------------------------------------------
