@@ -109,6 +109,15 @@ static int prose_split(struct prose *prose, struct gb_err *err)
     return 0;
 }
 
+/* Whether @line starts a block of code, optionally with a language after the fence, or ends one. */
+static bool is_fence(const char *line, bool in_code)
+{
+    if (strncmp(line, "```", 3) != 0)
+        return false;
+    line += 3;
+    return !line[in_code ? 0 : strspn(line, "abcdefghijklmnopqrstuvwxyz")];
+}
+
 static int prose_find_sections(struct prose *prose, struct gb_err *err)
 {
     struct prose_section *section = NULL;
@@ -117,8 +126,10 @@ static int prose_find_sections(struct prose *prose, struct gb_err *err)
     for (size_t i = 0; i < prose->lines_len; i++) {
         char *line = prose->lines[i];
 
-        if (strncmp(line, "```", 3) == 0)
+        if (is_fence(line, code))
             code = !code;
+        else if (!code && strncmp(line, "```", 3) == 0)
+            return prose_fail(err, i + 1, "a code fence with more than a language after it");
         if (!code && strncmp(line, "# ", 2) == 0) {
             if (prose->sections_len == PROSE_SECTIONS_MAX)
                 return prose_fail(err, i + 1, "too many sections");
@@ -184,7 +195,7 @@ enum prose_state { PROSE_BETWEEN, PROSE_PARAGRAPH, PROSE_ITEM, PROSE_CODE };
 static int prose_line(FILE *out, const char *line, size_t number, enum prose_state *state,
                       struct gb_err *err)
 {
-    if (strcmp(line, "```") == 0) {
+    if (is_fence(line, *state == PROSE_CODE)) {
         fputs(*state == PROSE_CODE ? ".EE\n.RE\n" : ".PP\n.RS 4\n.EX\n", out);
         *state = *state == PROSE_CODE ? PROSE_BETWEEN : PROSE_CODE;
         return 0;
@@ -210,7 +221,7 @@ static int prose_line(FILE *out, const char *line, size_t number, enum prose_sta
     }
     if (*state == PROSE_ITEM && strncmp(line, "  ", 2) == 0 && line[2] != ' ')
         return prose_inline(out, line + 2, number, err);
-    if (*state == PROSE_ITEM || strchr(" #>+=", *line) || strncmp(line, "```", 3) == 0)
+    if (*state == PROSE_ITEM || strchr(" #>+=", *line))
         return prose_fail(err, number, "a block that is not known here");
     if (*state == PROSE_BETWEEN)
         fputs(".PP\n", out);
