@@ -7,6 +7,7 @@ so that variables carry over. A comment right above a block says what is special
     <!-- run: service -->            a service with default options is running before this block
     <!-- run: exit 124 -->           the command has to end with this code, not with 0
     <!-- run: box -->                a Python block that is a program for a box: `glovebox run` gets it
+    <!-- run: argument TEXT -->      a Python block gets this argument
     <!-- run: any output -->         what is shown is an example; do not compare
     <!-- not run: REASON -->         cannot be run here; REASON is printed by the test
 
@@ -14,10 +15,11 @@ In a `console` block a line that begins with `$ ` is a command and what follows 
 is compared without regard to white space; `…` stands for anything. Ids are any ids.
 
 `glovebox serve` in a document starts a service in the background, on a free port that takes the place
-of 8080 everywhere, and ends the one before. `make` only checks that the target exists. An HTTP error,
+of 8080 everywhere, and ends the one before. /srv is a directory of the test. `make` only checks that the target exists. An HTTP error,
 or an execution that failed, fails the block. So does a command that would change the host, such as pip.
 """
 
+import os
 import pathlib
 import re
 import shlex
@@ -148,7 +150,7 @@ def console_steps(block):
 
 def steps(document, found=None):
     """What the shell does for one document, in order."""
-    made, python, at = [], {}, None
+    made, python, arguments, at = [], {}, [], None
     for block in found if found is not None else blocks(document):
         if not block.runnable:
             continue
@@ -160,15 +162,18 @@ def steps(document, found=None):
             made.append(Step(block, block.line, f"glovebox run - <<'END'\n{block.text}END"))
         elif block.language == "python":
             python.update(enumerate(block.text.split("\n"), block.line + 1))
+            arguments += [w.split(" ", 1)[1] for w in block.words if w.startswith("argument ")]
             at = block
         else:
             made.append(Step(block, block.line, block.text))
     if python:  # one program; a traceback names the lines of the document
         source = "\n".join(python.get(n, "") for n in range(1, max(python) + 1)) + "\n"
-        runner = "import sys; t = sys.stdin.read(); exec(compile(t, sys.argv[1], 'exec'), {})"
+        runner = "import sys; t = sys.stdin.read(); del sys.argv[0]; " \
+                 "exec(compile(t, sys.argv[0], 'exec'), {'__name__': '__main__'})"
         made.append(Step(at, at.line, '[ -n "${SERVE_PID-}" ] || glovebox serve'))
-        made.append(Step(at, at.line, f'/usr/bin/python3 -W error -c "{runner}" {document} '
-                                      f"<<'END'\n{source}END"))
+        made.append(Step(at, at.line, f'/usr/bin/python3 -W error -c "{runner}" '
+                                      + " ".join([document, *arguments]) +
+                                      f" <<'END'\n{source}END"))
     return made
 
 
@@ -180,17 +185,19 @@ def free_ports():
     return ports
 
 
-def with_ports(text, ports):
+def localised(text, ports, where):
+    """Addresses and directories of an operator become those of this test."""
     for public, ours in zip(PORTS, ports):
         text = re.sub(rf"(127\.0\.0\.1|localhost):{public}\b", f"127.0.0.1:{ours}", text)
-    return text
+    return re.sub(r"(?<![\w.])/srv/", f"{where}/srv/", text)
 
 
-def script(made, ports, state):
+def script(made, ports, where):
     """The whole document as one program of the shell."""
-    lines = [PRELUDE]
+    lines, state = [PRELUDE], where / "state"
     for number, step in enumerate(made):
-        text = re.sub(r"^(glovebox serve.*?) &$", r"\1", with_ports(step.text, ports), flags=re.M)
+        text = re.sub(r"^(glovebox serve.*?) &$", r"\1", localised(step.text, ports, where),
+                      flags=re.M)
         code = step.block.exit_code()
         lines.append(f"echo {number} >{state}/step")
         if code:
@@ -211,9 +218,9 @@ def matches(wanted, got):
     return re.fullmatch(pattern, squeeze(got), re.S) is not None
 
 
-def complaint(step, got, ports):
+def complaint(step, got, ports, where):
     """What is wrong with the output of a step that ended as it should; None if nothing is."""
-    if step.output is not None and not matches(with_ports(step.output, ports), got):
+    if step.output is not None and not matches(localised(step.output, ports, where), got):
         return f"printed\n{got}\ninstead of\n{step.output}"
     failed = re.search(FAILED, got)
     if failed and step.output is None and not step.block.exit_code() \
@@ -235,8 +242,10 @@ def run(document, made, where, env, binary):
     """Runs all steps; returns the complaints."""
     work, state, ports = where / "work", where / "state", free_ports()
     work_dir(work)
-    for folder in (state, where / "home", where / "bin"):
-        folder.mkdir()
+    for folder in ("state", "bin", "srv/wheels", "home/sets", "home/results"):
+        (where / folder).mkdir(parents=True)
+    os.chown(where / "home/results", 1000, 1000)  # the manual's reader is an ordinary user
+    (where / "home/sets/sales.csv").write_bytes((FILES / "sales.csv").read_bytes())
     (where / "bin" / "glovebox").symlink_to(binary)
     (work / "build").symlink_to(pathlib.Path(binary).parent)
     env = {**env, "HOME": str(where / "home"), "TMPDIR": str(state), "DOC_STATE": str(state),
@@ -245,7 +254,7 @@ def run(document, made, where, env, binary):
            "GLOVEBOX_PORT_FILE": str(state / "port"), "GLOVEBOX_DATA": str(where / "data"),
            "GLOVEBOX_URL": f"http://127.0.0.1:{ports[0]}", "PYTHONPATH": str(ROOT / "clients/python"),
            "GLOVEBOX_PRELOAD": "none"}
-    (state / "script").write_text(script(made, ports, state), encoding="utf-8")
+    (state / "script").write_text(script(made, ports, where), encoding="utf-8")
     shell = subprocess.run(["bash", "--norc", state / "script"], cwd=work, env=env, timeout=600,
                            stdin=subprocess.DEVNULL, capture_output=True, text=True)
     last = (state / "step").read_text().strip()
@@ -256,7 +265,7 @@ def run(document, made, where, env, binary):
         if last == str(number):
             found.append(f"{step.where}: ended with {shell.returncode}\n{step.text}\n{got}{shell.stderr}")
             break
-        wrong = complaint(step, got, ports)
+        wrong = complaint(step, got, ports, where)
         if wrong:
             found.append(f"{step.where}: {step.text}\n{wrong}")
     if not found and last != "end":

@@ -176,6 +176,7 @@ def test_manual_shows_code_without_its_language(manual):
         ("# DESCRIPTION\n\n```sh\n```sh\n", "without an end"),
         ("# DESCRIPTION\n\n```two words\n```\n", "line 3"),
         ("# DESCRIPTION\n\n`no end\n", "line 3"),
+        ("# DESCRIPTION\n\n<!-- no end\n", "line 3"),
         ("# DESCRIPTION\n\n\u00fcber\n", "line 3"),
         ("# DESCRIPTION\n\nfine\n", "no section"),
     ],
@@ -394,6 +395,8 @@ def test_documented_commands(gb, index, place, document):
     made = doc_kit.steps(document, found)
     if not made:
         return
+    if os.geteuid() != 0:
+        pytest.skip("operators' commands, such as install -o, are run as root")
     need(shutil.which("curl") and shutil.which("jq"), "curl and jq are not installed")
     wrong = doc_kit.run(document, made, pathlib.Path(place, "doc"), document_env(gb, index), BINARY)
     assert not wrong, "\n\n".join(wrong)
