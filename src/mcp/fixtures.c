@@ -213,9 +213,9 @@ static void trigger_tool_change(struct mcp_call *call, json_t *arguments)
 {
     (void) arguments;
     registry_add_tool(call->mcp, &passing_tool);
-    change_publish(call->mcp, CHANGE_TOOLS, "", NULL);
+    change_publish(call->mcp, CHANGE_TOOLS, NULL, NULL);
     registry_remove_tool(call->mcp, passing_tool.name);
-    change_publish(call->mcp, CHANGE_TOOLS, "", NULL);
+    change_publish(call->mcp, CHANGE_TOOLS, NULL, NULL);
     fixture_reply(call, fixture_text("The list of tools has changed"));
 }
 
@@ -223,9 +223,9 @@ static void trigger_prompt_change(struct mcp_call *call, json_t *arguments)
 {
     (void) arguments;
     registry_add_prompt(call->mcp, &passing_prompt);
-    change_publish(call->mcp, CHANGE_PROMPTS, "", NULL);
+    change_publish(call->mcp, CHANGE_PROMPTS, NULL, NULL);
     registry_remove_prompt(call->mcp, passing_prompt.name);
-    change_publish(call->mcp, CHANGE_PROMPTS, "", NULL);
+    change_publish(call->mcp, CHANGE_PROMPTS, NULL, NULL);
     fixture_reply(call, fixture_text("The list of prompts has changed"));
 }
 

@@ -19,7 +19,6 @@
 #define MCP_URI_MAX        (3 * FILE_PATH_MAX + 128)
 #define MCP_META           "io.modelcontextprotocol/"
 #define MCP_PAGE           100
-#define MCP_KEY_ID_MAX     64
 #define MCP_ASK_US         (INT64_C(300) * 1000000) /* for a client to answer us */
 
 enum mcp_code {
@@ -53,7 +52,6 @@ struct mcp_call {
     enum mcp_transport transport;
     enum mcp_era era;
     struct caller caller;
-    char key_id[MCP_KEY_ID_MAX];
 
     json_t *message;                           /* as it came; what is below borrows from it */
     json_t *id, *params, *meta, *capabilities; /* NULL when absent */
@@ -294,7 +292,6 @@ struct mcp_peer {
     _Atomic int refs;
     enum mcp_transport transport;
     char id[MCP_SESSION_ID_MAX];
-    char key_id[MCP_KEY_ID_MAX];
     struct caller caller;
     bool keeps;
     struct outbox *outbox;
@@ -337,12 +334,13 @@ void peer_wait_idle(struct mcp *mcp, int64_t timeout_us);
 
 enum change_kind { CHANGE_TOOLS, CHANGE_PROMPTS, CHANGE_RESOURCES, CHANGE_FILE };
 
-/* @key_id: whose files; @uri of CHANGE_FILE. */
-void change_publish(struct mcp *mcp, enum change_kind kind, const char *key_id, const char *uri);
+/* @owner: whose files; NULL: everybody hears of it. @uri of CHANGE_FILE. */
+void change_publish(struct mcp *mcp, enum change_kind kind, const struct principal *owner,
+                    const char *uri);
 
 struct listener {
     struct listener *prev, *next;
-    char key_id[MCP_KEY_ID_MAX];
+    struct principal owner;
     bool tools, prompts, resources;
     json_t *uris; /* an object whose keys are URIs, or NULL */
     json_t *id;   /* of the request that listens */

@@ -175,7 +175,6 @@ struct request {
     const char *param_id; /* {id} */
     char *path;           /* {path} or {name}, or NULL */
     struct caller caller;
-    struct keys_info key;
 
     bool seen;        /* its headers were handled */
     bool uploads;     /* the body goes into a file, and the caller was let in */

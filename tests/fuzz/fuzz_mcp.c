@@ -43,8 +43,6 @@ void execution_request_init(struct execution_request *r) { *r = (struct executio
 int packages_install_named(struct service *s, const struct caller *c, struct session *n,
                            const char *p, const char *v, json_t **ret, struct fault *f)
 { return refuse(f); }
-bool named_package_valid(const char *text) { return text[0] != '!'; }
-bool named_version_valid(const char *text) { return !text || text[0] != '!'; }
 int session_create(struct service *s, const struct caller *c, const struct session_request *r,
                    struct session **ret, struct fault *f) { return refuse(f); }
 int session_find(struct service *s, const struct caller *c, const char *id, struct session **ret,
@@ -165,7 +163,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
-    static const struct caller caller = { .key_id = "", .listener = "fuzz" };
+    static const struct caller caller = { .listener = "fuzz" };
     char *copy = malloc(size + 1), *at = copy, *end;
     struct mcp_arrival arrival = { .caller = &caller };
     struct mcp_headers headers = { 0 };

@@ -32,7 +32,7 @@ def find_generator():
     if named:
         return os.path.abspath(os.path.join(ROOT, named))
     build = os.path.dirname(BINARY)
-    for path in (os.path.join(build, "gen_docs"), os.path.join(build, "src", "cli", "gen_docs")):
+    for path in (os.path.join(build, "gen_docs"), os.path.join(build, "tools/gen_docs/gen_docs")):
         if os.access(path, os.X_OK):
             return path
     return None

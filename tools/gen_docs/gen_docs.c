@@ -372,30 +372,33 @@ static void man_alias(FILE *out, const struct config_option *option,
     snprintf(name, sizeof name, "--%s", option->name);
     fputs(".TP\n", out);
     roff_font(out, 'B', alias->variable);
-    fputs("\nMeans ", out);
+    fputs("\nSame as ", out);
     roff_font(out, 'B', name);
     if (alias->unit == 1 << 20)
-        fputs(", as a whole number of MiB", out);
+        fputs(", as an integer in MiB", out);
     else if (alias->unit)
-        fprintf(out, ", as a whole number of %lld", (long long) alias->unit);
-    fputs(", unless the variable of our own name is set.\n", out);
+        fprintf(out, ", as an integer in units of %lld", (long long) alias->unit);
+    fputs(". Ignored if the GLOVEBOX_ variable is set.\n", out);
 }
 
 static void man_environment(FILE *out)
 {
-    fputs(".SH ENVIRONMENT\nEvery long option but \\fB\\-\\-help\\fR and \\fB\\-\\-version\\fR can "
-          "be "
-          "set by a variable: its name in capitals, with underscores for dashes, after ",
-          out);
+    fputs(
+        ".SH ENVIRONMENT\nEvery long option except \\fB\\-\\-help\\fR and "
+        "\\fB\\-\\-version\\fR can be set with an environment variable: the name of the option in "
+        "upper case, with underscores instead of dashes, prefixed with ",
+        out);
     roff_font(out, 'B', schema->env_prefix);
-    fputs(".\nA variable that is set to a bad value, or to nothing, is an error.\n"
-          "These are honoured too:\n",
+    fputs(".\nA variable with an invalid or empty value is an error.\n"
+          "These variables are read, too:\n",
           out);
     for (size_t i = 0; i < schema->options_len; i++)
         for (size_t k = 0; k < ARRAY_LEN(schema->options[i].aliases); k++)
             if (schema->options[i].aliases[k].variable)
                 man_alias(out, &schema->options[i], &schema->options[i].aliases[k]);
-    fputs(".TP\n\\fBXDG_CONFIG_HOME\\fR, \\fBHOME\\fR\nWhere the user\\(aqs file is found.\n", out);
+    fputs(".TP\n\\fBXDG_CONFIG_HOME\\fR, \\fBHOME\\fR\nLocation of the user\\(aqs configuration "
+          "file.\n",
+          out);
 }
 
 static void man_see_also(FILE *out)

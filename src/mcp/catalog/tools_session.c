@@ -78,7 +78,7 @@ void tool_close_session(struct mcp_call *call, json_t *arguments)
     if (session_delete(session, &fault) < 0) {
         tool_fail_fault(call, &fault);
     } else {
-        change_publish(call->mcp, CHANGE_RESOURCES, call->key_id, NULL);
+        change_publish(call->mcp, CHANGE_RESOURCES, &call->caller.principal, NULL);
         tool_reply(call, json_pack("{s:s}", "closed", session_id(session)), NULL, false);
     }
     session_unref(session);
