@@ -15,7 +15,7 @@
 #include "server/http/listen.h"
 #include "server/http/negotiate.h"
 #include "server/http/url.h"
-#include "server/schema/fields.h"
+#include "schema/fields.h"
 #include "server/server.h"
 #include "service/access/keys.h"
 #include "service/service.h"

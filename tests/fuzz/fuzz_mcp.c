@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fixtures.h"
 #include "mcp/mcp_internal.h"
 
 #include "base/banned.h"
@@ -155,7 +156,7 @@ static void begin(void)
     if (mcp)
         return;
     mcp_config_default(&config);
-    config.fixtures = true;
+    config.more = fixtures_register;
     must(mcp_open(&config, &mcp, NULL) == 0);
 }
 

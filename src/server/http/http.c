@@ -551,7 +551,7 @@ static int open_mcp(struct server *server, struct gb_err *err)
     mcp_config_default(&mcp);
     mcp.service = config->service;
     mcp.wall_max_us = config->simple_wall_max_us;
-    mcp.fixtures = config->mcp_fixtures;
+    mcp.more = config->mcp_more;
     if (config->mcp_reply_bytes > 0)
         mcp.reply_bytes = config->mcp_reply_bytes;
     return mcp_open(&mcp, &server->mcp, err);
