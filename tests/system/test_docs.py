@@ -7,6 +7,7 @@ Every command in the documents is run (doc_kit.py says how), and what they name 
 """
 
 import glob
+import importlib.util
 import os
 import pathlib
 import pty
@@ -561,6 +562,21 @@ def test_every_room_has_its_paragraph():
     assert set(described) == folders
     for folder, paragraph in described.items():
         assert len(paragraph) > 100, folder
+
+
+def test_module_table_is_the_checked_one():
+    """Who may include whom, as ARCHITECTURE.md says it and as tools/check_includes.py checks it."""
+    spec = importlib.util.spec_from_file_location(
+        "check_includes", os.path.join(ROOT, "tools", "check_includes.py"))
+    checker = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(checker)
+    with open(os.path.join(ROOT, "docs", "ARCHITECTURE.md"), encoding="utf-8") as f:
+        rows = re.findall(r"^\| `src/(\w+)` \|.*\| ([^|]*) \|$", f.read(), re.M)
+    exist = set(os.listdir(os.path.join(ROOT, "src")))
+    assert [name for name, _ in rows if name in exist] == [name for name, _ in rows]
+    said = {name: set(re.findall(r"\w+", who)) & exist for name, who in rows}
+    assert said == {name: set(who) & exist for name, who in checker.MAY_INCLUDE.items()
+                    if name in exist}
 
 
 def test_readme_is_a_landing_page():
