@@ -39,7 +39,6 @@ struct server_config {
     int64_t simple_wall_max_us;          /* the most that the simple API gives */
     int64_t mcp_reply_bytes;             /* of each stream in an answer of MCP; 0: the default */
     bool mcp_fixtures;                   /* what the conformance suite asks for; for tests only */
-    bool log_code;                       /* write programs into the log */
 };
 
 /* Everything but service, keys and the lists. */

@@ -33,7 +33,6 @@
 #include "base/banned.h"
 
 #define KEPT_FILES_MAX 512 /* descriptors are few */
-#define LOGGED_CODE    300u
 
 void execution_request_init(struct execution_request *ret_request)
 {
@@ -515,19 +514,15 @@ static void count_outcome(struct execution *x, const struct outcome *outcome)
                     run_status_name(outcome->status), (long long) us);
 }
 
-/* As a JSON string, so that no byte of it can pass for a line of the log. */
 static void log_code(struct execution *x, const struct execution_request *request)
 {
-    size_t len = request->code_len < LOGGED_CODE ? request->code_len : LOGGED_CODE;
-    autofree char *quoted = NULL;
-    json_t *text;
+    const struct service_config *config = &x->service->config;
+    autofree char *code = NULL;
 
-    if (!x->service->config.log_code)
+    if (!config->log_code)
         return;
-    text = json_stringn(request->code, len - utf8_partial_end(request->code, len));
-    quoted = json_dumps(text, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
-    json_decref(text);
-    service_log(x->service, LOG_INFO, "execution %s code %s", x->id, quoted ? quoted : "not text");
+    code = strndup(request->code, request->code_len);
+    config->log_code(config->log_arg, x->id, code ? code : "(out of memory)");
 }
 
 /* The displays were copied when they came; the outcome takes these copies in place of its own. */
@@ -696,6 +691,7 @@ int execution_go(struct execution *x, const struct execution_request *request, b
         r = 0;
     } else if (r == 0) {
         ran = true;
+        log_code(x, request);
         r = session ? run_in_session(x, &own, &outcome, fault) : run_once(x, &own, &outcome, fault);
     }
     if (r < 0)
@@ -706,7 +702,6 @@ int execution_go(struct execution *x, const struct execution_request *request, b
     if (r == 0 || outcome.status == RUN_SYSTEM) {
         audit_note(x, session, request, &outcome);
         count_outcome(x, &outcome);
-        log_code(x, request);
     }
     if (session && ran)
         turn_give(session);
