@@ -12,12 +12,12 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "schema/fields.h"
 #include "server/http/listen.h"
 #include "server/http/negotiate.h"
 #include "server/http/router.h"
 #include "server/http/url.h"
 #include "server/http/ws.h"
-#include "server/schema/fields.h"
 #include "server/server.h"
 #include "service/access/keys.h"
 #include "service/service.h"
@@ -124,7 +124,6 @@ struct request {
     const struct route *route;
     struct route_match match;
     struct caller caller;
-    struct keys_info key;
 
     bool seen;        /* its headers were handled */
     bool uploads;     /* the body goes into a file, and the caller was let in */

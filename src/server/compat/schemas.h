@@ -1,7 +1,7 @@
 /* The tables of the simple, the code-session and the locals API, and the structs that they fill. */
 #pragma once
 
-#include "server/schema/fields.h"
+#include "schema/fields.h"
 
 struct body_execute_code { /* code-session and locals API */
     const char *code;

@@ -34,6 +34,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/parse.h"
+#include "base/thread.h"
 #include "mcp/mcp.h"
 #include "server/compat/labels.h"
 #include "server/server_internal.h"
@@ -326,13 +327,14 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
 static void log_request(const struct request *rq)
 {
     const char *path = rq->route ? rq->route->pattern : "-";
+    bool local = principal_is_local(&rq->caller.principal);
 
     if (!log_wants(LOG_LEVEL_INFO))
         return;
     log_event(rq->status >= 500 ? LOG_LEVEL_ERROR : LOG_LEVEL_INFO, "request",
               LOG_TEXT("id", rq->id), LOG_TEXT("method", rq->method_name), LOG_TEXT("path", path),
               LOG_INT("status", rq->status), LOG_MSEC("ms", clock_now_us() - rq->started_us),
-              LOG_TEXT("key", rq->caller.key_id && *rq->caller.key_id ? rq->caller.key_id : NULL),
+              LOG_TEXT("key", local ? NULL : principal_text(&rq->caller.principal)),
               LOG_TEXT("session", rq->session_id[0] ? rq->session_id : NULL),
               LOG_TEXT("execution", rq->execution_id[0] ? rq->execution_id : NULL),
               LOG_TEXT("problem", rq->refusal.status ? rq->refusal.type : NULL));
@@ -500,16 +502,12 @@ static void listener_close(struct listener *l)
 
 static int watch_open(struct server *server, struct gb_err *err)
 {
-    pthread_condattr_t attr;
     int r;
 
     server->conns.prev = server->conns.next = &server->conns;
     pthread_mutex_init(&server->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&server->wake, &attr);
-    pthread_cond_init(&server->emptied, &attr);
-    pthread_condattr_destroy(&attr);
+    cond_init(&server->wake);
+    cond_init(&server->emptied);
     r = pthread_create(&server->watch_thread, NULL, watch_main, server);
     server->watch_runs = r == 0;
     return r == 0 ? 0 : gb_fail(err, r, "start a thread");
@@ -535,7 +533,7 @@ static int open_mcp(struct server *server, struct gb_err *err)
     mcp_config_default(&mcp);
     mcp.service = config->service;
     mcp.wall_max_us = config->simple_wall_max_us;
-    mcp.fixtures = config->mcp_fixtures;
+    mcp.more = config->mcp_more;
     if (config->mcp_reply_bytes > 0)
         mcp.reply_bytes = config->mcp_reply_bytes;
     return mcp_open(&mcp, &server->mcp, err);

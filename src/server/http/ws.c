@@ -286,8 +286,8 @@ static void on_upgrade(void *cls, struct MHD_Connection *mhd, void *request, con
 /* Those without a key are one caller at each address. */
 static bool is_same_caller(const struct request *a, const struct request *b)
 {
-    return strcmp(a->caller.key_id, b->caller.key_id) == 0 &&
-           (a->caller.key_id[0] || a->listener == b->listener);
+    return principal_equal(&a->caller.principal, &b->caller.principal) &&
+           (!principal_is_local(&a->caller.principal) || a->listener == b->listener);
 }
 
 /* Puts @ws into the ring, or refuses. */

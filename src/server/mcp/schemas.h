@@ -1,7 +1,7 @@
 /* The tables of MCP over HTTP, and the structs that they fill. */
 #pragma once
 
-#include "server/schema/fields.h"
+#include "schema/fields.h"
 
 struct query_mcp {
     int state; /* 1: of the session; -1 when absent */

@@ -1,7 +1,7 @@
 /* How the tables of a dialect's schemas.c are written. Only those files include this. */
 #pragma once
 
-#include "server/schema/fields.h"
+#include "schema/fields.h"
 
 #define SEC        INT64_C(1000000)
 #define DAY        (86400 * SEC)

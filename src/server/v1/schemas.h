@@ -1,7 +1,7 @@
 /* The tables of bodies and queries of /v1, and the structs that they fill. */
 #pragma once
 
-#include "server/schema/fields.h"
+#include "schema/fields.h"
 
 /* ---- requests ---- */
 

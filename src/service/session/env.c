@@ -1,9 +1,9 @@
 #include "service/session/env.h"
 
-#include <errno.h>
-#include <stdlib.h>
+#include <stdbool.h>
 #include <string.h>
 
+#include "base/strv.h"
 #include "service/service.h"
 
 #include "base/banned.h"
@@ -41,30 +41,16 @@ int env_check(const char *const *env, struct fault *fault)
     return 0;
 }
 
-void env_free(char **env)
+int env_join(char *const *first, char *const *second, char ***ret_env)
 {
-    for (size_t i = 0; env && env[i]; i++)
-        free(env[i]);
-    free(env);
-}
+    char **env = NULL;
+    int r = strv_copy((const char *const *) first, &env);
 
-int env_copy(const char *const *env, char ***ret_env)
-{
-    size_t count = 0;
-    char **copy;
-
-    while (env && env[count])
-        count++;
-    copy = calloc(count + 1, sizeof *copy);
-    if (!copy)
-        return -ENOMEM;
-    for (size_t i = 0; i < count; i++) {
-        copy[i] = strdup(env[i]);
-        if (!copy[i]) {
-            env_free(copy);
-            return -ENOMEM;
-        }
-    }
-    *ret_env = copy;
-    return 0;
+    for (; r == 0 && second && *second; second++)
+        r = strv_add(&env, *second);
+    if (r == 0)
+        *ret_env = env;
+    else
+        strv_free(env);
+    return r;
 }
