@@ -28,25 +28,26 @@ static int request_check(struct service *service, const struct session *session,
         return fault_set(fault, FAULT_INVALID, "code-missing", "code", "code is missing");
     if ((int64_t) request->code_len > config->code_bytes_max)
         return fault_set(fault, FAULT_TOO_LARGE, "code-too-large", "code",
-                         "code may have %lld bytes; upload a file and run that",
+                         "code can have at most %lld bytes; upload a file and run that",
                          (long long) config->code_bytes_max);
     if (memchr(request->code, 0, request->code_len))
         return fault_set(fault, FAULT_INVALID, "code-malformed", "code",
-                         "code must not have NUL characters");
+                         "code must not contain NUL characters");
     if ((int64_t) request->input_len > config->input_bytes_max)
         return fault_set(fault, FAULT_TOO_LARGE, "input-too-large", "stdin",
-                         "stdin may have %lld bytes; upload a file and read that",
+                         "stdin can have at most %lld bytes; upload a file and read that",
                          (long long) config->input_bytes_max);
     if (request->reply_bytes > config->reply_bytes_max)
-        return fault_set(fault, FAULT_INVALID, "reply-too-large", "reply_bytes",
-                         "a reply has at most %lld bytes a stream; page through the output instead",
-                         (long long) config->reply_bytes_max);
+        return fault_set(
+            fault, FAULT_INVALID, "reply-too-large", "reply_bytes",
+            "a reply holds at most %lld bytes per stream; page through the output instead",
+            (long long) config->reply_bytes_max);
     if (session && request->kind == EXECUTION_SCRIPT)
         return fault_set(fault, FAULT_INVALID, "kind-not-in-session", "kind",
-                         "a session runs cells and commands");
+                         "sessions run cells and commands, not scripts");
     if (session && request->env && request->env[0] && request->kind != EXECUTION_COMMAND)
         return fault_set(fault, FAULT_INVALID, "env-not-here", "env",
-                         "the environment of a session is set when it is made");
+                         "a session's environment is set when the session is created");
     return env_check(request->env, fault);
 }
 
@@ -74,8 +75,8 @@ static int limits_make(struct service *service, const struct session *session,
         return wish_to_limits(&request->limits, &bounds, ret_limits, fault);
     if (asks_beyond_time(&request->limits))
         return fault_set(fault, FAULT_INVALID, "limit-not-here", "limits",
-                         "in a session an execution can set its timeout only; other limits are set "
-                         "when the session is made");
+                         "in a session an execution can set only its timeout; other limits are set "
+                         "when the session is created");
     if (!shell)
         bounds.wall_default_us = session->limits.wall_us;
     *ret_limits = session->limits;
@@ -153,13 +154,13 @@ static int admit_locked(struct service *service, const struct caller *caller, st
 {
     if (service->draining) {
         (void) fault_set(fault, FAULT_UNAVAILABLE, "draining", NULL,
-                         "the service is stopping; try another or come back");
+                         "the service is shutting down; retry later");
         fault->retry_after_s = 5;
         return -1;
     }
     if (service->in_flight >= service->config.in_flight_max) {
         (void) fault_set(fault, FAULT_UNAVAILABLE, "executions-max", NULL,
-                         "%lld executions are under way; try again in a moment",
+                         "%lld executions are in progress, the maximum; retry in a moment",
                          (long long) service->in_flight);
         fault->retry_after_s = 1;
         return -1;
@@ -206,7 +207,8 @@ int execution_begin(struct service *service, const struct caller *caller, struct
     if (!x || receipt_new_id(x->id, sizeof x->id) < 0) {
         execution_unref(x);
         egress_policy_free(policy);
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
+                         "the service is out of memory; retry later");
     }
     memcpy(x->template, session ? session->template : template, sizeof x->template);
     x->policy = policy;

@@ -175,7 +175,7 @@ static int run_once(struct execution *x, struct outcome *ret_outcome, struct fau
     run_begin(x, fd);
     if (fd < 0)
         r = fault_set(fault, FAULT_UNAVAILABLE, "out-of-descriptors", NULL,
-                      "the service has too much open; try later");
+                      "the service is out of file descriptors; retry later");
     else
         r = lodging_run_once(x, ret_outcome, fault);
     run_end(x);
@@ -255,7 +255,8 @@ static void audit_note(struct execution *x, const struct session *session,
         return;
     audit_hash_code(x->spec.code, x->spec.code_len, entry.code_hash);
     if (audit_write(x->service->audit, &entry, &err) < 0)
-        service_log(x->service, LOG_ERR, "execution %s: not in the audit log: %s", x->id, err.msg);
+        service_log(x->service, LOG_ERR, "execution %s: cannot be written to the audit log: %s",
+                    x->id, err.msg);
 }
 
 static void count_outcome(struct execution *x, const struct outcome *outcome)
