@@ -88,6 +88,8 @@ static struct execution *execution_alloc(struct service *service, const struct c
                                          struct session *session,
                                          const struct execution_request *request)
 {
+    int64_t reply_bytes =
+        request->reply_bytes < 0 ? service->config.reply_bytes : request->reply_bytes;
     struct execution *x = calloc(1, sizeof *x);
 
     if (!x)
@@ -111,7 +113,8 @@ static struct execution *execution_alloc(struct service *service, const struct c
     }
     for (size_t i = 0; i < 2; i++)
         output_log_init(&x->logs[i], &x->lock, service->config.data_dir,
-                        x->budget ? &x->budget->output : NULL, &service->output);
+                        x->budget ? &x->budget->output : NULL, &service->output,
+                        (size_t) reply_bytes);
     return x;
 }
 
@@ -123,10 +126,7 @@ static void spec_fill(struct execution *x, const struct execution_request *reque
     static char *no_args[] = { empty, NULL };
     bool cell = request->kind == EXECUTION_CELL, script = request->kind == EXECUTION_SCRIPT;
     const char *filename = script ? "<string>" : "<cell>";
-    int64_t reply_bytes = request->reply_bytes;
 
-    if (reply_bytes < 0)
-        reply_bytes = x->service->config.reply_bytes;
     x->spec = (struct run_spec){
         .code = request->code,
         .code_len = request->code_len,
@@ -137,7 +137,7 @@ static void spec_fill(struct execution *x, const struct execution_request *reque
         .argv = cell || script ? no_args : NULL,
         .env = (char *const *) request->env, /* which the engine does not change */
         .limits = *limits,
-        .reply_bytes = (size_t) reply_bytes,
+        .reply_bytes = 0, /* the logs keep what is printed */
         .input = request->input,
         .input_len = request->input_len,
         .stdin_fd = -1,
