@@ -314,6 +314,8 @@ int service_open(const struct service_config *config, struct service **ret_servi
     if (r == 0)
         r = egress_start(service, err);
     if (r == 0)
+        packages_attach(service);
+    if (r == 0)
         r = reaper_open(&service->reaper, err);
     if (r == 0) {
         r = pthread_create(&service->sweeper, NULL, sweeper_main, service);

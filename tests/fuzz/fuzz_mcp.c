@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fixtures.h"
 #include "mcp/mcp_internal.h"
 
 #include "base/banned.h"
@@ -43,8 +44,6 @@ void execution_request_init(struct execution_request *r) { *r = (struct executio
 int packages_install_named(struct service *s, const struct caller *c, struct session *n,
                            const char *p, const char *v, json_t **ret, struct fault *f)
 { return refuse(f); }
-bool named_package_valid(const char *text) { return text[0] != '!'; }
-bool named_version_valid(const char *text) { return !text || text[0] != '!'; }
 int session_create(struct service *s, const struct caller *c, const struct session_request *r,
                    struct session **ret, struct fault *f) { return refuse(f); }
 int session_find(struct service *s, const struct caller *c, const char *id, struct session **ret,
@@ -157,7 +156,7 @@ static void begin(void)
     if (mcp)
         return;
     mcp_config_default(&config);
-    config.fixtures = true;
+    config.more = fixtures_register;
     must(mcp_open(&config, &mcp, NULL) == 0);
 }
 

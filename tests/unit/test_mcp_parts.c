@@ -1,4 +1,4 @@
-/* Parts of the protocol by themselves: outboxes, URIs, schemas, subscriptions, state, stdio. */
+/* Parts of the protocol by themselves: outboxes, URIs, subscriptions, state, stdio. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "fake_service.h"
+#include "fixtures.h"
 #include "mcp/mcp_internal.h"
 
 #include "base/banned.h"
@@ -31,7 +32,7 @@ static int set_up(void **state)
     service = fake_service_new();
     mcp_config_default(&config);
     config.service = service;
-    config.fixtures = true;
+    config.more = fixtures_register;
     return mcp_open(&config, &mcp, NULL);
 }
 
@@ -154,52 +155,6 @@ static void test_uris(void **state)
     assert_false(uri_parse_output("glovebox://executions/x", id, &stream));
     assert_string_equal(uri_mime("a.CSV"), "text/csv");
     assert_null(uri_mime("csv"));
-}
-
-/* ---- schemas ---- */
-
-static void test_schema(void **state)
-{
-    static const char schema_text[] =
-        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":1,"
-        "\"maximum\":"
-        "9},\"b\":{\"type\":[\"string\",\"null\"],\"maxLength\":3},\"c\":{\"enum\":[\"x\",\"y\"]},"
-        "\"d\":{\"type\":\"array\",\"items\":{\"type\":\"boolean\"}},\"e\":{\"type\":\"number\","
-        "\"exclusiveMinimum\":0}},\"required\":[\"a\"],\"additionalProperties\":false}";
-    static const struct {
-        const char *value;
-        bool good;
-    } rows[] = {
-        { "{\"a\":1}", true },
-        { "{\"a\":9,\"b\":null}", true },
-        { "{}", false },
-        { "[]", false },
-        { "{\"a\":0}", false },
-        { "{\"a\":10}", false },
-        { "{\"a\":1.5}", false },
-        { "{\"a\":1,\"b\":\"abcd\"}", false },
-        { "{\"a\":1,\"b\":5}", false },
-        { "{\"a\":1,\"c\":\"x\"}", true },
-        { "{\"a\":1,\"c\":\"z\"}", false },
-        { "{\"a\":1,\"d\":[true,false]}", true },
-        { "{\"a\":1,\"d\":[1]}", false },
-        { "{\"a\":1,\"e\":0}", false },
-        { "{\"a\":1,\"e\":0.1}", true },
-        { "{\"a\":1,\"z\":1}", false },
-    };
-    json_t *schema = json_loads(schema_text, 0, NULL);
-
-    (void) state;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        json_t *value = json_loads(rows[i].value, 0, NULL);
-        char why[40] = ""; /* short: it must be cut and not overrun */
-
-        if (schema_check(schema, value, why, sizeof why) != rows[i].good)
-            fail_msg("row %zu: %s", i, why);
-        assert_true(rows[i].good || why[0]);
-        json_decref(value);
-    }
-    json_decref(schema);
 }
 
 /* ---- the new era: listening, and state that the client carries ---- */
@@ -445,13 +400,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_outbox),
-        cmocka_unit_test(test_outbox_full),
-        cmocka_unit_test(test_uris),
-        cmocka_unit_test(test_schema),
-        TEST(test_listen),
-        TEST(test_request_state),
-        TEST(test_stdio),
+        cmocka_unit_test(test_outbox), cmocka_unit_test(test_outbox_full),
+        cmocka_unit_test(test_uris),   TEST(test_listen),
+        TEST(test_request_state),      TEST(test_stdio),
         TEST(test_stdio_deaf),
     };
 

@@ -215,8 +215,7 @@ void method_listen(struct mcp_call *call)
     w->listener.uris = json_object();
     w->listener.id = json_incref(call->id);
     w->listener.owner = call->caller.principal;
-    call->work = w;
-    call->work_free = listen_free;
+    call_continue(call, listen_step, w, listen_free);
     honoured = read_filter(call, &w->listener);
     if (!honoured)
         return;
@@ -228,8 +227,6 @@ void method_listen(struct mcp_call *call)
     } else if (listener_enter(call->mcp, &w->listener) < 0) {
         (void) json_array_clear(call->out);
         call_fail(call, MCP_INTERNAL, "there are too many subscriptions; try again later");
-    } else {
-        call->step = listen_step;
     }
     json_decref(honoured);
 }

@@ -425,19 +425,19 @@ size_t peer_sessions(struct mcp_peer *peer, char (*ret)[SESSION_ID_MAX], size_t 
     return len;
 }
 
-static int own_session(struct mcp_call *call, struct session **ret_session, struct fault *fault)
+int peer_session(struct mcp_peer *peer, const struct caller *caller, struct session **ret_session,
+                 struct fault *fault)
 {
-    struct service *service = call->mcp->config.service;
-    struct mcp_peer *peer = call->peer;
+    struct service *service = peer->mcp->config.service;
     struct session_request request;
     bool made = false;
     int r = 0;
 
     pthread_mutex_lock(&peer->session_lock);
     if (!peer->session_id[0] ||
-        session_find(service, &call->caller, peer->session_id, ret_session, fault) < 0) {
+        session_find(service, caller, peer->session_id, ret_session, fault) < 0) {
         session_request_init(&request);
-        r = session_create(service, &call->caller, &request, ret_session, fault);
+        r = session_create(service, caller, &request, ret_session, fault);
         if (r == 0) {
             snprintf(peer->session_id, sizeof peer->session_id, "%s", session_id(*ret_session));
             made = true;
@@ -446,20 +446,5 @@ static int own_session(struct mcp_call *call, struct session **ret_session, stru
     pthread_mutex_unlock(&peer->session_lock);
     if (made)
         peer_add_session(peer, session_id(*ret_session));
-    return r;
-}
-
-int call_session(struct mcp_call *call, const char *id, struct session **ret_session,
-                 struct fault *fault)
-{
-    int r = 0;
-
-    *ret_session = NULL;
-    if (id)
-        r = session_find(call->mcp->config.service, &call->caller, id, ret_session, fault);
-    else if (call->peer && call->peer->keeps)
-        r = own_session(call, ret_session, fault);
-    if (r == 0 && *ret_session)
-        snprintf(call->session_id, sizeof call->session_id, "%s", session_id(*ret_session));
     return r;
 }

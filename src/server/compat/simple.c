@@ -5,9 +5,11 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/parse.h"
+#include "server/compat/schemas.h"
 #include "server/handlers.h"
-#include "server/schema/schemas.h"
 #include "server/server_internal.h"
+#include "server/v1/schemas.h"
+#include "service/package/requirement.h"
 
 #include "base/banned.h"
 
@@ -36,11 +38,8 @@ void simple_execute(struct request *rq)
 
     if (request_json(rq, &body) < 0 || check_timeout(rq, &body) < 0)
         return;
-    if (body.session_id) {
-        rq->param_id = body.session_id;
-        if (request_session(rq, &session) < 0)
-            return;
-    }
+    if (body.session_id && request_session_named(rq, body.session_id, &session) < 0)
+        return;
     execution_request_init(&request);
     request.kind = EXECUTION_CELL;
     request.code = body.code;
@@ -57,13 +56,10 @@ static int check_package(struct request *rq, const struct body_pip *body)
 {
     json_t *errors = json_array();
 
-    if (!named_package_valid(body->package))
-        fields_add_error(errors, "body", "package", "bad_name",
-                         "is not the name of a package: letters, digits, and . _ - between; a "
-                         "version goes into version");
-    if (!named_version_valid(body->version))
-        fields_add_error(errors, "body", "version", "bad_version",
-                         "is not a version, such as 2.31.0 or latest");
+    if (!package_name_valid(body->package))
+        fields_add_error(errors, "body", "package", "bad_name", PACKAGE_NAME_RULE);
+    if (!package_version_or_any_valid(body->version))
+        fields_add_error(errors, "body", "version", "bad_version", PACKAGE_VERSION_RULE);
     if (json_array_size(errors) > 0) {
         reply_invalid(rq, errors);
         return -1;
@@ -81,11 +77,8 @@ void simple_pip_install(struct request *rq)
 
     if (request_json(rq, &body) < 0 || check_package(rq, &body) < 0)
         return;
-    if (body.session_id) {
-        rq->param_id = body.session_id;
-        if (request_session(rq, &session) < 0)
-            return;
-    }
+    if (body.session_id && request_session_named(rq, body.session_id, &session) < 0)
+        return;
     if (packages_install_named(rq->server->config.service, &rq->caller, session, body.package,
                                body.version, &json, &fault) < 0)
         reply_fault(rq, &fault);
