@@ -151,7 +151,7 @@ def test_check(template, place):
     assert not seen["ok"] and seen["missing"][0].startswith("two: ModuleNotFoundError")
     shutil.rmtree(f"{venv}/bin")
     assert "bin" in template("check", "lab", code=1).err
-    assert "no template 'other'; there are: default, lab" in template("check", "other", code=1).err
+    assert "no such template: 'other'; available: default, lab" in template("check", "other", code=1).err
 
 
 def test_preloads(template, gb, data, place):
@@ -366,7 +366,7 @@ def test_service(serve, data, lab, template):
         for path in ("/v1/sessions", "/v1/execute"):
             problem = server.problem(422, "POST", path, {"template": bad, "code": "1"}
                                      if path == "/v1/execute" else {"template": bad})
-            assert "there are: default, one, two" in problem["detail"], problem
+            assert "available: default, one, two" in problem["detail"], problem
             assert problem["errors"][0]["loc"][-1] == "template"
     server.problem(422, "POST", "/v1/sessions", {"template": "x" * 5000})
     server.problem(422, "POST", "/v1/sessions", {"template": 1})

@@ -235,10 +235,10 @@ def test_tampered(template, data, serve, gb):
     good = definition(data)
     server = serve(data=data, env=ALONE)
     os.makedirs(os.path.join(data, "packages", "x"), exist_ok=True)
-    for changes, message in (({"layer": "../x"}, "not one that this version understands"),
-                             ({"layer": 7}, "not one that this version understands"),
-                             ({"packages": []}, "not one that this version understands"),
-                             ({"packages": ["-r /etc/passwd"]}, "not one that this version"),
+    for changes, message in (({"layer": "../x"}, "this version does not understand"),
+                             ({"layer": 7}, "this version does not understand"),
+                             ({"packages": []}, "this version does not understand"),
+                             ({"packages": ["-r /etc/passwd"]}, "this version does not understand"),
                              ({"layer": "0" * 64}, "are gone from the store"),
                              ({"made_for": "/usr/bin/python3.1"}, "are for /usr/bin/python3.1, but")):
         tamper(data, **{**good, **changes})
