@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 #include "engine/frame.h"
+#include "engine/outbuf.h"
 #include "engine/run/oneshot.h"
-#include "engine/run/outbuf.h"
 #include "engine/supervisor/supervisor.h"
 
 #define RUN_GRACE_US (1 * USEC_PER_SEC)

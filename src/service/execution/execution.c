@@ -42,8 +42,17 @@ static void texts_free(struct texts *texts)
     *texts = (struct texts){ 0 };
 }
 
+/* Its output, as far as that is not the log's. */
+static void cut_release(struct stream_cut *cut, const struct output_log *log)
+{
+    if (cut->head == log->mem)
+        cut->head = NULL;
+}
+
 static void execution_free(struct execution *x)
 {
+    cut_release(&x->outcome.out, &x->logs[STREAM_OUT]);
+    cut_release(&x->outcome.err, &x->logs[STREAM_ERR]);
     outcome_release(&x->outcome);
     free(x->contacts);
     egress_policy_free(x->policy);
@@ -172,7 +181,7 @@ static int run_once(struct execution *x, struct outcome *ret_outcome, struct fau
     run_begin(x, fd);
     if (fd < 0)
         r = fault_set(fault, FAULT_UNAVAILABLE, "out-of-descriptors", NULL,
-                      "the service has too much open; try later");
+                      "the service is out of file descriptors; retry later");
     else
         r = lodging_run_once(x, ret_outcome, fault);
     run_end(x);
@@ -252,7 +261,8 @@ static void audit_note(struct execution *x, const struct session *session,
         return;
     audit_hash_code(x->spec.code, x->spec.code_len, entry.code_hash);
     if (audit_write(x->service->audit, &entry, &err) < 0)
-        service_log(x->service, LOG_ERR, "execution %s: not in the audit log: %s", x->id, err.msg);
+        service_log(x->service, LOG_ERR, "execution %s: cannot be written to the audit log: %s",
+                    x->id, err.msg);
 }
 
 static void count_outcome(struct execution *x, const struct outcome *outcome)
@@ -292,6 +302,20 @@ static void displays_join(struct execution *x)
     x->displays_taken = true;
 }
 
+/* The engine kept nothing of the streams, so all of it is left out of its cut. */
+static void streams_join(struct execution *x)
+{
+    struct stream_cut *cuts[] = { &x->outcome.out, &x->outcome.err };
+
+    for (size_t i = 0; i < 2; i++) {
+        struct stream_cut cut = { 0 };
+
+        (void) output_log_cut(&x->logs[i], &cut); /* without memory: nothing is shown */
+        cut.left_out = cuts[i]->left_out - (int64_t) (cut.head_len + cut.tail_len);
+        *cuts[i] = cut;
+    }
+}
+
 /* Everything that others may wait for comes before DONE: who has seen the receipt finds the turn,
  * the session and the key's numbers free. */
 void execution_finish(struct execution *x, struct outcome *outcome, const struct fault *fault,
@@ -299,12 +323,15 @@ void execution_finish(struct execution *x, struct outcome *outcome, const struct
 {
     struct session *session;
 
+    if (outcome) {
+        x->outcome = *outcome;
+        streams_join(x);
+    }
     /* Programs are not kept. */
     x->spec = (struct run_spec){ 0 };
     texts_free(&x->own);
     pthread_mutex_lock(&x->lock);
     if (outcome) {
-        x->outcome = *outcome;
         displays_join(x);
     } else {
         x->fault = *fault;

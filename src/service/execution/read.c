@@ -41,8 +41,8 @@ int execution_find(struct service *service, const struct caller *caller, const c
     pthread_mutex_unlock(&service->lock);
     if (!x)
         return fault_set(fault, FAULT_NOT_FOUND, "execution-unknown", "execution_id",
-                         "there is no such execution, or it ended a while ago and is no longer "
-                         "kept; check the id");
+                         "no such execution; check the id. Executions are kept only for a while "
+                         "after they end");
     *ret_execution = x;
     return 0;
 }
@@ -215,7 +215,7 @@ int execution_receipt(struct execution *x, json_t **ret_json, struct fault *faul
         json = progress_to_json(x, state, out, err_total, started);
         if (!json)
             return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
-                             "the service has no memory");
+                             "the service is out of memory; retry later");
         *ret_json = json;
         return 0;
     }
@@ -225,7 +225,8 @@ int execution_receipt(struct execution *x, json_t **ret_json, struct fault *faul
     }
     ids = ids_of(x);
     if (receipt_to_json(&x->outcome, &ids, ret_json, &err) < 0)
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
+                         "the service is out of memory; retry later");
     return 0;
 }
 
@@ -431,11 +432,12 @@ int execution_read_output(struct execution *x, enum stream stream, int64_t offse
     pthread_mutex_unlock(&x->lock);
     if (offset > total)
         return fault_set(fault, FAULT_INVALID, "offset-beyond-end", "offset",
-                         "the stream has %lld bytes so far", (long long) total);
+                         "offset is beyond the end: the stream has %lld bytes so far",
+                         (long long) total);
     n = output_log_read(log, offset, buf, size);
     if (n < 0)
         return fault_set(fault, FAULT_INTERNAL, "output-unreadable", NULL,
-                         "the output could not be read back");
+                         "the stored output could not be read");
     *ret_len = (size_t) n;
     *ret_total = total;
     *ret_kept = kept;
