@@ -29,14 +29,17 @@ bool call_needs_capability(struct mcp_call *call, const char *name)
 
 void call_ask(struct mcp_call *call, const char *method, json_t *params)
 {
+    json_t *message;
+
     pthread_mutex_lock(&call->lock);
     snprintf(call->ask_id, sizeof call->ask_id, "gb-%d-%d", call->number, ++call->asks);
     json_decref(call->answer);
     call->answer = NULL;
+    message = json_pack("{s:s, s:s, s:s, s:o}", "jsonrpc", "2.0", "id", call->ask_id, "method",
+                        method, "params", params);
     pthread_mutex_unlock(&call->lock);
-    (void) json_array_append_new(call->out,
-                                 json_pack("{s:s, s:s, s:s, s:o}", "jsonrpc", "2.0", "id",
-                                           call->ask_id, "method", method, "params", params));
+    call_put(call, message ? json_dumps(message, MCP_JSON) : NULL);
+    json_decref(message);
 }
 
 json_t *call_take_answer(struct mcp_call *call)

@@ -1,7 +1,9 @@
 /* JSON-RPC 2.0: what is a message, and of which kind. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/autoclean.h"
 #include "base/json_depth.h"
 #include "mcp/mcp_internal.h"
 
@@ -73,12 +75,23 @@ json_t *message_notification(const char *method, json_t *params)
                      params ? params : json_object());
 }
 
-json_t *message_response(json_t *id, json_t *result)
+char *message_response(json_t *id, const char *member, json_t *value, const char *name,
+                       const char *json)
 {
-    return json_pack("{s:s, s:O?, s:o}", "jsonrpc", "2.0", "id", id, "result", result);
-}
+    autofree char *id_text = id ? json_dumps(id, MCP_JSON) : strdup("null");
+    autofree char *text = json_dumps(value, MCP_JSON);
+    const char *rest = text ? text + 1 : NULL; /* behind the brace */
+    char *message = NULL;
+    int len;
 
-json_t *message_error(json_t *id, json_t *error)
-{
-    return json_pack("{s:s, s:O?, s:o}", "jsonrpc", "2.0", "id", id, "error", error);
+    json_decref(value);
+    if (!id_text || !text)
+        return NULL;
+    if (name)
+        len = asprintf(&message, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"%s\":{\"%s\":%s%s%s}", id_text,
+                       member, name, json, *rest == '}' ? "" : ",", rest);
+    else
+        len =
+            asprintf(&message, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"%s\":%s}", id_text, member, text);
+    return len < 0 ? NULL : message;
 }

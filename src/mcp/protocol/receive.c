@@ -174,7 +174,7 @@ static struct mcp_call *receive_request(struct mcp *mcp, const struct mcp_arriva
         return NULL;
     if (check_request(call, arrival) == 0)
         call->method->handle(call);
-    if (call->begins_session && call->error)
+    if (call->begins_session && call->failed)
         mcp_peer_end(call->peer);
     return call;
 }
@@ -185,7 +185,7 @@ static struct mcp_call *receive_request(struct mcp *mcp, const struct mcp_arriva
  */
 static struct mcp_call *quietly(struct mcp_call *call, const struct mcp_arrival *arrival)
 {
-    if (call && call->error && arrival->transport == MCP_HTTP)
+    if (call && call->failed && arrival->transport == MCP_HTTP)
         return call;
     mcp_call_unref(call);
     return NULL;
@@ -254,7 +254,10 @@ static struct mcp_call *receive_one(struct mcp *mcp, const struct mcp_arrival *a
 struct batch {
     struct mcp_call *calls[BATCH_MAX];
     size_t len, at;
-    json_t *responses;
+    FILE *out; /* collects the responses in @text, as a JSON array */
+    char *text;
+    size_t text_len;
+    bool any;
 };
 
 static void batch_free(void *work)
@@ -263,8 +266,18 @@ static void batch_free(void *work)
 
     for (size_t i = 0; i < batch->len; i++)
         mcp_call_unref(batch->calls[i]);
-    json_decref(batch->responses);
+    if (batch->out)
+        (void) fclose(batch->out);
+    free(batch->text);
     free(batch);
+}
+
+static void batch_end(struct mcp_call *call, struct batch *batch)
+{
+    bool ok = fputc(']', batch->out) != EOF;
+
+    ok = fclose(TAKE_PTR(batch->out)) == 0 && ok;
+    call_reply_text(call, ok ? TAKE_PTR(batch->text) : NULL);
 }
 
 /* One after the other, in the order in which they came. */
@@ -272,19 +285,23 @@ static void batch_step(struct mcp_call *call, int64_t timeout_us)
 {
     struct batch *batch = call->work;
     struct mcp_call *part = batch->calls[batch->at];
-    autofree char *text = NULL;
+    char *text;
     int r;
 
     if (mcp_call_is_cancelled(call))
         mcp_call_cancel(part);
     r = mcp_call_next(part, timeout_us, &text);
-    if (r > 0)
-        (void) json_array_append_new(mcp_call_is_done(part) ? batch->responses : call->out,
-                                     json_loads(text, 0, NULL));
+    if (r > 0 && mcp_call_is_done(part)) {
+        (void) fprintf(batch->out, "%c%s", batch->any ? ',' : '[', text);
+        batch->any = true;
+        free(text);
+    } else if (r > 0) {
+        call_put(call, text);
+    }
     if (r < 0 || mcp_call_is_done(part))
         batch->at++;
     if (batch->at == batch->len)
-        call_reply(call, json_incref(batch->responses));
+        batch_end(call, batch);
 }
 
 static bool may_batch(struct mcp_call *call, const struct mcp_arrival *arrival, const json_t *list)
@@ -318,7 +335,7 @@ static bool may_batch(struct mcp_call *call, const struct mcp_arrival *arrival, 
                   "this revision has no batches; send one message at a time");
     else if (len == 0 || len > BATCH_MAX)
         call_fail(call, MCP_INVALID_REQUEST, "a batch has 1 to %d messages", BATCH_MAX);
-    return !call->error;
+    return !call->failed;
 }
 
 static struct mcp_call *receive_batch(struct mcp *mcp, const struct mcp_arrival *arrival,
@@ -332,9 +349,9 @@ static struct mcp_call *receive_batch(struct mcp *mcp, const struct mcp_arrival 
     if (!call || !may_batch(call, arrival, list))
         return call;
     batch = calloc(1, sizeof *batch);
-    if (!batch || !(batch->responses = json_array())) {
+    if (!batch || !(batch->out = open_memstream(&batch->text, &batch->text_len))) {
         free(batch);
-        call_fail(call, MCP_INTERNAL, "there is no memory for this; try again later");
+        call_reply(call, NULL);
         return call;
     }
     call_continue(call, batch_step, batch, batch_free);
