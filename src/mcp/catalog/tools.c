@@ -82,8 +82,7 @@ void method_tools_call(struct mcp_call *call)
     if (!name)
         return;
     if (!registry_tool(call->mcp, name, &entry)) {
-        call_fail(call, MCP_INVALID_PARAMS,
-                  "there is no tool with this name; tools/list has all of them");
+        call_fail(call, MCP_INVALID_PARAMS, "unknown tool; tools/list returns all of them");
         return;
     }
     if (given && !json_is_object(given)) {

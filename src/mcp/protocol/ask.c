@@ -21,7 +21,7 @@ bool call_needs_capability(struct mcp_call *call, const char *name)
         return true;
     call_fail_data(call, call->era == MCP_MODERN ? MCP_NO_CAPABILITY : MCP_INVALID_REQUEST,
                    json_pack("{s:{s:{}}}", "requiredCapabilities", name),
-                   "this needs a client that has the capability %s", name);
+                   "this needs a client with the capability %s", name);
     return false;
 }
 
@@ -88,7 +88,7 @@ int ask_check_retry(struct mcp_call *call)
     call->request_state = json_is_string(state) ? state_open(call, json_string_value(state)) : NULL;
     if (!call->request_state) {
         call_fail(call, MCP_INVALID_PARAMS,
-                  "requestState is not what was given to you for this request, or too old");
+                  "requestState is invalid for this request, or has expired");
         return -1;
     }
     return 0;

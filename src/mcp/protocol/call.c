@@ -338,7 +338,7 @@ const char *call_text(struct mcp_call *call, const char *name, bool required)
     if (json_is_string(value))
         return json_string_value(value);
     if (value || required)
-        call_fail(call, MCP_INVALID_PARAMS, "%s must be text", name);
+        call_fail(call, MCP_INVALID_PARAMS, "%s must be a string", name);
     return NULL;
 }
 
@@ -545,7 +545,7 @@ void mcp_call_detach(struct mcp_call *call)
     if (start_thread(call, detached_main) == 0)
         return;
     mcp_call_cancel(call);
-    call_fail(call, MCP_INTERNAL, "there are too many threads just now; try again later");
+    call_fail(call, MCP_INTERNAL, "too many requests are running; try again later");
     while (mcp_call_next(call, 0, &text) > 0)
         (void) outbox_put(call->peer->outbox, text, PUT_MAY);
     peer_detached(call->mcp, -1, call);

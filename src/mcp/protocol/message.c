@@ -18,7 +18,7 @@ json_t *message_parse(const char *text, size_t len, char why[200])
 
     /* The parser is recursive, and its stack is ours. */
     if (json_too_deep(text, len, DEPTH_MAX)) {
-        snprintf(why, 200, "the message is nested deeper than %d levels", DEPTH_MAX);
+        snprintf(why, 200, "the message is nested more than %d levels deep", DEPTH_MAX);
         return NULL;
     }
     json = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
@@ -52,20 +52,20 @@ enum message_kind message_kind(const json_t *message, const char **ret_why)
     const char *version = json_string_value(json_object_get(message, "jsonrpc"));
 
     if (!json_is_object(message))
-        return bad(ret_why, "a message is a JSON object");
+        return bad(ret_why, "a message must be a JSON object");
     if (!version || strcmp(version, "2.0") != 0)
         return bad(ret_why, "jsonrpc must be \"2.0\"");
     if (method) {
         if (!json_is_string(method))
-            return bad(ret_why, "method must be text");
+            return bad(ret_why, "method must be a string");
         if (id && !is_id(id))
-            return bad(ret_why, "id must be text or a whole number");
+            return bad(ret_why, "id must be a string or an integer");
         return id ? MESSAGE_REQUEST : MESSAGE_NOTIFICATION;
     }
     if (!json_object_get(message, "result") == !json_object_get(message, "error"))
-        return bad(ret_why, "a message has a method, a result or an error, one of them");
+        return bad(ret_why, "a message must have exactly one of method, result and error");
     if (!json_object_get(message, "error") && !is_id(id))
-        return bad(ret_why, "a response has the id of its request");
+        return bad(ret_why, "a response must have the id of its request");
     return MESSAGE_RESPONSE;
 }
 
