@@ -363,7 +363,7 @@ static void stop(struct serve *serve)
     server_close(serve->server);
     service_close(serve->service);
     keys_close(serve->keys);
-    data_close(serve->store);
+    store_close(serve->store);
     egress_policy_free(serve->network);
     free(serve->data_dir);
     if (serve->signal_fd >= 0)

@@ -20,7 +20,6 @@
 #define MCP_URI_MAX        (3 * FILE_PATH_MAX + 128)
 #define MCP_META           "io.modelcontextprotocol/"
 #define MCP_PAGE           100
-#define MCP_KEY_ID_MAX     64
 
 enum mcp_era { MCP_LEGACY = 1 << 0, MCP_MODERN = 1 << 1 };
 
@@ -44,7 +43,6 @@ struct mcp_call {
     enum mcp_transport transport;
     enum mcp_era era;
     struct caller caller;
-    char key_id[MCP_KEY_ID_MAX];
     int number; /* within the peer */
     bool begins_session;
     struct mcp_call *next; /* of the peer; under the peer's lock */
@@ -249,7 +247,6 @@ struct mcp_peer {
     _Atomic int refs;
     enum mcp_transport transport;
     char id[MCP_SESSION_ID_MAX];
-    char key_id[MCP_KEY_ID_MAX];
     struct caller caller;
     bool keeps;
     struct outbox *outbox;
@@ -295,12 +292,13 @@ void peer_wait_idle(struct mcp *mcp, int64_t timeout_us);
 
 enum change_kind { CHANGE_TOOLS, CHANGE_PROMPTS, CHANGE_RESOURCES, CHANGE_FILE };
 
-/* @key_id: whose files; @uri of CHANGE_FILE. */
-void change_publish(struct mcp *mcp, enum change_kind kind, const char *key_id, const char *uri);
+/* @owner: whose files; NULL: everybody hears of it. @uri of CHANGE_FILE. */
+void change_publish(struct mcp *mcp, enum change_kind kind, const struct principal *owner,
+                    const char *uri);
 
 struct listener {
     struct listener *prev, *next;
-    char key_id[MCP_KEY_ID_MAX];
+    struct principal owner;
     bool tools, prompts, resources;
     json_t *uris; /* an object whose keys are URIs, or NULL */
     json_t *id;   /* of the request that listens */

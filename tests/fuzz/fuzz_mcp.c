@@ -165,7 +165,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
-    static const struct caller caller = { .key_id = "", .listener = "fuzz" };
+    static const struct caller caller = { .listener = "fuzz" };
     char *copy = malloc(size + 1), *at = copy, *end;
     struct mcp_arrival arrival = { .caller = &caller };
     struct mcp_headers headers = { 0 };

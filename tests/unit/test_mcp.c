@@ -21,7 +21,7 @@
 static struct service *service;
 static struct mcp *mcp;
 static struct mcp_peer *peer; /* of the old era, over HTTP, initialized with 2025-11-25 */
-static const struct caller caller = { .key_id = "", .listener = "test", .limits = { -1, -1, -1 } };
+static const struct caller caller = { .listener = "test", .limits = { -1, -1, -1 } };
 static int last_status;
 
 #define INITIALIZE(version)                                                                        \
@@ -291,7 +291,9 @@ static void test_encoded_name(void **state)
 
 static void test_peers(void **state)
 {
-    const struct caller other = { .key_id = "k2", .listener = "test", .limits = { -1, -1, -1 } };
+    const struct caller other = { .principal = { PRINCIPAL_KEY, "k2" },
+                                  .listener = "test",
+                                  .limits = { -1, -1, -1 } };
     struct mcp_headers headers = { .session = mcp_peer_id(peer) };
     static const char ping[] = "{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}";
     json_t *reply;

@@ -22,7 +22,7 @@
 
 static struct service *service;
 static struct mcp *mcp;
-static const struct caller caller = { .key_id = "", .listener = "test", .limits = { -1, -1, -1 } };
+static const struct caller caller = { .listener = "test", .limits = { -1, -1, -1 } };
 
 static int set_up(void **state)
 {
@@ -205,6 +205,7 @@ static void assert_heard(struct mcp_call *call, const char *method)
 
 static void test_listen(void **state)
 {
+    const struct principal other = { PRINCIPAL_KEY, "other key" };
     struct mcp_call *call = receive_modern("subscriptions/listen", NULL,
                                            ",\"notifications\":{\"toolsListChanged\":true,"
                                            "\"resourceSubscriptions\":[\"glovebox://x\"]}");
@@ -214,11 +215,11 @@ static void test_listen(void **state)
     (void) state;
     assert_true(mcp_call_takes_time(call));
     assert_heard(call, "notifications/subscriptions/acknowledged");
-    change_publish(mcp, CHANGE_PROMPTS, "", NULL); /* not asked for */
-    change_publish(mcp, CHANGE_FILE, "", "glovebox://y");
-    change_publish(mcp, CHANGE_FILE, "other key", "glovebox://x");
-    change_publish(mcp, CHANGE_TOOLS, "", NULL);
-    change_publish(mcp, CHANGE_FILE, "", "glovebox://x");
+    change_publish(mcp, CHANGE_PROMPTS, NULL, NULL); /* not asked for */
+    change_publish(mcp, CHANGE_FILE, &caller.principal, "glovebox://y");
+    change_publish(mcp, CHANGE_FILE, &other, "glovebox://x");
+    change_publish(mcp, CHANGE_TOOLS, NULL, NULL);
+    change_publish(mcp, CHANGE_FILE, &caller.principal, "glovebox://x");
     assert_heard(call, "notifications/tools/list_changed");
     assert_heard(call, "notifications/resources/updated");
     assert_int_equal(mcp_call_next(call, 0, &text), 0);

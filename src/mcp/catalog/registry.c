@@ -160,13 +160,13 @@ void registry_add_tool(struct mcp *mcp, const struct mcp_tool *tool)
                              .row = tool,
                              .json = tool_to_json(mcp, tool, input),
                              .input = input });
-    change_publish(mcp, CHANGE_TOOLS, "", NULL);
+    change_publish(mcp, CHANGE_TOOLS, NULL, NULL);
 }
 
 void registry_remove_tool(struct mcp *mcp, const char *name)
 {
     list_remove(mcp, &mcp->registry->tools, name);
-    change_publish(mcp, CHANGE_TOOLS, "", NULL);
+    change_publish(mcp, CHANGE_TOOLS, NULL, NULL);
 }
 
 bool registry_tool(struct mcp *mcp, const char *name, struct tool_entry *ret_entry)
@@ -203,13 +203,13 @@ void registry_add_prompt(struct mcp *mcp, const struct mcp_prompt *prompt)
 {
     list_add(mcp, &mcp->registry->prompts,
              (struct entry){ .name = prompt->name, .row = prompt, .json = prompt_to_json(prompt) });
-    change_publish(mcp, CHANGE_PROMPTS, "", NULL);
+    change_publish(mcp, CHANGE_PROMPTS, NULL, NULL);
 }
 
 void registry_remove_prompt(struct mcp *mcp, const char *name)
 {
     list_remove(mcp, &mcp->registry->prompts, name);
-    change_publish(mcp, CHANGE_PROMPTS, "", NULL);
+    change_publish(mcp, CHANGE_PROMPTS, NULL, NULL);
 }
 
 const struct mcp_prompt *registry_prompt(struct mcp *mcp, const char *name)

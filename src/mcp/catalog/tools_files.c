@@ -119,9 +119,9 @@ static void upload_file(struct mcp_call *call, const void *arguments)
         } else {
             uri = uri_of_file(session_id(session), path);
             if (uri)
-                change_publish(call->mcp, CHANGE_FILE, call->key_id, uri);
+                change_publish(call->mcp, CHANGE_FILE, &call->caller.principal, uri);
             if (created)
-                change_publish(call->mcp, CHANGE_RESOURCES, call->key_id, NULL);
+                change_publish(call->mcp, CHANGE_RESOURCES, &call->caller.principal, NULL);
             tool_add_link(call, content, uri, path, "the file", uri_mime(path), (int64_t) len);
             tool_reply(call,
                        json_pack("{s:s, s:I, s:b, s:s}", "path", path, "size", (json_int_t) len,

@@ -269,13 +269,13 @@ static void add_file_links(struct mcp_call *call, json_t *content, const json_t 
         if (!uri || !change)
             continue;
         listed |= strcmp(change, "modified") != 0;
-        change_publish(call->mcp, CHANGE_FILE, call->key_id, uri);
+        change_publish(call->mcp, CHANGE_FILE, &call->caller.principal, uri);
         if (strcmp(change, "deleted") != 0 && links++ < LINKS_MAX)
             tool_add_link(call, content, uri, path, "a file in the session", uri_mime(path),
                           json_integer_value(json_object_get(file, "size")));
     }
     if (listed)
-        change_publish(call->mcp, CHANGE_RESOURCES, call->key_id, NULL);
+        change_publish(call->mcp, CHANGE_RESOURCES, &call->caller.principal, NULL);
 }
 
 static void reply_receipt(struct mcp_call *call, struct run *run, json_t *receipt)

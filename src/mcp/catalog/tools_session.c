@@ -153,7 +153,7 @@ static void close_session(struct mcp_call *call, const void *arguments)
     if (session_delete(session, &fault) < 0) {
         tool_fail_fault(call, &fault);
     } else {
-        change_publish(call->mcp, CHANGE_RESOURCES, call->key_id, NULL);
+        change_publish(call->mcp, CHANGE_RESOURCES, &call->caller.principal, NULL);
         tool_reply(call, json_pack("{s:s}", "closed", session_id(session)), NULL, false);
     }
     session_unref(session);

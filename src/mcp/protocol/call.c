@@ -33,8 +33,6 @@ struct mcp_call *call_new(struct mcp *mcp, const struct mcp_arrival *arrival)
     call->transport = arrival->transport;
     call->era = MCP_LEGACY;
     call->caller = *arrival->caller;
-    snprintf(call->key_id, sizeof call->key_id, "%s", arrival->caller->key_id);
-    call->caller.key_id = call->key_id;
     call->log_level = LEVEL_OFF;
     call->status = 200;
     call->progress = -1;
