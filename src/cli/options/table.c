@@ -9,7 +9,7 @@
 
 #include "base/autoclean.h"
 #include "base/parse.h"
-#include "engine/cgroup/cgroup.h"
+#include "engine/host.h"
 #include "engine/volumes.h"
 
 #include "base/banned.h"

@@ -169,7 +169,7 @@ static bool module_valid(const char *name)
 /* As far as there is room; the others are merely not warm. */
 static char *modules_join(const json_t *list)
 {
-    char text[WIRE_TEXT_MAX] = "";
+    char text[PRELOAD_MAX] = "";
     size_t i, used = 0;
     json_t *item;
 

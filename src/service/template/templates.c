@@ -323,7 +323,7 @@ static int entry_from_json(json_t *json, struct template_entry *entry)
     if (json_unpack(json, "{s:i, s:s, s:s, s:s, s:s, s:o}", "version", &version, "kind", &kind,
                     "source", &source, "python", &python, "preload", &preload, "binds",
                     &binds) < 0 ||
-        version != 1 || !path_good(python) || strlen(preload) >= WIRE_TEXT_MAX)
+        version != 1 || !path_good(python) || strlen(preload) >= PRELOAD_MAX)
         return -EINVAL;
     while (found < ARRAY_LEN(kind_names) && strcmp(kind_names[found], kind) != 0)
         found++;
