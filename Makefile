@@ -12,7 +12,7 @@ ARGS   ?=
 # Words for the suites: make test TESTS="unit system"
 TESTS  ?=
 
-C_FILES = $(shell find src tests bench -name '*.[ch]')
+C_FILES = $(shell find src tests bench tools -name '*.[ch]')
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile

@@ -29,13 +29,13 @@ json.dump(list(seen.values()), sys.stdout)' <"$build/compile_commands.json" \
 check() {
     case $1 in
     format)
-        find src tests bench -name '*.[ch]' -print0 | xargs -0 clang-format --dry-run --Werror
+        find src tests bench tools -name '*.[ch]' -print0 | xargs -0 clang-format --dry-run --Werror
         ;;
     tidy)
         first_commands
         local depth=deep
         [[ ${CI:-} != true ]] || depth=shallow
-        find src -name '*.c' -print0 |
+        find src tools -name '*.c' -print0 |
             xargs -0 -P "$(nproc)" -n 1 clang-tidy --quiet -p "$scratch" \
                 --extra-arg={-Xclang,-analyzer-config,-Xclang,mode="$depth"} 2>&1 |
             sed '/^[0-9]* warnings\{0,1\} generated\.$/d'

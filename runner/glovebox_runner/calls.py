@@ -1,6 +1,6 @@
 """What a tenant does around every cell: packets, descriptors, the interrupt, C's stdio.
 
-A template has all of it in C as well (src/engine/tenant_ext.c), without the objects that Python
+A template has all of it in C as well (src/engine/python/tenant_ext.c), without the objects that Python
 makes for it, and puts that in the place of these functions with use(). Callers therefore ask for
 them by `calls.name` whenever they call. What the C part does not do, it leaves to its caller:
 callers have another way, which is the only one without it.

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
-#include "cli/options.h"
+#include "cli/options/options.h"
 
 struct limits;
 struct package_config;

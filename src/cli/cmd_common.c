@@ -8,9 +8,9 @@
 #include "base/parse.h"
 #include "cli/cmd.h"
 #include "engine/engine.h"
-#include "service/data.h"
+#include "service/access/data.h"
 #include "service/service.h"
-#include "service/templates.h"
+#include "service/template/templates.h"
 
 #include "base/banned.h"
 
@@ -108,7 +108,7 @@ void cmd_say_warnings(const json_t *result)
     json_t *item;
     size_t i;
 
-    json_array_foreach(json_object_get(result, "warnings"), i, item)
+    json_array_foreach (json_object_get(result, "warnings"), i, item)
         say("%s", json_string_value(item));
 }
 

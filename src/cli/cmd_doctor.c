@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "cli/cmd.h"
-#include "cli/doctor_text.h"
-#include "engine/doctor.h"
+#include "cli/terminal/doctor_text.h"
+#include "engine/doctor/doctor.h"
 
 #include "base/banned.h"
 

@@ -7,8 +7,8 @@
 #include "base/autoclean.h"
 #include "base/parse.h"
 #include "cli/cmd.h"
-#include "service/data.h"
-#include "service/keys.h"
+#include "service/access/data.h"
+#include "service/access/keys.h"
 
 #include "base/banned.h"
 
@@ -177,7 +177,7 @@ int cmd_key(const struct config *cfg)
         r = key_list(cfg, store, &err);
     else if (r == 0)
         r = key_revoke(cfg, store, &err);
-    data_close(store);
+    store_close(store);
     if (r == 0)
         return 0;
     say("%s", err.msg);

@@ -1,7 +1,7 @@
 /*
  * `glovebox mcp`: the Model Context Protocol on standard input and output.
  *
- * With --url it carries messages to a service and back (mcp_forward.c). Without it, it is a service
+ * With --url it carries messages to a service and back (mcp/forward.c). Without it, it is a service
  * of its own for the one client that has started it: no store, no keys, no audit log, and boxes
  * that end with the client. The interpreter warms up on a thread while the client says hello; what
  * it wants to run before that waits.
@@ -23,7 +23,7 @@
 #include "base/clock.h"
 #include "cli/cmd.h"
 #include "mcp/mcp.h"
-#include "service/data.h"
+#include "service/access/data.h"
 #include "service/service.h"
 
 #include "base/banned.h"
@@ -141,6 +141,7 @@ static int serve(const struct config *cfg, struct service *service, int stop_fd,
     mcp_config_default(&config);
     config.service = service;
     config.wall_max_us = cfg->simple_max_timeout_us;
+    config.more = cfg->mcp_more;
     if (cfg->reply_bytes != REPLY_BYTES_DEFAULT)
         config.reply_bytes = cfg->reply_bytes;
     r = mcp_open(&config, &mcp, err);

@@ -1,7 +1,7 @@
 /* The network options of `run` and `serve`. */
 #pragma once
 
-#include "cli/options.h"
+#include "cli/options/options.h"
 #include "egress/egress.h"
 
 /* What the operator permits: @hosts and the other options, as a policy; NULL when that is nothing.

@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #include "base/err.h"
-#include "cli/options.h"
+#include "cli/options/options.h"
 
 #define PROGRAM_MAX (8u << 20)
 

@@ -2,7 +2,7 @@
  * The engine: boxes, templates and tenants for a supervisor. This is the module's public header.
  *
  * Everything here is called in the supervisor, by any of its threads. The engine never clones: it
- * executes a builder (builder_main.c), which makes boxes and starts templates. When a builder or a
+ * executes a builder (builder/main.c), which makes boxes and starts templates. When a builder or a
  * template dies it is replaced at the next call that needs it; boxes and tenants go on meanwhile.
  */
 #pragma once
@@ -13,12 +13,11 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "engine/cgroup.h"
-#include "engine/disk.h"
+#include "engine/host.h"
 #include "engine/limits.h"
 #include "engine/outcome.h"
+#include "engine/shelf.h"
 #include "engine/volumes.h"
-#include "engine/wire.h"
 
 struct engine;
 struct box;

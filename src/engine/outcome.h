@@ -1,7 +1,7 @@
 /*
- * What came of one execution, as plain data; src/service/receipt.c turns it into the JSON that
- * users see. Every verdict in it is ours: from wait(), from the cgroup's counters, from our clock.
- * Only the members under "told by the tenant" hold its own words.
+ * What came of one execution, as plain data; src/service/execution/receipt.c turns it into the JSON
+ * that users see. Every verdict in it is ours: from wait(), from the cgroup's counters, from our
+ * clock. Only the members under "told by the tenant" hold its own words.
  */
 #pragma once
 

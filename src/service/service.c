@@ -19,10 +19,15 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/io.h"
-#include "service/bindings.h"
-#include "service/keys.h"
-#include "service/network.h"
-#include "service/service_internal.h"
+#include "base/thread.h"
+#include "service/access/audit.h"
+#include "service/access/keys.h"
+#include "service/execution/internal.h"
+#include "service/session/internal.h"
+#include "service/session/network.h"
+#include "service/session/reaper.h"
+#include "service/session/volumes_request.h"
+#include "store/sessions.h"
 
 #include "base/banned.h"
 
@@ -139,10 +144,10 @@ void service_sweep(struct service *service)
     pthread_mutex_unlock(&service->lock);
     packages_sweep(service);
     if (service->config.keys && keys_flush(service->config.keys, &err) < 0)
-        service_log(service, LOG_WARNING, "times of use of keys: %s", err.msg);
+        service_log(service, LOG_WARNING, "cannot record when keys were last used: %s", err.msg);
     if (service->config.store &&
         store_session_prune(service->config.store, unix_now_us() - RECORDS_FOR_US, &err) < 0)
-        service_log(service, LOG_WARNING, "records of old sessions: %s", err.msg);
+        service_log(service, LOG_WARNING, "cannot prune records of old sessions: %s", err.msg);
 }
 
 /* Waits on @cond with the lock held; false when the time is over. */
@@ -179,7 +184,6 @@ static void *sweeper_main(void *arg)
 static struct service *service_alloc(const struct service_config *config)
 {
     struct service *service = calloc(1, sizeof *service);
-    pthread_condattr_t attr;
 
     if (!service)
         return NULL;
@@ -197,11 +201,8 @@ static struct service *service_alloc(const struct service_config *config)
     TAILQ_INIT(&service->live);
     TAILQ_INIT(&service->kept);
     pthread_mutex_init(&service->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&service->idle, &attr);
-    pthread_cond_init(&service->sweep, &attr);
-    pthread_condattr_destroy(&attr);
+    cond_init(&service->idle);
+    cond_init(&service->sweep);
     service->started_us = clock_now_us();
     return service;
 }
@@ -276,7 +277,8 @@ static int engine_prepare(struct service *service, struct gb_err *err)
     config.disk_dir = NULL;
     if (engine_open(&config, &service->engine, &(struct gb_err){ 0 }) < 0)
         return r; /* it was not the disk */
-    service_log(service, LOG_WARNING, "workspaces of sessions are in memory: %s", err->msg);
+    service_log(service, LOG_WARNING, "session workspaces are kept in memory, not on disk: %s",
+                err->msg);
     return 0;
 }
 
@@ -305,12 +307,14 @@ int service_open(const struct service_config *config, struct service **ret_servi
         return r;
     service = service_alloc(config);
     if (!service)
-        return gb_fail(err, ENOMEM, "make the service");
+        return gb_fail(err, ENOMEM, "start the service");
     r = store_prepare(service, err);
     if (r == 0)
         r = engine_prepare(service, err);
     if (r == 0)
         r = egress_start(service, err);
+    if (r == 0)
+        packages_attach(service);
     if (r == 0)
         r = reaper_open(&service->reaper, err);
     if (r == 0) {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "engine/frame.h"
-#include "service/bundle.h"
+#include "service/execution/bundle.h"
 
 #include "base/banned.h"
 
@@ -25,8 +25,7 @@ static void check_data(json_t *data)
     json_t *value;
 
     must(json_is_object(data));
-    json_object_foreach(data, mime, value)
-    {
+    json_object_foreach (data, mime, value) {
         size_t len = strlen(mime);
         bool json = strcmp(mime, "application/json") == 0 ||
                     (len > 5 && strcmp(mime + len - 5, "+json") == 0);

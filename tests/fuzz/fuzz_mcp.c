@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fixtures.h"
 #include "mcp/mcp_internal.h"
 
 #include "base/banned.h"
@@ -43,8 +44,6 @@ void execution_request_init(struct execution_request *r) { *r = (struct executio
 int packages_install_named(struct service *s, const struct caller *c, struct session *n,
                            const char *p, const char *v, json_t **ret, struct fault *f)
 { return refuse(f); }
-bool named_package_valid(const char *text) { return text[0] != '!'; }
-bool named_version_valid(const char *text) { return !text || text[0] != '!'; }
 int session_create(struct service *s, const struct caller *c, const struct session_request *r,
                    struct session **ret, struct fault *f) { return refuse(f); }
 int session_find(struct service *s, const struct caller *c, const char *id, struct session **ret,
@@ -52,6 +51,7 @@ int session_find(struct service *s, const struct caller *c, const char *id, stru
 void session_unref(struct session *s) { must(!s); }
 const char *session_id(const struct session *s) { return ""; }
 void session_get_info(struct session *s, struct session_info *r) { }
+void session_info_release(struct session_info *i) { }
 int session_delete(struct session *s, struct fault *f) { return refuse(f); }
 int session_interrupt(struct session *s, bool a, size_t *n, struct fault *f)
 { return refuse(f); }
@@ -109,7 +109,8 @@ static void check_final(const char *text, const json_t *request, int status)
     must(json && (status == 200 || status == 400 || status == 404 || status == 503));
     if (json_is_array(json)) {
         must(json_is_array(request) && json_array_size(json) > 0);
-        json_array_foreach(json, i, item) check_response(item, NULL);
+        json_array_foreach (json, i, item)
+            check_response(item, NULL);
     } else {
         check_response(json, request);
     }
@@ -156,7 +157,7 @@ static void begin(void)
     if (mcp)
         return;
     mcp_config_default(&config);
-    config.fixtures = true;
+    config.more = fixtures_register;
     must(mcp_open(&config, &mcp, NULL) == 0);
 }
 
@@ -164,7 +165,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
-    static const struct caller caller = { .key_id = "", .listener = "fuzz" };
+    static const struct caller caller = { .listener = "fuzz" };
     char *copy = malloc(size + 1), *at = copy, *end;
     struct mcp_arrival arrival = { .caller = &caller };
     struct mcp_headers headers = { 0 };

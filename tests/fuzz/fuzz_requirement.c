@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "service/requirement.h"
+#include "service/package/requirement.h"
 
 #include "base/banned.h"
 

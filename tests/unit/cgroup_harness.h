@@ -23,8 +23,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "engine/cgroup.h"
-#include "engine/cgroup_internal.h"
+#include "engine/cgroup/cgroup.h"
+#include "engine/cgroup/internal.h"
 #include "engine/limits.h"
 
 #define MIB      (INT64_C(1) << 20)

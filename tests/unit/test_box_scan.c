@@ -21,12 +21,12 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
-#include "engine/box.h"
+#include "engine/box/box.h"
 #include "engine/wire.h"
 
 #include "base/banned.h"
 
-/* As box_scan.c has them. */
+/* As engine/scan.c has them. */
 #define SCAN_ENTRIES_MAX 20000
 #define SCAN_DEPTH_MAX   32
 

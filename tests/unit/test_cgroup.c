@@ -26,8 +26,8 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "cgroup_harness.h"
-#include "engine/cgroup.h"
-#include "engine/cgroup_internal.h"
+#include "engine/cgroup/cgroup.h"
+#include "engine/cgroup/internal.h"
 #include "engine/limits.h"
 
 #include "base/banned.h"

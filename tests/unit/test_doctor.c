@@ -13,7 +13,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
-#include "engine/doctor_internal.h"
+#include "engine/doctor/internal.h"
 
 #include "base/banned.h"
 

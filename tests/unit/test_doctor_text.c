@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/autoclean.h"
-#include "cli/doctor_text.h"
+#include "cli/terminal/doctor_text.h"
 
 #include "base/banned.h"
 

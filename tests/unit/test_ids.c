@@ -24,11 +24,11 @@
 
 #include "base/autoclean.h"
 #include "base/io.h"
-#include "engine/ids.h"
+#include "engine/box/ids.h"
 
 #include "base/banned.h"
 
-#define BLOCK 4096u /* as ids.c has it */
+#define BLOCK 4096u /* as engine/builder/ids.c has it */
 
 /* ---- pools made by hand ---- */
 

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
-#include "engine/execution_internal.h"
+#include "engine/run/oneshot.h"
 
 #include "base/banned.h"
 

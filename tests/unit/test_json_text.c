@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "server/json_text.h"
+#include "server/compat/json_text.h"
 
 static void test_objects(void **state)
 {

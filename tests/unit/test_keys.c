@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
-#include "service/keys_internal.h"
+#include "service/access/keys_internal.h"
 
 #include "store_harness.h"
 

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "server/listen.h"
+#include "server/http/listen.h"
 
 #include "base/banned.h"
 

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "server/negotiate.h"
+#include "server/http/negotiate.h"
 
 #include "base/banned.h"
 

@@ -11,9 +11,9 @@
 
 #include "base/autoclean.h"
 #include "base/parse.h"
-#include "cli/help.h"
-#include "cli/options.h"
-#include "engine/cgroup.h"
+#include "cli/options/help.h"
+#include "cli/options/options.h"
+#include "engine/host.h"
 #include "engine/limits.h"
 
 #include "base/banned.h"

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
-#include "cli/out_stream.h"
+#include "cli/terminal/out_stream.h"
 
 #include "base/banned.h"
 

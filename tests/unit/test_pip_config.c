@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "service/pip_config.h"
+#include "service/package/pip_config.h"
 
 #include "base/banned.h"
 

@@ -11,7 +11,7 @@
 
 #include "base/autoclean.h"
 #include "engine/frame.h"
-#include "service/receipt.h"
+#include "service/execution/receipt.h"
 
 #include "base/banned.h"
 

@@ -38,7 +38,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
-#include "engine/seal_seccomp.h"
+#include "engine/seal/seccomp.h"
 
 #include "base/banned.h"
 

@@ -10,7 +10,7 @@
 
 #include "base/autoclean.h"
 #include "base/utf8.h"
-#include "cli/term_filter.h"
+#include "cli/terminal/term_filter.h"
 
 #include "base/banned.h"
 

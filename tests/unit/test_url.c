@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "server/url.h"
+#include "server/http/url.h"
 
 #include "base/banned.h"
 

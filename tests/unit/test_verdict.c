@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 
 #include "base/autoclean.h"
-#include "engine/execution_internal.h"
+#include "engine/run/oneshot.h"
 
 #include "base/banned.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "service/wish.h"
+#include "service/session/limits_request.h"
 
 #include "base/banned.h"
 

@@ -1,0 +1,225 @@
+#include "cli/options/options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/autoclean.h"
+#include "base/parse.h"
+
+#include "base/banned.h"
+
+static int find_command(const char *name, const struct config_command **ret_command,
+                        struct gb_err *err)
+{
+    char quoted[FORMAT_QUOTED_MAX];
+    int r = config_find_command(&options_schema, name, ret_command, err);
+
+    /* The word is a program: say how to run it. */
+    if (r < 0 && (strchr(name, '.') || strchr(name, '/') || strcmp(name, "-") == 0)) {
+        format_quoted(name, quoted);
+        return gb_fail_plain(err, EINVAL, "%s is not a command; write glovebox run %s", quoted,
+                             quoted);
+    }
+    return r;
+}
+
+static const struct {
+    enum command_id command;
+    enum action_id action;
+    const char *word;
+    int args;
+} actions[] = {
+    { COMMAND_KEY, ACTION_KEY_CREATE, "create", 0 },
+    { COMMAND_KEY, ACTION_KEY_LIST, "list", 0 },
+    { COMMAND_KEY, ACTION_KEY_REVOKE, "revoke", 1 },
+    { COMMAND_PIP, ACTION_PIP_INSTALL, "install", 0 },
+    { COMMAND_PIP, ACTION_PIP_LIST, "list", 0 },
+    { COMMAND_PIP, ACTION_PIP_FREEZE, "freeze", 0 },
+    { COMMAND_PIP, ACTION_PIP_RESET, "reset", 0 },
+    { COMMAND_AUDIT, ACTION_AUDIT_VERIFY, "verify", 0 },
+    { COMMAND_AUDIT, ACTION_AUDIT_SHOW, "show", 0 },
+    { COMMAND_TEMPLATE, ACTION_TEMPLATE_ADD, "add", 1 },
+    { COMMAND_TEMPLATE, ACTION_TEMPLATE_LIST, "list", 0 },
+    { COMMAND_TEMPLATE, ACTION_TEMPLATE_REMOVE, "remove", 1 },
+    { COMMAND_TEMPLATE, ACTION_TEMPLATE_CHECK, "check", 1 },
+};
+
+/* The first argument of key, pip, audit and template says what to do; it is taken off the others.
+ */
+static int take_action(const struct config_command *command, struct config *cfg, struct gb_err *err)
+{
+    char quoted[FORMAT_QUOTED_MAX];
+
+    if (!command->words)
+        return 0;
+    if (cfg->args_len == 0)
+        return gb_fail_plain(err, EINVAL, "what is to be done? write glovebox %s %s", command->name,
+                             command->synopsis);
+    for (size_t i = 0; i < ARRAY_LEN(actions); i++)
+        if (actions[i].command == cfg->command && strcmp(actions[i].word, cfg->args[0]) == 0) {
+            cfg->action = actions[i].action;
+            cfg->args++;
+            cfg->args_len--;
+            if (cfg->args_len < actions[i].args)
+                return gb_fail_plain(err, EINVAL, "no %s; 'glovebox %s list' shows them",
+                                     cfg->command == COMMAND_KEY ? "ID" : "NAME", command->name);
+            return 0;
+        }
+    format_quoted(cfg->args[0], quoted);
+    return gb_fail_plain(err, EINVAL, "glovebox %s cannot %s; it takes one of: %s", command->name,
+                         quoted, command->words);
+}
+
+static int check_template(const struct config *cfg, struct gb_err *err)
+{
+    bool source = cfg->template_python || cfg->template_venv || cfg->template_packages;
+
+    if (cfg->action != ACTION_TEMPLATE_ADD)
+        return source || cfg->template_replace || cfg->template_no_check
+                   ? gb_fail_plain(err, EINVAL,
+                                   "--python, --venv, --packages, --replace and --no-check are for "
+                                   "template add")
+                   : 0;
+    if (cfg->template_packages && (cfg->template_python || cfg->template_venv))
+        return gb_fail_plain(err, EINVAL,
+                             "--packages are installed for the default Python: leave out --python "
+                             "and --venv, or install them into the venv with its own pip");
+    if (!source || (cfg->template_python && cfg->template_venv))
+        return gb_fail_plain(err, EINVAL,
+                             "give either --python PATH, --venv DIR or --packages LIST");
+    return 0;
+}
+
+/* Options of one action that were given to another would be quietly ignored. */
+static int check_action(const struct config *cfg, struct gb_err *err)
+{
+    bool create = cfg->key_name || cfg->key_sessions || cfg->key_executions || cfg->key_rate;
+    bool show = cfg->audit_since || cfg->audit_last || cfg->audit_session;
+
+    if (create && cfg->action != ACTION_KEY_CREATE)
+        return gb_fail_plain(err, EINVAL,
+                             "--name, --sessions, --executions and --rate are for key create");
+    if (show && cfg->action != ACTION_AUDIT_SHOW)
+        return gb_fail_plain(err, EINVAL, "--since, --last and --session are for audit show");
+    if (cfg->audit_head && cfg->action != ACTION_AUDIT_VERIFY)
+        return gb_fail_plain(err, EINVAL, "--head is for audit verify");
+    return check_template(cfg, err);
+}
+
+static int check_args(const struct config *cfg, struct gb_err *err)
+{
+    char quoted[FORMAT_QUOTED_MAX];
+    bool one = cfg->command == COMMAND_HELP || cfg->action == ACTION_KEY_REVOKE ||
+               cfg->action == ACTION_TEMPLATE_ADD || cfg->action == ACTION_TEMPLATE_REMOVE ||
+               cfg->action == ACTION_TEMPLATE_CHECK;
+    int most = one ? 1 : 0;
+
+    if (cfg->action == ACTION_PIP_INSTALL)
+        return cfg->args_len > 0
+                   ? 0
+                   : gb_fail_plain(err, EINVAL, "name what to install, such as humanize>=4");
+    if (cfg->command == COMMAND_RUN) {
+        if (!cfg->code && cfg->args_len == 0)
+            return gb_fail_plain(err, EINVAL,
+                                 "no program; give a FILE, - for standard input, or -c CODE");
+        return 0;
+    }
+    if (cfg->args_len > most) {
+        format_quoted(cfg->args[most], quoted);
+        return gb_fail_plain(err, EINVAL, "too many arguments; leave out %s", quoted);
+    }
+    return 0;
+}
+
+static int load_file(struct config_load *load, const char *dir, const char *name,
+                     struct gb_err *err)
+{
+    autofree char *path = NULL;
+    int r;
+
+    if (asprintf(&path, "%s/%s", dir, name) < 0) {
+        path = NULL;
+        return gb_fail(err, ENOMEM, "reading the configuration");
+    }
+    r = config_load_file(load, path, err);
+    return r == -ENOENT ? 0 : r;
+}
+
+/* The user's file, then the machine's. A path that is not absolute is none, as XDG has it. */
+static int load_files(struct config_load *load, struct gb_err *err)
+{
+    const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+    int r = 0;
+
+    if (xdg && xdg[0] == '/')
+        r = load_file(load, xdg, "glovebox/glovebox.conf", err);
+    else if (home && home[0] == '/')
+        r = load_file(load, home, ".config/glovebox/glovebox.conf", err);
+    return r < 0 ? r : load_file(load, "/etc", "glovebox/glovebox.conf", err);
+}
+
+static int load_command(const struct config_command *command, int argc, char **argv,
+                        struct config *cfg, struct gb_err *err)
+{
+    struct config_load load = { .schema = &options_schema, .command = command, .target = cfg };
+    int next, r;
+
+    r = config_load_args(&load, argc, argv, &next, err);
+    if (r < 0 || cfg->help || cfg->version)
+        return r;
+    cfg->args = argv + next;
+    cfg->args_len = argc - next;
+    r = take_action(command, cfg, err);
+    if (r == 0)
+        r = check_args(cfg, err);
+    if (r == 0)
+        r = check_action(cfg, err);
+    if (r < 0)
+        return r;
+    r = config_load_env(&load, err);
+    if (r < 0)
+        return r;
+    if (cfg->config_file) {
+        /* Named, so it must be there. */
+        r = config_load_file(&load, cfg->config_file, err);
+        if (r < 0)
+            return r;
+    }
+    r = load_files(&load, err);
+    if (r < 0)
+        return r;
+    return config_load_defaults(&load, err);
+}
+
+int options_load(int argc, char **argv, struct config *cfg, struct gb_err *err)
+{
+    struct config_load load = { .schema = &options_schema,
+                                .command = &options_global,
+                                .target = cfg };
+    const struct config_command *command;
+    int next = 0, r;
+
+    /* exec() may start us with no name at all */
+    if (argc > 0) {
+        argc--;
+        argv++;
+    }
+    r = config_load_args(&load, argc, argv, &next, err);
+    if (r < 0 || cfg->help || cfg->version)
+        return r;
+    if (next == argc)
+        return gb_fail_plain(err, EINVAL, "no command; try glovebox run FILE, or glovebox --help");
+    r = find_command(argv[next], &command, err);
+    if (r < 0)
+        return r;
+    cfg->command = (enum command_id)(command - options_schema.commands + 1);
+    next++;
+    return load_command(command, argc - next, argv + next, cfg, err);
+}
+
+void options_release(struct config *cfg)
+{
+    config_release(&options_schema, cfg);
+}

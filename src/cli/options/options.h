@@ -1,0 +1,151 @@
+/*
+ * The options and commands of glovebox: the one table behind the command line, the environment,
+ * the files, --help, the manual and the completions, and the struct that it fills.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/config.h"
+#include "base/err.h"
+
+struct mcp;
+
+enum command_id {
+    COMMAND_NONE,
+    COMMAND_RUN,
+    COMMAND_SERVE,
+    COMMAND_MCP,
+    COMMAND_DOCTOR,
+    COMMAND_KEY,
+    COMMAND_AUDIT,
+    COMMAND_PIP,
+    COMMAND_TEMPLATE,
+    COMMAND_HELP,
+    COMMAND_VERSION,
+};
+
+/* What key, pip, audit and template are to do: their first argument. */
+enum action_id {
+    ACTION_NONE,
+    ACTION_KEY_CREATE,
+    ACTION_KEY_LIST,
+    ACTION_KEY_REVOKE,  /* args[0] is the id */
+    ACTION_PIP_INSTALL, /* args are requirements */
+    ACTION_PIP_LIST,
+    ACTION_PIP_FREEZE,
+    ACTION_PIP_RESET,
+    ACTION_AUDIT_VERIFY,
+    ACTION_AUDIT_SHOW,
+    ACTION_TEMPLATE_ADD, /* args[0] is the name, here and below */
+    ACTION_TEMPLATE_LIST,
+    ACTION_TEMPLATE_REMOVE,
+    ACTION_TEMPLATE_CHECK,
+};
+
+enum log_level_choice { LOG_CHOICE_ERROR, LOG_CHOICE_WARNING, LOG_CHOICE_INFO, LOG_CHOICE_DEBUG };
+enum log_format_choice { LOG_CHOICE_TEXT, LOG_CHOICE_JSON };
+enum landlock_choice { LANDLOCK_OFF, LANDLOCK_ON };
+
+struct config {
+    enum command_id command; /* COMMAND_NONE: only --help or --version was given */
+    enum action_id action;
+    char **args; /* the positionals, in the caller's argv; without the action */
+    int args_len;
+    bool help;    /* of the command, or of all; nothing else below is filled then */
+    bool version; /* likewise */
+
+    /* run */
+    char *code; /* -c CODE; NULL: args[0] is the FILE, or "-" */
+    bool cell;
+    bool json;
+    bool quiet;
+    int64_t timeout_us;
+    int64_t cpu_time_us; /* 0: none of its own */
+    int64_t memory_bytes;
+    int64_t cpus_milli;
+    int64_t pids;
+    int64_t disk_bytes;
+    int64_t inodes;
+    int64_t file_size_bytes; /* 0: as disk_bytes */
+    int64_t open_files;
+    int64_t output_bytes; /* of each stream, before the run is ended for it */
+    int64_t reply_bytes;  /* of each stream in the receipt; more is left out, and counted */
+    char **files;         /* NULL: none */
+    char *out_dir;        /* NULL: none */
+    char **volumes;       /* SRC:DST, SRC:DST:ro or SRC:DST:rw; NULL: none */
+    char **allow_hosts;   /* NULL: none */
+    char **network_addresses, **network_secrets; /* NULL: none */
+    int64_t network_bytes, network_connections;
+    char *network_resolver, *network_ca; /* NULL: the host's */
+    char *preload; /* "auto", "all", "none" or module names with commas between */
+    int cgroups;   /* enum cgroup_mode */
+    int landlock;  /* enum landlock_choice */
+
+    /* serve */
+    char **listens;       /* NULL: 127.0.0.1:8080 */
+    char *config_file;    /* NULL: only the usual ones */
+    char *port_file;      /* NULL: none */
+    char **allowed_hosts; /* NULL: none */
+    char **network_allow; /* NULL: none */
+    char **volume_roots;  /* DIR, DIR:ro or DIR:rw; NULL: none */
+    bool no_auth, require_key;
+    int64_t default_timeout_us, max_timeout_us, simple_max_timeout_us;
+    int64_t max_memory_bytes, max_cpus_milli, max_pids, max_disk_bytes, session_disk_bytes;
+    int64_t pool, max_sessions, idle_us, sweep_us, grace_us;
+    int64_t connections, connections_per_client;
+    int log_format; /* enum log_format_choice */
+    int log_level;  /* enum log_level_choice */
+    char *log_file; /* NULL: stderr */
+    bool log_code;
+
+    /* Not an option: what the program registers with MCP beside our own (mcp/mcp.h). */
+    void (*mcp_more)(struct mcp *mcp);
+
+    /* serve, mcp, pip, template */
+    char *index_url;      /* NULL: as pip is configured; "none": none */
+    char **extra_indexes; /* NULL: likewise */
+    char **wheels, **package_hosts;
+    char *blocked_packages, *allowed_packages;
+    bool package_builds, package_urls;
+    int64_t package_bytes, package_timeout_us, package_rate, package_refresh_us;
+    int64_t packages_bytes, packages_age_us;
+    char *pip_for; /* NULL: the default address */
+
+    /* mcp */
+    char *mcp_url;    /* NULL: boxes of our own */
+    char *mcp_key;    /* NULL: none */
+    char *mcp_client; /* whose configuration is to be printed; NULL: none */
+
+    /* run, serve, mcp, key, audit, template, pip */
+    char *data_dir; /* NULL: the default one */
+
+    /* run, serve, template */
+    char *template_name;     /* "default", another, or an alias */
+    char **template_aliases; /* ALIAS=NAME; NULL: none */
+    int64_t idle_templates, template_wait_us;
+    char *template_python, *template_venv; /* NULL: not given */
+    char **template_packages;              /* lists of requirements; NULL: not given */
+    bool template_replace, template_no_check;
+
+    /* key, audit */
+    char *key_name;                                 /* NULL: none */
+    int64_t key_sessions, key_executions, key_rate; /* 0: the server's default */
+    char *audit_since;   /* NULL: from the first; parse_utc() or parse_seconds() reads it */
+    char *audit_session; /* NULL: all */
+    char *audit_head;    /* NULL: none; 64 hex digits */
+    int64_t audit_last;  /* 0: all */
+};
+
+extern const struct config_schema options_schema;
+
+/* `glovebox` itself, for what is said before a command. Its mask marks global rows. */
+extern const struct config_command options_global;
+
+/* Reads command line, environment, files and defaults into @cfg, which the caller has zeroed and
+ * releases after success and failure alike. @argv is main's own, program name included. Every
+ * error is the user's to mend (exit 2) but for ENOMEM. */
+int options_load(int argc, char **argv, struct config *cfg, struct gb_err *err);
+
+void options_release(struct config *cfg);

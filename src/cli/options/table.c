@@ -1,0 +1,616 @@
+/* The rows: options and commands. What is read from them is in options.c, help.c and
+ * tools/gen_docs/gen_docs.c. */
+#include "cli/options/options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/autoclean.h"
+#include "base/parse.h"
+#include "engine/host.h"
+#include "engine/volumes.h"
+
+#include "base/banned.h"
+
+#define KIB INT64_C(1024)
+#define MIB (1024 * KIB)
+#define GIB (1024 * MIB)
+#define TIB (1024 * GIB)
+#define PIB (1024 * TIB)
+#define SEC INT64_C(1000000)
+
+#define PATH_BYTES_MAX 4095
+
+enum {
+    FOR_GLOBAL = 1 << 0,
+    FOR_RUN = 1 << 1,
+    FOR_HELP = 1 << 2,
+    FOR_VERSION = 1 << 3,
+    FOR_DOCTOR = 1 << 4,
+    FOR_KEY = 1 << 5,
+    FOR_AUDIT = 1 << 6,
+    FOR_SERVE = 1 << 7,
+    FOR_MCP = 1 << 8,
+    FOR_TEMPLATE = 1 << 9,
+    FOR_PIP = 1 << 10,
+};
+#define FOR_ALL                                                                                    \
+    (FOR_GLOBAL | FOR_RUN | FOR_HELP | FOR_VERSION | FOR_DOCTOR | FOR_KEY | FOR_AUDIT |            \
+     FOR_SERVE | FOR_MCP | FOR_TEMPLATE | FOR_PIP)
+
+static const char *const cgroup_choices[] = { "auto", "v2", "v1", "none", NULL };
+static const char *const landlock_choices[] = { "off", "on", NULL };
+static const char *const log_level_choices[] = { "error", "warning", "info", "debug", NULL };
+static const char *const log_format_choices[] = { "text", "json", NULL };
+static const char *const client_choices[] = { "claude-desktop", "claude-code", "cursor", "vscode",
+                                              "mcpo",           "open-webui",  NULL };
+static const char *const preload_choices[] = { "auto", "all", "none", NULL };
+
+_Static_assert(CGROUP_AUTO == 0 && CGROUP_V2 == 1 && CGROUP_V1 == 2 && CGROUP_OFF == 3,
+               "cgroup_choices follow enum cgroup_mode");
+
+/* Module names with commas between: letters, digits, underscores, and single dots inside. */
+static bool preload_valid(const char *text)
+{
+    bool start = true;
+
+    for (const char *p = text; *p; p++) {
+        bool letter = (*p | 32) >= 'a' && (*p | 32) <= 'z';
+        bool digit = *p >= '0' && *p <= '9';
+
+        if (start ? !letter && *p != '_' : !letter && !digit && !strchr("_.,", *p))
+            return false;
+        start = *p == '.' || *p == ',';
+    }
+    return !start;
+}
+
+static bool since_valid(const char *text)
+{
+    int64_t us;
+
+    return parse_utc(text, &us) == 0 || parse_seconds(text, &us) == 0;
+}
+
+/* A host or a path must follow. It goes into headers and configurations: no blanks, quotes or
+ * control characters. */
+static bool url_valid(const char *text)
+{
+    static const char *const starts[] = { "http://", "https://", "unix:" };
+
+    for (const char *p = text; *p; p++)
+        if (*p <= ' ' || *p == 127 || strchr("\"'\\<>`", *p))
+            return false;
+    for (size_t i = 0; i < ARRAY_LEN(starts); i++) {
+        size_t len = strlen(starts[i]);
+
+        if (strncmp(text, starts[i], len) == 0)
+            return text[len] && (i == 2 || (text[len] != '/' && text[len] != ':'));
+    }
+    return false;
+}
+
+static bool client_valid(const char *text)
+{
+    for (const char *const *client = client_choices; *client; client++)
+        if (strcmp(*client, text) == 0)
+            return true;
+    return false;
+}
+
+static bool hash_valid(const char *text)
+{
+    return strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64;
+}
+
+static bool id_valid(const char *text)
+{
+    for (; *text; text++)
+        if (!((*text | 32) >= 'a' && (*text | 32) <= 'z') && !(*text >= '0' && *text <= '9') &&
+            !strchr("._-", *text))
+            return false;
+    return true;
+}
+
+/* What is wrong with the directories themselves is found later, when they are looked at. */
+static bool volume_root_valid(const char *text)
+{
+    return text[0] == '/';
+}
+
+static bool volume_valid(const char *text)
+{
+    const char *place = strstr(text, ":/");
+
+    return place && place > text;
+}
+
+#define MEMBER(m) .offset = offsetof(struct config, m)
+
+static const struct config_option options[] = {
+    { "code", 'c', OPT_STRING, MEMBER(code), .max = 8 * MIB, .metavar = "CODE",
+      .expected = "at most 8 MiB of code; put more into a FILE", .commands = FOR_RUN,
+      .flags = CONFIG_ARGS_ONLY | CONFIG_LETTER_ONLY | CONFIG_ENDS_OPTIONS, .group = "Program",
+      .help = "run CODE; everything after it belongs to the program" },
+    { "cell", 0, OPT_BOOL, MEMBER(cell), "no", .commands = FOR_RUN, .group = "Program",
+      .help = "run as a notebook cell: the receipt carries the value of the last expression, "
+              "displays and figures; without --json they are printed as text" },
+    { "preload", 0, OPT_STRING, MEMBER(preload), "auto", 1, 1024, .metavar = "WHICH",
+      .choices = preload_choices, .valid = preload_valid,
+      .expected = "auto, all, none or module names such as numpy,pandas",
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_TEMPLATE | FOR_PIP, .group = "Program",
+      .help = "modules that are imported before the program starts: auto (those that its text "
+              "names; of a template those that are installed there), all, none, or a list such as "
+              "numpy,pandas" },
+    { "template", 0, OPT_STRING, MEMBER(template_name), "default", 1, 255, .metavar = "NAME",
+      .commands = FOR_RUN, .group = "Program",
+      .help = "run it with the Python of this template (glovebox template add)" },
+    { "template-alias", 0, OPT_LIST, MEMBER(template_aliases), .max = 64, .metavar = "ALIAS=NAME",
+      .commands = FOR_RUN | FOR_SERVE, .group = "Program",
+      .help = "another name for a template, * stands for anything, as in python:3.12*=py312; may "
+              "be repeated; without one python:* is the default template" },
+    { "file", 0, OPT_LIST, MEMBER(files), .max = 256, .metavar = "PATH", .commands = FOR_RUN,
+      .group = "Files",
+      .help = "copy PATH into /workspace, where the program starts; may be repeated" },
+    { "out", 0, OPT_STRING, MEMBER(out_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
+      .commands = FOR_RUN, .group = "Files",
+      .help = "copy what the program created or changed in /workspace to DIR" },
+    { "volume", 0, OPT_LIST, MEMBER(volumes), .max = VOLUMES_MAX, .metavar = "DIR:PLACE[:rw]",
+      .valid = volume_valid, .expected = "DIR:PLACE or DIR:PLACE:rw, such as data:/data",
+      .commands = FOR_RUN, .group = "Files",
+      .help = "show the directory DIR of this machine at PLACE in the box, such as /data, without "
+              "copying; read-only unless :rw is written; may be repeated" },
+    { "json", 0, OPT_BOOL, MEMBER(json), "no",
+      .commands = FOR_RUN | FOR_DOCTOR | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_PIP,
+      .group = "Output",
+      .help = "print one JSON object instead: the receipt of a run, the doctor's report, keys, "
+              "templates, packages, or the audit log" },
+    { "quiet", 'q', OPT_BOOL, MEMBER(quiet), "no", .commands = FOR_RUN, .group = "Output",
+      .help = "say nothing of our own on stderr but errors" },
+    { "output", 0, OPT_SIZE, MEMBER(output_bytes), "64m", 1, PIB, .metavar = "SIZE",
+      .commands = FOR_RUN, .group = "Output",
+      .help = "end the run when stdout or stderr grows beyond SIZE" },
+    { "reply", 0, OPT_SIZE, MEMBER(reply_bytes), "1m", 1, GIB, .metavar = "SIZE",
+      .aliases = { { "MAX_OUTPUT_SIZE", 0 } }, .commands = FOR_RUN | FOR_SERVE | FOR_MCP,
+      .group = "Output",
+      .help =
+          "in a receipt, show at most SIZE of each stream, its beginning and its end; where it is "
+          "not set, tools of MCP show 10000 bytes" },
+    { "timeout", 0, OPT_SECONDS, MEMBER(timeout_us), "30", SEC / 1000, 7 * 86400 * SEC,
+      .metavar = "S", .aliases = { { "MAX_EXECUTION_TIME", 0 } }, .commands = FOR_RUN,
+      .group = "Limits", .help = "wall time in seconds; 2m and 1h work too" },
+    { "cpu-time", 0, OPT_SECONDS, MEMBER(cpu_time_us), "0", 0, 7 * 1024 * 86400 * SEC,
+      .metavar = "S", .commands = FOR_RUN, .group = "Limits",
+      .help = "CPU time in seconds of all its processes together; 0 sets none" },
+    { "memory", 0, OPT_SIZE, MEMBER(memory_bytes), "512m", 16 * MIB, PIB, .metavar = "SIZE",
+      .aliases = { { "MAX_MEMORY_MB", MIB } }, .commands = FOR_RUN | FOR_SERVE | FOR_MCP,
+      .group = "Limits", .help = "memory of everything in the box, files in it included" },
+    { "cpus", 0, OPT_CPUS, MEMBER(cpus_milli), "1.0", 10, 1024 * 1000, .metavar = "N",
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP, .group = "Limits",
+      .help = "CPUs it may keep busy, such as 0.5 or 2" },
+    { "pids", 0, OPT_INT, MEMBER(pids), "64", 1, 1000000, .metavar = "N",
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP, .group = "Limits",
+      .help = "processes and threads at one time" },
+    { "disk", 0, OPT_SIZE, MEMBER(disk_bytes), "64m", 64 * KIB, PIB, .metavar = "SIZE",
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP, .group = "Limits",
+      .help = "bytes in /workspace; /tmp and /dev/shm may hold as much each" },
+    { "inodes", 0, OPT_INT, MEMBER(inodes), "16384", 16, 2 * GIB, .metavar = "N",
+      .commands = FOR_RUN, .group = "Limits", .help = "files and directories in /workspace" },
+    { "file-size", 0, OPT_SIZE, MEMBER(file_size_bytes), "0", 0, PIB, .metavar = "SIZE",
+      .commands = FOR_RUN, .group = "Limits",
+      .help = "the largest single file; 0 means as much as --disk" },
+    { "open-files", 0, OPT_INT, MEMBER(open_files), "1024", 16, 1000000, .metavar = "N",
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP, .group = "Limits",
+      .help = "open files of each process" },
+    { "allow-host", 0, OPT_LIST, MEMBER(allow_hosts), .max = 256, .metavar = "H",
+      .commands = FOR_RUN, .group = "Network",
+      .help = "a host that the program may reach, through a proxy: example.com, *.example.com, "
+              "example.com:8443, 192.0.2.7, * for all public ones, 'GET,HEAD example.com'; may be "
+              "repeated; without it there is no network" },
+    { "network-allow", 0, OPT_LIST, MEMBER(network_allow), .max = 256, .metavar = "H",
+      .commands = FOR_SERVE, .group = "Network",
+      .help = "a host that sessions may ask for, written as for --allow-host; may be repeated; "
+              "without it no session has a network" },
+    { "network-address", 0, OPT_LIST, MEMBER(network_addresses), .max = 64, .metavar = "ADDR",
+      .commands = FOR_RUN | FOR_SERVE, .group = "Network",
+      .help = "an address or a block such as 10.1.0.0/16 that is not public and that names may "
+              "lead to all the same; may be repeated" },
+    { "network-secret", 0, OPT_LIST, MEMBER(network_secrets), .max = 32, .metavar = "SPEC",
+      .commands = FOR_RUN | FOR_SERVE, .group = "Network",
+      .help = "HOST[:PORT]/HEADER=FILE: requests for http://HOST/ leave as HTTPS with that header, "
+              "whose value is the line in FILE and never enters a box; may be repeated" },
+    { "network-bytes", 0, OPT_SIZE, MEMBER(network_bytes), "1g", 1, PIB, .metavar = "SIZE",
+      .commands = FOR_RUN | FOR_SERVE, .group = "Network",
+      .help = "what a box may send and receive through its proxy, together" },
+    { "network-connections", 0, OPT_INT, MEMBER(network_connections), "32", 1, 1024, .metavar = "N",
+      .commands = FOR_RUN | FOR_SERVE, .group = "Network",
+      .help = "connections of a box to its proxy at one time; more of them wait" },
+    { "network-resolver", 0, OPT_STRING, MEMBER(network_resolver), NULL, 1, 64,
+      .metavar = "ADDR[:PORT]", .commands = FOR_RUN | FOR_SERVE, .group = "Network",
+      .help = "the DNS server that is asked for names, instead of the host's" },
+    { "network-ca", 0, OPT_STRING, MEMBER(network_ca), NULL, 1, PATH_BYTES_MAX, .metavar = "FILE",
+      .commands = FOR_RUN | FOR_SERVE, .group = "Network",
+      .help = "certificates (PEM) to trust where a secret is sent, instead of the host's" },
+    { "cgroups", 0, OPT_CHOICE, MEMBER(cgroups), "auto", .choices = cgroup_choices,
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_DOCTOR | FOR_TEMPLATE, .group = "Isolation",
+      .help = "how limits are enforced; auto takes the best that this host has" },
+    { "landlock", 0, OPT_CHOICE, MEMBER(landlock), "on", .choices = landlock_choices,
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_DOCTOR | FOR_TEMPLATE, .group = "Isolation",
+      .help = "the second wall around files and signals; off is for tests" },
+    { "listen", 0, OPT_LIST, MEMBER(listens), .max = 16, .metavar = "ADDR:PORT",
+      .commands = FOR_SERVE, .group = "Service",
+      .help = "address to serve at: 127.0.0.1:8080 (the default), [::1]:8080 or unix:PATH, each "
+              "perhaps with ,dialect=locals or ,dialect=code-session after it; may be repeated; "
+              "port 0 takes a free one" },
+    { "port-file", 0, OPT_STRING, MEMBER(port_file), NULL, 1, PATH_BYTES_MAX, .metavar = "PATH",
+      .commands = FOR_SERVE, .group = "Service",
+      .help = "write the ports to PATH once they are open, one a line" },
+    { "config", 0, OPT_STRING, MEMBER(config_file), NULL, 1, PATH_BYTES_MAX, .metavar = "PATH",
+      .commands = FOR_SERVE, .flags = CONFIG_ARGS_ONLY, .group = "Service",
+      .help = "read PATH before the usual configuration files" },
+    { "pool", 0, OPT_INT, MEMBER(pool), "8", 0, 1024, .metavar = "N", .commands = FOR_SERVE,
+      .group = "Service", .help = "boxes that are kept ready" },
+    { "idle-templates", 0, OPT_INT, MEMBER(idle_templates), "2", 0, 64, .metavar = "N",
+      .commands = FOR_SERVE, .group = "Service",
+      .help = "templates that stay warm though no session uses them, besides the default one" },
+    { "template-wait", 0, OPT_SECONDS, MEMBER(template_wait_us), "60", SEC, 3600 * SEC,
+      .metavar = "S", .commands = FOR_SERVE | FOR_RUN | FOR_TEMPLATE, .group = "Service",
+      .help = "how long a template may take to start and import its modules" },
+    { "max-sessions", 0, OPT_INT, MEMBER(max_sessions), "100", 0, 100000, .metavar = "N",
+      .commands = FOR_SERVE, .group = "Service", .help = "sessions at one time" },
+    { "idle", 0, OPT_SECONDS, MEMBER(idle_us), "3600", SEC, 365 * 86400 * SEC, .metavar = "S",
+      .commands = FOR_SERVE | FOR_MCP, .group = "Service",
+      .help = "end a session that was not used for so long" },
+    { "sweep", 0, OPT_SECONDS, MEMBER(sweep_us), "300", SEC / 10, 86400 * SEC, .metavar = "S",
+      .commands = FOR_SERVE, .group = "Service", .help = "how often idle sessions are looked for" },
+    { "grace", 0, OPT_SECONDS, MEMBER(grace_us), "30", 0, 86400 * SEC, .metavar = "S",
+      .commands = FOR_SERVE, .group = "Service",
+      .help = "when told to stop, let what runs go on for so long" },
+    { "default-timeout", 0, OPT_SECONDS, MEMBER(default_timeout_us), "30", SEC / 1000,
+      7 * 86400 * SEC, .metavar = "S", .commands = FOR_SERVE, .group = "Service",
+      .help = "wall time of an execution that asks for none" },
+    { "max-timeout", 0, OPT_SECONDS, MEMBER(max_timeout_us), "300", SEC / 1000, 7 * 86400 * SEC,
+      .metavar = "S", .commands = FOR_SERVE, .group = "Service",
+      .help = "the most wall time that may be asked for" },
+    { "simple-max-timeout", 0, OPT_SECONDS, MEMBER(simple_max_timeout_us), "120", SEC / 1000,
+      7 * 86400 * SEC, .metavar = "S", .aliases = { { "MAX_EXECUTION_TIME", 0 } },
+      .commands = FOR_SERVE | FOR_MCP, .group = "Service",
+      .help = "the most wall time in the simple API and for tools of MCP" },
+    { "max-memory", 0, OPT_SIZE, MEMBER(max_memory_bytes), "4g", 16 * MIB, PIB, .metavar = "SIZE",
+      .commands = FOR_SERVE, .group = "Service", .help = "the most memory that may be asked for" },
+    { "max-cpus", 0, OPT_CPUS, MEMBER(max_cpus_milli), "4", 10, 1024 * 1000, .metavar = "N",
+      .commands = FOR_SERVE, .group = "Service", .help = "the most CPUs that may be asked for" },
+    { "max-pids", 0, OPT_INT, MEMBER(max_pids), "1024", 1, 1000000, .metavar = "N",
+      .commands = FOR_SERVE, .group = "Service", .help = "the most processes" },
+    { "max-disk", 0, OPT_SIZE, MEMBER(max_disk_bytes), "8g", 64 * KIB, PIB, .metavar = "SIZE",
+      .commands = FOR_SERVE, .group = "Service", .help = "the largest workspace" },
+    { "session-disk", 0, OPT_SIZE, MEMBER(session_disk_bytes), "1g", 64 * KIB, PIB,
+      .metavar = "SIZE", .commands = FOR_SERVE | FOR_MCP, .group = "Service",
+      .help = "the workspace of a session that asks for none; --disk is that of single runs" },
+    { "volume-root", 0, OPT_LIST, MEMBER(volume_roots), .max = VOLUME_ROOTS_MAX,
+      .metavar = "DIR[:rw]", .valid = volume_root_valid,
+      .expected = "an absolute path, perhaps with :rw after it", .commands = FOR_SERVE,
+      .group = "Access",
+      .help = "let sessions have DIR, or any directory in it, as a volume: to read, with :rw also "
+              "to write; may be repeated. Without it there are no volumes" },
+    { "allowed-host", 0, OPT_LIST, MEMBER(allowed_hosts), .max = 64, .metavar = "NAME",
+      .commands = FOR_SERVE, .group = "Access",
+      .help = "a name that clients may use for this service in the Host header; may be repeated" },
+    { "require-key", 0, OPT_BOOL, MEMBER(require_key), "no", .commands = FOR_SERVE,
+      .group = "Access", .help = "ask for a key on loopback and Unix sockets too" },
+    { "no-auth", 0, OPT_BOOL, MEMBER(no_auth), "no", .commands = FOR_SERVE, .group = "Access",
+      .help = "ask for no key anywhere: whoever reaches the address may run code" },
+    { "connections", 0, OPT_INT, MEMBER(connections), "4096", 1, 1000000, .metavar = "N",
+      .commands = FOR_SERVE, .group = "Access", .help = "connections at one time" },
+    { "connections-per-client", 0, OPT_INT, MEMBER(connections_per_client), "256", 0, 1000000,
+      .metavar = "N", .commands = FOR_SERVE, .group = "Access",
+      .help = "connections of one client address, where it is not loopback; 0 sets no limit" },
+    { "log-level", 0, OPT_CHOICE, MEMBER(log_level), "info", .choices = log_level_choices,
+      .aliases = { { "LOG_LEVEL", 0 } }, .commands = FOR_SERVE, .group = "Log",
+      .help = "how much is logged" },
+    { "log-format", 0, OPT_CHOICE, MEMBER(log_format), "text", .choices = log_format_choices,
+      .commands = FOR_SERVE, .group = "Log", .help = "lines for people, or JSON lines" },
+    { "log-file", 0, OPT_STRING, MEMBER(log_file), NULL, 1, PATH_BYTES_MAX, .metavar = "PATH",
+      .aliases = { { "LOG_FILE", 0 } }, .commands = FOR_SERVE, .group = "Log",
+      .help = "append the log to PATH instead of writing it to stderr" },
+    { "log-code", 0, OPT_BOOL, MEMBER(log_code), "no", .commands = FOR_SERVE, .group = "Log",
+      .help = "write every program into the log; they may hold secrets" },
+    { "url", 0, OPT_STRING, MEMBER(mcp_url), NULL, 1, 2000, .metavar = "URL", .valid = url_valid,
+      .expected = "http://HOST:PORT, https://HOST or unix:PATH", .commands = FOR_MCP,
+      .group = "MCP",
+      .help = "forward to the service at URL (http://, https:// or unix:PATH) instead of making "
+              "boxes here" },
+    { "api-key", 0, OPT_STRING, MEMBER(mcp_key), NULL, 1, 512, .metavar = "KEY",
+      .commands = FOR_MCP, .group = "MCP",
+      .help = "key for that service; better given as GLOVEBOX_API_KEY, for the command line can be "
+              "seen by others" },
+    { "print-config", 0, OPT_STRING, MEMBER(mcp_client), NULL, 1, 32, .metavar = "CLIENT",
+      .choices = client_choices, .valid = client_valid,
+      .expected = "claude-desktop, claude-code, cursor, vscode, mcpo or open-webui",
+      .commands = FOR_MCP, .flags = CONFIG_ARGS_ONLY, .group = "MCP",
+      .help = "print what is to be written into the configuration of CLIENT, and end: "
+              "claude-desktop, claude-code, cursor, vscode, mcpo or open-webui" },
+    { "name", 0, OPT_STRING, MEMBER(key_name), NULL, 1, 128, .metavar = "NAME", .commands = FOR_KEY,
+      .flags = CONFIG_ARGS_ONLY, .group = "Key",
+      .help = "whom or what the key is for, in your own words" },
+    { "sessions", 0, OPT_INT, MEMBER(key_sessions), NULL, 1, 1000000, .metavar = "N",
+      .commands = FOR_KEY, .flags = CONFIG_ARGS_ONLY, .group = "Key",
+      .help = "sessions that the key may have at one time, instead of the server's default" },
+    { "executions", 0, OPT_INT, MEMBER(key_executions), NULL, 1, 1000000, .metavar = "N",
+      .commands = FOR_KEY, .flags = CONFIG_ARGS_ONLY, .group = "Key",
+      .help = "executions that the key may have in flight, instead of the server's default" },
+    { "rate", 0, OPT_INT, MEMBER(key_rate), NULL, 1, 1000000000, .metavar = "N",
+      .commands = FOR_KEY, .flags = CONFIG_ARGS_ONLY, .group = "Key",
+      .help = "requests for work a minute, instead of the server's default" },
+    { "since", 0, OPT_STRING, MEMBER(audit_since), NULL, 1, 64, .metavar = "WHEN",
+      .valid = since_valid,
+      .expected = "a time in UTC such as 2026-11-15 or 2026-11-15T08:30:00Z, or a span such as 2h",
+      .commands = FOR_AUDIT, .flags = CONFIG_ARGS_ONLY, .group = "Audit",
+      .help = "show what began at that time in UTC or later, such as 2026-11-15, "
+              "2026-11-15T08:30:00Z, or 2h for the last two hours" },
+    { "last", 0, OPT_INT, MEMBER(audit_last), NULL, 1, 100000, .metavar = "N",
+      .commands = FOR_AUDIT, .flags = CONFIG_ARGS_ONLY, .group = "Audit",
+      .help = "show only the last N entries that match" },
+    { "session", 0, OPT_STRING, MEMBER(audit_session), NULL, 1, 64, .metavar = "ID",
+      .valid = id_valid, .expected = "the id of a session", .commands = FOR_AUDIT,
+      .flags = CONFIG_ARGS_ONLY, .group = "Audit", .help = "show only what ran in that session" },
+    { "head", 0, OPT_STRING, MEMBER(audit_head), NULL, 1, 64, .metavar = "HASH",
+      .valid = hash_valid, .expected = "a head as verify prints it, 64 hex digits",
+      .commands = FOR_AUDIT, .flags = CONFIG_ARGS_ONLY, .group = "Audit",
+      .help = "verify that the head which an earlier verify printed is still in the log" },
+    { "for", 0, OPT_STRING, MEMBER(pip_for), NULL, 1, 128, .metavar = "WHO", .commands = FOR_PIP,
+      .flags = CONFIG_ARGS_ONLY, .group = "Packages",
+      .help = "whose default set it is about: the id of a key, or an address of the service that "
+              "asks for none; 127.0.0.1:8080 when it is left out" },
+    { "index-url", 0, OPT_STRING, MEMBER(index_url), NULL, 1, 1000, .metavar = "URL",
+      .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
+      .help = "the package index, as a URL or a directory of file:; none for none at all; without "
+              "it what this machine's pip is configured with" },
+    { "extra-index-url", 0, OPT_LIST, MEMBER(extra_indexes), .max = 8, .metavar = "URL",
+      .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
+      .help = "one more package index; may be repeated" },
+    { "wheels", 0, OPT_LIST, MEMBER(wheels), .max = 4, .metavar = "DIR",
+      .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
+      .help = "a directory of wheels to install from, readable by everyone; may be repeated" },
+    { "package-host", 0, OPT_LIST, MEMBER(package_hosts), .max = 32, .metavar = "H",
+      .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
+      .help = "one more host that an install may reach, where an index keeps its files elsewhere; "
+              "may be repeated" },
+    { "blocked-packages", 0, OPT_STRING, MEMBER(blocked_packages), NULL, 0, 65536,
+      .metavar = "NAMES", .aliases = { { "BLOCKED_PACKAGES", 0 } },
+      .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
+      .help = "packages that are never installed, with commas between; without it names of "
+              "standard modules such as os and subprocess" },
+    { "allowed-packages", 0, OPT_STRING, MEMBER(allowed_packages), NULL, 0, 65536,
+      .metavar = "NAMES", .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE,
+      .group = "Packages",
+      .help = "the only packages that may be asked for, with commas between; what they need comes "
+              "along" },
+    { "package-builds", 0, OPT_BOOL, MEMBER(package_builds), "no",
+      .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
+      .help = "build packages that have no wheel: their own code runs, in the installer's box" },
+    { "package-urls", 0, OPT_BOOL, MEMBER(package_urls), "no",
+      .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
+      .help = "let clients install from URLs of their choice" },
+    { "package-size", 0, OPT_SIZE, MEMBER(package_bytes), "512m", MIB, PIB, .metavar = "SIZE",
+      .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
+      .help = "the largest set of packages" },
+    { "package-timeout", 0, OPT_SECONDS, MEMBER(package_timeout_us), "300", SEC, 86400 * SEC,
+      .metavar = "S", .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
+      .help = "how long one install may take" },
+    { "package-rate", 0, OPT_INT, MEMBER(package_rate), "60", 0, 1000000000, .metavar = "N",
+      .commands = FOR_SERVE | FOR_MCP, .group = "Packages",
+      .help = "installs a minute, for each key" },
+    { "package-refresh", 0, OPT_SECONDS, MEMBER(package_refresh_us), "86400", 0, 365 * 86400 * SEC,
+      .metavar = "S", .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
+      .help = "ask the index again for a newest version that was found so long ago" },
+    { "packages-disk", 0, OPT_SIZE, MEMBER(packages_bytes), "10g", 0, PIB, .metavar = "SIZE",
+      .commands = FOR_SERVE | FOR_MCP, .group = "Packages",
+      .help = "what all sets together may take; those that nobody uses make way" },
+    { "packages-age", 0, OPT_SECONDS, MEMBER(packages_age_us), "720h", 0, 3650 * 86400 * SEC,
+      .metavar = "S", .commands = FOR_SERVE | FOR_MCP, .group = "Packages",
+      .help = "remove sets that nobody has used for so long" },
+    { "python", 0, OPT_STRING, MEMBER(template_python), NULL, 1, PATH_BYTES_MAX, .metavar = "PATH",
+      .commands = FOR_TEMPLATE, .flags = CONFIG_ARGS_ONLY, .group = "Template",
+      .help = "the interpreter of the new template, Python 3.9 or later" },
+    { "venv", 0, OPT_STRING, MEMBER(template_venv), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
+      .commands = FOR_TEMPLATE, .flags = CONFIG_ARGS_ONLY, .group = "Template",
+      .help = "or a virtual environment, with the packages that are installed in it" },
+    { "packages", 0, OPT_LIST, MEMBER(template_packages), .max = 64, .metavar = "LIST",
+      .commands = FOR_TEMPLATE, .flags = CONFIG_ARGS_ONLY, .group = "Template",
+      .help = "or the default Python with these packages, as glovebox pip would install them: "
+              "requirements with commas between, such as 'humanize>=4,<5,ujson'; may be repeated" },
+    { "replace", 0, OPT_BOOL, MEMBER(template_replace), "no", .commands = FOR_TEMPLATE,
+      .flags = CONFIG_ARGS_ONLY, .group = "Template",
+      .help = "take the place of a template of that name" },
+    { "no-check", 0, OPT_BOOL, MEMBER(template_no_check), "no", .commands = FOR_TEMPLATE,
+      .flags = CONFIG_ARGS_ONLY, .group = "Template",
+      .help = "add it without starting it in a box first" },
+    { "data", 0, OPT_STRING, MEMBER(data_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
+      .commands = FOR_SERVE | FOR_MCP | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_RUN | FOR_PIP,
+      .group = "Data",
+      .help = "where the service keeps its store, workspaces and templates; without it "
+              "/var/lib/glovebox for root, else glovebox in the user's state directory" },
+    { "help", 'h', OPT_BOOL, MEMBER(help), "no", .commands = FOR_ALL,
+      .flags = CONFIG_ARGS_ONLY | CONFIG_ENDS_OPTIONS, .group = "General",
+      .help = "show this help" },
+    { "version", 'V', OPT_BOOL, MEMBER(version), "no", .commands = FOR_ALL,
+      .flags = CONFIG_ARGS_ONLY | CONFIG_ENDS_OPTIONS, .group = "General",
+      .help = "show the version" },
+};
+
+_Static_assert(ARRAY_LEN(options) <= CONFIG_ROWS_MAX, "the loader keeps a mark for each row");
+
+static const struct config_command commands[] = {
+    [COMMAND_RUN - 1] = {
+        .name = "run",
+        .mask = FOR_RUN,
+        .synopsis = "[OPTIONS] FILE|-|-c CODE [ARG...]",
+        .summary = "run one Python program in a fresh box",
+        .description = "Runs one Python program as python3 would, but in a fresh box: it sees its "
+                       "own files, processes and loopback network, and nothing of this machine. "
+                       "FILE is the program, and - reads it from standard input.",
+        .examples = "  glovebox run hello.py\n"
+                    "  echo 'print(6 * 7)' | glovebox run -\n"
+                    "  glovebox run -c 'import sys; print(sys.argv)' one two\n"
+                    "  glovebox run --timeout 5 --memory 1g --file data.csv report.py data.csv\n"
+                    "  glovebox run --out results plot.py\n"
+                    "  glovebox run --volume ~/sets:/data report.py\n"
+                    "  glovebox run --json hello.py\n",
+        .args = CONFIG_ARGS_FILES,
+        .stops = true,
+    },
+    [COMMAND_SERVE - 1] = {
+        .name = "serve",
+        .mask = FOR_SERVE,
+        .synopsis = "[OPTIONS]",
+        .summary = "serve boxes over HTTP: sessions, streams, files",
+        .description = "Runs programs for clients: one-shot in a fresh box, or in a session that "
+                       "keeps its variables and files. On loopback no key is needed; any other "
+                       "address needs one (glovebox key create). SIGTERM lets what runs finish.",
+        .examples = "  glovebox serve\n"
+                    "  glovebox serve --listen 127.0.0.1:0 --port-file port\n"
+                    "  glovebox serve --listen 0.0.0.0:8080 --allowed-host box.example.com\n"
+                    "  glovebox serve --listen unix:/run/glovebox.sock --log-format json\n"
+                    "  glovebox serve --volume-root /srv/sets --volume-root /srv/results:rw\n",
+        .args = CONFIG_ARGS_NONE,
+    },
+    [COMMAND_MCP - 1] = {
+        .name = "mcp",
+        .mask = FOR_MCP,
+        .synopsis = "[OPTIONS]",
+        .summary = "give an assistant tools: MCP on standard input and output",
+        .description = "Speaks the Model Context Protocol with the program that has started it, "
+                       "such as a desktop assistant or an editor: one JSON message a line. Makes "
+                       "its own boxes, which end with it, or forwards to a service with --url. A "
+                       "service also speaks it over HTTP, at /mcp.",
+        .examples = "  claude mcp add glovebox -- glovebox mcp\n"
+                    "  glovebox mcp --print-config claude-desktop\n"
+                    "  glovebox mcp --url http://127.0.0.1:8080\n",
+        .args = CONFIG_ARGS_NONE,
+    },
+    [COMMAND_DOCTOR - 1] = {
+        .name = "doctor",
+        .mask = FOR_DOCTOR,
+        .synopsis = "[OPTIONS]",
+        .summary = "try every protection on this host, in a real box",
+        .description = "Makes boxes as a run would and tries in them what a hostile program would. "
+                       "Shows each protection with its state, the reason and the cure. Exits with "
+                       "1 when code cannot be isolated on this host.",
+        .examples = "  glovebox doctor\n"
+                    "  glovebox doctor --json\n",
+        .args = CONFIG_ARGS_NONE,
+    },
+    [COMMAND_KEY - 1] = {
+        .name = "key",
+        .mask = FOR_KEY,
+        .synopsis = "create|list|revoke [OPTIONS] [ID]",
+        .summary = "make, list and revoke API keys of the service",
+        .description = "Keys let clients in. create prints a new token; it is shown only this once, "
+                       "since the store keeps no more than its hash. list shows the keys, revoke "
+                       "ends one: a service that runs refuses it within about a second.",
+        .examples = "  glovebox key create --name laptop\n"
+                    "  glovebox key create --sessions 5 --executions 2 --rate 600\n"
+                    "  glovebox key list\n"
+                    "  glovebox key revoke 3f9c2a7d51e0\n",
+        .args = CONFIG_ARGS_WORDS,
+        .words = "create list revoke",
+    },
+    [COMMAND_AUDIT - 1] = {
+        .name = "audit",
+        .mask = FOR_AUDIT,
+        .synopsis = "verify|show [OPTIONS]",
+        .summary = "check and show the log of everything that was run",
+        .description = "The service logs every execution in a chain of hashes. verify reads the "
+                       "whole chain, names the first entry that is broken, and prints the head to "
+                       "be kept elsewhere; it exits with 1 when the log is not whole. show lists "
+                       "the entries.",
+        .examples = "  glovebox audit verify\n"
+                    "  glovebox audit show --last 20\n"
+                    "  glovebox audit show --since 2h --json\n",
+        .args = CONFIG_ARGS_WORDS,
+        .words = "verify show",
+    },
+    [COMMAND_PIP - 1] = {
+        .name = "pip",
+        .mask = FOR_PIP,
+        .synopsis = "install|list|freeze|reset [OPTIONS] [REQUIREMENT...]",
+        .summary = "packages that callers of the service have by default",
+        .description = "A caller's default set is there in all its fresh boxes. install adds to it, "
+                       "as a client can over HTTP; list shows the sets, freeze prints one as "
+                       "requirements with hashes, reset empties one. A service that runs notices.",
+        .examples = "  glovebox pip install humanize 'requests>=2.31'\n"
+                    "  glovebox pip install --for 3f9c2a7d51e0 ujson\n"
+                    "  glovebox pip install --index-url none --wheels /srv/wheels six\n"
+                    "  glovebox pip list\n"
+                    "  glovebox pip freeze > requirements.txt\n"
+                    "  glovebox pip reset\n",
+        .args = CONFIG_ARGS_WORDS,
+        .words = "install list freeze reset",
+    },
+    [COMMAND_TEMPLATE - 1] = {
+        .name = "template",
+        .mask = FOR_TEMPLATE,
+        .synopsis = "add|list|remove|check [OPTIONS] [NAME]",
+        .summary = "other Pythons, virtual environments and sets of packages to run programs with",
+        .description = "A template is an interpreter with modules already imported, from which "
+                       "boxes are made. The default one is the system's. add defines another, "
+                       "after starting it in a real box; sessions, runs and the image of an "
+                       "OpenManus sandbox name it. check starts one and tells its version, its "
+                       "packages and what is wrong with it. A service that runs sees all of it at "
+                       "once; sessions that have a template keep it.",
+        .examples = "  glovebox template add py312 --python /opt/python3.12/bin/python3\n"
+                    "  glovebox template add lab --venv /srv/lab/venv --preload numpy,pandas\n"
+                    "  glovebox template add text --packages 'humanize>=4,ujson'\n"
+                    "  glovebox template check lab\n"
+                    "  glovebox template list\n"
+                    "  glovebox template remove lab\n"
+                    "  glovebox run --template lab report.py\n",
+        .args = CONFIG_ARGS_WORDS,
+        .words = "add list remove check",
+    },
+    [COMMAND_HELP - 1] = {
+        .name = "help",
+        .mask = FOR_HELP,
+        .synopsis = "[COMMAND]",
+        .summary = "show the help of glovebox or of one command",
+        .description = "Shows what --help shows.",
+        .examples = "  glovebox help run\n",
+        .args = CONFIG_ARGS_COMMANDS,
+    },
+    [COMMAND_VERSION - 1] = {
+        .name = "version",
+        .mask = FOR_VERSION,
+        .synopsis = "",
+        .summary = "show the version",
+        .description = "Shows what --version shows.",
+        .examples = "  glovebox version\n",
+        .args = CONFIG_ARGS_NONE,
+    },
+};
+
+const struct config_schema options_schema = {
+    .program = "glovebox",
+    .env_prefix = "GLOVEBOX_",
+    .options = options,
+    .options_len = ARRAY_LEN(options),
+    .commands = commands,
+    .commands_len = ARRAY_LEN(commands),
+};
+
+const struct config_command options_global = {
+    .name = "",
+    .mask = FOR_GLOBAL,
+    .synopsis = "COMMAND [OPTIONS] [ARG...]",
+    .summary = "runs Python that nobody has read, in a sealed box",
+    .description = "Runs Python that nobody has read, in a sealed box, and says what came of it.",
+    .examples = "  glovebox run hello.py\n"
+                "  echo 'print(6 * 7)' | glovebox run -\n"
+                "  glovebox run --help\n"
+                "  glovebox serve\n"
+                "  glovebox doctor\n",
+    .args = CONFIG_ARGS_COMMANDS,
+    .stops = true,
+};

@@ -1,0 +1,18 @@
+/* The doctor's report for people and for programs. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include <jansson.h>
+
+#include "engine/doctor/doctor.h"
+
+#define DOCTOR_COLUMNS 100
+
+/* Writes the report as a table of at most DOCTOR_COLUMNS columns. Returns 0, or -errno when the
+ * stream failed. */
+int doctor_write(FILE *out, const struct doctor_report *report, bool colours);
+
+/* The report as a JSON object, which the caller owns; NULL when memory is short. */
+json_t *doctor_to_json(const struct doctor_report *report);

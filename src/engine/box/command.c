@@ -1,0 +1,137 @@
+/*
+ * A program in a box, started by the builder: a shell, a command.
+ *
+ * Theory of operation. The builder has its next child born in the box's PID namespace, clones once
+ * and goes back at once, as a template does (python/template_ext.c). The child loads the large
+ * filter, which a tenant inherits from its template, and then seals itself by the same steps as a
+ * tenant. What it executes after that runs under the same walls. It reports over the control
+ * socket: sealed, or the step that failed; and once more when the program could not be executed.
+ * Otherwise the exec closes the socket, unless the program is to have it.
+ *
+ * Between clone and exec: no malloc, no locks.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/autoclean.h"
+#include "engine/box/box.h"
+#include "engine/seal/seal.h"
+#include "engine/seal/seccomp.h"
+
+#include "base/banned.h"
+
+/* Says why there is no program, in place of the program. */
+static _Noreturn void die(int fd, uint32_t step, int error)
+{
+    struct seal_report report = { .magic = SEAL_MAGIC, .step = step, .error = error };
+
+    (void) !send(fd, &report, sizeof report, MSG_NOSIGNAL);
+    _exit(error == ENOENT ? 127 : 126);
+}
+
+/* A name without a slash is looked for, without the help of an environment. */
+static void execute(const struct command *command)
+{
+    static const char *const places[] = { "/usr/local/bin", "/usr/bin", "/bin" };
+    const char *name = command->argv[0];
+    char path[256];
+
+    if (strchr(name, '/')) {
+        (void) execve(name, command->argv, command->envp);
+        return;
+    }
+    errno = ENOENT;
+    for (size_t i = 0; i < ARRAY_LEN(places) && errno == ENOENT; i++) {
+        if (snprintf(path, sizeof path, "%s/%s", places[i], name) >= (int) sizeof path)
+            return;
+        (void) execve(path, command->argv, command->envp);
+    }
+}
+
+static _Noreturn void command_main(const struct seal_spec *spec, const struct command *command)
+{
+    int r;
+
+    for (int sig = 1; sig < NSIG; sig++)
+        if (sig != SIGKILL && sig != SIGSTOP)
+            (void) signal(sig, SIG_DFL);
+    if ((r = seal_no_new_privs()) < 0 || (r = seal_seccomp_load(SECCOMP_POLICY_BASE)) < 0)
+        die(spec->control, SEAL_FILTER, -r);
+    seal_tenant(spec);
+    if (command->cwd[0] && chdir(command->cwd) < 0)
+        die(SEAL_CONTROL_FD, SEAL_CWD, errno);
+    if (command->keep_control && fcntl(SEAL_CONTROL_FD, F_SETFD, 0) < 0)
+        die(SEAL_CONTROL_FD, SEAL_EXEC, errno);
+    execute(command);
+    die(SEAL_CONTROL_FD, SEAL_EXEC, errno);
+}
+
+static pid_t clone_into(int cgroup_fd, int *ret_pidfd)
+{
+    struct clone_args args = {
+        .flags = CLONE_PARENT | CLONE_PIDFD,
+        .pidfd = (uint64_t) (uintptr_t) ret_pidfd,
+    };
+
+    if (cgroup_fd >= 0) {
+        args.flags |= CLONE_INTO_CGROUP;
+        args.cgroup = (uint64_t) cgroup_fd;
+    }
+    return (pid_t) syscall(SYS_clone3, &args, sizeof args);
+}
+
+/* Clones into the box's PID namespace. Returns in the builder only. */
+static pid_t spawn(const struct seal_spec *spec, const struct command *command, int cgroup_fd,
+                   int *ret_pidfd, int *ret_errno)
+{
+    autoclose int own = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
+    sigset_t all, before;
+    pid_t pid;
+
+    if (own < 0 || setns(spec->box_pidfd, CLONE_NEWPID) < 0) {
+        *ret_errno = errno;
+        return -1;
+    }
+    sigfillset(&all);
+    (void) sigprocmask(SIG_SETMASK, &all, &before);
+    pid = clone_into(cgroup_fd, ret_pidfd);
+    if (pid == 0)
+        command_main(spec, command);
+    *ret_errno = errno;
+    (void) sigprocmask(SIG_SETMASK, &before, NULL);
+    if (setns(own, CLONE_NEWPID) < 0)
+        _exit(125); /* the next box would be born in this one */
+    return pid;
+}
+
+int command_start(const struct cgroup_root *cgroups, const struct box_entry *box,
+                  const struct command *command, int *ret_pidfd, struct gb_err *err)
+{
+    struct seal_spec spec = {
+        .box_pidfd = box->pidfd,
+        .stdio = { command->stdio[0], command->stdio[1], command->stdio[2] },
+        .control = command->control,
+        .landlock = command->landlock,
+        .exec = true,
+        .cgroups = cgroup_root_mode(cgroups) != CGROUP_OFF,
+        .limits = box->limits,
+    };
+    int count = cgroup_open_procs(cgroups, &box->cgroup, spec.cgroup_fds, err), error = 0;
+    pid_t pid;
+
+    if (count < 0)
+        return count;
+    spec.cgroup_fds_len = (unsigned) count;
+    pid = spawn(&spec, command, cgroup_clone_fd(cgroups, &box->cgroup), ret_pidfd, &error);
+    wire_close_fds(spec.cgroup_fds, spec.cgroup_fds_len);
+    return pid < 0 ? gb_fail(err, error, "start a command in box %u", box->id) : 0;
+}

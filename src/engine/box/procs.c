@@ -1,0 +1,267 @@
+/*
+ * The processes of a box, and signals to those that one execution has started.
+ *
+ * Which these are is told by comparing: whatever was not there at the start is new, unless it
+ * descends from something that was, such as a server of an earlier cell that starts a worker now.
+ * An orphan has no ancestors to tell and counts as new. The process that runs the execution is old
+ * itself, but its descendants are not for that reason.
+ *
+ * A program can hide from this only what is its own: a process that it keeps so lives on in its own
+ * box, within its own limits.
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/autoclean.h"
+#include "base/clock.h"
+#include "base/io.h"
+#include "engine/box/box.h"
+
+#include "base/banned.h"
+
+#define PROCS_MAX    100000
+#define PATIENCE_US  (200 * USEC_PER_MSEC) /* others wait for the builder meanwhile */
+#define DYING_US     (1 * USEC_PER_SEC)    /* for the killed to be gone, where nobody is new */
+#define ROUNDS_MIN   20                    /* however long we ourselves were held up */
+#define ROUND_WAIT   (1000)                /* microseconds for the killed to be gone */
+#define HOLDER_TICKS 100                   /* of a hundred in a second */
+#define ANCESTORS    64
+
+struct procs {
+    struct proc_record *items; /* owned */
+    size_t len, cap;
+};
+
+/* Fields 3, 4, 22 and 38 of stat(5), counted after the last ')'. Zombies are not there any more. */
+static bool proc_parse(const char *text, struct proc_record *ret_record, bool *ret_silent)
+{
+    const char *rest = strrchr(text, ')');
+    unsigned long long start;
+    int ppid, exit_signal;
+    char state;
+
+    if (!rest || sscanf(rest + 1,
+                        " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
+                        "%*d %llu %*u %*d %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %d",
+                        &state, &ppid, &start, &exit_signal) != 4)
+        return false;
+    *ret_silent = exit_signal == 0;
+    ret_record->ppid = ppid;
+    ret_record->start = start;
+    return state != 'Z' && state != 'X';
+}
+
+static int procs_add(struct procs *procs, const struct proc_record *record)
+{
+    if (procs->len == procs->cap) {
+        size_t cap = procs->cap ? procs->cap * 2 : 64;
+        struct proc_record *more = reallocarray(procs->items, cap, sizeof *more);
+
+        if (!more)
+            return -ENOMEM;
+        procs->items = more;
+        procs->cap = cap;
+    }
+    procs->items[procs->len++] = *record;
+    return 0;
+}
+
+static int proc_compare(const void *left, const void *right)
+{
+    const struct proc_record *a = left, *b = right;
+
+    return (a->pid > b->pid) - (a->pid < b->pid);
+}
+
+/* Lists are sorted: /proc is, and those that come from elsewhere are made so. */
+static const struct proc_record *record_find(const struct proc_record *items, size_t len,
+                                             int32_t pid)
+{
+    struct proc_record key = { .pid = pid };
+
+    return len ? bsearch(&key, items, len, sizeof *items, proc_compare) : NULL;
+}
+
+static const struct proc_record *procs_find(const struct procs *procs, int32_t pid)
+{
+    return record_find(procs->items, procs->len, pid);
+}
+
+/* The process that holds a tenant's memory (seal/seal.c) is ours. It tells nobody when it ends, its
+ * parent is a tenant, whose own parent is out of sight, and it is as old as that: a program that
+ * can make the like of it later cannot make it then. */
+static bool is_holder(const struct procs *procs, const struct proc_record *proc)
+{
+    const struct proc_record *parent = procs_find(procs, proc->ppid);
+
+    return parent && parent->ppid == 0 && proc->start - parent->start <= HOLDER_TICKS;
+}
+
+static int procs_read(DIR *dir, struct procs *procs)
+{
+    struct dirent *entry;
+    bool silent;
+    int r = 0;
+
+    while (r == 0 && procs->len < PROCS_MAX && (entry = readdir(dir))) {
+        struct proc_record record = { 0 };
+        char path[sizeof entry->d_name + 8], text[1024];
+
+        if (!isdigit((unsigned char) entry->d_name[0]))
+            continue;
+        record.pid = (int32_t) strtol(entry->d_name, NULL, 10);
+        snprintf(path, sizeof path, "%s/stat", entry->d_name);
+        if (record.pid <= 1 || io_read_text_at(dirfd(dir), path, text, sizeof text) < 0)
+            continue; /* PID 1 is ours; others may be gone by now */
+        /* A parent has been listed by then: pids are in order, and these two are at the beginning.
+         */
+        if (proc_parse(text, &record, &silent) && !(silent && is_holder(procs, &record)))
+            r = procs_add(procs, &record);
+    }
+    return r;
+}
+
+static int procs_take(const struct box_entry *box, struct procs *ret_procs, struct gb_err *err)
+{
+    int fd = openat(box->root, "proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
+    struct procs procs = { 0 };
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+    if (!dir) {
+        r = errno;
+        gb_closep(&fd);
+        return gb_fail(err, r, "list the processes of box %u", box->id);
+    }
+    r = procs_read(dir, &procs);
+    (void) closedir(dir);
+    if (r < 0) {
+        free(procs.items);
+        return gb_fail(err, -r, "list the processes of box %u", box->id);
+    }
+    *ret_procs = procs;
+    return 0;
+}
+
+int box_procs(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, struct gb_err *err)
+{
+    autoclose int out = memfd_create("glovebox-procs", MFD_CLOEXEC);
+    struct procs procs;
+    int r;
+
+    if (out < 0)
+        return gb_fail(err, errno, "make a memory file");
+    if ((r = procs_take(box, &procs, err)) < 0)
+        return r;
+    r = io_write_all(out, procs.items, procs.len * sizeof *procs.items);
+    free(procs.items);
+    if (r < 0)
+        return gb_fail(err, -r, "write a memory file");
+    *ret_fd = TAKE_FD(out);
+    *ret_count = (uint32_t) procs.len;
+    return 0;
+}
+
+static bool is_kept(const struct proc_record *keep, size_t keep_len, const struct proc_record *proc)
+{
+    const struct proc_record *kept = record_find(keep, keep_len, proc->pid);
+
+    return kept && (kept->start == 0 || kept->start == proc->start);
+}
+
+static bool is_new(const struct procs *procs, const struct proc_record *keep, size_t keep_len,
+                   pid_t root, const struct proc_record *proc)
+{
+    for (int i = 0; proc && i < ANCESTORS; i++) {
+        if (proc->pid == root)
+            return true;
+        if (is_kept(keep, keep_len, proc))
+            return false;
+        proc = proc->ppid > 1 ? procs_find(procs, proc->ppid) : NULL;
+    }
+    return true;
+}
+
+/* Those of @procs that are to be signalled, by their places; returns how many, or -errno. */
+static int victims_find(const struct procs *procs, const struct proc_record *keep, size_t keep_len,
+                        pid_t root, bool with_root, int32_t *victims)
+{
+    int len = 0;
+
+    for (size_t i = 0; i < procs->len; i++) {
+        const struct proc_record *proc = &procs->items[i];
+
+        if (proc->pid == root ? with_root : is_new(procs, keep, keep_len, root, proc))
+            victims[len++] = (int32_t) i;
+    }
+    return len;
+}
+
+/* One round; returns how many got the signal, or -errno. @told are those of the round before, and
+ * then those of this one; @ret_fresh: whether there were others among them. */
+static int signal_round(const struct box_entry *box, const struct proc_record *keep,
+                        size_t keep_len, pid_t root, bool with_root, int sig, struct procs *told,
+                        bool *ret_fresh, struct gb_err *err)
+{
+    autofree int32_t *victims = NULL;
+    struct procs procs;
+    int len, r = procs_take(box, &procs, err);
+
+    if (r < 0)
+        return r;
+    victims = calloc(procs.len + 1, sizeof *victims);
+    if (!victims) {
+        free(procs.items);
+        return gb_fail(err, ENOMEM, "list processes");
+    }
+    len = victims_find(&procs, keep, keep_len, root, with_root, victims);
+    *ret_fresh = false;
+    for (int i = 0; i < len; i++) {
+        struct proc_record proc = procs.items[victims[i]];
+        const struct proc_record *before = procs_find(told, proc.pid);
+
+        *ret_fresh = *ret_fresh || !before || before->start != proc.start;
+        procs.items[i] = proc; /* never behind the place it comes from */
+        victims[i] = proc.pid;
+    }
+    procs.len = (size_t) len;
+    free(told->items);
+    *told = procs;
+    r = box_signal_some(box, victims, (size_t) len, sig, err);
+    return r < 0 ? r : len;
+}
+
+int box_signal_new(const struct box_entry *box, struct proc_record *keep, size_t keep_len,
+                   pid_t root, bool with_root, int sig, struct gb_err *err)
+{
+    int64_t begun = clock_now_us(), took;
+    struct procs told = { 0 };
+    int sent, rounds = 0;
+    bool fresh = false;
+
+    if (keep_len > 0)
+        qsort(keep, keep_len, sizeof *keep, proc_compare);
+    /* Who was killed makes no more processes, but needs the CPU once more to be gone: on a busy
+     * machine, or in a box that has burnt its quota, not at once. Only those who were not seen
+     * before show that killing one by one does not help. */
+    do {
+        sent = signal_round(box, keep, keep_len, root, with_root, sig, &told, &fresh, err);
+        if (sent <= 0 || sig != SIGKILL)
+            break;
+        (void) usleep(ROUND_WAIT);
+        took = clock_now_us() - begun;
+        rounds++;
+    } while (rounds < ROUNDS_MIN || took < (fresh ? PATIENCE_US : DYING_US));
+    free(told.items);
+    if (sent > 0 && sig == SIGKILL && fresh)
+        return gb_fail_plain(err, EBUSY, "box %u makes processes faster than they can be killed",
+                             box->id);
+    return sent < 0 ? sent : 0;
+}

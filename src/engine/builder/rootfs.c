@@ -1,0 +1,483 @@
+/*
+ * The skeleton: one small root file system, made once by the builder.
+ *
+ * Theory of operation. The builder leaves the host's file system for good: it makes a mount
+ * namespace of its own whose root is a tmpfs with the host's /usr (read-only, recursively), a
+ * handful of device nodes, copies of those files of /etc that programs look for, and empty
+ * directories where a box mounts its own things. Then it pivots there. Templates are its children,
+ * so they import from the same files that their clones will see; a box is a copy of this namespace
+ * plus a few mounts, so making one costs little and nothing of the host is ever in reach of it, not
+ * even for a process that failed to be sealed.
+ *
+ * A template whose interpreter is not in /usr has a skeleton of its own (template_root.c): the same
+ * with a few more files and directories of the host, read-only and at their own places. So has one
+ * with packages, which are where boxes have theirs.
+ *
+ * /proc stays mounted (the host's instance, for us): the kernel lets a user namespace mount a new
+ * procfs only where an unobstructed one is already visible. A box puts its own in that place.
+ */
+#include "engine/builder/rootfs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/mount.h>
+#include <linux/openat2.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/autoclean.h"
+#include "base/io.h"
+#include "engine/box/volumes.h"
+#include "engine/seal/skeleton.h"
+
+#include "base/banned.h"
+
+#define ETC_FILE_MAX  (4L << 20)
+#define ETC_DEPTH_MAX 6
+
+static const struct {
+    const char *path, *target;
+} links[] = {
+    { "dev/fd", "/proc/self/fd" },
+    { "dev/stdin", "/proc/self/fd/0" },
+    { "dev/stdout", "/proc/self/fd/1" },
+    { "dev/stderr", "/proc/self/fd/2" },
+    { "dev/ptmx", "pts/ptmx" },
+    { "etc/mtab", "/proc/self/mounts" },
+    { "var/tmp", "/tmp" },
+};
+
+static const char *const devices[] = { "null", "zero", "full", "random", "urandom" };
+
+/* Usually links into /usr; where they are real directories they are bound like /usr. */
+static const char *const usr_aliases[] = { "bin", "sbin", "lib", "lib32", "lib64", "libx32" };
+
+/* Copied from the host, with everything beneath. Found missing by programs: without nsswitch no
+ * localhost, without alternatives no BLAS, without fonts no text in charts. */
+static const char *const etc_copies[] = {
+    "alternatives",    "ca-certificates.conf",
+    "debian_version",  "fonts",
+    "gai.conf",        "host.conf",
+    "ld.so.cache",     "ld.so.conf",
+    "ld.so.conf.d",    "locale.alias",
+    "localtime",       "magic",
+    "matplotlibrc",    "mime.types",
+    "nsswitch.conf",   "os-release",
+    "protocols",       "python3",
+    "python3.9",       "python3.10",
+    "python3.11",      "python3.12",
+    "python3.13",      "python3.14",
+    "services",        "ssl/certs",
+    "ssl/openssl.cnf", "timezone",
+};
+
+static const struct {
+    const char *path, *text;
+} etc_texts[] = {
+    { "etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\n"
+                    "user:x:1000:1000:user:/workspace:/bin/sh\n"
+                    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n" },
+    { "etc/group", "root:x:0:\ntty:x:5:\nuser:x:1000:\nnogroup:x:65534:\n" },
+    { "etc/hosts", "127.0.0.1 localhost " SKELETON_HOSTNAME "\n::1 localhost ip6-localhost\n" },
+    { "etc/hostname", SKELETON_HOSTNAME "\n" },
+    { "etc/resolv.conf", "" },
+    { "etc/shells", "/bin/sh\n/bin/bash\n" },
+};
+
+static int sys_open_tree(const char *path, unsigned flags)
+{
+    return (int) syscall(SYS_open_tree, AT_FDCWD, path, flags);
+}
+
+static int sys_move_mount(int from_fd, int to_dir, const char *to)
+{
+    return (int) syscall(SYS_move_mount, from_fd, "", to_dir, to, MOVE_MOUNT_F_EMPTY_PATH);
+}
+
+static int sys_mount_setattr(int fd, const char *path, unsigned flags, uint64_t set)
+{
+    struct mount_attr attr = { .attr_set = set };
+
+    return (int) syscall(SYS_mount_setattr, fd, path, flags, &attr, sizeof attr);
+}
+
+static int put_file(int root, const char *path, const char *data, size_t len)
+{
+    autoclose int fd =
+        openat(root, path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+
+    if (fd < 0)
+        return -errno;
+    return io_write_all(fd, data, len);
+}
+
+static int copy_regular(int from_dir, const char *name, int to_dir)
+{
+    autoclose int in = openat(from_dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    autoclose int out = -EBADF;
+    char chunk[65536];
+    ssize_t n;
+
+    if (in < 0)
+        return errno == EACCES ? 0 : -errno;
+    out = openat(to_dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+    if (out < 0)
+        return -errno;
+    while ((n = io_read_all(in, chunk, sizeof chunk)) > 0) {
+        int r = io_write_all(out, chunk, (size_t) n);
+
+        if (r < 0)
+            return r;
+    }
+    return (int) n;
+}
+
+static int copy_link(int from_dir, const char *name, int to_dir)
+{
+    char target[PATH_MAX];
+    ssize_t n = readlinkat(from_dir, name, target, sizeof target - 1);
+
+    if (n < 0)
+        return -errno;
+    target[n] = '\0';
+    return symlinkat(target, to_dir, name) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+static int copy_entry(int from_dir, const char *name, int to_dir, int depth);
+
+static int copy_directory(int from_dir, const char *name, int to_dir, int depth)
+{
+    int from = openat(from_dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    autoclose int to = -EBADF;
+    struct dirent *entry;
+    DIR *dir;
+    int r;
+
+    if (from < 0)
+        return errno == EACCES ? 0 : -errno;
+    r = dir_open_fd(from, &dir);
+    if (r < 0)
+        return r;
+    if ((mkdirat(to_dir, name, 0755) < 0 && errno != EEXIST) ||
+        (to = openat(to_dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) < 0)
+        r = -errno;
+    while (r == 0 && (entry = readdir(dir)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            r = copy_entry(from, entry->d_name, to, depth - 1);
+    (void) closedir(dir);
+    return r;
+}
+
+/* Copies what is there; what is missing, unreadable, special or huge is passed over. */
+static int copy_entry(int from_dir, const char *name, int to_dir, int depth)
+{
+    struct stat st;
+
+    if (depth <= 0)
+        return 0;
+    if (fstatat(from_dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT || errno == EACCES ? 0 : -errno;
+    if (S_ISLNK(st.st_mode))
+        return copy_link(from_dir, name, to_dir);
+    if (S_ISDIR(st.st_mode))
+        return copy_directory(from_dir, name, to_dir, depth);
+    if (S_ISREG(st.st_mode) && st.st_size <= ETC_FILE_MAX)
+        return copy_regular(from_dir, name, to_dir);
+    return 0;
+}
+
+static int fill_etc(int root, struct gb_err *err)
+{
+    autoclose int from = open("/etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    autoclose int to = openat(root, "etc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int r = 0;
+
+    if (from < 0 || to < 0)
+        return gb_fail(err, errno, "open /etc");
+    if (mkdirat(to, "ssl", 0755) < 0)
+        return gb_fail(err, errno, "mkdir etc/ssl");
+    for (size_t i = 0; i < ARRAY_LEN(etc_copies) && r == 0; i++) {
+        const char *name = etc_copies[i], *slash = strchr(name, '/');
+
+        if (slash) {
+            autoclose int sub_from = openat(from, "ssl", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+            autoclose int sub_to = openat(to, "ssl", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+            if (sub_from >= 0 && sub_to >= 0)
+                r = copy_entry(sub_from, slash + 1, sub_to, ETC_DEPTH_MAX);
+        } else {
+            r = copy_entry(from, name, to, ETC_DEPTH_MAX);
+        }
+        if (r < 0)
+            return gb_fail(err, -r, "copy /etc/%s into the box's root", name);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(etc_texts); i++) {
+        r = put_file(root, etc_texts[i].path, etc_texts[i].text, strlen(etc_texts[i].text));
+        if (r < 0)
+            return gb_fail(err, -r, "write %s", etc_texts[i].path);
+    }
+    return 0;
+}
+
+/* Attaches a copy of the host's @path read-only at @name. Recursive both ways: a bind that left
+ * submounts writable would be a hole, and one without locked submounts is refused. */
+static int bind_tree(int root, int from, const char *path, const char *name, struct gb_err *err)
+{
+    autoclose int tree = (int) syscall(SYS_open_tree, from, from >= 0 ? "" : path,
+                                       OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE |
+                                           (from >= 0 ? AT_EMPTY_PATH : 0));
+
+    if (tree < 0)
+        return gb_fail(err, errno, "open_tree %.120s", path);
+    if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE,
+                          MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV) < 0)
+        return gb_fail(err, errno, "make %.100s read-only (mount_setattr, Linux 5.12)", path);
+    if (sys_move_mount(tree, root, name) < 0)
+        return gb_fail(err, errno, "attach %.120s", path);
+    return 0;
+}
+
+static int bind_read_only(int root, const char *name, struct gb_err *err)
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "/%s", name);
+    return bind_tree(root, AT_FDCWD, path, name, err);
+}
+
+static int bind_usr(int root, struct gb_err *err)
+{
+    int r = bind_read_only(root, "usr", err);
+
+    for (size_t i = 0; i < ARRAY_LEN(usr_aliases) && r == 0; i++) {
+        const char *name = usr_aliases[i];
+        char path[32], target[PATH_MAX];
+        ssize_t n;
+
+        snprintf(path, sizeof path, "/%s", name);
+        n = readlink(path, target, sizeof target - 1);
+        if (n >= 0) {
+            target[n] = '\0';
+            if (symlinkat(target, root, name) < 0)
+                return gb_fail(err, errno, "link %s", path);
+        } else if (errno == EINVAL) {
+            if (mkdirat(root, name, 0755) < 0)
+                return gb_fail(err, errno, "mkdir %s", path);
+            r = bind_read_only(root, name, err);
+        }
+    }
+    return r;
+}
+
+static int bind_devices(int root, struct gb_err *err)
+{
+    for (size_t i = 0; i < ARRAY_LEN(devices); i++) {
+        autoclose int tree = -EBADF;
+        char path[32];
+        int r;
+
+        snprintf(path, sizeof path, "/dev/%s", devices[i]);
+        r = put_file(root, path + 1, "", 0);
+        if (r < 0)
+            return gb_fail(err, -r, "make %s", path);
+        tree = sys_open_tree(path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+        if (tree < 0)
+            return gb_fail(err, errno, "open_tree %s", path);
+        if (sys_mount_setattr(tree, "", AT_EMPTY_PATH, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC) < 0 ||
+            sys_move_mount(tree, root, path + 1) < 0)
+            return gb_fail(err, errno, "attach %s", path);
+    }
+    return 0;
+}
+
+static int bind_proc(int root, struct gb_err *err)
+{
+    autoclose int tree = sys_open_tree("/proc", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+
+    if (tree < 0)
+        return gb_fail(err, errno, "open_tree /proc");
+    if (sys_move_mount(tree, root, "proc") < 0)
+        return gb_fail(err, errno, "attach /proc");
+    return 0;
+}
+
+static int fill_directories(int root, struct gb_err *err)
+{
+    for (size_t i = 0; i < SKELETON_DIRECTORIES; i++) {
+        const struct skeleton_directory *directory = &skeleton_directories[i];
+
+        if (mkdirat(root, directory->path, directory->mode) < 0)
+            return gb_fail(err, errno, "mkdir /%s in the box's root", directory->path);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(links); i++)
+        if (symlinkat(links[i].target, root, links[i].path) < 0)
+            return gb_fail(err, errno, "link /%s in the box's root", links[i].path);
+    return 0;
+}
+
+static int pivot(int root, struct gb_err *err)
+{
+    if (fchdir(root) < 0)
+        return gb_fail(err, errno, "enter the box's root");
+    /* New and old root at one place: the old one lies on top afterwards and is taken off. */
+    if (syscall(SYS_pivot_root, ".", ".") < 0)
+        return gb_fail(err, errno, "pivot_root");
+    if (umount2(".", MNT_DETACH) < 0)
+        return gb_fail(err, errno, "detach the host's root");
+    if (chdir("/") < 0)
+        return gb_fail(err, errno, "chdir /");
+    if (sys_mount_setattr(AT_FDCWD, "/", 0,
+                          MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV) < 0)
+        return gb_fail(err, errno, "make the box's root read-only");
+    return 0;
+}
+
+/* ---- what a template needs beside /usr ---- */
+
+/* A directory of the new root, made if it is not there; never through a link, which would lead out
+ * of it. Takes @dir. */
+static int step_into(int dir, const char *name)
+{
+    int next = -1, error;
+
+    if (mkdirat(dir, name, 0755) == 0 || errno == EEXIST)
+        next = openat(dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    error = errno;
+    (void) close(dir);
+    return next < 0 ? -error : next;
+}
+
+/* Opens the directory above the last part of @path in the new root; the parts end where a slash
+ * was. */
+static int open_above(int root, char *path, char **ret_name)
+{
+    char *name = path + 1, *slash;
+    int dir = fcntl(root, F_DUPFD_CLOEXEC, 0);
+
+    while (dir >= 0 && (slash = strchr(name, '/'))) {
+        *slash = '\0';
+        dir = step_into(dir, name);
+        name = slash + 1;
+    }
+    *ret_name = name;
+    return dir;
+}
+
+static int place_link(int from, int dir, const char *name)
+{
+    char target[PATH_MAX];
+    ssize_t n = readlinkat(from, "", target, sizeof target - 1);
+
+    if (n < 0)
+        return -errno;
+    target[n] = '\0';
+    return symlinkat(target, dir, name) < 0 ? -errno : 0;
+}
+
+/* Its path was resolved when the operator named it: a link in the middle of it by now would lead
+ * somewhere that nobody has agreed to. */
+static int open_extra(const char *path, int *ret_fd, struct stat *ret_st, struct gb_err *err)
+{
+    struct open_how how = { .flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
+                            .resolve = RESOLVE_NO_SYMLINKS };
+    autoclose int fd = (int) syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+
+    if (fd < 0 || fstat(fd, ret_st) < 0)
+        return errno == ELOOP ? gb_fail_plain(err, ELOOP, "%.120s is behind a link by now", path)
+                              : gb_fail(err, errno, "open %.120s", path);
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
+/* One more file or directory of the host, or a link, at its own place. */
+static int bind_extra(int root, const char *path, struct gb_err *err)
+{
+    autofree char *copy = strdup(path);
+    autoclose int from = -EBADF, dir = -EBADF;
+    struct stat st;
+    char *name;
+    int r;
+
+    if (!copy)
+        return gb_fail(err, ENOMEM, "bind %.120s", path);
+    if ((r = open_extra(path, &from, &st, err)) < 0)
+        return r;
+    dir = open_above(root, copy, &name);
+    if (dir < 0)
+        return gb_fail(err, -dir, "make room for %.120s", path);
+    if (S_ISLNK(st.st_mode))
+        r = place_link(from, dir, name);
+    else if (S_ISDIR(st.st_mode))
+        r = mkdirat(dir, name, 0755) < 0 && errno != EEXIST ? -errno : 0;
+    else
+        r = S_ISREG(st.st_mode) ? put_file(dir, name, "", 0) : -EINVAL;
+    if (r < 0)
+        return gb_fail(err, -r, "make room for %.120s", path);
+    return S_ISLNK(st.st_mode) ? 0 : bind_tree(dir, from, path, name, err);
+}
+
+int skeleton_enter(const char *disk_dir, const char *const *binds, const char *packages,
+                   int *ret_disk, int volumes_fd, struct volume_trees *volumes,
+                   struct shelf_set *shelves, const int *shelf_fds, size_t shelf_fds_len,
+                   struct gb_err *err)
+{
+    autoclose int root = -EBADF, disk = -EBADF, set = -EBADF;
+    struct stat st;
+    int r;
+
+    if (unshare(CLONE_NEWNS) < 0)
+        return gb_fail(err, errno, "new mount namespace");
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return gb_fail(err, errno, "make mounts private");
+    if (disk_dir[0]) {
+        disk = sys_open_tree(disk_dir, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
+        if (disk < 0)
+            return gb_fail(err, errno, "open_tree %.100s", disk_dir);
+    }
+    if (shelf_fds_len > 0 && (r = shelf_take(shelves, shelf_fds, shelf_fds_len, err)) < 0)
+        return r;
+    if (volumes_fd >= 0 && (r = volume_trees_take(volumes, volumes_fd, err)) < 0)
+        return r;
+    if (packages[0] && (r = open_extra(packages, &set, &st, err)) < 0)
+        return r;
+    /* The tmpfs needs a place to stand until the pivot; any directory does. */
+    if (mount("glovebox", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=64m") < 0)
+        return gb_fail(err, errno, "mount the box's root");
+    umask(022);
+    root = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0)
+        return gb_fail(err, errno, "open the box's root");
+    if ((r = fill_directories(root, err)) < 0 || (r = fill_etc(root, err)) < 0 ||
+        (r = bind_usr(root, err)) < 0 || (r = bind_devices(root, err)) < 0 ||
+        (r = bind_proc(root, err)) < 0)
+        return r;
+    for (; binds && *binds; binds++)
+        if ((r = bind_extra(root, *binds, err)) < 0)
+            return r;
+    if (packages[0] && (r = bind_tree(root, set, packages, &SHELF_PLACE[1], err)) < 0)
+        return r;
+    if ((r = pivot(root, err)) < 0)
+        return r;
+    if (disk_dir[0])
+        *ret_disk = TAKE_FD(disk);
+    return 0;
+}
+
+int skeleton_isolate(struct gb_err *err)
+{
+    /* No network, no System V objects and no name of the host for builder and templates either:
+     * what a template learns (platform.node() is cached) its tenants know. */
+    if (unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
+        return gb_fail(err, errno, "new network, IPC and UTS namespaces");
+    if (sethostname(SKELETON_HOSTNAME, strlen(SKELETON_HOSTNAME)) < 0)
+        return gb_fail(err, errno, "set the host name");
+    return 0;
+}

@@ -1,0 +1,128 @@
+/*
+ * Requests that a running cell makes of the supervisor: %pip install.
+ *
+ * An ASK is handed to the caller of the run, who answers at once with a descriptor and writes to
+ * its other end when it is done, from whatever thread. The loop of the run waits for that as for
+ * everything else, so output, deadlines and interrupts go on meanwhile. The run may end first: then
+ * the descriptor is closed, the answerer meets a broken pipe, and nobody waits for anybody.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/autoclean.h"
+#include "base/clock.h"
+#include "engine/run/internal.h"
+
+#include "base/banned.h"
+
+#define ASK_MAX      65536u /* bytes of a request */
+#define ASKS_MAX     100    /* in one run */
+#define ANSWER_US    (200 * USEC_PER_MSEC)
+#define SEQUENCE_MAX 20u
+
+struct ask {
+    int fd;
+    char sequence[SEQUENCE_MAX + 1];
+    size_t len;
+    char answer[ASK_ANSWER_MAX];
+};
+
+/* A tenant that does not take its answer can only hurt itself: its socket is full, and it waits. */
+static void answer_send(struct run *run, const char *sequence, const char *json, size_t len)
+{
+    struct frame_out out;
+
+    frame_out_init(&out, FRAME_ANSWER);
+    frame_put_text(&out, KEY_SEQUENCE, sequence);
+    frame_put(&out, KEY_JSON, json, len);
+    if (frame_send(tenant_control(run->tenant), &out, clock_now_us() + ANSWER_US) < 0)
+        run->asked = ASKS_MAX; /* half of it may be on its way: nothing more may follow */
+    frame_out_release(&out);
+}
+
+static void refuse(struct run *run, const char *sequence, const char *why)
+{
+    char json[160];
+    int len = snprintf(json, sizeof json, "{\"success\": false, \"message\": \"%s\"}", why);
+
+    answer_send(run, sequence, json, (size_t) len);
+}
+
+void ask_drop(struct run *run)
+{
+    if (!run->ask)
+        return;
+    gb_closep(&run->ask->fd);
+    free(run->ask);
+    run->ask = NULL;
+}
+
+bool ask_take(struct run *run, const struct frame_msg *msg)
+{
+    char sequence[SEQUENCE_MAX + 1];
+    struct frame_field json;
+    autofree char *text = NULL;
+    int64_t number;
+
+    if (!run->spec->cell || run->asked >= ASKS_MAX || !frame_find(msg, KEY_JSON, &json) ||
+        json.len > ASK_MAX || !frame_find_int(msg, KEY_SEQUENCE, 0, INT64_MAX, &number))
+        return false;
+    run->asked++;
+    snprintf(sequence, sizeof sequence, "%lld", (long long) number);
+    if (run->ask) {
+        refuse(run, sequence, "another request is under way");
+        return true;
+    }
+    if (!run->spec->ask) {
+        refuse(run, sequence,
+               "packages can be installed in sessions of a service: see glovebox serve");
+        return true;
+    }
+    text = malloc(json.len + 1u);
+    run->ask = calloc(1, sizeof *run->ask);
+    if (!run->ask || !text) {
+        free(run->ask);
+        run->ask = NULL;
+        refuse(run, sequence, "there is no memory for it");
+        return true;
+    }
+    memcpy(text, json.data, json.len);
+    text[json.len] = '\0';
+    memcpy(run->ask->sequence, sequence, sizeof sequence);
+    run->ask->fd = run->spec->ask(run->spec->ask_arg, text, json.len);
+    if (run->ask->fd < 0) {
+        ask_drop(run);
+        refuse(run, sequence, "the service has too much to do; try again");
+    }
+    return true;
+}
+
+int ask_fd(const struct run *run)
+{
+    return run->ask ? run->ask->fd : -1;
+}
+
+void ask_read(struct run *run)
+{
+    struct ask *ask = run->ask;
+    ssize_t n;
+
+    if (ask->len == sizeof ask->answer) {
+        refuse(run, ask->sequence, "the answer is too long");
+        ask_drop(run);
+        return;
+    }
+    n = read(ask->fd, ask->answer + ask->len, sizeof ask->answer - ask->len);
+    if (n > 0)
+        ask->len += (size_t) n;
+    if (n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)))
+        return;
+    if (ask->len > 0)
+        answer_send(run, ask->sequence, ask->answer, ask->len);
+    else
+        refuse(run, ask->sequence, "the service could not do it");
+    ask_drop(run);
+}

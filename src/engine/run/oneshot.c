@@ -1,0 +1,229 @@
+/*
+ * One execution: a program in a new tenant, from the RUN message to the verdict. The loop is
+ * run.c's.
+ *
+ * A stop is SIGINT to the tenant's process group, then the end of everything in the box. After the
+ * end the box is emptied, what is left in the pipes is read, and the counters are read once more:
+ * the verdict is made from wait(), from those counters and from our clock, never from what the
+ * tenant said.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/autoclean.h"
+#include "base/clock.h"
+#include "base/io.h"
+#include "engine/run/internal.h"
+
+#include "base/banned.h"
+
+#define DRAIN_US   (2 * USEC_PER_SEC)
+#define DRAIN_LATE 4 /* reads after that */
+
+static void oneshot_soft(struct run *run)
+{
+    struct gb_err ignored;
+
+    (void) box_send_signal(run->box, tenant_group(run->tenant), SIGINT, &ignored);
+}
+
+static void oneshot_hard(struct run *run)
+{
+    struct gb_err ignored;
+
+    if (box_kill_all(run->box, &ignored) < 0)
+        (void) syscall(SYS_pidfd_send_signal, tenant_pidfd(run->tenant), SIGKILL, NULL, 0);
+}
+
+static void oneshot_count(struct run *run)
+{
+    struct gb_err ignored;
+
+    (void) box_get_usage(run->box, &run->usage, &run->disk, &ignored);
+}
+
+static const struct run_ops oneshot_ops = {
+    .soft = oneshot_soft,
+    .hard = oneshot_hard,
+    .count = oneshot_count,
+    .control = run_control_frames,
+};
+
+/* ---- the end ---- */
+
+/* What is still in the pipes. Their other ends close as the last processes die. When time is up,
+ * what is there by then is read all the same: a machine that stalls must not cost output. */
+static void drain(struct run *run)
+{
+    int64_t until = clock_now_us() + DRAIN_US;
+
+    for (int late = 0; late < DRAIN_LATE;) {
+        struct pollfd more[2] = { { .fd = run->streams[STREAM_OUT].fd, .events = POLLIN },
+                                  { .fd = run->streams[STREAM_ERR].fd, .events = POLLIN } };
+        int64_t left = until - clock_now_us();
+
+        if ((more[0].fd < 0 && more[1].fd < 0) ||
+            poll(more, 2, left > 0 ? (int) (left / USEC_PER_MSEC) + 1 : 0) <= 0)
+            break;
+        run_empty_pipes(run);
+        late += left <= 0;
+    }
+    while (run->control_open && run_control_frames(run))
+        ;
+}
+
+static int finish(struct run *run, struct gb_err *err)
+{
+    int r;
+
+    run->outcome.wall_us = clock_now_us() - run->started_us;
+    r = tenant_wait(run->tenant, &run->code, &run->status);
+    if (r < 0)
+        return gb_fail(err, -r, "wait for the tenant");
+    r = box_finish(run->box, &run->usage, &run->disk, &run->after, err);
+    if (r < 0)
+        return r;
+    drain(run);
+    if (run->stop == STOP_NONE &&
+        disk_check(run->box, &run->allowance, true, &run->disk_stop) != DISK_FITS)
+        run->stop = STOP_DISK;
+    return 0;
+}
+
+static void outcome_usage(struct run *run)
+{
+    struct outcome *o = &run->outcome;
+
+    o->cpu_us = run->usage.cpu_us;
+    o->memory_peak_bytes = run->usage.memory_peak_bytes;
+    o->processes = run->usage.pids_peak;
+    /* The cgroup counts ours too, our watch does not. */
+    if (!box_is_watched(run->box))
+        o->processes -= CGROUP_OWN_PIDS;
+    if (o->processes < 1)
+        o->processes = 1;
+}
+
+static int outcome_files(struct run *run, struct gb_err *err)
+{
+    static const struct snapshot empty;
+    const struct snapshot *before = run->spec->before ? run->spec->before : &empty;
+
+    run->outcome.files_incomplete = before->incomplete || run->after.incomplete;
+    return snapshot_diff(before, &run->after, &run->outcome.files, &run->outcome.files_len, err);
+}
+
+static int outcome_make(struct run *run, struct gb_err *err)
+{
+    int r;
+
+    outcome_usage(run);
+    r = outcome_files(run, err);
+    return r < 0 ? r : run_judge(run, err);
+}
+
+/* ---- the start ---- */
+
+static int send_program(struct run *run, struct gb_err *err)
+{
+    const struct run_spec *spec = run->spec;
+    struct frame_out out;
+    int r;
+
+    frame_out_init(&out, FRAME_RUN);
+    frame_put(&out, KEY_CODE, spec->code, spec->code_len);
+    frame_put_text(&out, KEY_FILENAME, spec->filename);
+    frame_put_text(&out, KEY_MODE, spec->cell ? "cell" : "script");
+    if (spec->cell && spec->echo)
+        frame_put_text(&out, KEY_ECHO, "1");
+    if (spec->cell && spec->names)
+        frame_put(&out, KEY_NAMES, spec->names, spec->names_len);
+    for (char *const *arg = spec->argv; *arg; arg++)
+        frame_put_text(&out, KEY_ARG, *arg);
+    for (char *const *env = spec->env; env && *env; env++)
+        frame_put_text(&out, KEY_ENV, *env);
+    r = frame_send(tenant_control(run->tenant), &out, clock_now_us() + RUN_SEND_US);
+    frame_out_release(&out);
+    if (r == -EMSGSIZE)
+        return gb_fail_plain(err, E2BIG, "the program has too many arguments");
+    if (r < 0)
+        return gb_fail(err, -r, "send the program");
+    /* There is no other program after this one: a tenant that runs cells then ends. */
+    if (spec->cell && !spec->ask && shutdown(tenant_control(run->tenant), SHUT_WR) < 0)
+        return gb_fail(err, errno, "shut the control socket");
+    return 0;
+}
+
+int input_file(const struct run_spec *spec, int *ret_fd, struct gb_err *err)
+{
+    autoclose int fd = memfd_create("glovebox-input", MFD_CLOEXEC);
+    int r;
+
+    if (fd < 0)
+        return gb_fail(err, errno, "make a memory file");
+    r = io_write_all(fd, spec->input, spec->input_len);
+    if (r < 0 || lseek(fd, 0, SEEK_SET) < 0)
+        return gb_fail(err, r < 0 ? -r : errno, "keep the input");
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
+static int start(struct run *run, int input_fd, struct gb_err *err)
+{
+    struct piped_tenant piped;
+    int r = disk_allow(run->box, &run->allowance, err);
+
+    if (r < 0 || (r = box_take_tenant(run->box, &piped, err)) < 0)
+        return r;
+    run->tenant = piped.tenant;
+    input_init(run->input, input_fd, piped.ends[0]);
+    run->streams[STREAM_OUT].fd = piped.ends[1];
+    run->streams[STREAM_ERR].fd = piped.ends[2];
+    if (run->spec->on_started)
+        run->spec->on_started(run->spec->on_started_arg, run->tenant);
+    run->control_open = true;
+    run_start_clock(run);
+    return send_program(run, err);
+}
+
+int execution_run(struct box *box, const struct run_spec *spec, struct outcome *ret_outcome,
+                  struct gb_err *err)
+{
+    autoclose int own_input = -EBADF;
+    struct frame_reader reader;
+    struct input input;
+    struct run run;
+    int r = 0;
+
+    run_init(&run, &oneshot_ops, box, spec);
+    frame_reader_init(&reader);
+    input_init(&input, -1, -EBADF);
+    run.reader = &reader;
+    run.input = &input;
+    if (spec->input)
+        r = input_file(spec, &own_input, err);
+    if (r == 0)
+        r = start(&run, spec->input ? own_input : spec->stdin_fd, err);
+    if (r == 0)
+        r = run_loop(&run, err);
+    if (r == 0)
+        r = finish(&run, err);
+    if (r == 0)
+        r = outcome_make(&run, err);
+    tenant_free(run.tenant);
+    input_close(&input);
+    run_release(&run);
+    frame_reader_release(&reader);
+    if (r < 0) {
+        outcome_release(&run.outcome);
+        return r;
+    }
+    *ret_outcome = run.outcome;
+    return 0;
+}

@@ -1,0 +1,203 @@
+/*
+ * A resident: a tenant that runs cell after cell.
+ *
+ * Theory of operation. Each cell is a RUN message with a number of its own, and the DONE that
+ * carries the same number is its end; any other DONE is passed over. There is nothing to wait for,
+ * so the exit code of a cell is the tenant's claim. What it printed is in the pipes before it says
+ * DONE, so they are emptied then and not read to an end: children may hold them open.
+ *
+ * An interrupt can come too late and stay pending in the tenant. The supervisor knows when it has
+ * sent one, since sending is done by itself and takes effect at once; it then says so in the next
+ * RUN (KEY_CALM), and the runner forgets whatever came before that message.
+ *
+ * When the tenant ends, whatever else runs in the box is ended too: nobody could reach it any more.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/autoclean.h"
+#include "base/clock.h"
+#include "base/strv.h"
+#include "engine/run/internal.h"
+
+#include "base/banned.h"
+
+struct resident {
+    struct box *box;
+    struct piped_tenant piped;
+    struct frame_reader reader;
+    char **env; /* until the first cell has it */
+    uint64_t count;
+    bool interrupted; /* a SIGINT was sent during the last cell */
+};
+
+/* ---- its life ---- */
+
+int resident_open(struct box *box, char *const *env, struct resident **ret_resident,
+                  struct gb_err *err)
+{
+    struct resident *resident;
+    int r;
+
+    if (box->limits.cpu_us != 0)
+        return gb_fail_plain(err, EINVAL,
+                             "a session's box has no limit of CPU time, its executions have");
+    resident = calloc(1, sizeof *resident);
+    if (!resident || strv_copy((const char *const *) env, &resident->env) < 0) {
+        free(resident);
+        return gb_fail(err, ENOMEM, "open a resident");
+    }
+    resident->box = box;
+    frame_reader_init(&resident->reader);
+    r = box_take_tenant(box, &resident->piped, err);
+    if (r < 0) {
+        strv_free(resident->env);
+        free(resident);
+        return r;
+    }
+    /* Descriptor 0 is at its end for good; a cell's input comes with the cell. */
+    gb_closep(&resident->piped.ends[0]);
+    resident->piped.ends[0] = -EBADF;
+    box_stand(box, resident->piped.tenant, false);
+    *ret_resident = resident;
+    return 0;
+}
+
+void resident_free(struct resident *resident)
+{
+    if (!resident)
+        return;
+    box_unstand(resident->box, resident->piped.tenant);
+    tenant_free(resident->piped.tenant);
+    for (int i = 0; i < 3; i++)
+        gb_closep(&resident->piped.ends[i]);
+    frame_reader_release(&resident->reader);
+    strv_free(resident->env);
+    free(resident);
+}
+
+bool tenant_is_alive(const struct tenant *tenant)
+{
+    struct pollfd gone = { .fd = tenant_pidfd(tenant), .events = POLLIN };
+
+    return poll(&gone, 1, 0) == 0;
+}
+
+bool resident_is_alive(const struct resident *resident)
+{
+    return tenant_is_alive(resident->piped.tenant);
+}
+
+/* ---- a cell ---- */
+
+static void resident_hard(struct run *run)
+{
+    struct gb_err ignored;
+
+    if (box_kill_all(run->box, &ignored) < 0)
+        (void) syscall(SYS_pidfd_send_signal, tenant_pidfd(run->tenant), SIGKILL, NULL, 0);
+}
+
+static const struct run_ops resident_ops = {
+    .soft = session_soft,
+    .hard = resident_hard,
+    .count = session_count,
+    .control = run_control_frames,
+};
+
+static int cell_send(struct resident *resident, const struct run *run)
+{
+    const struct run_spec *spec = run->spec;
+    int64_t until = clock_now_us() + RUN_SEND_US;
+    struct frame_out out;
+    int r;
+
+    frame_out_init(&out, FRAME_RUN);
+    frame_put(&out, KEY_CODE, spec->code, spec->code_len);
+    frame_put_text(&out, KEY_FILENAME, spec->filename);
+    frame_put_text(&out, KEY_MODE, "cell");
+    frame_put_text(&out, KEY_EXECUTION, run->done_id);
+    if (spec->echo)
+        frame_put_text(&out, KEY_ECHO, "1");
+    if (spec->names)
+        frame_put(&out, KEY_NAMES, spec->names, spec->names_len);
+    if (spec->input)
+        frame_put(&out, KEY_STDIN, spec->input, spec->input_len);
+    if (resident->interrupted)
+        frame_put_text(&out, KEY_CALM, "1");
+    for (char *const *arg = spec->argv; arg && *arg; arg++)
+        frame_put_text(&out, KEY_ARG, *arg);
+    for (char *const *env = resident->env; env && *env; env++)
+        frame_put_text(&out, KEY_ENV, *env);
+    r = frame_send(tenant_control(run->tenant), &out,
+                   run->deadline_us < until ? run->deadline_us : until);
+    frame_out_release(&out);
+    return r;
+}
+
+static int cell_start(struct resident *resident, struct run *run, struct gb_err *err)
+{
+    int r = session_begin(run, err);
+
+    if (r < 0)
+        return r;
+    run_start_clock(run);
+    run->control_open = true;
+    r = cell_send(resident, run);
+    if (r == -EMSGSIZE)
+        return gb_fail_plain(err, E2BIG, "code and input of a cell are too large together");
+    if (r == -ENOMEM)
+        return gb_fail(err, ENOMEM, "send the cell");
+    strv_free(resident->env);
+    resident->env = NULL;
+    resident->interrupted = false;
+    /* One that is gone is found so by the loop. One that does not read is at odds with us. */
+    if (r < 0 && r != -EPIPE && r != -ECONNRESET)
+        run_stop_hard(run, STOP_BROKEN);
+    return 0;
+}
+
+int resident_run(struct resident *resident, const struct run_spec *spec,
+                 struct outcome *ret_outcome, struct gb_err *err)
+{
+    struct run run;
+    char id[24];
+    int r;
+
+    if (!spec->cell)
+        return gb_fail_plain(err, EINVAL, "a resident runs cells");
+    if (!resident_is_alive(resident))
+        return gb_fail_plain(err, ECHILD, "the interpreter ended between two executions");
+    run_init(&run, &resident_ops, resident->box, spec);
+    snprintf(id, sizeof id, "%llu", (unsigned long long) ++resident->count);
+    run.done_ends = true;
+    run.done_id = id;
+    run.tenant = resident->piped.tenant;
+    run.reader = &resident->reader;
+    for (int i = 0; i < 2; i++) {
+        run.streams[i].fd = resident->piped.ends[i + 1];
+        run.streams[i].borrowed = true;
+    }
+    r = cell_start(resident, &run, err);
+    if (r == 0) {
+        r = run_loop(&run, err);
+        if (r < 0 || run.ended)
+            resident_hard(&run); /* what it has left behind, or nobody knows what it is doing */
+        if (r == 0)
+            r = session_end(&run, err);
+    }
+    resident->interrupted = run.signalled;
+    run_release(&run);
+    if (r < 0) {
+        outcome_release(&run.outcome);
+        return r;
+    }
+    *ret_outcome = run.outcome;
+    return 0;
+}

@@ -1,0 +1,499 @@
+/*
+ * The loop of a run.
+ *
+ * Theory of operation. A single loop polls the process's output pipes, its control socket, its
+ * pidfd, our own input, the sink and the request to cancel, with a timeout for the nearest
+ * deadline. What can end a run early is a `stop`: wall time, CPU time, memory or disk seen by our
+ * own watch, output, a cancellation, or a broken protocol. A stop is soft first (SIGINT), hard
+ * after the grace; memory is hard at once. How soft and hard are done, and what comes over the
+ * control socket, is told by the run's table of functions.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/autoclean.h"
+#include "base/clock.h"
+#include "engine/run/internal.h"
+
+#include "base/banned.h"
+
+#define WATCH_US       (100 * USEC_PER_MSEC)
+#define WATCH_CLOSE_US (20 * USEC_PER_MSEC) /* where our watch is the only limit */
+#define CONTROL_MAX    (64 << 20)           /* bytes of frames that one run may send */
+#define PIPE_MAX       (1 << 20)            /* bytes that a program can have in a pipe */
+#define CHUNK          65536
+#define LATE_US        (100 * USEC_PER_MSEC) /* so late we come only when the machine stalls */
+#define LATE_MAX_US    (10 * USEC_PER_SEC)   /* no grace is longer for that */
+
+enum { ON_OUT, ON_ERR, ON_CONTROL, ON_TENANT, ON_INPUT, ON_CANCEL, ON_SINK, ON_ASK, ON_COUNT };
+
+void run_init(struct run *run, const struct run_ops *ops, struct box *box,
+              const struct run_spec *spec)
+{
+    *run = (struct run){ .ops = ops, .box = box, .spec = spec, .done_code = -1 };
+    for (int i = 0; i < 2; i++) {
+        run->streams[i].fd = -EBADF;
+        outbuf_init(&run->streams[i].kept, spec->reply_bytes);
+    }
+}
+
+static void stream_close(struct pipe_in *in)
+{
+    if (!in->borrowed)
+        gb_closep(&in->fd);
+    in->fd = -EBADF;
+}
+
+void run_release(struct run *run)
+{
+    ask_drop(run);
+    snapshot_release(&run->after);
+    if (run->spared != run->standing)
+        free(run->spared);
+    for (int i = 0; i < 2; i++) {
+        stream_close(&run->streams[i]);
+        outbuf_release(&run->streams[i].kept);
+    }
+}
+
+void run_start_clock(struct run *run)
+{
+    run->started_us = clock_now_us();
+    run->deadline_us = run->started_us + run->spec->limits.wall_us;
+    run->watch_us = run->started_us + WATCH_CLOSE_US;
+}
+
+/* ---- stopping ---- */
+
+/* Whether there is nothing to stop any more. The word of one that we have killed since is worth
+ * nothing: it has ended, or will in a moment. */
+static bool is_over(const struct run *run)
+{
+    return run->ended || (run->done && run->done_ends && !run->killed);
+}
+
+static void stop_hard(struct run *run)
+{
+    if (run->killed || is_over(run))
+        return;
+    run->killed = true;
+    run->ops->hard(run);
+}
+
+void run_stop_hard(struct run *run, enum stop why)
+{
+    if (run->stop == STOP_NONE)
+        run->stop = why;
+    stop_hard(run);
+}
+
+static void stop_soft(struct run *run, enum stop why)
+{
+    /* A program that loses its output gets a broken pipe, which says more than a signal. Where the
+     * pipe has to stay there is only the signal. */
+    bool told = why != STOP_OUTPUT || run->done_ends;
+    int64_t now;
+
+    if (run->stop != STOP_NONE || run->ended)
+        return;
+    run->stop = why;
+    if (is_over(run))
+        return; /* it was too much, but nobody is there to be told */
+    if (told)
+        run->ops->soft(run);
+    now = clock_now_us(); /* telling it takes time where the box burns its CPU quota */
+    run->hard_us = now + RUN_GRACE_US;
+    run->again_us = told && run->done_ends ? now + RUN_GRACE_US / 2 : 0;
+}
+
+/* A machine that stalls stalls the program too: where we come late, it had no more of its grace
+ * than we had of that time, and killing it would cost a session its variables for nothing. */
+static void grace_extend(struct run *run, int64_t late_us)
+{
+    if (run->hard_us == 0 || late_us < LATE_US || run->late_us >= LATE_MAX_US)
+        return;
+    run->late_us += late_us;
+    run->hard_us += late_us;
+    if (run->again_us)
+        run->again_us += late_us;
+}
+
+/* ---- the streams ---- */
+
+static void stream_take(struct run *run, enum stream stream, const char *data, size_t len)
+{
+    struct pipe_in *in = &run->streams[stream];
+    const struct run_sink *sink = &run->spec->sink;
+    int64_t room = run->spec->limits.output_bytes - in->total;
+
+    in->total += (int64_t) len;
+    if ((int64_t) len > room)
+        len = room > 0 ? (size_t) room : 0;
+    if (len > 0) {
+        (void) outbuf_add(&in->kept, data, len);
+        if (sink->write && !in->deaf && sink->write(sink->arg, stream, data, len) < 0) {
+            in->deaf = true;
+            if (!in->borrowed)
+                stream_close(in);
+        }
+    }
+    if (in->total > run->spec->limits.output_bytes) {
+        stop_soft(run, STOP_OUTPUT);
+        if (!in->borrowed)
+            stream_close(in);
+    }
+}
+
+void run_take_text(struct run *run, enum stream stream, const char *text)
+{
+    stream_take(run, stream, text, strlen(text));
+}
+
+/* Reads once; closes at the end of the stream. Returns how much came. */
+static size_t stream_read(struct run *run, enum stream stream)
+{
+    struct pipe_in *in = &run->streams[stream];
+    char chunk[CHUNK];
+    ssize_t n = read(in->fd, chunk, sizeof chunk);
+
+    if (n > 0)
+        stream_take(run, stream, chunk, (size_t) n);
+    else if (n == 0 || (errno != EINTR && errno != EAGAIN))
+        stream_close(in);
+    return n > 0 ? (size_t) n : 0;
+}
+
+void run_empty_pipes(struct run *run)
+{
+    for (int i = 0; i < 2; i++) {
+        size_t n = CHUNK, total = 0;
+
+        /* A read that is short has found the pipe empty. Whoever writes on and on is not waited
+         * for: more than a pipe can hold was not there when we came. */
+        while (run->streams[i].fd >= 0 && n == CHUNK && total <= PIPE_MAX) {
+            n = stream_read(run, (enum stream) i);
+            total += n;
+        }
+    }
+}
+
+/* ---- frames ---- */
+
+static void text_keep(const struct frame_msg *msg, enum frame_key key, char **text, size_t *len)
+{
+    struct frame_field field;
+
+    if (*text || !frame_find(msg, key, &field))
+        return;
+    *text = malloc(field.len + 1u);
+    if (!*text)
+        return;
+    memcpy(*text, field.data, field.len);
+    (*text)[field.len] = '\0';
+    *len = field.len;
+}
+
+static void bundle_take(struct run *run, const struct frame_msg *msg)
+{
+    const struct run_sink *sink = &run->spec->sink;
+    struct outcome *o = &run->outcome;
+    bool result = msg->type == FRAME_RESULT;
+    size_t had = o->outputs_len;
+    struct frame_field json;
+    bool kept;
+    int r;
+
+    if (!run->spec->cell || !frame_find(msg, KEY_JSON, &json))
+        return; /* a script has nothing to show */
+    kept = result && !o->result.json;
+    r = result ? outcome_set_result(o, json.data, json.len)
+               : outcome_add_output(o, json.data, json.len);
+    if (r < 0)
+        o->outputs_left_out++;
+    if (!result)
+        kept = o->outputs_len > had;
+    if (!sink->bundle || !(result ? kept && o->result.json : kept))
+        return;
+    run_empty_pipes(run); /* what was printed before is in front of it */
+    sink->bundle(sink->arg, result ? BUNDLE_RESULT : BUNDLE_DISPLAY,
+                 result ? o->result.json : o->outputs[had].json, json.len);
+}
+
+/* Whether this is about the program that was sent last. */
+static bool done_is_ours(const struct run *run, const struct frame_msg *msg)
+{
+    struct frame_field id;
+
+    if (!run->done_id)
+        return true;
+    return frame_find(msg, KEY_EXECUTION, &id) && id.len == strlen(run->done_id) &&
+           memcmp(id.data, run->done_id, id.len) == 0;
+}
+
+static void done_take(struct run *run, const struct frame_msg *msg)
+{
+    struct outcome *o = &run->outcome;
+    int64_t left_out;
+
+    if (!done_is_ours(run, msg))
+        return;
+    text_keep(msg, KEY_ERROR_NAME, &o->error_name, &o->error_name_len);
+    text_keep(msg, KEY_ERROR_VALUE, &o->error_value, &o->error_value_len);
+    text_keep(msg, KEY_TRACEBACK, &o->error_traceback, &o->error_traceback_len);
+    if (!run->done && !frame_find_int(msg, KEY_EXIT_CODE, 0, 255, &run->done_code))
+        run->done_code = -1;
+    if (run->spec->cell && !run->done && frame_find_int(msg, KEY_LEFT_OUT, 0, INT32_MAX, &left_out))
+        o->outputs_left_out += left_out;
+    /* One that might have asked for something was kept waiting for more. */
+    if (!run->done && !run->done_ends && run->spec->ask)
+        (void) shutdown(tenant_control(run->tenant), SHUT_WR);
+    run->done = true;
+}
+
+/* Returns whether a tenant may send this. */
+static bool control_message(struct run *run, const struct frame_msg *msg)
+{
+    switch (msg->type) {
+    case FRAME_DONE:
+        done_take(run, msg);
+        return true;
+    case FRAME_DISPLAY:
+    case FRAME_RESULT:
+        bundle_take(run, msg);
+        return true;
+    case FRAME_ASK:
+        return ask_take(run, msg);
+    case FRAME_RUN:
+    case FRAME_ANSWER:
+        break;
+    }
+    return false;
+}
+
+/* A tenant that breaks the protocol is not listened to any more; that hurts nobody but its own
+ * receipt. Its end is closed, so that it does not wait for us in a send. One that stays has no
+ * other way to tell that it is done, so it is ended. */
+bool run_control_frames(struct run *run)
+{
+    struct frame_msg msg;
+    int r = frame_recv(tenant_control(run->tenant), run->reader, &msg);
+
+    if (r == -EAGAIN)
+        return false;
+    run->control_bytes += FRAME_PACKET_MAX;
+    run->control_open = r >= 0 && run->control_bytes <= CONTROL_MAX;
+    if (r == 1 && !control_message(run, &msg))
+        run->control_open = false;
+    if (!run->control_open) {
+        (void) shutdown(tenant_control(run->tenant), SHUT_RD);
+        if (run->done_ends && r != -EPIPE)
+            run_stop_hard(run, STOP_BROKEN);
+    }
+    return run->control_open;
+}
+
+/* ---- time ---- */
+
+static void watch(struct run *run)
+{
+    const struct limits *limits = &run->spec->limits;
+
+    run->ops->count(run);
+    if (limits->cpu_us && run->usage.cpu_us > limits->cpu_us)
+        stop_soft(run, STOP_CPU);
+    if (box_is_watched(run->box) && run->usage.memory_bytes > limits->memory_bytes) {
+        run->stop = STOP_MEMORY;
+        stop_hard(run);
+    }
+}
+
+static void watch_disk(struct run *run)
+{
+    enum disk_verdict verdict = disk_check(run->box, &run->allowance, false, &run->disk_stop);
+
+    if (verdict != DISK_FITS)
+        stop_soft(run, STOP_DISK);
+    if (verdict == DISK_BURSTS)
+        stop_hard(run);
+}
+
+/* @due_us: when we wanted to be here. */
+static void timers(struct run *run, int64_t due_us)
+{
+    int64_t now = clock_now_us();
+
+    grace_extend(run, now - due_us);
+    if (now >= run->deadline_us)
+        stop_soft(run, STOP_WALL);
+    if (run->again_us && now >= run->again_us) {
+        run->again_us = 0;
+        if (!run->killed && !is_over(run))
+            run->ops->soft(run);
+    }
+    if (run->hard_us && now >= run->hard_us)
+        stop_hard(run);
+    if (now >= run->watch_us) {
+        bool closely = box_is_watched(run->box) || run->box->disk_watch;
+
+        watch(run);
+        watch_disk(run);
+        run->watch_us = clock_now_us() + (closely ? WATCH_CLOSE_US : WATCH_US);
+    }
+}
+
+static int64_t sooner(int64_t next, int64_t other)
+{
+    return other && other < next ? other : next;
+}
+
+static int timeout_ms(const struct run *run)
+{
+    int64_t next = run->watch_us, left;
+
+    if (run->stop == STOP_NONE)
+        next = sooner(next, run->deadline_us);
+    next = sooner(next, run->again_us);
+    if (!run->killed)
+        next = sooner(next, run->hard_us);
+    left = next - clock_now_us();
+    return left <= 0 ? 0 : (int) ((left + USEC_PER_MSEC - 1) / USEC_PER_MSEC);
+}
+
+/* ---- the loop ---- */
+
+/* The sink has one slot: while it blocks on one stream the other waits too, which is what a
+ * terminal does. */
+static int sink_blocked(struct run *run, enum stream *ret_stream)
+{
+    const struct run_sink *sink = &run->spec->sink;
+
+    for (int i = 0; i < 2 && sink->blocked_fd; i++) {
+        int fd = sink->blocked_fd(sink->arg, (enum stream) i);
+
+        if (fd >= 0) {
+            *ret_stream = (enum stream) i;
+            return fd;
+        }
+    }
+    return -1;
+}
+
+static void poll_fill(struct run *run, struct pollfd fds[ON_COUNT], enum stream *ret_stream)
+{
+    int sink = sink_blocked(run, ret_stream);
+    bool cancelled = run->stop == STOP_CANCEL && run->killed;
+
+    for (int i = 0; i < ON_COUNT; i++)
+        fds[i] = (struct pollfd){ .fd = -1, .events = POLLIN };
+    for (int i = 0; i < 2; i++)
+        if (sink < 0)
+            fds[ON_OUT + i].fd = run->streams[i].fd;
+    if (run->control_open)
+        fds[ON_CONTROL].fd = tenant_control(run->tenant);
+    fds[ON_TENANT].fd = tenant_pidfd(run->tenant);
+    if (run->input)
+        input_poll(run->input, &fds[ON_INPUT]);
+    fds[ON_ASK].fd = ask_fd(run);
+    if (!cancelled)
+        fds[ON_CANCEL].fd = run->spec->cancel_fd;
+    if (sink >= 0)
+        fds[ON_SINK] = (struct pollfd){ .fd = sink, .events = POLLOUT };
+}
+
+static void cancel(struct run *run)
+{
+    uint64_t count;
+
+    /* Of a pipe one byte is one request; an eventfd is read whole. */
+    if (read(run->spec->cancel_fd, &count, 1) < 0 && errno == EINVAL)
+        (void) !read(run->spec->cancel_fd, &count, sizeof count);
+    if (run->stop == STOP_NONE)
+        stop_soft(run, STOP_CANCEL);
+    else
+        stop_hard(run); /* asked twice */
+}
+
+static void sink_flush(struct run *run, enum stream stream)
+{
+    const struct run_sink *sink = &run->spec->sink;
+
+    if (sink->flush(sink->arg, stream) < 0) {
+        run->streams[stream].deaf = true;
+        if (!run->streams[stream].borrowed)
+            stream_close(&run->streams[stream]);
+    }
+}
+
+int run_loop(struct run *run, struct gb_err *err)
+{
+    struct pollfd fds[ON_COUNT];
+    enum stream stream = STREAM_OUT;
+
+    while (!is_over(run)) {
+        int64_t due_us = clock_now_us();
+        int wait_ms = timeout_ms(run);
+
+        due_us += wait_ms * USEC_PER_MSEC;
+        poll_fill(run, fds, &stream);
+        if (poll(fds, ON_COUNT, wait_ms) < 0) {
+            if (errno != EINTR)
+                return gb_fail(err, errno, "poll");
+            continue;
+        }
+        if (fds[ON_SINK].revents)
+            sink_flush(run, stream);
+        for (int i = 0; i < 2; i++)
+            if (fds[ON_OUT + i].revents)
+                (void) stream_read(run, (enum stream) i);
+        if (fds[ON_CONTROL].revents)
+            (void) run->ops->control(run);
+        if (fds[ON_INPUT].revents)
+            input_move(run->input);
+        if (fds[ON_CANCEL].revents)
+            cancel(run);
+        if (fds[ON_ASK].revents)
+            ask_read(run);
+        if (fds[ON_TENANT].revents)
+            run->ended = true;
+        else
+            timers(run, due_us);
+    }
+    return 0;
+}
+
+/* ---- the end ---- */
+
+int run_judge(struct run *run, struct gb_err *err)
+{
+    struct outcome *o = &run->outcome;
+    struct verdict_facts facts = {
+        .stop = run->stop,
+        .code = run->code,
+        .status = run->status,
+        .oom_kills = run->usage.oom_kills,
+        .pids_refused = run->usage.pids_refused,
+        .pids_peak = run->usage.pids_peak,
+        .largest_file = files_largest(o->files, o->files_len),
+        .watched = box_is_watched(run->box),
+        .disk = run->disk_stop != LIMIT_NONE ? run->disk_stop : run->disk,
+        .limits = &run->spec->limits,
+    };
+
+    verdict(&facts, o);
+    for (int i = 0; i < 2; i++) {
+        struct pipe_in *in = &run->streams[i];
+        struct stream_cut *cut = i == STREAM_OUT ? &o->out : &o->err;
+        int64_t kept = in->kept.total;
+        int r = outbuf_take(&in->kept, cut);
+
+        if (r < 0)
+            return gb_fail(err, -r, "keep the output");
+        cut->left_out += in->total - kept;
+    }
+    return 0;
+}

@@ -1,0 +1,89 @@
+/*
+ * The verdict: why a run ended. Order matters: what we did ourselves comes first, then what the
+ * kernel counted, then what the program did to itself.
+ *
+ * A limit that was merely touched is no verdict: a program that lost a child to the memory limit,
+ * or could not fork once, and still ended with 0 is `ok`.
+ */
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "engine/run/oneshot.h"
+
+#include "base/banned.h"
+
+enum { EXIT_TIMEOUT = 124, EXIT_CANCELLED = 130, EXIT_OOM = 137, EXIT_SIGNAL = 128 };
+
+static int own_exit(const struct verdict_facts *facts)
+{
+    return facts->code == CLD_EXITED ? facts->status : EXIT_SIGNAL + facts->status;
+}
+
+static void set(struct outcome *outcome, enum run_status status, enum limit_kind limit, int code)
+{
+    outcome->status = status;
+    outcome->limit = limit;
+    outcome->exit_code = code;
+}
+
+static bool pids_exhausted(const struct verdict_facts *facts)
+{
+    /* Without a counter of refusals: the watch saw as many as there may be. */
+    if (facts->watched)
+        return facts->pids_peak >= facts->limits->pids;
+    return facts->pids_refused > 0;
+}
+
+/* A run that failed by itself: of a limit, or of its own mistake? */
+static void verdict_failed(const struct verdict_facts *facts, struct outcome *outcome)
+{
+    int code = own_exit(facts);
+
+    if (pids_exhausted(facts))
+        set(outcome, RUN_PIDS, LIMIT_PIDS, code);
+    else if (facts->disk != LIMIT_NONE)
+        set(outcome, RUN_DISK, facts->disk, code);
+    else if (facts->largest_file >= facts->limits->file_bytes)
+        set(outcome, RUN_DISK, LIMIT_FILE_SIZE, code);
+    else if (facts->code != CLD_EXITED)
+        set(outcome, RUN_KILLED, LIMIT_NONE, code);
+    else
+        set(outcome, RUN_ERROR, LIMIT_NONE, code);
+}
+
+void verdict(const struct verdict_facts *facts, struct outcome *outcome)
+{
+    bool failed = facts->code != CLD_EXITED || facts->status != 0;
+
+    switch (facts->stop) {
+    case STOP_WALL:
+        set(outcome, RUN_TIMEOUT, LIMIT_WALL_TIME, EXIT_TIMEOUT);
+        return;
+    case STOP_CPU:
+        set(outcome, RUN_TIMEOUT, LIMIT_CPU_TIME, EXIT_TIMEOUT);
+        return;
+    case STOP_MEMORY:
+        set(outcome, RUN_OOM, LIMIT_MEMORY, EXIT_OOM);
+        return;
+    case STOP_CANCEL:
+        set(outcome, RUN_CANCELLED, LIMIT_NONE, EXIT_CANCELLED);
+        return;
+    case STOP_OUTPUT:
+        set(outcome, RUN_OUTPUT, LIMIT_OUTPUT, own_exit(facts));
+        return;
+    case STOP_DISK:
+        set(outcome, RUN_DISK, facts->disk, own_exit(facts));
+        return;
+    case STOP_BROKEN:
+        set(outcome, RUN_KILLED, LIMIT_NONE, EXIT_SIGNAL + SIGKILL);
+        return;
+    case STOP_NONE:
+        break;
+    }
+    if (!failed)
+        set(outcome, RUN_OK, LIMIT_NONE, 0);
+    else if (facts->oom_kills > 0)
+        set(outcome, RUN_OOM, LIMIT_MEMORY, EXIT_OOM);
+    else
+        verdict_failed(facts, outcome);
+}

@@ -1,0 +1,128 @@
+/*
+ * Volumes, PID 1's side: where they go in a box.
+ *
+ * All boxes share the skeleton's root directory, in which nobody can make anything. A box with
+ * volumes gets a root of its own: a small tmpfs with the same mounts and links, the places for its
+ * volumes, and read-only like the other. Places in /workspace are made in the workspace. There is
+ * one more directory in that root, with a link to each volume that may be written to: tenants and
+ * commands give themselves a Landlock rule for each, whoever started them.
+ *
+ * Runs in PID 1 between clone and seal: no malloc, no locks.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/mount.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/autoclean.h"
+#include "engine/seal/init.h"
+#include "engine/seal/skeleton.h"
+
+#include "engine/banned_after_clone.h"
+
+#include "base/banned.h"
+
+#define ROOT_OPTIONS "mode=0755,size=1m,nr_inodes=4096"
+#define IN_WORKSPACE "/workspace/"
+
+static bool in_workspace(const struct box_volume *volume)
+{
+    return strncmp(volume->target, IN_WORKSPACE, strlen(IN_WORKSPACE)) == 0;
+}
+
+/* Makes the directories of an absolute path beneath @root; those that are new go to @owner. */
+static int make_path(int root, const char *path, uint32_t owner)
+{
+    char part[VOLUME_TARGET_MAX];
+    size_t len = strlen(path);
+
+    if (len >= sizeof part)
+        return -ENAMETOOLONG;
+    for (size_t at = 1; at <= len; at++) {
+        if (path[at] != '/' && path[at] != '\0')
+            continue;
+        memcpy(part, path + 1, at - 1);
+        part[at - 1] = '\0';
+        if (mkdirat(root, part, 0755) == 0) {
+            if (fchownat(root, part, owner, owner, AT_SYMLINK_NOFOLLOW) < 0)
+                return -errno;
+        } else if (errno != EEXIST) {
+            return -errno;
+        }
+    }
+    return 0;
+}
+
+/* Landlock's rule for /workspace is for what is in it too. */
+static int make_links(const struct box_spec *spec, int root)
+{
+    char name[32];
+    unsigned count = 0;
+
+    if (mkdirat(root, &VOLUMES_LINKS[1], 0755) < 0)
+        return -errno;
+    for (size_t i = 0; i < spec->volumes->len; i++) {
+        const struct box_volume *volume = &spec->volumes->items[i];
+
+        if (!volume->writable || in_workspace(volume))
+            continue;
+        snprintf(name, sizeof name, "%s/%u", &VOLUMES_LINKS[1], count++);
+        if (symlinkat(volume->target, root, name) < 0)
+            return -errno;
+    }
+    return 0;
+}
+
+int box_volumes_root(const struct box_spec *spec)
+{
+    struct mount_attr attr = { .attr_set =
+                                   MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV };
+    autoclose int root = -EBADF;
+    int r;
+
+    if (spec->volumes->len == 0)
+        return 0;
+    if (mount("glovebox", SKELETON_EMPTY, "tmpfs", MS_NOSUID | MS_NODEV, ROOT_OPTIONS) < 0)
+        return -errno;
+    root = open(SKELETON_EMPTY, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (root < 0)
+        return -errno;
+    if ((r = skeleton_copy(root)) < 0 || (r = make_links(spec, root)) < 0)
+        return r;
+    for (size_t i = 0; i < spec->volumes->len; i++)
+        if (!in_workspace(&spec->volumes->items[i]) &&
+            (r = make_path(root, spec->volumes->items[i].target, 0)) < 0)
+            return r;
+    /* New and old root at one place: the old one lies on top afterwards and is taken off. */
+    if (fchdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 ||
+        chdir("/") < 0)
+        return -errno;
+    return syscall(SYS_mount_setattr, AT_FDCWD, "/", 0, &attr, sizeof attr) < 0 ? -errno : 0;
+}
+
+int box_volumes_mount(const struct box_spec *spec)
+{
+    for (size_t i = 0; i < spec->volumes->len; i++) {
+        const struct box_volume *volume = &spec->volumes->items[i];
+        int r;
+
+        if (in_workspace(volume)) {
+            autoclose int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+            if (root < 0)
+                return -errno;
+            r = make_path(root, volume->target, spec->host_id);
+            if (r < 0)
+                return r;
+        }
+        if (syscall(SYS_move_mount, volume->mount, "", AT_FDCWD, volume->target,
+                    MOVE_MOUNT_F_EMPTY_PATH) < 0)
+            return -errno;
+    }
+    return 0;
+}

@@ -1,0 +1,527 @@
+/*
+ * One template as the supervisor keeps it; template_list.c has them all.
+ *
+ * Theory of operation. Each has a connection with a lock, and each request waits for its answer. It
+ * is started by the builder and reports while it imports; what it prints meanwhile is kept, for who
+ * wants to know why it failed. One that died is started again at the next clone; its clones do not
+ * need it.
+ *
+ * Where the interpreter is not in /usr, or there are packages, a template and its boxes have a root
+ * file system of their own: a mount namespace that a process made for the purpose hands us
+ * (builder/template_root.c). We hold it and send it along with each request to the builder, so a
+ * builder keeps nothing of it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/autoclean.h"
+#include "base/clock.h"
+#include "base/io.h"
+#include "base/pidfd.h"
+#include "engine/supervisor/supervisor.h"
+
+#include "base/banned.h"
+
+#define AT_START         "its start"
+#define TEMPLATE_WAIT_US (120 * USEC_PER_SEC)
+
+/* ---- what one is made of ---- */
+
+static size_t strings_len(const char *const *list)
+{
+    size_t len = 0;
+
+    while (list && list[len])
+        len++;
+    return len;
+}
+
+static bool strings_equal(const char *const *a, const char *const *b)
+{
+    size_t len = strings_len(a);
+
+    if (len != strings_len(b))
+        return false;
+    for (size_t i = 0; i < len; i++)
+        if (strcmp(a[i], b[i]) != 0)
+            return false;
+    return true;
+}
+
+static const char *or_empty(const char *text)
+{
+    return text ? text : "";
+}
+
+void template_free(struct template *t)
+{
+    if (!t)
+        return;
+    peer_end(&t->peer, true);
+    gb_closep(&t->said);
+    gb_closep(&t->root);
+    gb_closep(&t->packages_fd);
+    pthread_mutex_destroy(&t->peer.lock);
+    for (size_t i = 0; t->binds && t->binds[i]; i++)
+        free(t->binds[i]);
+    free(t->binds);
+    free(t->name);
+    free(t->python);
+    free(t->preload);
+    free(t->packages);
+    free(t);
+}
+
+struct template *template_new(struct engine *engine, const struct template_def *def)
+{
+    struct template *t = calloc(1, sizeof *t);
+    size_t binds = strings_len(def->binds);
+    bool ok;
+
+    if (!t)
+        return NULL;
+    t->engine = engine;
+    t->peer.socket = t->peer.pidfd = t->said = t->root = t->packages_fd = -EBADF;
+    pthread_mutex_init(&t->peer.lock, NULL);
+    t->name = strdup(or_empty(def->name));
+    t->python = strdup(def->python);
+    t->preload = strdup(or_empty(def->preload));
+    t->packages = strdup(or_empty(def->packages.dir));
+    t->binds = calloc(binds + 1, sizeof *t->binds);
+    ok = t->name && t->python && t->preload && t->packages && t->binds;
+    if (ok && def->packages.dir)
+        ok = (t->packages_fd = fcntl(def->packages.fd, F_DUPFD_CLOEXEC, 0)) >= 0;
+    for (size_t i = 0; ok && i < binds; i++)
+        ok = (t->binds[i] = strdup(def->binds[i])) != NULL;
+    if (!ok) {
+        template_free(t);
+        return NULL;
+    }
+    return t;
+}
+
+/* A directory that was removed and made again is another, though its path is the same. */
+static bool packages_same(const struct template *t, const struct template_packages *packages)
+{
+    struct stat ours, theirs;
+
+    if (!packages->dir)
+        return !t->packages[0];
+    return strcmp(t->packages, packages->dir) == 0 && fstat(t->packages_fd, &ours) == 0 &&
+           fstat(packages->fd, &theirs) == 0 && ours.st_dev == theirs.st_dev &&
+           ours.st_ino == theirs.st_ino;
+}
+
+bool template_is(const struct template *t, const struct template_def *def)
+{
+    return strcmp(t->name, or_empty(def->name)) == 0 && strcmp(t->python, def->python) == 0 &&
+           strcmp(t->preload, or_empty(def->preload)) == 0 &&
+           strings_equal((const char *const *) t->binds, def->binds) &&
+           packages_same(t, &def->packages);
+}
+
+int template_def_check(const struct template_def *def, struct gb_err *err)
+{
+    if (def->python[0] != '/' || strlen(def->python) >= WIRE_PATH_MAX)
+        return gb_fail_plain(err, EINVAL, "the interpreter needs an absolute path");
+    if (strlen(or_empty(def->preload)) >= PRELOAD_MAX)
+        return gb_fail_plain(err, E2BIG, "too many modules to preload");
+    if (strings_len(def->binds) > ROOT_BINDS_MAX)
+        return gb_fail_plain(err, E2BIG, "a template has at most %d files and directories",
+                             ROOT_BINDS_MAX);
+    for (size_t i = 0; def->binds && def->binds[i]; i++)
+        if (def->binds[i][0] != '/' || strlen(def->binds[i]) >= WIRE_PATH_MAX)
+            return gb_fail_plain(err, EINVAL, "a template's directories need absolute paths");
+    if (def->packages.dir &&
+        (def->packages.dir[0] != '/' || strlen(def->packages.dir) >= WIRE_PATH_MAX))
+        return gb_fail_plain(err, EINVAL, "a template's packages need an absolute path");
+    return 0;
+}
+
+/* ---- its environment ---- */
+
+static void env_add(char *block, size_t size, size_t *used, const char *name, const char *value)
+{
+    size_t need = strlen(name) + strlen(value) + 2;
+
+    if (*used + need + 1 > size)
+        return;
+    snprintf(block + *used, size - *used, "%s=%s", name, value);
+    *used += need;
+}
+
+/* Programs of the same interpreter (pip, ipython) are found before those of the system. */
+static void path_add(const struct template *t, char *block, size_t size, size_t *used)
+{
+    static const char usual[] = "/usr/local/bin:/usr/bin:/bin:" SHELF_PLACE "/bin";
+    const char *slash = strrchr(t->python, '/');
+    int len = (int) (slash - t->python);
+    char path[1024];
+
+    if (strncmp(t->python, "/usr/bin/", 9) == 0 || strchr(t->python, ':') ||
+        snprintf(path, sizeof path, "%.*s:%s", len, t->python, usual) >= (int) sizeof path)
+        snprintf(path, sizeof path, "%s", usual);
+    env_add(block, size, used, "PATH", path);
+}
+
+/* The whole environment of a tenant; the template must not have another one. */
+void template_tenant_env(const struct template *t, char *block, size_t size)
+{
+    static const char *const fixed[][2] = {
+        { "PYTHONPATH", SHELF_PLACE }, /* for programs; the template itself takes no notice */
+        { "HOME", "/workspace" },
+        { "USER", "user" },
+        { "LOGNAME", "user" },
+        { "SHELL", "/bin/sh" },
+        { "TERM", "dumb" },
+        { "TMPDIR", "/tmp" },
+        { "XDG_CACHE_HOME", "/tmp/.cache" },
+        { "XDG_CONFIG_HOME", "/tmp/.config" },
+        { "MPLBACKEND", "Agg" },
+        { "MPLCONFIGDIR", "/tmp/.config/matplotlib" },
+        /* One thread each: threads cannot be cloned, and a box has one core by default. */
+        { "OPENBLAS_NUM_THREADS", "1" },
+        { "OMP_NUM_THREADS", "1" },
+        { "MKL_NUM_THREADS", "1" },
+        { "NUMEXPR_NUM_THREADS", "1" },
+    };
+    size_t used = 0;
+
+    memset(block, 0, size);
+    path_add(t, block, size, &used);
+    for (size_t i = 0; i < ARRAY_LEN(fixed); i++)
+        env_add(block, size, &used, fixed[i][0], fixed[i][1]);
+    env_add(block, size, &used, "LANG", t->engine->lang);
+    if (t->engine->tz)
+        env_add(block, size, &used, "TZ", t->engine->tz);
+}
+
+/* ---- its root file system ---- */
+
+static int root_ask(int control, const struct template *t, int *ret_root, struct gb_err *err)
+{
+    autofree struct root_request *request = calloc(1, sizeof *request);
+    struct root_reply reply = { 0 };
+    int fds[WIRE_FDS_MAX], r;
+    size_t fds_len = 0;
+
+    if (!request)
+        return gb_fail(err, ENOMEM, "make a root for a template");
+    for (; t->binds[request->count]; request->count++)
+        snprintf(request->binds[request->count], WIRE_PATH_MAX, "%s", t->binds[request->count]);
+    snprintf(request->packages, WIRE_PATH_MAX, "%s", t->packages);
+    r = wire_send(control, request, sizeof *request, NULL, 0);
+    if (r == 0)
+        r = wire_recv(control, &reply, sizeof reply, fds, &fds_len);
+    if (r < 0)
+        return gb_fail(err, -r, "make a root for a template");
+    reply.msg[sizeof reply.msg - 1] = '\0';
+    if (reply.error || fds_len != 1) {
+        wire_close_fds(fds, fds_len);
+        return gb_fail_plain(err, reply.error ? reply.error : EPROTO, "%s", reply.msg);
+    }
+    *ret_root = fds[0];
+    return 0;
+}
+
+/* Makes it if there is none yet. The template's lock is held. */
+static int root_ensure(struct template *t, struct gb_err *err)
+{
+    struct peer maker = { .socket = -EBADF, .pidfd = -EBADF };
+    int root = -EBADF, r;
+
+    if ((!t->binds[0] && !t->packages[0]) || t->root >= 0)
+        return 0;
+    r = builder_spawn_root(t->engine, &maker, err);
+    if (r < 0)
+        return r;
+    r = root_ask(maker.socket, t, &root, err);
+    peer_end(&maker, r < 0);
+    if (r == 0)
+        t->root = root;
+    return r;
+}
+
+/* ---- starting ---- */
+
+bool template_runs(const struct template *t)
+{
+    return __atomic_load_n(&t->runs, __ATOMIC_ACQUIRE);
+}
+
+static void template_end(struct template *t)
+{
+    __atomic_store_n(&t->runs, false, __ATOMIC_RELEASE);
+    peer_end(&t->peer, true);
+}
+
+/* Starts it; it imports while we go on. The template's lock is held. */
+int template_begin(struct template *t, struct gb_err *err)
+{
+    struct builder_request request = { .op = BUILDER_TEMPLATE };
+    struct template_setup setup = { 0 };
+    struct builder_reply reply;
+    autoclose int theirs = -EBADF, ours = -EBADF, said_theirs = -EBADF, said = -EBADF;
+    int pair[2], got[WIRE_FDS_MAX], sent[3], r = root_ensure(t, err);
+    size_t got_len = 0;
+
+    if (r < 0)
+        return r;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+        return gb_fail(err, errno, "socketpair");
+    ours = pair[0];
+    theirs = pair[1];
+    if (pipe2(pair, O_CLOEXEC) < 0)
+        return gb_fail(err, errno, "pipe");
+    said = pair[0];
+    said_theirs = pair[1];
+    (void) fcntl(said, F_SETFL, O_NONBLOCK);
+    snprintf(request.template.python, sizeof request.template.python, "%s", t->python);
+    template_tenant_env(t, request.template.env, sizeof request.template.env);
+    snprintf(setup.preload, sizeof setup.preload, "%s", t->preload);
+    request.template.root = t->root >= 0;
+    sent[0] = theirs;
+    sent[1] = said_theirs;
+    sent[2] = t->root;
+    r = engine_call(t->engine, &request, sent, 2 + request.template.root, &reply, got, &got_len,
+                    err);
+    if (r < 0)
+        return r;
+    if (got_len != 1) {
+        wire_close_fds(got, got_len);
+        return gb_fail_plain(err, EPROTO, "the builder sent no template");
+    }
+    t->peer.pidfd = got[0];
+    t->peer.pid = pidfd_pid(got[0]);
+    t->ready = false;
+    t->anon = 0;
+    t->said_len = 0;
+    memset(&t->report, 0, sizeof t->report);
+    snprintf(t->at, sizeof t->at, AT_START);
+    gb_closep(&t->said);
+    t->said = TAKE_FD(said);
+    r = wire_send(ours, &setup, sizeof setup, NULL, 0);
+    if (r < 0)
+        return gb_fail(err, -r, "the template ended at once");
+    t->peer.socket = TAKE_FD(ours);
+    __atomic_store_n(&t->runs, true, __ATOMIC_RELEASE);
+    return 0;
+}
+
+/* Keeps the end of what it prints while it starts. */
+static void said_read(struct template *t)
+{
+    char chunk[4096];
+    ssize_t n;
+
+    while ((n = read(t->said, chunk, sizeof chunk)) > 0) {
+        size_t room = sizeof t->report.said - 1, len = (size_t) n;
+        const char *from = chunk;
+
+        if (len > room) {
+            from += len - room;
+            len = room;
+        }
+        if (t->said_len + len > room) {
+            size_t drop = t->said_len + len - room;
+
+            memmove(t->report.said, t->report.said + drop, t->said_len - drop);
+            t->said_len -= drop;
+        }
+        memcpy(t->report.said + t->said_len, from, len);
+        t->said_len += len;
+        t->report.said[t->said_len] = '\0';
+    }
+}
+
+/* The last line of it, which is where Python says what is wrong. */
+static void said_last(const struct template *t, char line[100])
+{
+    const char *end = t->report.said + t->said_len, *start;
+
+    while (end > t->report.said && (end[-1] == '\n' || end[-1] == ' '))
+        end--;
+    for (start = end; start > t->report.said && start[-1] != '\n';)
+        start--;
+    snprintf(line, 100, "%.*s", (int) (end - start < 99 ? end - start : 99), start);
+}
+
+static int template_fail(struct template *t, int code, const char *what, struct gb_err *err)
+{
+    char line[100];
+
+    said_read(t);
+    said_last(t, line);
+    if (!line[0] && !t->report.version[0] && strcmp(t->at, AT_START) == 0)
+        snprintf(line, sizeof line, "is it a Python, 3.9 or later?");
+    return gb_fail_plain(err, code, "%.60s %s %.60s%s%.60s", t->python, what, t->at,
+                         line[0] ? ": " : "", line);
+}
+
+static void missing_add(struct template *t, const char *text)
+{
+    size_t used = strlen(t->report.missing), room = sizeof t->report.missing - used;
+
+    if (strlen(text) + 2 <= room)
+        snprintf(t->report.missing + used, room, "%s\n", text);
+}
+
+/* One piece of news. Returns 1 when it is ready. */
+static int event_take(struct template *t, struct gb_err *err)
+{
+    const struct engine_config *config = &t->engine->config;
+    struct template_event event;
+    int fds[WIRE_FDS_MAX];
+    size_t fds_len;
+
+    if (wire_recv(t->peer.socket, &event, sizeof event, fds, &fds_len) < 0)
+        return template_fail(t, EPIPE, "ended at", err);
+    wire_close_fds(fds, fds_len);
+    event.text[sizeof event.text - 1] = '\0';
+    if (event.error == TEMPLATE_MISSING) {
+        missing_add(t, event.text);
+        return 0;
+    }
+    if (event.error)
+        return gb_fail_plain(err, EIO, "%.60s: %s", t->python, event.text);
+    if (event.done == event.total) {
+        snprintf(t->report.version, sizeof t->report.version, "%.30s", event.text);
+        return 1;
+    }
+    snprintf(t->at, sizeof t->at, "import %s", event.text);
+    if (config->progress && t == t->engine->first)
+        config->progress(config->progress_arg, event.done, event.total, event.text);
+    return 0;
+}
+
+/* Waits until it has imported everything. The template's lock is held. */
+static int template_finish(struct template *t, struct gb_err *err)
+{
+    int64_t wait_us = t->engine->config.template_wait_us;
+    int64_t until = clock_now_us() + (wait_us > 0 ? wait_us : TEMPLATE_WAIT_US);
+    struct pollfd news[] = { { t->peer.socket, POLLIN, 0 }, { t->said, POLLIN, 0 } };
+    int r = t->ready;
+
+    while (r == 0) {
+        int64_t left = until - clock_now_us();
+
+        r = poll(news, 2, left > 0 ? (int) (left / USEC_PER_MSEC) + 1 : 0);
+        if (r < 0 && errno == EINTR) {
+            r = 0;
+            continue;
+        }
+        if (r <= 0)
+            return template_fail(t, ETIMEDOUT, "does not come to an end with", err);
+        if (news[1].revents & POLLIN)
+            said_read(t);
+        else if (news[1].revents)
+            news[1].fd = -1; /* closed: nothing more to be said */
+        r = news[0].revents ? event_take(t, err) : 0;
+    }
+    if (r > 0 && !t->ready) {
+        said_read(t);
+        gb_closep(&t->said);
+        t->said = -EBADF;
+        t->ready = true;
+    }
+    return r < 0 ? r : 0;
+}
+
+/* A template that works, started anew if need be. Its lock is held. */
+static int template_ensure(struct template *t, struct gb_err *err)
+{
+    int r = 0;
+
+    if (t->peer.socket < 0) {
+        template_end(t);
+        r = template_begin(t, err);
+    }
+    if (r == 0)
+        r = template_finish(t, err);
+    if (r < 0)
+        template_end(t);
+    return r;
+}
+
+int template_wait(struct template *t, struct gb_err *err)
+{
+    int r;
+
+    pthread_mutex_lock(&t->peer.lock);
+    r = template_ensure(t, err);
+    pthread_mutex_unlock(&t->peer.lock);
+    return r;
+}
+
+/* ---- cloning ---- */
+
+static int template_exchange(struct template *t, const struct clone_request *request,
+                             const int *fds, size_t fds_len, struct clone_reply *reply,
+                             int *ret_pidfd)
+{
+    int got[WIRE_FDS_MAX];
+    size_t got_len = 0;
+    int r = wire_send(t->peer.socket, request, sizeof *request, fds, fds_len);
+
+    if (r == 0)
+        r = wire_recv(t->peer.socket, reply, sizeof *reply, got, &got_len);
+    if (r < 0)
+        return r;
+    *ret_pidfd = -EBADF;
+    if (got_len == 1)
+        *ret_pidfd = got[0];
+    else
+        wire_close_fds(got, got_len);
+    return 0;
+}
+
+int template_clone(struct template *t, const struct clone_request *request, const int *fds,
+                   size_t fds_len, struct clone_reply *ret_reply, int *ret_pidfd,
+                   struct gb_err *err)
+{
+    int r = 0;
+
+    pthread_mutex_lock(&t->peer.lock);
+    for (int attempt = 0; attempt < 2; attempt++) {
+        r = template_ensure(t, err);
+        if (r < 0)
+            break;
+        r = template_exchange(t, request, fds, fds_len, ret_reply, ret_pidfd);
+        if (r == 0)
+            break;
+        (void) gb_fail(err, -r, "the template ended");
+        template_end(t);
+    }
+    pthread_mutex_unlock(&t->peer.lock);
+    if (r < 0)
+        return r;
+    if (ret_reply->error)
+        return gb_fail(err, ret_reply->error, "clone a tenant (%.31s)", ret_reply->what);
+    return *ret_pidfd >= 0 ? 0 : gb_fail_plain(err, EPROTO, "the template sent no tenant");
+}
+
+/* What clones share with it until they write; asked for where no cgroup keeps count. */
+int64_t template_anon(struct template *t)
+{
+    char path[48], text[4096];
+    const char *at;
+
+    if (t == t->engine->first || t->engine->cgroup_mode != CGROUP_OFF)
+        return 0; /* the builder knows the first itself */
+    pthread_mutex_lock(&t->peer.lock);
+    if (t->anon == 0 && t->ready && t->peer.pidfd >= 0) {
+        snprintf(path, sizeof path, "/proc/%d/status", t->peer.pid);
+        if (io_read_text_at(AT_FDCWD, path, text, sizeof text) > 0 &&
+            (at = strstr(text, "RssAnon:")))
+            t->anon = strtoll(at + strlen("RssAnon:"), NULL, 10) * 1024;
+    }
+    pthread_mutex_unlock(&t->peer.lock);
+    return t->anon;
+}

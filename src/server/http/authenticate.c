@@ -1,0 +1,290 @@
+/*
+ * Who may come in.
+ *
+ * Three questions are asked before a route is even looked for. Is the request one request, with one
+ * length and one host? Two servers that read different requests from the same bytes are how
+ * requests are smuggled. Does a web page stand behind it? A browser names the page's origin, the
+ * host it was told to speak to, and how the two relate; a page that drives us from elsewhere fails
+ * on at least one of them, with DNS rebinding on the host's name. And last, which key?
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/parse.h"
+#include "server/server_internal.h"
+
+#include "base/banned.h"
+
+/* ---- headers ---- */
+
+struct header_row {
+    const char *name;
+    size_t offset;
+};
+
+#define HEADER(name, member)                                                                       \
+    {                                                                                              \
+        name, offsetof(struct headers, member)                                                     \
+    }
+
+/* Each of these may come once only. */
+static const struct header_row header_rows[] = {
+    HEADER("Host", host),
+    HEADER("Authorization", authorization),
+    HEADER("X-API-Key", api_key),
+    HEADER("Origin", origin),
+    HEADER("Sec-Fetch-Site", fetch_site),
+    HEADER("Sec-Fetch-Mode", fetch_mode),
+    HEADER("Content-Type", content_type),
+    HEADER("Content-Length", content_length),
+    HEADER("Transfer-Encoding", transfer_encoding),
+    HEADER("Range", range),
+    HEADER("If-Range", if_range),
+    HEADER("If-None-Match", if_none_match),
+    HEADER("If-Match", if_match),
+    HEADER("Expect", expect),
+    HEADER("Last-Event-ID", last_event_id),
+    HEADER("X-Session-Id", session_id),
+    HEADER("MCP-Session-Id", mcp_session),
+    HEADER("MCP-Protocol-Version", mcp_version),
+    HEADER("Mcp-Method", mcp_method),
+    HEADER("Mcp-Name", mcp_name),
+    HEADER("Upgrade", upgrade),
+    HEADER("Sec-WebSocket-Key", ws_key),
+    HEADER("Sec-WebSocket-Version", ws_version),
+};
+
+static enum MHD_Result collect(void *cls, enum MHD_ValueKind kind, const char *key, size_t key_size,
+                               const char *value, size_t value_size)
+{
+    struct headers *headers = cls;
+
+    (void) kind;
+    value = value ? value : "";
+    /* "Content-Length : 5" is a length to some and none to others. */
+    if (strlen(key) != key_size || strlen(value) != value_size || strpbrk(key, " \t"))
+        headers->bad = true;
+    /* Several lines of these are one list; the first is enough for what we offer. */
+    if (strcasecmp(key, "Accept") == 0 && !headers->accept)
+        headers->accept = value;
+    if (strcasecmp(key, "Connection") == 0 && !headers->connection)
+        headers->connection = value;
+    if (strcasecmp(key, "Sec-WebSocket-Protocol") == 0 && !headers->ws_protocol)
+        headers->ws_protocol = value;
+    for (size_t i = 0; i < sizeof header_rows / sizeof *header_rows; i++) {
+        const char **member = (const char **) ((char *) headers + header_rows[i].offset);
+
+        if (strcasecmp(key, header_rows[i].name) != 0)
+            continue;
+        if (*member)
+            headers->twice = header_rows[i].name;
+        *member = value;
+        break;
+    }
+    return MHD_YES;
+}
+
+/* A request whose extent is in doubt: nothing that follows on the connection is read. */
+static int refuse_framing(struct request *rq, const char *detail)
+{
+    rq->refusal.close = true;
+    return refuse(rq, MHD_HTTP_BAD_REQUEST, "bad-framing", "%s", detail);
+}
+
+static int check_framing(struct request *rq)
+{
+    struct headers *h = &rq->headers;
+    int64_t length;
+
+    if (h->bad)
+        return refuse_framing(rq, "the name of a header holds a blank, or its value a NUL byte");
+    if (h->twice) {
+        rq->refusal.close = true;
+        return refuse(rq, MHD_HTTP_BAD_REQUEST, "bad-framing", "the header %s is there twice",
+                      h->twice);
+    }
+    if (h->content_length && h->transfer_encoding)
+        return refuse_framing(rq, "send Content-Length or Transfer-Encoding, not both");
+    if (h->transfer_encoding && strcasecmp(h->transfer_encoding, "chunked") != 0)
+        return refuse_framing(rq, "the only Transfer-Encoding that is understood is chunked");
+    if (h->content_length) {
+        if (parse_int(h->content_length, &length) < 0)
+            return refuse_framing(rq, "Content-Length must be a plain number");
+        rq->declared = length;
+    } else if (!h->transfer_encoding) {
+        rq->declared = 0;
+    }
+    return 0;
+}
+
+/* ---- Host ---- */
+
+/* The name in a Host header or an origin: without the port and the brackets, as it stands. */
+static int host_name(const char *text, char buf[LISTEN_NAME_MAX])
+{
+    const char *end;
+    size_t len;
+
+    if (text[0] == '[') {
+        end = strchr(text, ']');
+        text++;
+        if (!end || (end[1] != '\0' && end[1] != ':'))
+            return -EINVAL;
+        len = (size_t) (end - text);
+        end++;
+    } else {
+        len = strcspn(text, ":");
+        end = text + len;
+    }
+    if (len == 0 || len >= LISTEN_NAME_MAX)
+        return -EINVAL;
+    if (*end == ':' && end[1 + strspn(end + 1, "0123456789")] != '\0')
+        return -EINVAL;
+    memcpy(buf, text, len);
+    buf[len] = '\0';
+    if (buf[len - 1] == '.' && len > 1)
+        buf[len - 1] = '\0'; /* example.com. is the same name */
+    return 0;
+}
+
+static bool is_loopback_name(const char *name)
+{
+    struct listen_spec spec = { 0 };
+
+    snprintf(spec.host, sizeof spec.host, "%s", name);
+    return listen_is_local(&spec);
+}
+
+/* Whether @name is, in digits, the address at which this very connection came in. */
+static bool is_own_address(const struct request *rq, const char *name)
+{
+    struct sockaddr_storage addr;
+    socklen_t len = sizeof addr;
+    struct in6_addr v6;
+    struct in_addr v4;
+
+    if (getsockname(request_socket(rq), (struct sockaddr *) &addr, &len) < 0)
+        return false;
+    if (addr.ss_family == AF_INET && inet_pton(AF_INET, name, &v4) == 1)
+        return memcmp(&v4, &((struct sockaddr_in *) &addr)->sin_addr, sizeof v4) == 0;
+    if (addr.ss_family == AF_INET6 && inet_pton(AF_INET6, name, &v6) == 1)
+        return memcmp(&v6, &((struct sockaddr_in6 *) &addr)->sin6_addr, sizeof v6) == 0;
+    return false;
+}
+
+static bool is_allowed_host(const struct request *rq, const char *name)
+{
+    char *const *more = rq->server->config.allowed_hosts;
+
+    if (is_loopback_name(name) || strcasecmp(name, rq->listener->host) == 0)
+        return true;
+    for (; more && *more; more++)
+        if (strcasecmp(*more, name) == 0 || strcmp(*more, "*") == 0)
+            return true;
+    return is_own_address(rq, name);
+}
+
+static int check_host(struct request *rq)
+{
+    char name[LISTEN_NAME_MAX], quoted[FORMAT_QUOTED_MAX];
+
+    if (!rq->headers.host)
+        return refuse(rq, MHD_HTTP_BAD_REQUEST, "no-host", "send a Host header");
+    /* No browser speaks to a Unix socket, and there is no name to go by. */
+    if (rq->listener->spec.is_unix)
+        return 0;
+    if (host_name(rq->headers.host, name) < 0)
+        return refuse(rq, MHD_HTTP_BAD_REQUEST, "bad-host",
+                      "the Host header must be a name or address, with :PORT or without");
+    if (is_allowed_host(rq, name))
+        return 0;
+    format_quoted(name, quoted);
+    return refuse(rq, MHD_HTTP_MISDIRECTED_REQUEST, "host-not-allowed",
+                  "the Host header names %s, which is not ours; use the address that the server "
+                  "listens at, or start it with --allowed-host NAME",
+                  quoted);
+}
+
+/* ---- web pages ---- */
+
+static int check_origin(struct request *rq)
+{
+    const char *origin = rq->headers.origin, *site = rq->headers.fetch_site;
+    const char *rest;
+    bool page = rq->route && rq->route->auth == ROUTE_PAGE && rq->headers.fetch_mode &&
+                strcmp(rq->headers.fetch_mode, "navigate") == 0;
+
+    if (site && strcmp(site, "none") != 0 && strcmp(site, "same-origin") != 0 && !page)
+        return refuse(rq, MHD_HTTP_FORBIDDEN, "cross-site",
+                      "a page of another site may not use this service; call it from a program");
+    if (!origin)
+        return 0;
+    rest = strncmp(origin, "http://", 7) == 0    ? origin + 7
+           : strncmp(origin, "https://", 8) == 0 ? origin + 8
+                                                 : NULL;
+    if (rest && rq->headers.host && strcasecmp(rest, rq->headers.host) == 0)
+        return 0;
+    return refuse(rq, MHD_HTTP_FORBIDDEN, "cross-origin",
+                  "the Origin header is not that of this service; call it from a program");
+}
+
+int gate_check(struct request *rq)
+{
+    (void) MHD_get_connection_values_n(rq->mhd, MHD_HEADER_KIND, collect, &rq->headers);
+    if (check_framing(rq) < 0)
+        return -1;
+    return check_host(rq);
+}
+
+/* ---- keys ---- */
+
+static const char *token_of(const struct request *rq)
+{
+    const char *authorization = rq->headers.authorization;
+
+    if (!authorization)
+        return rq->headers.api_key;
+    if (strncasecmp(authorization, "Bearer ", 7) != 0)
+        return "";
+    return authorization + 7 + strspn(authorization + 7, " ");
+}
+
+_Static_assert(STORE_LIMIT_DEFAULT == -1, "what a key leaves to the configuration");
+
+int gate_authenticate(struct request *rq)
+{
+    const char *token = token_of(rq);
+    struct keys_info key;
+    struct gb_err err = { 0 };
+    int r;
+
+    rq->caller = (struct caller){ .listener = rq->listener->url, .limits = { -1, -1, -1 } };
+    if (check_origin(rq) < 0)
+        return -1;
+    if (!token) {
+        if (!rq->listener->needs_key || rq->route->auth != ROUTE_KEY)
+            return 0;
+        return refuse(
+            rq, MHD_HTTP_UNAUTHORIZED, "key-needed",
+            "send a key: Authorization: Bearer KEY, or X-API-Key: KEY; the operator makes "
+            "one with: glovebox key create");
+    }
+    if (rq->route->auth != ROUTE_KEY)
+        return 0;
+    r = rq->server->config.keys ? keys_verify(rq->server->config.keys, token, &key, &err) : -EACCES;
+    if (r == -EACCES)
+        return refuse(rq, MHD_HTTP_UNAUTHORIZED, "key-unknown",
+                      "this key is not known here, or was revoked");
+    if (r < 0)
+        return refuse(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "keys-unavailable",
+                      "keys cannot be checked just now; try again");
+    (void) principal_from_key(key.id, &rq->caller.principal); /* an id always fits */
+    rq->caller.limits.sessions = key.sessions;
+    rq->caller.limits.in_flight = key.executions;
+    rq->caller.limits.rate_per_minute = key.rate_per_minute;
+    return 0;
+}

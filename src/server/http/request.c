@@ -1,0 +1,105 @@
+/* What handlers ask of a request. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json_depth.h"
+#include "server/server_internal.h"
+
+#include "base/banned.h"
+
+#define JSON_DEPTH_MAX 64
+
+int request_socket(const struct request *rq)
+{
+    return rq->conn->fd;
+}
+
+void request_origin(const struct request *rq, char *buf, size_t size)
+{
+    const char *proto = MHD_lookup_connection_value(rq->mhd, MHD_HEADER_KIND, "X-Forwarded-Proto");
+    bool tls = proto && strcmp(proto, "https") == 0; /* said by a proxy, believed for links only */
+
+    /* The gate has seen that the name is one of ours. */
+    snprintf(buf, size, "%s://%s", tls ? "https" : "http",
+             rq->listener->spec.is_unix || !rq->headers.host ? "localhost" : rq->headers.host);
+}
+
+void request_note(struct request *rq, const char *session_id, const char *execution_id)
+{
+    if (session_id)
+        snprintf(rq->session_id, sizeof rq->session_id, "%s", session_id);
+    if (execution_id)
+        snprintf(rq->execution_id, sizeof rq->execution_id, "%s", execution_id);
+}
+
+const char *request_param(const struct request *rq, const char *name)
+{
+    return route_match_param(&rq->match, name);
+}
+
+int request_query(struct request *rq, void *ret)
+{
+    json_t *errors = json_array();
+
+    if (fields_read_query(rq->route->query, rq->url.params, rq->url.params_len, ret, errors) < 0) {
+        reply_invalid(rq, errors);
+        return -1;
+    }
+    json_decref(errors);
+    return 0;
+}
+
+static int parse_body(struct request *rq)
+{
+    json_error_t error;
+
+    if (json_too_deep(rq->body, rq->body_len, JSON_DEPTH_MAX)) {
+        reply_problem(rq, MHD_HTTP_BAD_REQUEST, "json-too-deep",
+                      "the body is nested deeper than %d levels", JSON_DEPTH_MAX);
+        return -1;
+    }
+    rq->json = json_loadb(rq->body, rq->body_len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    if (!rq->json) {
+        reply_problem(rq, MHD_HTTP_BAD_REQUEST, "bad-json",
+                      "the body is not JSON: %s (line %d, "
+                      "column %d)",
+                      error.text, error.line, error.column);
+        return -1;
+    }
+    return 0;
+}
+
+int request_json(struct request *rq, void *ret)
+{
+    bool strict = !(rq->route->flags & ROUTE_LENIENT);
+    json_t *errors;
+
+    if (rq->body_len == 0)
+        rq->json = json_object();
+    else if (parse_body(rq) < 0)
+        return -1;
+    errors = json_array();
+    if (fields_read_body(rq->route->request, rq->json, strict, ret, errors) < 0) {
+        reply_invalid(rq, errors);
+        return -1;
+    }
+    json_decref(errors);
+    return 0;
+}
+
+int request_session(struct request *rq, struct session **ret_session)
+{
+    return request_session_named(rq, request_param(rq, "id"), ret_session);
+}
+
+int request_session_named(struct request *rq, const char *id, struct session **ret_session)
+{
+    struct fault fault = { 0 };
+
+    if (session_find(rq->server->config.service, &rq->caller, id, ret_session, &fault) < 0) {
+        reply_fault(rq, &fault);
+        return -1;
+    }
+    request_note(rq, session_id(*ret_session), NULL);
+    return 0;
+}

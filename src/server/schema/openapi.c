@@ -1,0 +1,244 @@
+/* /openapi.json: the routes and the schemas, as OpenAPI 3.1. Made once, at the start. */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "server/about/schemas.h"
+#include "server/compat/schemas.h"
+#include "server/handlers.h"
+#include "server/mcp/schemas.h"
+#include "server/schema/schemas.h"
+#include "server/server_internal.h"
+#include "server/v1/schemas.h"
+
+#include "base/banned.h"
+
+static json_t *ref(const char *kind, const char *name)
+{
+    return json_pack("{s:s+++}", "$ref", "#/components/", kind, "/", name);
+}
+
+static json_t *content(const char *media, const struct schema *schema)
+{
+    return json_pack("{s:{s:o}}", media, "schema",
+                     schema ? ref("schemas", schema->name) : json_object());
+}
+
+/* ---- parameters ---- */
+
+/* The parameter whose brace is at *@at, which is moved behind it. */
+static json_t *path_parameter(const char **at)
+{
+    size_t len = strcspn(++*at, "}");
+    const char *name = *at, *help = "an id";
+
+    *at += len;
+    if (strncmp(name, "path", len) == 0)
+        help = "a path beneath the workspace; its slashes may stand as they are";
+    else if (strncmp(name, "name", len) == 0)
+        help = "the name of a variable";
+    return json_pack("{s:s%,s:s,s:b,s:s,s:{s:s}}", "name", name, len, "in", "path", "required", 1,
+                     "description", help, "schema", "type", "string");
+}
+
+static json_t *parameters(const struct route *route)
+{
+    json_t *list = json_array();
+
+    for (const char *at = strchr(route->pattern, '{'); at; at = strchr(at, '{'))
+        (void) json_array_append_new(list, path_parameter(&at));
+    if (route->flags & ROUTE_LABEL)
+        (void) json_array_append_new(
+            list, json_pack("{s:s,s:s,s:b,s:s,s:{s:s,s:s}}", "name", "X-Session-Id", "in", "header",
+                            "required", 0, "description",
+                            "a name for a session, made on first use, or the id of one", "schema",
+                            "type", "string", "pattern", "^[A-Za-z0-9._-]{1,64}$"));
+    for (const struct field *f = route->query ? route->query->fields : NULL; f && f->name; f++)
+        (void) json_array_append_new(
+            list, json_pack("{s:s,s:s,s:b,s:s?,s:o}", "name", f->name, "in", "query", "required",
+                            (f->flags & FIELD_REQUIRED) != 0, "description", f->help, "schema",
+                            field_to_schema(f)));
+    return list;
+}
+
+/* ---- bodies ---- */
+
+static json_t *request_body(const struct route *route)
+{
+    bool required = false;
+
+    switch (route->body) {
+    case ROUTE_NO_BODY:
+        return NULL;
+    case ROUTE_JSON:
+        for (const struct field *f = route->request->fields; f->name; f++)
+            required = required || (f->flags & FIELD_REQUIRED);
+        return json_pack("{s:b,s:o}", "required", required, "content",
+                         content("application/json", route->request));
+    case ROUTE_RAW:
+        return json_pack("{s:b,s:{s:{}}}", "required", 1, "content", "application/octet-stream");
+    case ROUTE_MULTIPART:
+        return json_pack("{s:b,s:{s:{s:{s:s,s:{s:{s:s,s:{s:s,s:s}}}}}}}", "required", 1, "content",
+                         "multipart/form-data", "schema", "type", "object", "properties", "file",
+                         "type", "array", "items", "type", "string", "format", "binary");
+    }
+    return NULL;
+}
+
+/* ---- responses ---- */
+
+static json_t *success(const struct route *route)
+{
+    json_t *json = json_pack("{s:s}", "description", route->summary), *media;
+
+    if (route->success == MHD_HTTP_NO_CONTENT || route->success == MHD_HTTP_SWITCHING_PROTOCOLS)
+        return json;
+    if (strcmp(route->pattern, "/v1/executions/{id}/events") == 0)
+        media = json_object();
+    else if (route->media)
+        media = json_pack("{s:{}}", route->media);
+    else
+        media = content("application/json", route->response);
+    if (route->flags & ROUTE_STREAMS) {
+        (void) json_object_set_new(media, "text/event-stream",
+                                   json_pack("{s:{s:s}}", "schema", "type", "string"));
+        (void) json_object_set_new(media, "application/x-ndjson",
+                                   json_pack("{s:o}", "schema", ref("schemas", schema_event.name)));
+    }
+    (void) json_object_set_new(json, "content", media);
+    return json;
+}
+
+static void add_problem(json_t *responses, int status)
+{
+    char code[8];
+
+    snprintf(code, sizeof code, "%d", status);
+    (void) json_object_set_new(responses, code, ref("responses", code));
+}
+
+static json_t *responses(const struct route *route)
+{
+    json_t *json = json_object();
+    char code[8];
+
+    snprintf(code, sizeof code, "%d", route->success);
+    (void) json_object_set_new(json, code, success(route));
+    if (strcmp(route->name, "v1_file_get") == 0) {
+        (void) json_object_set_new(json, "206",
+                                   json_pack("{s:s,s:{s:{}}}", "description", "the range",
+                                             "content", "application/octet-stream"));
+        (void) json_object_set_new(json, "304", json_pack("{s:s}", "description", "not changed"));
+        (void) json_object_set_new(json, "416", json_pack("{s:s}", "description", "no such range"));
+    }
+    if (route->flags & ROUTE_STREAMS && route->body == ROUTE_JSON)
+        (void) json_object_set_new(json, "202",
+                                   json_pack("{s:s,s:o}", "description", "it runs (detach)",
+                                             "content",
+                                             content("application/json", &schema_progress)));
+    if (strcmp(route->name, "v1_file_put") == 0)
+        (void) json_object_set_new(json, "200",
+                                   json_pack("{s:s,s:o}", "description", "it was replaced",
+                                             "content", content("application/json", &schema_file)));
+    add_problem(json, 400);
+    if (route->auth == ROUTE_KEY)
+        add_problem(json, 401);
+    add_problem(json, 403);
+    if (strchr(route->pattern, '{') || route->request == &schema_simple_execute)
+        add_problem(json, 404);
+    if (route->body != ROUTE_NO_BODY)
+        add_problem(json, 413);
+    if (route->query || route->body != ROUTE_NO_BODY)
+        add_problem(json, 422);
+    if (route->flags & ROUTE_SOCKET)
+        add_problem(json, 426);
+    if (route->body == ROUTE_JSON || route->flags & ROUTE_SOCKET)
+        add_problem(json, 429);
+    add_problem(json, 503);
+    return json;
+}
+
+/* ---- the whole ---- */
+
+static json_t *operation(const struct route *route)
+{
+    json_t *json = json_pack("{s:s,s:s,s:[s],s:o,s:o}", "operationId", route->name, "summary",
+                             route->summary, "tags", route->tag, "parameters", parameters(route),
+                             "responses", responses(route));
+    json_t *body = request_body(route);
+
+    if (route->help)
+        (void) json_object_set_new(json, "description", json_string(route->help));
+    if (body)
+        (void) json_object_set_new(json, "requestBody", body);
+    if (route->auth != ROUTE_KEY)
+        (void) json_object_set_new(json, "security", json_array());
+    return json;
+}
+
+/* "get" */
+static void method_key(enum method method, char buf[16])
+{
+    snprintf(buf, 16, "%s", method_name(method));
+    for (char *p = buf; *p; p++)
+        *p = (char) tolower((unsigned char) *p);
+}
+
+static json_t *paths(void)
+{
+    json_t *json = json_object();
+
+    for (size_t i = 0; i < routes_len; i++) {
+        json_t *item = json_object_get(json, routes[i].pattern);
+        char method[16];
+
+        method_key(routes[i].method, method);
+        if (!item) {
+            item = json_object();
+            (void) json_object_set_new(json, routes[i].pattern, item);
+        }
+        (void) json_object_set_new(item, method, operation(&routes[i]));
+    }
+    return json;
+}
+
+static json_t *components(void)
+{
+    static const struct {
+        const char *status, *text;
+    } problems[] = {
+        { "400", "the request is malformed" },
+        { "401", "a key is needed, or this one is not known" },
+        { "403", "a page of another site may not do this" },
+        { "404", "there is no such thing, or it is not yours, or it has expired" },
+        { "413", "too large" },
+        { "422", "a field is missing, unknown, of the wrong type or out of range" },
+        { "426", "this is a WebSocket; ask for an upgrade" },
+        { "429", "too many; Retry-After says when to try again" },
+        { "503", "not now; Retry-After says when to try again" },
+    };
+    json_t *schemas = json_object(), *list = json_object();
+
+    for (size_t i = 0; schema_lists[i]; i++)
+        for (const struct schema *const *one = schema_lists[i]; *one; one++)
+            (void) json_object_set_new(schemas, (*one)->name, fields_to_schema(*one));
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
+        (void) json_object_set_new(list, problems[i].status,
+                                   json_pack("{s:s,s:o}", "description", problems[i].text,
+                                             "content",
+                                             content("application/problem+json", &schema_problem)));
+    return json_pack("{s:o,s:o,s:{s:{s:s,s:s},s:{s:s,s:s,s:s}}}", "schemas", schemas, "responses",
+                     list, "securitySchemes", "bearer", "type", "http", "scheme", "bearer", "key",
+                     "type", "apiKey", "in", "header", "name", "X-API-Key");
+}
+
+json_t *openapi_make(void)
+{
+    return json_pack("{s:s,s:{s:s,s:s,s:s,s:{s:s,s:s}},s:[{s:[]},{s:[]},{}],s:o,s:o}", "openapi",
+                     "3.1.0", "info", "title", "Glovebox", "version", GLOVEBOX_VERSION,
+                     "description",
+                     "Runs Python that nobody has read, in a sealed box, and says what came of it. "
+                     "On loopback no key is needed.",
+                     "license", "name", "Apache-2.0", "identifier", "Apache-2.0", "security",
+                     "bearer", "key", "paths", paths(), "components", components());
+}

@@ -1,0 +1,20 @@
+/* The tables that more than one dialect shows; each dialect has its own in a schemas.h beside its
+ * handlers. */
+#pragma once
+
+#include "schema/fields.h"
+
+#define CODE_BYTES_MAX  (INT64_C(8) * 1024 * 1024)
+#define INPUT_BYTES_MAX (INT64_C(8) * 1024 * 1024)
+#define NAME_BYTES_MAX  200 /* of a variable, a package, a version */
+
+extern const char *const volume_modes[]; /* by enum volume_mode */
+
+extern const struct schema schema_limits, schema_bound, schema_problem;
+
+/* What /openapi.json lists of each dialect; a list ends with NULL. */
+extern const struct schema *const about_schemas[], *const compat_schemas[],
+                                                       *const v1_schemas[], *const mcp_schemas[];
+
+/* Those lists and the shared one; ends with NULL. */
+extern const struct schema *const *const schema_lists[];

@@ -1,0 +1,216 @@
+/*
+ * %pip install in a cell. The cell's run hands us the request and goes on polling; a thread of ours
+ * installs, writes the answer into a pipe and ends. In a session that is an install like any other.
+ * A one-shot gets the packages into its box and nowhere else; its box may be gone before we are
+ * done, so the execution says where it is, under a lock, as long as it is there.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/autoclean.h"
+#include "base/io.h"
+#include "service/execution/internal.h"
+#include "service/package/internal.h"
+#include "service/session/internal.h"
+
+#include "base/banned.h"
+
+/* The engine's loop has buffers of 64 KiB. A sanitizer has its own data on each stack. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ASK_STACK (4u * 1024 * 1024)
+#else
+#define ASK_STACK (512u * 1024)
+#endif
+
+struct ask_job {
+    struct execution *x;
+    struct session *session; /* or NULL */
+    int fd;                  /* to write the answer to */
+    json_t *wish;
+};
+
+static void job_free(struct ask_job *job)
+{
+    session_unref(job->session);
+    execution_unref(job->x);
+    gb_closep(&job->fd);
+    json_decref(job->wish);
+    free(job);
+}
+
+static int place_change(struct execution *x, struct layer *layer, struct fault *fault)
+{
+    int r;
+
+    pthread_mutex_lock(&x->place_lock);
+    if (x->place)
+        r = packages_mount(x->service, x->place, layer, fault);
+    else
+        r = fault_set(fault, FAULT_CONFLICT, "execution-ended", NULL, "the run has ended");
+    if (r == 0) {
+        layer_unref(x->layer);
+        x->layer = layer_ref(layer);
+    }
+    pthread_mutex_unlock(&x->place_lock);
+    return r;
+}
+
+int packages_install_here(struct execution *x, const char *const *wanted, json_t **ret_json,
+                          struct fault *fault)
+{
+    struct install_job job;
+    int r;
+
+    if (!packages_template_fits(x->template))
+        return packages_template_refuse(x->template, fault);
+    if (install_job_init(&job, x->service, wanted, false, fault) < 0)
+        return -1;
+    job.scope = x->set_name;
+    pthread_mutex_lock(&x->place_lock);
+    job.before = layer_ref(x->layer);
+    pthread_mutex_unlock(&x->place_lock);
+    r = install_job_resolve(&job, fault);
+    if (r == 0 && job.result.layer && job.result.layer != job.before)
+        r = place_change(x, job.result.layer, fault);
+    if (r == 0)
+        *ret_json = install_to_json(&job);
+    install_job_release(&job);
+    return r;
+}
+
+int packages_furnish(struct execution *x, struct box *box, struct fault *fault)
+{
+    bool fits = packages_template_fits(x->template);
+    struct layer *layer = fits ? packages_default(x->service, x->set_name) : NULL;
+
+    if (layer && packages_mount(x->service, box, layer, fault) < 0) {
+        layer_unref(layer);
+        return -1;
+    }
+    pthread_mutex_lock(&x->place_lock);
+    x->place = box;
+    x->layer = layer;
+    pthread_mutex_unlock(&x->place_lock);
+    return 0;
+}
+
+void packages_leave(struct execution *x)
+{
+    struct layer *layer;
+
+    pthread_mutex_lock(&x->place_lock);
+    x->place = NULL;
+    layer = x->layer;
+    x->layer = NULL;
+    pthread_mutex_unlock(&x->place_lock);
+    layer_unref(layer);
+}
+
+/* The requirements of {"op": "install", "requirements": [...]}: pointers into it, or NULL. */
+static const char **wanted_of(const json_t *wish)
+{
+    const json_t *list = json_object_get(wish, "requirements");
+    size_t len = json_array_size(list);
+    const char *op = json_string_value(json_object_get(wish, "op"));
+    const char **wanted;
+
+    if (!op || strcmp(op, "install") != 0 || len == 0 || len > REQUIREMENTS_MAX)
+        return NULL;
+    wanted = calloc(len + 1, sizeof *wanted);
+    for (size_t i = 0; wanted && i < len; i++) {
+        wanted[i] = json_string_value(json_array_get(list, i));
+        if (!wanted[i] || strlen(wanted[i]) != json_string_length(json_array_get(list, i))) {
+            free(wanted);
+            return NULL;
+        }
+    }
+    return wanted;
+}
+
+static json_t *answer_make(struct ask_job *job)
+{
+    struct execution *x = job->x;
+    struct caller caller = { .principal = x->principal, .limits = { -1, -1, -1 } };
+    autofree const char **wanted = wanted_of(job->wish);
+    struct fault fault = { 0 };
+    json_t *json = NULL;
+    int r;
+
+    if (!wanted)
+        r = fault_set(&fault, FAULT_INVALID, "ask-malformed", NULL,
+                      "this is not a request; use %%pip install NAME");
+    else if (job->session)
+        r = packages_install(x->service, &caller, job->session, wanted, false, &json, &fault);
+    else if ((r = account_take_install(x->service, &caller, &fault)) == 0)
+        r = packages_install_here(x, wanted, &json, &fault);
+    if (r == 0 && json)
+        return json;
+    return json_pack("{s:b,s:s,s:s}", "success", 0, "message", fault.detail, "type",
+                     fault.type ? fault.type : "");
+}
+
+static void *ask_main(void *arg)
+{
+    struct ask_job *job = arg;
+    struct service *service = job->x->service;
+    json_t *answer = answer_make(job);
+    char *text = answer ? json_dumps(answer, JSON_COMPACT) : NULL;
+
+    if (text && strlen(text) <= ASK_ANSWER_MAX)
+        (void) io_write_all(job->fd, text, strlen(text));
+    free(text);
+    json_decref(answer);
+    job_free(job);
+    service_worker_count(service, -1);
+    return NULL;
+}
+
+static int job_start(struct ask_job *job)
+{
+    struct service *service = job->x->service;
+    pthread_attr_t attr;
+    pthread_t thread;
+    int r;
+
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    (void) pthread_attr_setstacksize(&attr, ASK_STACK);
+    service_worker_count(service, 1);
+    r = pthread_create(&thread, &attr, ask_main, job);
+    pthread_attr_destroy(&attr);
+    if (r != 0)
+        service_worker_count(service, -1);
+    return -r;
+}
+
+int packages_ask(void *arg, const char *json, size_t len)
+{
+    struct execution *x = arg;
+    struct ask_job *job = calloc(1, sizeof *job);
+    int ends[2], r;
+
+    if (!job)
+        return -ENOMEM;
+    if (pipe2(ends, O_CLOEXEC) < 0) {
+        r = -errno;
+        free(job);
+        return r;
+    }
+    job->fd = ends[1];
+    job->x = execution_ref(x);
+    pthread_mutex_lock(&x->lock);
+    job->session = x->session ? session_ref(x->session) : NULL;
+    pthread_mutex_unlock(&x->lock);
+    job->wish = json_loadb(json, len, 0, NULL);
+    r = job_start(job);
+    if (r < 0) {
+        job_free(job);
+        (void) close(ends[0]);
+        return r;
+    }
+    return ends[0];
+}

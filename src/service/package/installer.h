@@ -1,0 +1,78 @@
+/*
+ * Making layers: an installer box, pip in it, and what comes out.
+ *
+ * Theory of operation. A request is a set of requirements and what is there already. Its hash is
+ * looked up first: a set that was asked for before is known within a millisecond. Else, with a lock
+ * on that hash, a box is made that can reach the indexes and nothing else (egress.h), and
+ * installer.py runs in it twice. First pip resolves: which wheels, with which hashes. These decide
+ * the layer's key; if there is such a layer we are done. Else the wheels are fetched and unpacked
+ * in the box, copied out into a new directory, and that becomes the layer in one step.
+ *
+ * Only wheels are taken, so no code of a package runs while it is installed. Where the operator
+ * allows packages to be built it does, in the box; such a layer is not shared with other callers,
+ * since a build may do anything to what is installed along with it.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <pthread.h>
+
+#include "engine/engine.h"
+#include "service/package/layers.h"
+#include "service/package/pip_config.h"
+#include "service/package/requirement.h"
+#include "service/service.h"
+
+struct egress;
+struct egress_policy;
+
+struct installer {
+    struct engine *engine;
+    struct egress *egress;
+    const struct egress_policy
+        *network; /* the operator's, whose addresses and secrets count; NULL: none */
+    struct layers *layers;
+    struct pip_config *pip;
+    const struct package_config *config;
+    const char *preload; /* of the template: part of what a request means */
+    const char *python;
+    bool disk;                                              /* boxes may have workspaces on disk */
+    void (*log)(void *arg, int priority, const char *line); /* may be NULL */
+    void *log_arg;
+
+    pthread_mutex_t lock;
+    pthread_cond_t free;
+    unsigned running;
+};
+
+/* Everything above the lock is the caller's to fill, and to keep. */
+void installer_init(struct installer *installer);
+void installer_release(struct installer *installer);
+
+struct install_request {
+    const struct requirement *items;
+    size_t len;
+    const json_t *base; /* record of the layer that is to be added to, or NULL */
+    bool newest;        /* items without a version are to be the newest, not just there */
+    const char *scope;  /* whose request it is; for layers that are not shared */
+    int cancel_fd;      /* readable: stop. -1: none */
+};
+
+/* What it came to. @layer is NULL when everything was there already. */
+struct install_result {
+    struct layer *layer;
+    json_t *present; /* {name: version} of wanted packages that boxes have anyway */
+    bool cached;     /* nothing had to be asked */
+    bool stale;      /* the index cannot be reached: this is what it said earlier */
+};
+void install_result_release(struct install_result *result);
+
+int install(struct installer *installer, const struct install_request *request,
+            struct install_result *ret_result, struct fault *fault);
+
+/* ---- layer_copy.c ---- */
+
+/* Copies what is beneath @tree of the box's workspace into directory @dir. EFBIG, E2BIG: too much.
+ */
+int layer_copy(struct box *box, const char *tree, int dir, int64_t bytes_max, int64_t *ret_bytes,
+               int64_t *ret_files, struct gb_err *err);

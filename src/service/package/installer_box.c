@@ -1,0 +1,584 @@
+/* The installer box: made, asked twice, emptied into the store. */
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <syslog.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/autoclean.h"
+#include "base/clock.h"
+#include "base/io.h"
+#include "base/utf8.h"
+#include "egress/egress.h"
+#include "service/package/installer_internal.h"
+#include "service/session/network.h"
+
+#include "base/banned.h"
+
+#define MIB        (INT64_C(1) << 20)
+#define RESULT_MAX (4 << 20)
+#define INDEX_S    15 /* seconds without a byte from the index */
+#define ITEMS_MAX  512
+
+/* One install under way. */
+struct job {
+    struct installer *installer;
+    const struct install_request *request;
+    struct box *box;
+    struct network network;
+    struct limits limits;
+    int64_t deadline_us;
+    json_t *result;   /* of the last phase */
+    json_t *packages; /* of the layer to be made, checked */
+    char key[LAYER_KEY_MAX];
+};
+
+/* ---- what went wrong ---- */
+
+static int ours(struct job *job, const char *what, const struct gb_err *err, struct fault *fault)
+{
+    installer_log(job->installer, LOG_ERR, "packages: %s: %s", what, err->msg);
+    if (err->code == ENOSPC || err->code == EDQUOT)
+        return fault_set(fault, FAULT_UNAVAILABLE, "disk-full", NULL,
+                         "the disk of the service is full; ask the operator to make room");
+    fault_set(fault, FAULT_UNAVAILABLE, "installer-failed", NULL, "%s; try again, or see the log",
+              what);
+    fault->retry_after_s = 5;
+    return -1;
+}
+
+static const struct {
+    const char *kind;
+    enum fault_kind fault;
+    const char *type, *text; /* one %s: what pip said */
+} kinds[] = {
+    { "not-found", FAULT_INVALID, "package-not-found",
+      "there is no such package in the index, or none for this Python: %s; check the name" },
+    { "no-version", FAULT_INVALID, "version-not-found", "there is no such version: %s" },
+    { "no-wheel", FAULT_INVALID, "no-wheel",
+      "the index has no wheel of %s for this Python, and packages are not built here unless the "
+      "operator sets --package-builds" },
+    { "conflict", FAULT_CONFLICT, "package-conflict", "these cannot be installed together: %s" },
+    { "shadows", FAULT_CONFLICT, "package-shadows",
+      "it has a module %s, which would hide that of the standard library" },
+    { "hidden", FAULT_CONFLICT, "package-preloaded",
+      "it has modules that every box has loaded already (%s) and that it could not replace; use a "
+      "template that does not preload them" },
+    { "unreachable", FAULT_UNAVAILABLE, "index-unreachable",
+      "the package index cannot be reached: %s" },
+    { "refused", FAULT_UNAVAILABLE, "index-refused",
+      "a host that the package index leads to may not be reached; the operator can allow it with "
+      "--package-host: %s" },
+    { "too-large", FAULT_TOO_LARGE, "packages-too-large",
+      "these packages are larger than the operator allows with --package-size%.0s" },
+    { "bad-wheel", FAULT_INVALID, "bad-wheel", "a wheel is not as it should be: %s" },
+    { "hash", FAULT_INVALID, "hash-mismatch", "a file is not what the index said: %s" },
+    { "build", FAULT_INVALID, "build-failed", "the package cannot be built here: %s" },
+    { "no-pip", FAULT_UNAVAILABLE, "no-pip",
+      "there is no pip on this machine: install python3-pip%.0s" },
+};
+
+/* The words of a box are hostile: printable, short, on one line. */
+static void words(const json_t *from, char *buf, size_t size)
+{
+    const char *text = json_string_value(from);
+    size_t n = 0;
+
+    for (; text && *text && n < size - 1; text++)
+        buf[n++] = (char) (*text >= ' ' && *text < 0x7f ? *text : ' ');
+    buf[n] = '\0';
+}
+
+/* Where pip has a proxy, that is why: an index elsewhere is not to be reached without it. */
+static int blame_proxy(const struct job *job, struct fault *fault)
+{
+    const char *type = fault->type;
+    int retry_after_s = fault->retry_after_s;
+
+    if (!job->installer->pip->proxy ||
+        (strcmp(type, "index-unreachable") != 0 && strcmp(type, "install-timeout") != 0))
+        return -1;
+    (void) fault_set(fault, FAULT_UNAVAILABLE, type, "packages",
+                     "the package index cannot be reached: pip is configured with a proxy (proxy, "
+                     "PIP_PROXY or HTTPS_PROXY), which is not used here; let the service reach the "
+                     "index without it, or set --index-url or --wheels");
+    fault->retry_after_s = retry_after_s;
+    return -1;
+}
+
+static int failed(struct job *job, struct fault *fault)
+{
+    const char *kind = json_string_value(json_object_get(job->result, "kind"));
+    char detail[180];
+
+    words(json_object_get(job->result, "detail"), detail, sizeof detail);
+    for (size_t i = 0; kind && i < ARRAY_LEN(kinds); i++) {
+        if (strcmp(kinds[i].kind, kind) != 0)
+            continue;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+        fault_set(fault, kinds[i].fault, kinds[i].type, "packages", kinds[i].text, detail);
+#pragma GCC diagnostic pop
+        if (kinds[i].fault == FAULT_UNAVAILABLE)
+            fault->retry_after_s = 30;
+        return blame_proxy(job, fault);
+    }
+    return fault_set(fault, FAULT_INVALID, "install-failed", "packages", "pip could not do it: %s",
+                     detail);
+}
+
+/* ---- the box ---- */
+
+static void limits_fill(struct job *job)
+{
+    const struct package_config *config = job->installer->config;
+
+    limits_default(&job->limits);
+    job->limits.wall_us = config->timeout_us;
+    job->limits.cpu_us = 0;
+    job->limits.cpu_milli = 2000;
+    job->limits.pids = 256;
+    job->limits.memory_bytes = 1024 * MIB;
+    /* What is downloaded, what is unpacked, and some room to move. */
+    job->limits.disk_bytes = 3 * config->set_bytes + 64 * MIB;
+    job->limits.disk_inodes = 131072;
+    job->limits.file_bytes = config->set_bytes;
+    if (!job->installer->disk)
+        job->limits.memory_bytes += job->limits.disk_bytes;
+}
+
+/* An index that the operator named may be anywhere, also where others are not let: at home. */
+static int allow_addresses(struct egress_policy *policy, const char *host, struct gb_err *err)
+{
+    struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *list = NULL;
+    char name[256], text[NI_MAXHOST];
+    size_t len = strlen(host);
+    int r = 0;
+
+    snprintf(name, sizeof name, "%s", host[0] == '[' ? host + 1 : host);
+    if (host[0] == '[' && len > 1)
+        name[len - 2] = '\0';
+    if (getaddrinfo(name, NULL, &hints, &list) != 0)
+        return 0; /* the proxy says what is wrong with it */
+    for (const struct addrinfo *a = list; a && r == 0; a = a->ai_next)
+        if (getnameinfo(a->ai_addr, a->ai_addrlen, text, sizeof text, NULL, 0, NI_NUMERICHOST) == 0)
+            r = egress_policy_add_address(policy, text, err);
+    freeaddrinfo(list);
+    return r;
+}
+
+static int allow_host(struct egress_policy *policy, const struct pip_host *host, struct gb_err *err)
+{
+    struct egress_secret secret = { .host = host->host,
+                                    .port = host->port,
+                                    .header = "Authorization",
+                                    .value = host->authorization };
+    char entry[sizeof host->host + 8];
+    int r;
+
+    snprintf(entry, sizeof entry, "%s:%u", host->host, host->port);
+    r = host->authorization ? egress_policy_add_secret(policy, &secret, NULL, err)
+                            : egress_policy_allow(policy, entry, true, err);
+    return r < 0 ? r : allow_addresses(policy, host->host, err);
+}
+
+/* The host of "name @ scheme://host/…": as any other, so no private address. */
+static int allow_url(struct egress_policy *policy, const char *text, struct gb_err *err)
+{
+    const char *at = strstr(text, "://");
+    char entry[280];
+    size_t len = at ? strcspn(at + 3, "/?#") : 0;
+
+    if (len == 0 || len >= sizeof entry - 8)
+        return gb_fail_plain(err, EINVAL, "a URL has no host");
+    snprintf(entry, sizeof entry, "%.*s", (int) len, at + 3);
+    return egress_policy_allow_public(policy, entry, err);
+}
+
+static int policy_make(struct job *job, struct egress_policy **ret_policy, struct gb_err *err)
+{
+    const struct pip_config *pip = job->installer->pip;
+    char *const *hosts = job->installer->config->hosts;
+    struct egress_policy *policy;
+    int r = egress_policy_new(&policy, err);
+
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < pip->hosts_len && r == 0; i++)
+        r = allow_host(policy, &pip->hosts[i], err);
+    for (size_t i = 0; hosts && hosts[i] && r == 0; i++)
+        r = egress_policy_allow(policy, hosts[i], true, err);
+    for (size_t i = 0; i < job->request->len && r == 0; i++)
+        if (job->request->items[i].is_url)
+            r = allow_url(policy, job->request->items[i].text, err);
+    if (r == 0 && job->installer->network)
+        r = egress_policy_inherit(policy, job->installer->network, err);
+    if (r < 0) {
+        egress_policy_free(policy);
+        return r;
+    }
+    *ret_policy = policy;
+    return 0;
+}
+
+static int network_make(struct job *job, struct gb_err *err)
+{
+    struct egress_limits limits = { .bytes = 4 * job->installer->config->set_bytes + 64 * MIB,
+                                    .idle_us = 2 * INDEX_S * USEC_PER_SEC };
+    struct egress_policy *policy = NULL;
+    int r = policy_make(job, &policy, err);
+
+    if (r < 0)
+        return r;
+    /* The policy is empty when all packages are in directories. */
+    return network_open(job->installer->egress, job->box, policy, &limits, "installer",
+                        &job->network, err);
+}
+
+static int box_make(struct job *job, struct fault *fault)
+{
+    const struct box_options options = { .disk = job->installer->disk };
+    const struct pip_config *pip = job->installer->pip;
+    struct gb_err err;
+    int r = box_acquire_with(job->installer->engine, &job->limits, &options, &job->box, &err);
+
+    if (r < 0)
+        return ours(job, "no box could be made to install in", &err, fault);
+    for (unsigned i = 0; i < SHELVES_MAX && pip->dirs[i] && r == 0; i++)
+        r = box_mount_shelf(job->box, i + 1, "", i + 1, &err);
+    if (r == 0 && pip->cert)
+        r = workspace_put(job->box, pip->cert, "cert.pem", &err);
+    if (r == 0)
+        r = network_make(job, &err);
+    return r < 0 ? ours(job, "the installer's box could not be set up", &err, fault) : 0;
+}
+
+static void job_release(struct job *job)
+{
+    network_close(&job->network);
+    box_release(job->box);
+    json_decref(job->result);
+    json_decref(job->packages);
+}
+
+/* ---- a phase ---- */
+
+static json_t *strings(char *const *list)
+{
+    json_t *array = json_array();
+
+    for (; *list; list++)
+        (void) json_array_append_new(array, json_string(*list));
+    return array;
+}
+
+static json_t *wish_make(struct job *job, const char *phase)
+{
+    const struct pip_config *pip = job->installer->pip;
+    const struct install_request *request = job->request;
+    json_t *wanted = json_array();
+
+    for (size_t i = 0; i < request->len; i++)
+        (void) json_array_append_new(
+            wanted, json_pack("{s:s,s:s,s:b}", "name", request->items[i].name, "text",
+                              request->items[i].text, "versioned", request->items[i].versioned));
+    return json_pack("{s:s,s:s?,s:o,s:o,s:o,s:b,s:b,s:b,s:i,s:I,s:o,s:o,s:O?}", "phase", phase,
+                     "index_url", pip->index_url, "extra_indexes", strings(pip->extra_indexes),
+                     "find_links", strings(pip->find_links), "trusted_hosts",
+                     strings(pip->trusted_hosts), "cert", pip->cert != NULL, "builds",
+                     job->installer->config->builds, "newest", request->newest, "timeout", INDEX_S,
+                     "bytes", (json_int_t) job->installer->config->set_bytes, "requirements",
+                     wanted, "pins", installer_pins(request->base), "install",
+                     json_object_get(job->result, "install"));
+}
+
+static int result_read(struct job *job, struct gb_err *err)
+{
+    autofree char *text = malloc(RESULT_MAX);
+    autoclose int fd = -EBADF;
+    ssize_t n;
+    int r;
+
+    if (!text)
+        return gb_fail(err, ENOMEM, "read what the installer says");
+    r = box_open_read(job->box, "result.json", &fd, err);
+    if (r < 0)
+        return r;
+    n = io_read_all(fd, text, RESULT_MAX);
+    json_decref(job->result);
+    job->result = n < 0 ? NULL : json_loadb(text, (size_t) n, 0, NULL);
+    if (!json_is_object(job->result))
+        return gb_fail_plain(err, EPROTO, "the installer said something odd");
+    return box_file_remove(job->box, "result.json", false, err);
+}
+
+static int stopped(struct job *job, const struct outcome *outcome, struct fault *fault)
+{
+    char text[200];
+
+    if (outcome->status == RUN_CANCELLED)
+        return fault_set(fault, FAULT_CONFLICT, "install-cancelled", NULL, "it was cancelled");
+    if (outcome->limit == LIMIT_WALL_TIME) {
+        (void) fault_set(fault, FAULT_UNAVAILABLE, "install-timeout", NULL,
+                         "it took longer than %lld seconds; the package index may hang, or raise "
+                         "--package-timeout",
+                         (long long) (job->installer->config->timeout_us / USEC_PER_SEC));
+        fault->retry_after_s = 30;
+        return blame_proxy(job, fault);
+    }
+    if (outcome->limit == LIMIT_DISK_BYTES || outcome->limit == LIMIT_DISK_INODES ||
+        outcome->limit == LIMIT_FILE_SIZE || outcome->limit == LIMIT_MEMORY)
+        return fault_set(fault, FAULT_TOO_LARGE, "packages-too-large", "packages",
+                         "these packages are larger than the operator allows with --package-size");
+    snprintf(text, sizeof text, "%.*s",
+             outcome->err.tail_len ? (int) outcome->err.tail_len : (int) outcome->err.head_len,
+             outcome->err.tail_len ? outcome->err.tail
+             : outcome->err.head   ? outcome->err.head
+                                   : "");
+    installer_log(job->installer, LOG_ERR, "packages: the installer ended with %d: %s",
+                  outcome->exit_code, text);
+    return fault_set(fault, FAULT_UNAVAILABLE, "installer-failed", NULL,
+                     "the installer failed; see the server's log");
+}
+
+static int phase_run(struct job *job, const char *phase, struct fault *fault)
+{
+    static char empty[] = "";
+    static char *no_args[] = { empty, NULL };
+    json_t *wish = wish_make(job, phase);
+    autofree char *input = wish ? json_dumps(wish, JSON_COMPACT) : NULL;
+    struct run_spec spec = { .code = installer_program,
+                             .code_len = strlen(installer_program),
+                             .filename = "<string>",
+                             .argv = no_args,
+                             .env = job->network.env,
+                             .limits = job->limits,
+                             .reply_bytes = 4096,
+                             .input = input,
+                             .stdin_fd = -1,
+                             .cancel_fd = job->request->cancel_fd };
+    struct outcome outcome = { 0 };
+    struct gb_err err;
+    int r;
+
+    json_decref(wish);
+    if (!input)
+        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+    spec.input_len = strlen(input);
+    spec.limits.wall_us = job->deadline_us - clock_now_us();
+    if (spec.limits.wall_us < USEC_PER_MSEC)
+        spec.limits.wall_us = USEC_PER_MSEC;
+    if (execution_run(job->box, &spec, &outcome, &err) < 0)
+        return ours(job, "the installer could not be run", &err, fault);
+    r = outcome.status == RUN_OK && outcome.exit_code == 0 ? 0 : stopped(job, &outcome, fault);
+    outcome_release(&outcome);
+    if (r < 0)
+        return r;
+    if (result_read(job, &err) < 0)
+        return ours(job, "the installer did not answer", &err, fault);
+    return json_is_true(json_object_get(job->result, "ok")) ? 0 : failed(job, fault);
+}
+
+/* ---- what was resolved ---- */
+
+static bool hash_valid(const char *text)
+{
+    return text && strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64;
+}
+
+/* One package of the answer, checked; NULL: it is not as it should be. */
+static json_t *package_check(const json_t *item)
+{
+    const char *name = json_string_value(json_object_get(item, "name"));
+    const char *version = json_string_value(json_object_get(item, "version"));
+    const char *sha256 = json_string_value(json_object_get(item, "sha256"));
+    const char *file = json_string_value(json_object_get(item, "file"));
+    char normal[PACKAGE_NAME_MAX + 1];
+
+    if (!name || !version || !hash_valid(sha256) || !file || strlen(file) > 300 ||
+        strlen(version) > PACKAGE_NAME_MAX || !package_version_valid(version) ||
+        !utf8_valid(file, strlen(file)))
+        return NULL;
+    package_normal(name, normal);
+    if (!normal[0] || strcmp(normal, name) != 0)
+        return NULL;
+    return json_pack("{s:s,s:s,s:s,s:s}", "name", name, "version", version, "sha256", sha256,
+                     "file", file);
+}
+
+static int refuse_clashes(const json_t *clashes, struct fault *fault)
+{
+    const json_t *first = json_array_get(clashes, 0);
+    char name[60], loaded[40], wanted[40];
+
+    if (json_array_size(clashes) == 0)
+        return 0;
+    words(json_object_get(first, "name"), name, sizeof name);
+    words(json_object_get(first, "loaded"), loaded, sizeof loaded);
+    words(json_object_get(first, "wanted"), wanted, sizeof wanted);
+    return fault_set(fault, FAULT_CONFLICT, "package-preloaded", "packages",
+                     "this needs %s %s, but every box has loaded %s %s already; ask for versions "
+                     "that fit it, or use a template that does not preload it",
+                     name, wanted, name, loaded);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(json_string_value(json_object_get(*(json_t *const *) a, "name")),
+                  json_string_value(json_object_get(*(json_t *const *) b, "name")));
+}
+
+/* The layer's key: the wheels, by name, and the interpreter. */
+static int key_make(struct job *job, bool shared, struct fault *fault)
+{
+    json_t *items[ITEMS_MAX], *all = json_array(), *sorted = json_array();
+    size_t len = json_array_size(job->packages);
+    const char *abi = json_string_value(json_object_get(job->result, "abi"));
+    autofree char *dump = NULL;
+
+    for (size_t i = 0; i < len; i++)
+        items[i] = json_array_get(job->packages, i);
+    qsort(items, len, sizeof *items, by_name);
+    (void) json_array_append_new(all, json_string(abi ? abi : ""));
+    (void) json_array_append_new(all, json_string(shared ? "" : job->request->scope));
+    for (size_t i = 0; i < len; i++) {
+        (void) json_array_append(sorted, items[i]);
+        (void) json_array_append(all, json_object_get(items[i], "sha256"));
+    }
+    dump = json_dumps(all, JSON_COMPACT);
+    json_decref(all);
+    json_decref(job->packages);
+    job->packages = sorted;
+    if (!dump || !abi || strlen(abi) > 200)
+        return fault_set(fault, FAULT_INTERNAL, "installer-failed", NULL,
+                         "the installer said something odd");
+    layers_hash(dump, strlen(dump), job->key);
+    return 0;
+}
+
+static int resolved_check(struct job *job, struct fault *fault)
+{
+    const json_t *list = json_object_get(job->result, "install");
+    const char *blocked = job->installer->config->blocked;
+    bool shared = true;
+    json_t *item;
+    size_t i;
+
+    job->packages = json_array();
+    if (!json_is_array(list) || json_array_size(list) > ITEMS_MAX)
+        return fault_set(fault, FAULT_TOO_LARGE, "packages-too-large", "packages",
+                         "this comes to more than %d packages", ITEMS_MAX);
+    json_array_foreach ((json_t *) list, i, item) {
+        json_t *package = package_check(item);
+        const char *name = json_string_value(json_object_get(package, "name"));
+
+        if (!package)
+            return fault_set(fault, FAULT_INVALID, "bad-wheel", "packages",
+                             "the index has a package without a proper name, version or hash");
+        (void) json_array_append_new(job->packages, package);
+        if (package_listed(blocked, name))
+            return fault_set(fault, FAULT_FORBIDDEN, "package-blocked", "packages",
+                             "%s, which is needed for this, is blocked by the operator", name);
+        shared = shared && json_is_true(json_object_get(item, "wheel"));
+    }
+    if (refuse_clashes(json_object_get(job->result, "clashes"), fault) < 0)
+        return -1;
+    return key_make(job, shared, fault);
+}
+
+/* {name: version}, as far as it is that. */
+static json_t *present_check(const json_t *from)
+{
+    json_t *to = json_object(), *value;
+    const char *name;
+    char normal[PACKAGE_NAME_MAX + 1];
+
+    json_object_foreach ((json_t *) from, name, value) {
+        const char *version = json_string_value(value);
+
+        package_normal(name, normal);
+        if (normal[0] && version && package_version_valid(version) && strlen(version) < 100)
+            (void) json_object_set(to, normal, value);
+    }
+    return to;
+}
+
+/* ---- all of it ---- */
+
+static int layer_make(struct job *job, struct layer **ret_layer, struct fault *fault)
+{
+    const char *abi = json_string_value(json_object_get(job->result, "abi"));
+    autofree char *abi_copy = strdup(abi);
+    struct layer_work work = { .fd = -EBADF };
+    int64_t bytes = 0, files = 0;
+    struct gb_err err = { 0 };
+    json_t *record;
+    int r = phase_run(job, "fetch", fault);
+
+    if (r < 0)
+        return r;
+    if (layer_work_begin(job->installer->layers, &work, &err) < 0)
+        return ours(job, "the packages could not be kept", &err, fault);
+    r = layer_copy(job->box, "tree", work.fd, job->installer->config->set_bytes, &bytes, &files,
+                   &err);
+    if (r < 0) {
+        layer_work_abort(&work);
+        if (r == -EFBIG || r == -E2BIG)
+            return fault_set(fault, FAULT_TOO_LARGE, "packages-too-large", "packages",
+                             "these packages are larger than the operator allows with "
+                             "--package-size, or have too many files");
+        return ours(job, "the packages could not be kept", &err, fault);
+    }
+    record =
+        json_pack("{s:s,s:s,s:O,s:I,s:I,s:I}", "key", job->key, "abi", abi_copy ? abi_copy : "",
+                  "packages", job->packages, "bytes", (json_int_t) bytes, "files",
+                  (json_int_t) files, "made", (json_int_t) time(NULL));
+    r = layer_work_publish(&work, job->key, record, ret_layer, &err);
+    json_decref(record);
+    return r < 0 ? ours(job, "the packages could not be kept", &err, fault) : 0;
+}
+
+static int job_run(struct job *job, struct install_result *ret_result, struct fault *fault)
+{
+    struct install_result result = { 0 };
+    struct gb_err ignored;
+    int r;
+
+    if (box_make(job, fault) < 0 || phase_run(job, "resolve", fault) < 0 ||
+        resolved_check(job, fault) < 0)
+        return -1;
+    result.present = present_check(json_object_get(job->result, "present"));
+    if (json_array_size(job->packages) > 0 &&
+        layer_get(job->installer->layers, job->key, &result.layer, &ignored) < 0) {
+        r = layer_make(job, &result.layer, fault);
+        if (r < 0) {
+            json_decref(result.present);
+            return r;
+        }
+    }
+    *ret_result = result;
+    return 0;
+}
+
+int installer_box_run(struct installer *installer, const struct install_request *request,
+                      struct install_result *ret_result, struct fault *fault)
+{
+    struct job job = { .installer = installer, .request = request };
+    int64_t begun = clock_now_us();
+    int r;
+
+    limits_fill(&job);
+    job.deadline_us = begun + installer->config->timeout_us;
+    r = job_run(&job, ret_result, fault);
+    job_release(&job);
+    installer_log(installer, r < 0 ? LOG_WARNING : LOG_INFO, "packages: install took %lld ms: %s",
+                  (long long) ((clock_now_us() - begun) / USEC_PER_MSEC),
+                  r < 0               ? fault->detail
+                  : ret_result->layer ? layer_key(ret_result->layer)
+                                      : "all there");
+    return r;
+}

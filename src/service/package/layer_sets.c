@@ -1,0 +1,285 @@
+/* Default sets of packages, and which layers stay: those in use, those of a set or a template, and
+ * of the rest the ones that were used last. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/autoclean.h"
+#include "base/clock.h"
+#include "engine/disk/disk.h"
+#include "service/package/layers_internal.h"
+#include "service/template/templates.h"
+
+#include "base/banned.h"
+
+#define SUFFIX        ".json"
+#define REQUESTS_AGE  (INT64_C(400) * 86400) /* seconds: longer than anybody's refresh */
+#define LISTENER_SIGN "listener-"
+
+/* ---- sets ---- */
+
+void set_name(const struct principal *principal, const char *listener, char ret_name[SET_NAME_MAX])
+{
+    const char *from = principal_record(principal);
+    size_t n = 0;
+
+    if (principal_is_local(principal)) {
+        const char *address = listener ? listener : "", *scheme = strstr(address, "://");
+
+        from = scheme ? scheme + 3 : address;
+        n = (size_t) snprintf(ret_name, SET_NAME_MAX, LISTENER_SIGN);
+    }
+    for (; *from && n < SET_NAME_MAX - 1; from++) {
+        bool plain = ((*from | 32) >= 'a' && (*from | 32) <= 'z') || (*from >= '0' && *from <= '9');
+
+        ret_name[n++] = plain || strchr("._-", *from) ? *from : '-';
+    }
+    ret_name[n] = '\0';
+    if (ret_name[0] == '.')
+        ret_name[0] = '-';
+}
+
+int set_get(struct layers *layers, const char *name, json_t **ret_json)
+{
+    char file[NAME_MAX + 1];
+
+    layers_json_name(name, file);
+    return layers_json_read(layers->dirs[DIR_SETS], file, ret_json);
+}
+
+int set_put(struct layers *layers, const char *name, json_t *json, struct gb_err *err)
+{
+    char file[NAME_MAX + 1];
+    int r;
+
+    layers_json_name(name, file);
+    r = layers_json_write(layers->dirs[DIR_SETS], file, json);
+    return r < 0 ? gb_fail(err, -r, "keep the set of packages") : 0;
+}
+
+int set_remove(struct layers *layers, const char *name, struct gb_err *err)
+{
+    char file[NAME_MAX + 1];
+
+    layers_json_name(name, file);
+    if (unlinkat(layers->dirs[DIR_SETS], file, 0) < 0)
+        return gb_fail(err, errno, "remove the set of packages");
+    return 0;
+}
+
+int64_t set_stamp(struct layers *layers, const char *name)
+{
+    char file[NAME_MAX + 1];
+    struct stat st;
+
+    layers_json_name(name, file);
+    if (fstatat(layers->dirs[DIR_SETS], file, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return 0;
+    /* A file is replaced, never written again: its number changes with it. */
+    return (int64_t) st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec + (int64_t) st.st_ino;
+}
+
+/* Hands over the name of every file NAME.json of a directory, without the end. */
+static int each_json(int dir, int (*each)(void *arg, const char *name), void *arg)
+{
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+    DIR *stream = fd >= 0 ? fdopendir(fd) : NULL;
+    struct dirent *entry;
+
+    if (!stream) {
+        r = -errno;
+        gb_closep(&fd);
+        return r;
+    }
+    while (r == 0 && (entry = readdir(stream))) {
+        size_t len = strlen(entry->d_name);
+
+        if (len <= strlen(SUFFIX) || strcmp(entry->d_name + len - strlen(SUFFIX), SUFFIX) != 0 ||
+            entry->d_name[0] == '.')
+            continue;
+        entry->d_name[len - strlen(SUFFIX)] = '\0';
+        r = each(arg, entry->d_name);
+    }
+    (void) closedir(stream);
+    return r;
+}
+
+struct set_walk {
+    struct layers *layers;
+    int (*each)(void *arg, const char *name, json_t *json);
+    void *arg;
+};
+
+static int set_visit(void *arg, const char *name)
+{
+    struct set_walk *walk = arg;
+    json_t *json = NULL;
+    int r;
+
+    if (set_get(walk->layers, name, &json) < 0)
+        return 0; /* gone meanwhile, or not ours */
+    r = walk->each(walk->arg, name, json);
+    json_decref(json);
+    return r;
+}
+
+int set_each(struct layers *layers, int (*each)(void *arg, const char *name, json_t *json),
+             void *arg, struct gb_err *err)
+{
+    struct set_walk walk = { layers, each, arg };
+    int r = each_json(layers->dirs[DIR_SETS], set_visit, &walk);
+
+    return r < 0 ? gb_fail(err, -r, "read the sets of packages") : r;
+}
+
+/* ---- pruning ---- */
+
+struct candidate {
+    char key[LAYER_KEY_MAX];
+    int64_t bytes, used; /* seconds since 1970 */
+};
+
+struct prune {
+    struct layers *layers;
+    struct candidate *items;
+    size_t len, cap;
+};
+
+static int candidate_add(void *arg, const char *name)
+{
+    struct prune *prune = arg;
+    struct candidate *item;
+    char file[NAME_MAX + 1];
+    json_t *record = NULL;
+    struct stat st;
+
+    layers_json_name(name, file);
+    if (!layer_key_valid(name) ||
+        fstatat(prune->layers->dirs[DIR_RECORDS], file, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return 0;
+    if (prune->len == prune->cap) {
+        size_t cap = prune->cap ? 2 * prune->cap : 64;
+        struct candidate *more = reallocarray(prune->items, cap, sizeof *more);
+
+        if (!more)
+            return -ENOMEM;
+        prune->items = more;
+        prune->cap = cap;
+    }
+    item = &prune->items[prune->len++];
+    *item = (struct candidate){ .used = st.st_mtime };
+    memcpy(item->key, name, sizeof item->key);
+    if (layers_json_read(prune->layers->dirs[DIR_RECORDS], file, &record) == 0)
+        item->bytes = json_integer_value(json_object_get(record, "bytes"));
+    json_decref(record);
+    return 0;
+}
+
+/* Returns 1 if the set names the layer whose key is @arg. */
+static int set_keeps(void *arg, const char *name, json_t *json)
+{
+    const char *key = json_string_value(json_object_get(json, "key"));
+
+    (void) name;
+    return key && strcmp(key, arg) == 0;
+}
+
+/* Whether a set or a template names it; if that cannot be found out it counts as named. */
+static bool layer_is_named(struct layers *layers, const char *key)
+{
+    struct gb_err ignored;
+
+    return set_each(layers, set_keeps, (void *) key, &ignored) != 0 ||
+           templates_name_layer(layers->data, key);
+}
+
+static int by_use(const void *a, const void *b)
+{
+    const struct candidate *left = a, *right = b;
+
+    return (left->used > right->used) - (left->used < right->used);
+}
+
+/* The exclusive lock is the proof that no process uses it, and keeps new ones out meanwhile. Who
+ * gives a layer to a set or a template uses it until that is written down, so that is looked at
+ * after the lock. The record goes first: without it there is no layer. */
+static bool layer_remove(struct layers *layers, const char *key)
+{
+    autoclose int fd =
+        openat(layers->dirs[DIR_LAYERS], key, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    char file[NAME_MAX + 1];
+
+    if ((fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0) || layer_is_named(layers, key))
+        return false;
+    layers_json_name(key, file);
+    (void) unlinkat(layers->dirs[DIR_RECORDS], file, 0);
+    if (fd >= 0)
+        (void) disk_trash_put(layers->dirs[DIR_WORK], layers->dirs[DIR_LAYERS], key);
+    return true;
+}
+
+static int request_age(void *arg, const char *name)
+{
+    struct layers *layers = arg;
+    char file[NAME_MAX + 1];
+    struct stat st;
+
+    layers_json_name(name, file);
+    if (fstatat(layers->dirs[DIR_REQUESTS], file, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+        time(NULL) - st.st_mtime > REQUESTS_AGE)
+        (void) unlinkat(layers->dirs[DIR_REQUESTS], file, 0);
+    return 0;
+}
+
+int layers_prune(struct layers *layers, int64_t bytes, int64_t age_us, unsigned *ret_removed,
+                 struct gb_err *err)
+{
+    struct prune prune = { .layers = layers };
+    int64_t total = 0, now = (int64_t) time(NULL);
+    unsigned removed = 0;
+    int r = each_json(layers->dirs[DIR_RECORDS], candidate_add, &prune);
+
+    if (r < 0) {
+        free(prune.items);
+        return gb_fail(err, -r, "look through the layers");
+    }
+    if (prune.len > 0)
+        qsort(prune.items, prune.len, sizeof *prune.items, by_use);
+    for (size_t i = 0; i < prune.len; i++)
+        total += prune.items[i].bytes;
+    for (size_t i = 0; i < prune.len; i++) {
+        const struct candidate *item = &prune.items[i];
+
+        if (total <= bytes && now - item->used <= age_us / USEC_PER_SEC)
+            continue;
+        if (layer_remove(layers, item->key)) {
+            total -= item->bytes;
+            removed++;
+        }
+    }
+    free(prune.items);
+    layers_rubbish_empty(layers);
+    (void) each_json(layers->dirs[DIR_REQUESTS], request_age, layers);
+    if (ret_removed)
+        *ret_removed = removed;
+    return 0;
+}
+
+void layers_get_stats(struct layers *layers, struct layers_stats *ret_stats)
+{
+    struct prune prune = { .layers = layers };
+
+    *ret_stats = (struct layers_stats){ 0 };
+    (void) each_json(layers->dirs[DIR_RECORDS], candidate_add, &prune);
+    ret_stats->count = (int64_t) prune.len;
+    for (size_t i = 0; i < prune.len; i++)
+        ret_stats->bytes += prune.items[i].bytes;
+    free(prune.items);
+}

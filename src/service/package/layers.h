@@ -1,0 +1,103 @@
+/*
+ * The store of package layers, beneath the data directory:
+ *
+ *   packages/layers/KEY          a set of packages as files, never changed once it is there
+ *   packages/records/KEY.json    what is in it: names, versions, hashes; its time is that of last
+ * use packages/requests/HASH.json  which layer a request came to packages/sets/NAME.json      the
+ * default set of a key or a listener packages/work/               what is being made, and rubbish
+ *   packages/locks/              so that nothing is made twice at a time
+ *
+ * KEY is a hash over the hashes of the wheels and the interpreter's ABI: whoever wants the same set
+ * shares the layer, however it was asked for. A layer is filled in work/ and renamed; so it is
+ * there whole or not at all. One that is in use is locked (flock) by the process that uses it, and
+ * one that a set or a template (template/templates.h) names is in use as well; what is neither is
+ * pruned by age and size. Several processes may use one store.
+ */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "service/access/principal.h"
+
+#include "base/err.h"
+
+#define LAYER_KEY_MAX 65 /* with its end */
+
+struct layers;
+struct layer;
+
+/* Makes the directories that are not there and removes what a dead process left half-made. */
+int layers_open(const char *data_dir, struct layers **ret_layers, struct gb_err *err);
+void layers_close(struct layers *layers); /* accepts NULL */
+
+/* The directory of layers: an absolute path. */
+const char *layers_dir(const struct layers *layers);
+
+/* 64 hex digits, as the key of a layer is. */
+bool layer_key_valid(const char *text);
+
+/* SHA-256 as hex. */
+void layers_hash(const void *data, size_t len, char ret_hex[LAYER_KEY_MAX]);
+
+/* A layer, from now on in use. -ENOENT: there is none. */
+int layer_get(struct layers *layers, const char *key, struct layer **ret_layer, struct gb_err *err);
+struct layer *layer_ref(struct layer *layer); /* accepts NULL */
+void layer_unref(struct layer *layer);        /* accepts NULL */
+const char *layer_key(const struct layer *layer);
+/* A descriptor of its directory. As long as it or a copy of it is open the layer is in use,
+ * whatever becomes of @layer. Returns -errno. */
+int layer_open_dir(const struct layer *layer);
+/* {"key", "abi", "packages": [{"name", "version", "sha256", "file"}], "bytes", "files", "made"} */
+const json_t *layer_record(const struct layer *layer);
+
+/* What a request came to, not longer ago than @age_us; the caller's. -ENOENT: not known. */
+int layers_request_get(struct layers *layers, const char *hash, int64_t age_us, json_t **ret_json);
+int layers_request_put(struct layers *layers, const char *hash, json_t *json, struct gb_err *err);
+
+/* Whoever has this does that ("set" or "request"); others wait. Now and then somebody waits who
+ * need not: there are few locks. A set's is taken before a request's. Ends when the descriptor is
+ * closed.
+ */
+int layers_lock(struct layers *layers, const char *kind, const char *hash, int *ret_fd,
+                struct gb_err *err);
+
+/* A directory to be filled; the descriptor belongs to @work. */
+struct layer_work {
+    struct layers *layers;
+    char name[80];
+    int fd;
+};
+int layer_work_begin(struct layers *layers, struct layer_work *ret_work, struct gb_err *err);
+/* Makes a layer of it, unless there is one by now: then ours is dropped, and that is no error. Ends
+ * the work in any case. */
+int layer_work_publish(struct layer_work *work, const char *key, json_t *record,
+                       struct layer **ret_layer, struct gb_err *err);
+void layer_work_abort(struct layer_work *work); /* accepts one that was ended */
+
+/* Removes layers that were not used for @age_us, and the longest unused ones until all of them
+ * together are not larger than @bytes. @ret_removed may be NULL. */
+int layers_prune(struct layers *layers, int64_t bytes, int64_t age_us, unsigned *ret_removed,
+                 struct gb_err *err);
+
+struct layers_stats {
+    int64_t count, bytes;
+};
+void layers_get_stats(struct layers *layers, struct layers_stats *ret_stats);
+
+/* ---- default sets ---- */
+
+#define SET_NAME_MAX 128
+
+/* The name of the set of a principal; local ones share one for each listener (NULL: unknown). */
+void set_name(const struct principal *principal, const char *listener, char ret_name[SET_NAME_MAX]);
+
+/* {"requirements": [...], "key": "...", "python": "..."}; -ENOENT: there is none. */
+int set_get(struct layers *layers, const char *name, json_t **ret_json);
+int set_put(struct layers *layers, const char *name, json_t *json, struct gb_err *err);
+int set_remove(struct layers *layers, const char *name, struct gb_err *err); /* -ENOENT */
+int set_each(struct layers *layers, int (*each)(void *arg, const char *name, json_t *json),
+             void *arg, struct gb_err *err);
+/* Changes when the set does; 0: there is none. */
+int64_t set_stamp(struct layers *layers, const char *name);

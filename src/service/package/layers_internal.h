@@ -1,0 +1,36 @@
+/* What the files of the layer store share. */
+#pragma once
+
+#include <limits.h>
+#include <pthread.h>
+#include <sys/queue.h>
+
+#include "service/package/layers.h"
+
+enum { DIR_LAYERS, DIR_RECORDS, DIR_REQUESTS, DIR_SETS, DIR_WORK, DIR_LOCKS, DIRS };
+
+struct layer {
+    LIST_ENTRY(layer) entry;
+    struct layers *layers;
+    char key[LAYER_KEY_MAX];
+    json_t *record;
+    int lock_fd; /* of its directory, with a shared lock */
+    int refs;    /* under the store's lock */
+};
+
+struct layers {
+    char *data, *path; /* of the data directory, and of the layers */
+    int dirs[DIRS];
+    pthread_mutex_t lock;
+    LIST_HEAD(, layer) live;
+};
+
+/* "NAME.json" */
+void layers_json_name(const char *name, char buf[NAME_MAX + 1]);
+/* A file that holds an object. */
+int layers_json_read(int dir, const char *name, json_t **ret_json);
+/* Whole or not at all, also when the disk is full or we die. */
+int layers_json_write(int dir, const char *name, const json_t *json);
+
+/* Removes rubbish from work/. */
+void layers_rubbish_empty(struct layers *layers);

@@ -1,0 +1,66 @@
+/* One package by its name, as POST /pip_install and the MCP tool pip_install take it. */
+#include <string.h>
+
+#include "base/autoclean.h"
+#include "base/clock.h"
+#include "service/package/requirement.h"
+#include "service/service.h"
+
+#include "base/banned.h"
+
+/* The version that is installed now of the package that was asked for, or NULL. */
+static const json_t *version_of(const json_t *result, const char *normal)
+{
+    static const char *const lists[] = { "installed", "present" };
+    json_t *item;
+    size_t n;
+
+    for (size_t i = 0; i < ARRAY_LEN(lists); i++)
+        json_array_foreach (json_object_get(result, lists[i]), n, item) {
+            const char *name = json_string_value(json_object_get(item, "name"));
+
+            if (name && strcmp(name, normal) == 0)
+                return json_object_get(item, "version");
+        }
+    return NULL;
+}
+
+/* Errors that the client has to act on, and passing ones, are errors here as everywhere else. */
+static bool is_refusal(const struct fault *fault)
+{
+    return fault->kind == FAULT_TOO_MANY || fault->kind == FAULT_NOT_FOUND ||
+           fault->kind == FAULT_INTERNAL || strcmp(fault->type, "requirement-malformed") == 0 ||
+           strcmp(fault->type, "draining") == 0;
+}
+
+int packages_install_named(struct service *service, const struct caller *caller,
+                           struct session *session, const char *package, const char *version,
+                           json_t **ret_json, struct fault *fault)
+{
+    struct requirement item;
+    const char *const wanted[] = { item.text, NULL };
+    int64_t begun = clock_now_us();
+    json_t *result = NULL;
+    double took;
+
+    if (requirement_from_name(package, version, &item) < 0)
+        return fault_set(fault, FAULT_INVALID, "requirement-malformed", "package",
+                         "that is not the name of a package and a version");
+    if (packages_install(service, caller, session, wanted, true, &result, fault) < 0 &&
+        is_refusal(fault))
+        return -1;
+    took = (double) (clock_now_us() - begun) / USEC_PER_SEC;
+    if (result)
+        *ret_json = json_pack("{s:b,s:O,s:O?,s:f,s:O}", "success", 1, "message",
+                              json_object_get(result, "message"), "installed_version",
+                              version_of(result, item.normal), "installation_time", took,
+                              "warnings", json_object_get(result, "warnings"));
+    else
+        *ret_json =
+            json_pack("{s:b,s:s+++,s:n,s:f}", "success", 0, "message", "Could not install ",
+                      package, ": ", fault->detail, "installed_version", "installation_time", took);
+    json_decref(result);
+    return *ret_json ? 0
+                     : fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
+                                 "the service has no memory");
+}

@@ -1,0 +1,115 @@
+/*
+ * Templates that the operator has defined: which interpreter, which modules it holds, and which
+ * files of the host its boxes may see. One small file each, in the directory "templates" of the
+ * data directory; see templates.c. A running service reads a definition whenever a client names it.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <jansson.h>
+
+#include "base/err.h"
+#include "engine/engine.h"
+#include "service/package/layers.h"
+
+struct fault;
+struct service;
+
+#define TEMPLATE_NAME_MAX   65 /* with the NUL */
+#define TEMPLATE_WANTED_MAX 256
+#define TEMPLATE_DEFAULT    "default"
+
+enum template_kind {
+    TEMPLATE_KIND_PYTHON,   /* an interpreter */
+    TEMPLATE_KIND_VENV,     /* a virtual environment over one */
+    TEMPLATE_KIND_PACKAGES, /* a set of packages over the default interpreter */
+    /* Root file systems and container images are to come. A definition of a kind that this version
+     * does not know is refused, not guessed at. */
+};
+
+const char *template_kind_name(enum template_kind kind);
+
+struct template_entry {
+    char name[TEMPLATE_NAME_MAX];
+    enum template_kind kind;
+    char *source;  /* what the operator named: the interpreter, or the directory of the venv */
+    char *python;  /* the interpreter that is executed */
+    char *preload; /* modules with blanks between; "": none */
+    char **binds;  /* what boxes see besides /usr; NULL-terminated, never NULL */
+
+    /* of a set of packages */
+    char **packages;           /* requirements; NULL-terminated; NULL: another kind */
+    char layer[LAYER_KEY_MAX]; /* "": the machine has all of them */
+    char *made_for;            /* the interpreter that they were installed for */
+
+    /* of one that template_furnish() has seen to */
+    char *packages_dir; /* NULL: none */
+    int packages_fd;    /* with that: of the directory; it is in use as long as this is open */
+};
+
+/* Fills it from the kind and the path: finds the interpreter and what it needs. Fails with words
+ * for the operator where that cannot work. Nothing is executed. (find.c) */
+int template_find(enum template_kind kind, const char *path, struct template_entry *ret_entry,
+                  struct gb_err *err);
+
+void template_entry_release(struct template_entry *entry);
+
+/* ---- packages.c ---- */
+
+/* Has the packages of the template ready, if it is of that kind; they stay until it is released.
+ * ESTALE: they are gone, or for another Python. The message says what to do then. */
+int template_furnish(struct layers *layers, struct template_entry *entry, struct gb_err *err);
+
+/* The same with the store of a data directory. */
+int template_furnish_from(const char *data_dir, struct template_entry *entry, struct gb_err *err);
+
+/* Fills an entry but for its name: installs the requirements (NULL-terminated), as
+ * packages_install() would, and has them ready. With @modules, what it preloads is those modules,
+ * separated by spaces, that are installed, and those of the packages that were named; else nothing.
+ * @ret_json is what packages_install() gives. */
+int template_install(struct service *service, const char *const *wanted, const char *modules,
+                     struct template_entry *ret_entry, json_t **ret_json, struct fault *fault);
+
+/* ---- */
+
+/* As the engine wants it; @entry must stay. */
+struct template_def template_entry_def(const struct template_entry *entry);
+
+/* Letters, digits and ._:- in it, a letter or digit first, at most 64, not "default". */
+bool template_name_valid(const char *name);
+
+/* The same with a message for the operator. */
+int template_check_name(const char *name, struct gb_err *err);
+
+/* @data_dir must exist and be ours. -EEXIST unless @replace. */
+int templates_save(const char *data_dir, const struct template_entry *entry, bool replace,
+                   struct gb_err *err);
+
+/* Fails with EEXIST and words for the operator if there is one of that name. */
+int templates_check_free(const char *data_dir, const char *name, struct gb_err *err);
+
+/* -ENOENT when there is none of that name; its message lists those that there are. */
+int templates_load(const char *data_dir, const char *name, struct template_entry *ret_entry,
+                   struct gb_err *err);
+int templates_remove(const char *data_dir, const char *name, struct gb_err *err);
+
+/* The names, sorted; a data directory or a list that is not there is empty. Free each and all. */
+int templates_names(const char *data_dir, char ***ret_names, struct gb_err *err);
+void templates_names_free(char **names);
+
+/* Whether a definition names that layer; if they cannot be read: yes. */
+bool templates_name_layer(const char *data_dir, const char *key);
+
+/* Which template @wanted means: its own name, "default", or by an alias. @aliases are ALIAS=NAME,
+ * NULL-terminated, may be NULL; the first that fits counts, * in ALIAS stands for anything. After
+ * them come our own: python and python:* are the default template. -ENOENT with a message that
+ * lists what there is. */
+int templates_resolve(const char *data_dir, const char *const *aliases, const char *wanted,
+                      char ret_name[TEMPLATE_NAME_MAX], struct gb_err *err);
+
+extern const char *const template_own_aliases[];
+
+/* Whether it is ALIAS=NAME as above. */
+bool template_alias_valid(const char *text);
