@@ -201,9 +201,9 @@ static void handle_headers(struct request *rq, const char *method)
 {
     snprintf(rq->method_name, sizeof rq->method_name, "%s", method);
     rq->method = method_from_name(method);
-    if (gate_check(rq) < 0 || rq->refusal.status != 0)
+    if (framing_check(rq) < 0 || authenticate_host(rq) < 0 || rq->refusal.status != 0)
         return;
-    if (request_route(rq) < 0 || gate_authenticate(rq) < 0)
+    if (request_route(rq) < 0 || authenticate_caller(rq) < 0)
         return;
     if (rq->method != METHOD_OPTIONS)
         begin_body(rq);
