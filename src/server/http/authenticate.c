@@ -101,8 +101,8 @@ int authenticate_host(struct request *rq)
         return 0;
     format_quoted(name, quoted);
     return refuse(rq, MHD_HTTP_MISDIRECTED_REQUEST, "host-not-allowed",
-                  "the Host header names %s, which is not ours; use the address that the server "
-                  "listens at, or start it with --allowed-host NAME",
+                  "the Host header names %s, which is not allowed; use the address that the server "
+                  "listens on, or start it with --allowed-host NAME",
                   quoted);
 }
 
@@ -167,10 +167,10 @@ int authenticate_caller(struct request *rq)
     r = rq->server->config.keys ? keys_verify(rq->server->config.keys, token, &key, &err) : -EACCES;
     if (r == -EACCES)
         return refuse(rq, MHD_HTTP_UNAUTHORIZED, "key-unknown",
-                      "this key is not known here, or was revoked");
+                      "this key is unknown or was revoked");
     if (r < 0)
         return refuse(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "keys-unavailable",
-                      "keys cannot be checked just now; try again");
+                      "keys cannot be checked at the moment; try again");
     (void) principal_from_key(key.id, &rq->caller.principal); /* an id always fits */
     rq->caller.limits.sessions = key.sessions;
     rq->caller.limits.in_flight = key.executions;

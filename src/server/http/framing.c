@@ -95,16 +95,16 @@ int framing_check(struct request *rq)
 
     (void) MHD_get_connection_values_n(rq->mhd, MHD_HEADER_KIND, collect, h);
     if (h->bad)
-        return refuse_framing(rq, "the name of a header holds a blank, or its value a NUL byte");
+        return refuse_framing(rq, "a header name contains a blank, or a value contains a NUL byte");
     if (h->twice) {
         rq->refusal.close = true;
-        return refuse(rq, MHD_HTTP_BAD_REQUEST, "bad-framing", "the header %s is there twice",
+        return refuse(rq, MHD_HTTP_BAD_REQUEST, "bad-framing", "the header %s occurs twice",
                       h->twice);
     }
     if (h->content_length && h->transfer_encoding)
         return refuse_framing(rq, "send Content-Length or Transfer-Encoding, not both");
     if (h->transfer_encoding && strcasecmp(h->transfer_encoding, "chunked") != 0)
-        return refuse_framing(rq, "the only Transfer-Encoding that is understood is chunked");
+        return refuse_framing(rq, "the only supported Transfer-Encoding is chunked");
     if (h->content_length) {
         if (parse_int(h->content_length, &length) < 0)
             return refuse_framing(rq, "Content-Length must be a plain number");
