@@ -150,7 +150,7 @@ static int procs_take(const struct box_entry *box, struct procs *ret_procs, stru
     return 0;
 }
 
-int box_procs(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, struct gb_err *err)
+int entry_procs(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, struct gb_err *err)
 {
     autoclose int out = memfd_create("glovebox-procs", MFD_CLOEXEC);
     struct procs procs;
@@ -234,12 +234,12 @@ static int signal_round(const struct box_entry *box, const struct proc_record *k
     procs.len = (size_t) len;
     free(told->items);
     *told = procs;
-    r = box_signal_some(box, victims, (size_t) len, sig, err);
+    r = entry_signal_some(box, victims, (size_t) len, sig, err);
     return r < 0 ? r : len;
 }
 
-int box_signal_new(const struct box_entry *box, struct proc_record *keep, size_t keep_len,
-                   pid_t root, bool with_root, int sig, struct gb_err *err)
+int entry_signal_new(const struct box_entry *box, struct proc_record *keep, size_t keep_len,
+                     pid_t root, bool with_root, int sig, struct gb_err *err)
 {
     int64_t begun = clock_now_us(), took;
     struct procs told = { 0 };

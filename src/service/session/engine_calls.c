@@ -78,10 +78,6 @@ int lodging_open(const struct session *session, const char *const *env,
 
 static struct run_spec spec_make(struct execution *x, const struct execution_request *request)
 {
-    static char empty[] = "";
-    static char *no_args[] = { empty, NULL };
-    bool python = x->kind == EXECUTION_CELL || x->kind == EXECUTION_SCRIPT;
-
     return (struct run_spec){
         .code = request->code,
         .code_len = request->code_len,
@@ -91,7 +87,6 @@ static struct run_spec spec_make(struct execution *x, const struct execution_req
         .cell = x->kind == EXECUTION_CELL,
         .names = request->names,
         .names_len = request->names_len,
-        .argv = python ? no_args : NULL,
         .limits = x->limits,
         .reply_bytes = (size_t) request->reply_bytes,
         .input = request->input,
@@ -196,7 +191,7 @@ static int run_here(struct execution *x, struct box *box, const struct run_spec 
 {
     if (x->kind == EXECUTION_COMMAND || x->kind == EXECUTION_SHELL)
         return box_command(box, spec, spec->env, NULL, ret_outcome, err);
-    return execution_run(box, spec, ret_outcome, err);
+    return oneshot_run(box, spec, ret_outcome, err);
 }
 
 /* With a network of its own, which is shut before anybody hears of the end. */
