@@ -15,13 +15,14 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 MAY_INCLUDE = {
     "base": [],
+    "schema": ["base"],
     "store": ["base"],
     "engine": ["base"],
     "egress": ["base"],
     "service": ["base", "store", "engine", "egress"],
     "mark": ["base", "store", "service"],
-    "mcp": ["base", "service"],
-    "server": ["base", "service", "mark", "mcp"],
+    "mcp": ["base", "schema", "service"],
+    "server": ["base", "schema", "service", "mark", "mcp"],
     "cli": ["base", "engine", "egress", "service", "mcp", "server"],
 }
 
@@ -56,11 +57,13 @@ BANNED_AFTER_CLONE = "engine/banned_after_clone.h"
 OUTSIDE = {
     "Python.h": ["engine/python/"],
     "seccomp.h": [],  # tools/gen_seccomp only
-    "jansson.h": ["service/", "mark/", "mcp/", "server/", "cli/"],
+    "jansson.h": ["schema/", "service/", "mark/", "mcp/", "server/", "cli/"],
     "sqlite3.h": ["store/db_sqlite.c"],
     "libpq-fe.h": ["store/db_postgres.c"],
     "microhttpd.h": ["server/"],
-    "gnutls/gnutls.h": ["egress/"],
+    "wslay/wslay.h": ["server/http/ws_protocol.c"],
+    "gnutls/gnutls.h": ["egress/", "server/http/ws_protocol.c"],
+    "gnutls/crypto.h": ["server/http/ws_protocol.c"],
     "ares.h": ["egress/resolve.c"],
     "sodium.h": ["egress/policy.c", "service/", "mark/", "mcp/", "server/", "cli/mcp/"],
     "archive.h": ["service/"],
