@@ -3,8 +3,8 @@
  *
  * Which these are is told by comparing: whatever was not there at the start is new, unless it
  * descends from something that was, such as a server of an earlier cell that starts a worker now.
- * An orphan has no ancestors to tell and counts as new. The process that runs the execution is old
- * itself, but its descendants are not for that reason.
+ * An orphan has no ancestors to tell and counts as new. The process that runs the execution was
+ * there before, but that does not make its descendants old: they are what the execution started.
  *
  * A program can hide from this only what is its own: a process that it keeps so lives on in its own
  * box, within its own limits.

@@ -131,6 +131,10 @@ void ask_drop(struct run *run);
  * Releases @run. */
 int standing_run(struct run *run, struct outcome *ret_outcome, struct gb_err *err);
 
+/* The list of processes in a memory file that the builder made; the caller frees. A list that
+ * cannot be read whole is an error and never an empty one: what is not in it gets signals. */
+int standing_read_procs(int fd, struct proc_record **ret_list, size_t *ret_len);
+
 /* run_ops of what stays. */
 void standing_soft(struct run *run);
 void standing_count(struct run *run);

@@ -340,30 +340,44 @@ static bool procs_known(struct run *run)
     return true;
 }
 
+int standing_read_procs(int fd, struct proc_record **ret_list, size_t *ret_len)
+{
+    autofree struct proc_record *list = NULL;
+    struct stat st;
+    ssize_t n;
+    size_t len;
+
+    if (fstat(fd, &st) < 0 || lseek(fd, 0, SEEK_SET) < 0)
+        return -errno;
+    if (st.st_size % (off_t) sizeof *list != 0)
+        return -EPROTO;
+    len = (size_t) st.st_size / sizeof *list;
+    list = calloc(len + 1, sizeof *list);
+    if (!list)
+        return -ENOMEM;
+    n = io_read_all(fd, list, len * sizeof *list);
+    if (n < 0 || (size_t) n != len * sizeof *list)
+        return n < 0 ? (int) n : -EPROTO;
+    *ret_list = TAKE_PTR(list);
+    *ret_len = len;
+    return 0;
+}
+
 static int procs_before(struct run *run, struct gb_err *err)
 {
     struct builder_request request = { .op = BOX_PROCS, .box = run->box->id };
     struct builder_reply reply;
     int fds[WIRE_FDS_MAX], r;
-    size_t fds_len = 0, len;
-    struct stat st;
+    size_t fds_len = 0;
 
     if (procs_known(run))
         return 0;
     r = engine_call(run->box->engine, &request, NULL, 0, &reply, fds, &fds_len, err);
     if (r < 0)
         return r;
-    if (fds_len != 1 || fstat(fds[0], &st) < 0) {
-        wire_close_fds(fds, fds_len);
-        return gb_fail_plain(err, EPROTO, "the builder sent no list of processes");
-    }
-    len = (size_t) st.st_size / sizeof *run->spared;
-    run->spared = calloc(len + 1, sizeof *run->spared);
-    if (run->spared && lseek(fds[0], 0, SEEK_SET) == 0 &&
-        io_read_all(fds[0], run->spared, len * sizeof *run->spared) >= 0)
-        run->spared_len = len;
-    (void) close(fds[0]);
-    return run->spared ? 0 : gb_fail(err, ENOMEM, "list processes");
+    r = fds_len == 1 ? standing_read_procs(fds[0], &run->spared, &run->spared_len) : -EPROTO;
+    wire_close_fds(fds, fds_len);
+    return r < 0 ? gb_fail(err, -r, "list processes") : 0;
 }
 
 static int signal_new(struct run *run, int sig, bool with_root, struct gb_err *err)
