@@ -100,6 +100,12 @@ static void on_service_log(void *arg, int priority, const char *line)
     log_event(level, "service", LOG_TEXT("message", line));
 }
 
+static void on_code(void *arg, const char *execution_id, const char *code)
+{
+    (void) arg;
+    log_event(LOG_LEVEL_INFO, "code", LOG_TEXT("execution", execution_id), LOG_TEXT("code", code));
+}
+
 static void fill_service(struct serve *serve, struct service_config *config)
 {
     const struct config *cfg = serve->cfg;
@@ -148,7 +154,7 @@ static void fill_service(struct serve *serve, struct service_config *config)
     config->network = serve->network;
     config->egress = network_config(cfg);
     config->network_limits = network_limits(cfg);
-    config->log_code = cfg->log_code;
+    config->log_code = cfg->log_code ? on_code : NULL;
     config->log = on_service_log;
 }
 
@@ -167,10 +173,9 @@ static void fill_server(struct serve *serve)
     config->connections_max = cfg->connections;
     config->connections_per_client = cfg->connections_per_client;
     config->simple_wall_max_us = cfg->simple_max_timeout_us;
-    config->mcp_fixtures = cfg->mcp_fixtures;
+    config->mcp_more = cfg->mcp_more;
     if (cfg->reply_bytes != REPLY_BYTES_DEFAULT)
         config->mcp_reply_bytes = cfg->reply_bytes;
-    config->log_code = cfg->log_code;
 }
 
 /* ---- starting ---- */
@@ -363,7 +368,7 @@ static void stop(struct serve *serve)
     server_close(serve->server);
     service_close(serve->service);
     keys_close(serve->keys);
-    data_close(serve->store);
+    store_close(serve->store);
     egress_policy_free(serve->network);
     free(serve->data_dir);
     if (serve->signal_fd >= 0)

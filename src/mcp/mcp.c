@@ -45,8 +45,8 @@ int mcp_open(const struct mcp_config *config, struct mcp **ret_mcp, struct gb_er
     tools_register(mcp);
     prompts_register(mcp);
     resources_register(mcp);
-    if (config->fixtures)
-        fixtures_register(mcp);
+    if (config->more)
+        config->more(mcp);
     *ret_mcp = mcp;
     return 0;
 }
@@ -81,7 +81,6 @@ void mcp_close(struct mcp *mcp)
         (void) pthread_cond_wait(&mcp->idle, &mcp->lock);
     pthread_mutex_unlock(&mcp->lock);
     registry_close(mcp);
-    free(mcp->environment);
     pthread_cond_destroy(&mcp->idle);
     pthread_mutex_destroy(&mcp->lock);
     free(mcp);

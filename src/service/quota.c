@@ -17,9 +17,9 @@ static int64_t pick(int64_t of_key, int64_t configured)
     return of_key < 0 ? configured : of_key;
 }
 
-static struct account *account_get(struct service *service, const char *key_id)
+static struct account *account_get(struct service *service, const struct principal *principal)
 {
-    struct id_node *node = id_table_find(&service->accounts, key_id);
+    struct id_node *node = id_table_find(&service->accounts, principal_record(principal));
     struct account *account;
 
     if (node)
@@ -27,11 +27,11 @@ static struct account *account_get(struct service *service, const char *key_id)
     account = calloc(1, sizeof *account);
     if (!account)
         return NULL;
-    memcpy(account->key_id, key_id, strnlen(key_id, sizeof account->key_id - 1));
+    account->principal = *principal;
     /* full; cut to the burst when it is looked at */
     account->work = account->installs =
         (struct bucket){ .tokens_milli = INT64_MAX, .filled_us = service_now(service) };
-    id_table_add(&service->accounts, &account->node, account->key_id);
+    id_table_add(&service->accounts, &account->node, principal_record(&account->principal));
     return account;
 }
 
@@ -64,13 +64,13 @@ static int rate_take(struct service *service, struct bucket *bucket, int64_t rat
         return 0;
     if (rate == 0)
         return fault_set(fault, FAULT_TOO_MANY, "rate-limit", NULL,
-                         "this key may %s nothing; ask the operator for a higher rate", what);
+                         "this key may not %s anything; ask the operator for a higher rate", what);
     burst = rate / 10 > BURST_MIN ? rate / 10 : BURST_MIN;
     bucket_fill(bucket, service_now(service), rate, (burst < rate ? burst : rate) * TOKEN);
     if (bucket->tokens_milli < TOKEN) {
         wait_us = (TOKEN - bucket->tokens_milli) * (MINUTE_US / TOKEN) / rate;
         (void) fault_set(fault, FAULT_TOO_MANY, "rate-limit", NULL,
-                         "this key may %s %lld a minute; wait and try again", what,
+                         "this key may %s at most %lld per minute; retry later", what,
                          (long long) rate);
         fault->retry_after_s = (int) (wait_us / USEC_PER_SEC) + 1;
         return -1;
@@ -83,20 +83,21 @@ static int account_take(struct service *service, const struct caller *caller, bo
                         struct account **ret_account, struct fault *fault)
 {
     const struct key_limits *mine = &caller->limits, *common = &service->config.key;
-    struct account *account = account_get(service, caller->key_id);
+    struct account *account = account_get(service, &caller->principal);
     int64_t *count, most;
 
     if (!account)
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
+                         "the service is out of memory; retry later");
     count = session ? &account->sessions : &account->in_flight;
-    if (caller->key_id[0]) {
+    if (!principal_is_local(&caller->principal)) {
         most = session ? pick(mine->sessions, common->sessions)
                        : pick(mine->in_flight, common->in_flight);
         if (*count >= most) {
             (void) fault_set(fault, FAULT_TOO_MANY, session ? "key-sessions" : "key-executions",
-                             NULL, "this key has %lld %s and may have no more; %s",
-                             (long long) *count, session ? "sessions" : "executions under way",
-                             session ? "delete one" : "wait until one has ended");
+                             NULL, "this key already has %lld %s, its maximum; %s",
+                             (long long) *count, session ? "sessions" : "executions in progress",
+                             session ? "delete one first" : "wait for one to finish");
             fault->retry_after_s = session ? 60 : 1;
             return -1;
         }
@@ -127,12 +128,13 @@ int account_take_install(struct service *service, const struct caller *caller, s
     struct account *account;
     int r = 0;
 
-    if (!caller->key_id[0])
+    if (principal_is_local(&caller->principal))
         return 0;
     pthread_mutex_lock(&service->lock);
-    account = account_get(service, caller->key_id);
+    account = account_get(service, &caller->principal);
     if (!account)
-        r = fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+        r = fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
+                      "the service is out of memory; retry later");
     else
         r = rate_take(service, &account->installs, service->config.packages.rate_per_minute,
                       "install", fault);

@@ -20,9 +20,12 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/thread.h"
+#include "service/access/audit.h"
 #include "service/access/keys.h"
-#include "service/service_internal.h"
+#include "service/execution/internal.h"
+#include "service/session/internal.h"
 #include "service/session/network.h"
+#include "service/session/reaper.h"
 #include "service/session/volumes_request.h"
 #include "store/sessions.h"
 
@@ -141,10 +144,10 @@ void service_sweep(struct service *service)
     pthread_mutex_unlock(&service->lock);
     packages_sweep(service);
     if (service->config.keys && keys_flush(service->config.keys, &err) < 0)
-        service_log(service, LOG_WARNING, "times of use of keys: %s", err.msg);
+        service_log(service, LOG_WARNING, "cannot record when keys were last used: %s", err.msg);
     if (service->config.store &&
         store_session_prune(service->config.store, unix_now_us() - RECORDS_FOR_US, &err) < 0)
-        service_log(service, LOG_WARNING, "records of old sessions: %s", err.msg);
+        service_log(service, LOG_WARNING, "cannot prune records of old sessions: %s", err.msg);
 }
 
 /* Waits on @cond with the lock held; false when the time is over. */
@@ -274,7 +277,8 @@ static int engine_prepare(struct service *service, struct gb_err *err)
     config.disk_dir = NULL;
     if (engine_open(&config, &service->engine, &(struct gb_err){ 0 }) < 0)
         return r; /* it was not the disk */
-    service_log(service, LOG_WARNING, "workspaces of sessions are in memory: %s", err->msg);
+    service_log(service, LOG_WARNING, "session workspaces are kept in memory, not on disk: %s",
+                err->msg);
     return 0;
 }
 
@@ -303,7 +307,7 @@ int service_open(const struct service_config *config, struct service **ret_servi
         return r;
     service = service_alloc(config);
     if (!service)
-        return gb_fail(err, ENOMEM, "make the service");
+        return gb_fail(err, ENOMEM, "start the service");
     r = store_prepare(service, err);
     if (r == 0)
         r = engine_prepare(service, err);

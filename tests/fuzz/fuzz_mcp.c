@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fixtures.h"
 #include "mcp/mcp_internal.h"
 
 #include "base/banned.h"
@@ -50,6 +51,7 @@ int session_find(struct service *s, const struct caller *c, const char *id, stru
 void session_unref(struct session *s) { must(!s); }
 const char *session_id(const struct session *s) { return ""; }
 void session_get_info(struct session *s, struct session_info *r) { }
+void session_info_release(struct session_info *i) { }
 int session_delete(struct session *s, struct fault *f) { return refuse(f); }
 int session_interrupt(struct session *s, bool a, size_t *n, struct fault *f)
 { return refuse(f); }
@@ -155,7 +157,7 @@ static void begin(void)
     if (mcp)
         return;
     mcp_config_default(&config);
-    config.fixtures = true;
+    config.more = fixtures_register;
     must(mcp_open(&config, &mcp, NULL) == 0);
 }
 
@@ -163,7 +165,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
-    static const struct caller caller = { .key_id = "", .listener = "fuzz" };
+    static const struct caller caller = { .listener = "fuzz" };
     char *copy = malloc(size + 1), *at = copy, *end;
     struct mcp_arrival arrival = { .caller = &caller };
     struct mcp_headers headers = { 0 };

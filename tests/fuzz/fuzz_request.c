@@ -9,10 +9,11 @@
 #include "base/json_depth.h"
 #include "base/utf8.h"
 #include "server/compat/json_text.h"
+#include "server/compat/schemas.h"
 #include "server/http/listen.h"
 #include "server/http/negotiate.h"
 #include "server/http/url.h"
-#include "server/schema/schemas.h"
+#include "server/v1/schemas.h"
 
 #include "base/banned.h"
 
@@ -43,8 +44,9 @@ static void check_target(const char *raw)
         must(*part && strcmp(part, ".") != 0 && strcmp(part, "..") != 0);
         must(utf8_valid(part, strlen(part)));
     }
-    (void) fields_read_query(&schema_output_query, &url, &query.output, errors);
-    (void) fields_read_query(&schema_files_query, &url, &query.files, errors);
+    (void) fields_read_query(&schema_output_query, url.params, url.params_len, &query.output,
+                             errors);
+    (void) fields_read_query(&schema_files_query, url.params, url.params_len, &query.files, errors);
     json_decref(errors);
     url_release(&url);
 }

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "engine/builder/builder.h"
+#include "engine/builder.h"
 #include "service/access/audit.h"
 #include "service/service.h"
 #include "store/audit.h"
@@ -40,7 +40,7 @@
 #define PATIENCE_US (60 * USEC_PER_SEC)
 #define SKIP        77
 
-static const struct caller local = { .key_id = "", .listener = "test" };
+static const struct caller local = { .listener = "test" };
 static char data_dir[] = "/tmp/glovebox-test-XXXXXX";
 static struct store *store;
 static struct service *service;

@@ -10,6 +10,8 @@
 #include "base/config.h"
 #include "base/err.h"
 
+struct mcp;
+
 enum command_id {
     COMMAND_NONE,
     COMMAND_RUN,
@@ -97,7 +99,9 @@ struct config {
     int log_level;  /* enum log_level_choice */
     char *log_file; /* NULL: stderr */
     bool log_code;
-    bool mcp_fixtures;
+
+    /* Not an option: what the program registers with MCP beside our own (mcp/mcp.h). */
+    void (*mcp_more)(struct mcp *mcp);
 
     /* serve, mcp, pip, template */
     char *index_url;      /* NULL: as pip is configured; "none": none */

@@ -9,7 +9,7 @@
 
 #include "base/autoclean.h"
 #include "base/parse.h"
-#include "engine/cgroup/cgroup.h"
+#include "engine/host.h"
 #include "engine/volumes.h"
 
 #include "base/banned.h"
@@ -307,9 +307,6 @@ static const struct config_option options[] = {
     { "connections-per-client", 0, OPT_INT, MEMBER(connections_per_client), "256", 0, 1000000,
       .metavar = "N", .commands = FOR_SERVE, .group = "Access",
       .help = "connections of one client address, where it is not loopback; 0 sets no limit" },
-    { "mcp-fixtures", 0, OPT_BOOL, MEMBER(mcp_fixtures), "no", .commands = FOR_SERVE,
-      .flags = CONFIG_HIDDEN | CONFIG_ARGS_ONLY, .group = "Access",
-      .help = "register what the MCP conformance suite asks for; for tests only" },
     { "log-level", 0, OPT_CHOICE, MEMBER(log_level), "info", .choices = log_level_choices,
       .aliases = { { "LOG_LEVEL", 0 } }, .commands = FOR_SERVE, .group = "Log",
       .help = "how much is logged" },

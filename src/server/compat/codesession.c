@@ -12,6 +12,7 @@
 
 #include "server/compat/dialect.h"
 #include "server/compat/json_text.h"
+#include "server/compat/schemas.h"
 #include "server/handlers.h"
 #include "server/schema/schemas.h"
 #include "server/server_internal.h"
@@ -52,10 +53,11 @@ static bool may_be_name(const char *name)
 
 int codesession_upload_begin(struct request *rq)
 {
+    const char *name = request_param(rq, "name");
     struct session *session;
     char path[PASSING_MAX];
 
-    if (!may_be_name(rq->path) || strlen(rq->path) > NAME_BYTES_MAX)
+    if (!may_be_name(name) || strlen(name) > NAME_BYTES_MAX)
         return refuse(rq, MHD_HTTP_BAD_REQUEST, "bad-name",
                       "the name becomes a variable, so it must be a Python identifier: letters, "
                       "digits and _, not a digit first");
@@ -67,6 +69,7 @@ int codesession_upload_begin(struct request *rq)
 
 void codesession_upload(struct request *rq)
 {
+    const char *name = request_param(rq, "name");
     struct execution_request request;
     struct session *session;
     json_t *receipt = NULL;
@@ -76,15 +79,15 @@ void codesession_upload(struct request *rq)
     if (upload_form_end(rq, &file) < 0)
         return;
     session = file.session;
-    code = dialect_call("read_csv", rq->path, file.path);
+    code = dialect_call("read_csv", name, file.path);
     if (!code) {
         reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
     } else {
-        dialect_request(rq, code, &request);
+        dialect_request(code, &request);
         if (dialect_run_in(rq, session, &request, LOSS_KEEP, &receipt) == 0 &&
             dialect_is_ok(rq, receipt))
             reply_json(rq, MHD_HTTP_OK,
-                       json_pack("{s:s++}", "message", "File ", rq->path, " has been uploaded"));
+                       json_pack("{s:s++}", "message", "File ", name, " has been uploaded"));
     }
     remove_passing(session, file.path); /* it is gone already unless something went wrong */
     json_decref(receipt);
@@ -119,7 +122,7 @@ void codesession_files(struct request *rq)
         reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
         return;
     }
-    dialect_request(rq, code, &request);
+    dialect_request(code, &request);
     if (dialect_run(rq, &request, false, LOSS_KEEP, &receipt) == 0 &&
         (!receipt || dialect_is_ok(rq, receipt)))
         send_list(rq, receipt);
@@ -154,7 +157,7 @@ static void download(struct request *rq, const char *code, const char *path)
     struct session *session = NULL;
     json_t *receipt = NULL;
 
-    dialect_request(rq, code, &request);
+    dialect_request(code, &request);
     if (dialect_run(rq, &request, false, LOSS_TELL, &receipt) < 0)
         return;
     if (!receipt) {
@@ -180,7 +183,7 @@ void codesession_download(struct request *rq)
     char path[PASSING_MAX], *code;
 
     passing_path(rq, path);
-    code = dialect_call("write_records", rq->path, path);
+    code = dialect_call("write_records", request_param(rq, "name"), path);
     if (code)
         download(rq, code, path);
     else
@@ -217,7 +220,7 @@ void codesession_execute(struct request *rq, const struct body_execute_code *bod
     const char *text;
     size_t len;
 
-    dialect_request(rq, body->code, &request);
+    dialect_request(body->code, &request);
     request.names = names;
     request.names_len = sizeof names - 1;
     if (dialect_run(rq, &request, true, LOSS_TELL, &receipt) == 0 && dialect_is_ok(rq, receipt)) {
@@ -242,7 +245,7 @@ void codesession_clear(struct request *rq)
         reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
         return;
     }
-    dialect_request(rq, code, &request);
+    dialect_request(code, &request);
     request.accept_loss = true;
     if (dialect_run(rq, &request, false, LOSS_KEEP, &receipt) == 0 &&
         (!by_id || dialect_is_ok(rq, receipt))) {

@@ -11,8 +11,8 @@
 
 #include "server/compat/dialect.h"
 #include "server/compat/json_text.h"
+#include "server/compat/schemas.h"
 #include "server/handlers.h"
-#include "server/schema/schemas.h"
 #include "server/server_internal.h"
 
 #include "base/banned.h"
@@ -65,7 +65,7 @@ void locals_execute(struct request *rq, const struct body_execute_code *body)
         reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
         return;
     }
-    dialect_request(rq, body->code, &request);
+    dialect_request(body->code, &request);
     request.names = names;
     request.names_len = strlen(names);
     r = dialect_is_named(rq) ? dialect_run(rq, &request, true, LOSS_TELL, &receipt)
@@ -142,8 +142,8 @@ void locals_download(struct request *rq)
     struct execution *execution;
     struct fault fault = { 0 };
 
-    if (execution_find(rq->server->config.service, &rq->caller, rq->param_id, &execution, &fault) <
-        0) {
+    if (execution_find(rq->server->config.service, &rq->caller, request_param(rq, "id"), &execution,
+                       &fault) < 0) {
         reply_fault(rq, &fault);
         return;
     }

@@ -53,6 +53,9 @@ static const struct header_row header_rows[] = {
     HEADER("MCP-Protocol-Version", mcp_version),
     HEADER("Mcp-Method", mcp_method),
     HEADER("Mcp-Name", mcp_name),
+    HEADER("Upgrade", upgrade),
+    HEADER("Sec-WebSocket-Key", ws_key),
+    HEADER("Sec-WebSocket-Version", ws_version),
 };
 
 static enum MHD_Result collect(void *cls, enum MHD_ValueKind kind, const char *key, size_t key_size,
@@ -65,9 +68,13 @@ static enum MHD_Result collect(void *cls, enum MHD_ValueKind kind, const char *k
     /* "Content-Length : 5" is a length to some and none to others. */
     if (strlen(key) != key_size || strlen(value) != value_size || strpbrk(key, " \t"))
         headers->bad = true;
-    /* Several Accept lines are one list; the first is enough for what we offer. */
+    /* Several lines of these are one list; the first is enough for what we offer. */
     if (strcasecmp(key, "Accept") == 0 && !headers->accept)
         headers->accept = value;
+    if (strcasecmp(key, "Connection") == 0 && !headers->connection)
+        headers->connection = value;
+    if (strcasecmp(key, "Sec-WebSocket-Protocol") == 0 && !headers->ws_protocol)
+        headers->ws_protocol = value;
     for (size_t i = 0; i < sizeof header_rows / sizeof *header_rows; i++) {
         const char **member = (const char **) ((char *) headers + header_rows[i].offset);
 
@@ -251,11 +258,11 @@ _Static_assert(STORE_LIMIT_DEFAULT == -1, "what a key leaves to the configuratio
 int gate_authenticate(struct request *rq)
 {
     const char *token = token_of(rq);
+    struct keys_info key;
     struct gb_err err = { 0 };
     int r;
 
-    rq->caller =
-        (struct caller){ .key_id = "", .listener = rq->listener->url, .limits = { -1, -1, -1 } };
+    rq->caller = (struct caller){ .listener = rq->listener->url, .limits = { -1, -1, -1 } };
     if (check_origin(rq) < 0)
         return -1;
     if (!token) {
@@ -268,17 +275,16 @@ int gate_authenticate(struct request *rq)
     }
     if (rq->route->auth != ROUTE_KEY)
         return 0;
-    r = rq->server->config.keys ? keys_verify(rq->server->config.keys, token, &rq->key, &err)
-                                : -EACCES;
+    r = rq->server->config.keys ? keys_verify(rq->server->config.keys, token, &key, &err) : -EACCES;
     if (r == -EACCES)
         return refuse(rq, MHD_HTTP_UNAUTHORIZED, "key-unknown",
                       "this key is not known here, or was revoked");
     if (r < 0)
         return refuse(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "keys-unavailable",
                       "keys cannot be checked just now; try again");
-    rq->caller.key_id = rq->key.id;
-    rq->caller.limits.sessions = rq->key.sessions;
-    rq->caller.limits.in_flight = rq->key.executions;
-    rq->caller.limits.rate_per_minute = rq->key.rate_per_minute;
+    (void) principal_from_key(key.id, &rq->caller.principal); /* an id always fits */
+    rq->caller.limits.sessions = key.sessions;
+    rq->caller.limits.in_flight = key.executions;
+    rq->caller.limits.rate_per_minute = key.rate_per_minute;
     return 0;
 }

@@ -32,11 +32,16 @@ void request_note(struct request *rq, const char *session_id, const char *execut
         snprintf(rq->execution_id, sizeof rq->execution_id, "%s", execution_id);
 }
 
+const char *request_param(const struct request *rq, const char *name)
+{
+    return route_match_param(&rq->match, name);
+}
+
 int request_query(struct request *rq, void *ret)
 {
     json_t *errors = json_array();
 
-    if (fields_read_query(rq->route->query, &rq->url, ret, errors) < 0) {
+    if (fields_read_query(rq->route->query, rq->url.params, rq->url.params_len, ret, errors) < 0) {
         reply_invalid(rq, errors);
         return -1;
     }
@@ -84,10 +89,14 @@ int request_json(struct request *rq, void *ret)
 
 int request_session(struct request *rq, struct session **ret_session)
 {
+    return request_session_named(rq, request_param(rq, "id"), ret_session);
+}
+
+int request_session_named(struct request *rq, const char *id, struct session **ret_session)
+{
     struct fault fault = { 0 };
 
-    if (session_find(rq->server->config.service, &rq->caller, rq->param_id, ret_session, &fault) <
-        0) {
+    if (session_find(rq->server->config.service, &rq->caller, id, ret_session, &fault) < 0) {
         reply_fault(rq, &fault);
         return -1;
     }

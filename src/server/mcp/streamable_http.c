@@ -11,7 +11,8 @@
 
 #include "base/clock.h"
 #include "mcp/mcp.h"
-#include "server/schema/schemas.h"
+#include "server/http/sse.h"
+#include "server/mcp/schemas.h"
 #include "server/server_internal.h"
 
 #include "base/banned.h"
@@ -142,13 +143,13 @@ static struct mcp_peer *find_peer(struct request *rq)
 
     if (!rq->headers.mcp_session) {
         reply_problem(rq, MHD_HTTP_BAD_REQUEST, "no-session",
-                      "send the header MCP-Session-Id that initialize gave you");
+                      "the header MCP-Session-Id is missing; initialize returns its value");
         return NULL;
     }
     peer = mcp_peer_find(rq->server->mcp, &rq->caller, rq->headers.mcp_session, MCP_HTTP);
     if (!peer)
         reply_problem(rq, MHD_HTTP_NOT_FOUND, "no-such-session",
-                      "there is no such session, or it has ended; begin anew with initialize");
+                      "no such session, or it has ended; start a new one with initialize");
     return peer;
 }
 
@@ -174,7 +175,7 @@ void mcp_get(struct request *rq)
 
     if (!takes_events(rq)) {
         reply_problem(rq, MHD_HTTP_NOT_ACCEPTABLE, "not-acceptable",
-                      "this is a stream: send Accept: text/event-stream");
+                      "this is an event stream; send Accept: text/event-stream");
         return;
     }
     peer = find_peer(rq);
@@ -221,9 +222,11 @@ void mcp_metadata(struct request *rq)
 
 void mcp_metadata_of(struct request *rq)
 {
-    if (strcmp(rq->path, "mcp") == 0 || strcmp(rq->path, "mcp/sse") == 0)
-        send_metadata(rq, rq->path);
+    const char *path = request_param(rq, "path");
+
+    if (strcmp(path, "mcp") == 0 || strcmp(path, "mcp/sse") == 0)
+        send_metadata(rq, path);
     else
         reply_problem(rq, MHD_HTTP_NOT_FOUND, "no-such-route",
-                      "this is about /mcp and /mcp/sse only");
+                      "only /mcp and /mcp/sse have this metadata");
 }

@@ -15,8 +15,9 @@
 #include "base/utf8.h"
 #include "engine/frame.h"
 #include "service/execution/bundle.h"
+#include "service/execution/internal.h"
 #include "service/execution/receipt.h"
-#include "service/service_internal.h"
+#include "service/session/internal.h"
 
 #include "base/banned.h"
 
@@ -32,7 +33,7 @@ int execution_find(struct service *service, const struct caller *caller, const c
     node = id_table_find(&service->executions, id);
     if (node) {
         x = ID_NODE_OF(node, struct execution, node);
-        if (strcmp(x->key_id, caller->key_id) == 0)
+        if (principal_equal(&x->principal, &caller->principal))
             execution_ref(x);
         else
             x = NULL;
@@ -40,8 +41,8 @@ int execution_find(struct service *service, const struct caller *caller, const c
     pthread_mutex_unlock(&service->lock);
     if (!x)
         return fault_set(fault, FAULT_NOT_FOUND, "execution-unknown", "execution_id",
-                         "there is no such execution, or it ended a while ago and is no longer "
-                         "kept; check the id");
+                         "no such execution; check the id. Executions are kept only for a while "
+                         "after they end");
     *ret_execution = x;
     return 0;
 }
@@ -64,16 +65,6 @@ enum execution_state execution_state(struct execution *x)
     state = x->state;
     pthread_mutex_unlock(&x->lock);
     return state;
-}
-
-enum run_status execution_status(struct execution *x)
-{
-    enum run_status status;
-
-    pthread_mutex_lock(&x->lock);
-    status = x->fault.kind == FAULT_NONE ? x->outcome.status : RUN_SYSTEM;
-    pthread_mutex_unlock(&x->lock);
-    return status;
 }
 
 /* With the lock held: waits for news; false when the time is over. A negative deadline is none. */
@@ -224,7 +215,7 @@ int execution_receipt(struct execution *x, json_t **ret_json, struct fault *faul
         json = progress_to_json(x, state, out, err_total, started);
         if (!json)
             return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
-                             "the service has no memory");
+                             "the service is out of memory; retry later");
         *ret_json = json;
         return 0;
     }
@@ -234,7 +225,8 @@ int execution_receipt(struct execution *x, json_t **ret_json, struct fault *faul
     }
     ids = ids_of(x);
     if (receipt_to_json(&x->outcome, &ids, ret_json, &err) < 0)
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
+                         "the service is out of memory; retry later");
     return 0;
 }
 
@@ -440,11 +432,12 @@ int execution_read_output(struct execution *x, enum stream stream, int64_t offse
     pthread_mutex_unlock(&x->lock);
     if (offset > total)
         return fault_set(fault, FAULT_INVALID, "offset-beyond-end", "offset",
-                         "the stream has %lld bytes so far", (long long) total);
+                         "offset is beyond the end: the stream has %lld bytes so far",
+                         (long long) total);
     n = output_log_read(log, offset, buf, size);
     if (n < 0)
         return fault_set(fault, FAULT_INTERNAL, "output-unreadable", NULL,
-                         "the output could not be read back");
+                         "the stored output could not be read");
     *ret_len = (size_t) n;
     *ret_total = total;
     *ret_kept = kept;

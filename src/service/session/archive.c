@@ -124,9 +124,10 @@ static int page_add(struct pack *pack, const char *dir, char **after, struct fau
     if (r == 0)
         return 0;
     if (pack->reader_gone)
-        return fault_set(fault, FAULT_BAD_REQUEST, "reader-gone", NULL, "nobody reads the archive");
+        return fault_set(fault, FAULT_BAD_REQUEST, "reader-gone", NULL,
+                         "the client stopped reading the archive");
     return fault_set(fault, FAULT_INTERNAL, "archive-failed", NULL,
-                     "the archive could not be made");
+                     "the archive could not be written");
 }
 
 static int gzip_open(struct pack *pack)
@@ -198,7 +199,7 @@ int files_archive(struct session *session, const char *dir, size_t dir_len,
     r = pack_open(&pack);
     if (r < 0)
         (void) fault_set(fault, FAULT_INTERNAL, "archive-failed", NULL,
-                         "the archive could not be begun");
+                         "the archive could not be started");
     while (r == 0) {
         r = page_add(&pack, path, &after, fault);
         if (!after)

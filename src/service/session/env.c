@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/strv.h"
 #include "service/service.h"
 
 #include "base/banned.h"
@@ -28,14 +29,28 @@ int env_check(const char *const *env, struct fault *fault)
 
     for (; env && env[count]; count++) {
         if (!name_valid(env[count]))
-            return fault_set(
-                fault, FAULT_INVALID, "env-malformed", "env",
-                "names of variables are letters, digits and _, and begin with no digit");
+            return fault_set(fault, FAULT_INVALID, "env-malformed", "env",
+                             "a variable name consists of letters, digits and _ and does not start "
+                             "with a digit");
         bytes += strlen(env[count]) + 1;
         if (count >= ENV_COUNT_MAX || bytes > ENV_BYTES_MAX)
             return fault_set(
                 fault, FAULT_INVALID, "env-too-large", "env",
-                "at most 256 variables of 64 KiB together; write large values to a file");
+                "at most 256 variables with 64 KiB in total; write large values to a file");
     }
     return 0;
+}
+
+int env_join(char *const *first, char *const *second, char ***ret_env)
+{
+    char **env = NULL;
+    int r = strv_copy((const char *const *) first, &env);
+
+    for (; r == 0 && second && *second; second++)
+        r = strv_add(&env, *second);
+    if (r == 0)
+        *ret_env = env;
+    else
+        strv_free(env);
+    return r;
 }

@@ -30,7 +30,8 @@
 static int path_refuse(const char *loc, const char *why, struct fault *fault)
 {
     return fault_set(fault, FAULT_BAD_REQUEST, "path-malformed", loc,
-                     "the path %s; say where beneath the workspace, such as data/in.csv", why);
+                     "the path %s; give a path relative to the workspace, such as data/in.csv",
+                     why);
 }
 
 /* Why a part of a path cannot be, or NULL. */
@@ -39,9 +40,9 @@ static const char *part_wrong(const char *part, size_t len)
     if (len == 0)
         return "has an empty part";
     if (len > PART_MAX)
-        return "has a part of more than 255 bytes";
+        return "has a part longer than 255 bytes";
     if (part[0] == '.' && (len == 1 || (len == 2 && part[1] == '.')))
-        return "has a part \".\" or \"..\"";
+        return "contains \".\" or \"..\"";
     return NULL;
 }
 
@@ -53,9 +54,9 @@ int path_copy(const char *path, size_t len, bool may_be_empty, const char *loc, 
     char *copy;
 
     if (len > FILE_PATH_MAX)
-        why = "has more than 4000 bytes";
+        why = "is longer than 4000 bytes";
     else if (len > 0 && memchr(path, 0, len))
-        why = "has a NUL";
+        why = "contains a NUL";
     else if (len > 0 && path[0] == '/')
         why = "is absolute";
     for (size_t i = 0; !why && i <= len && !(len == 0 && may_be_empty); i++)
@@ -67,7 +68,8 @@ int path_copy(const char *path, size_t len, bool may_be_empty, const char *loc, 
         return path_refuse(loc, why, fault);
     copy = malloc(len + 1);
     if (!copy)
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
+                         "the service is out of memory; retry later");
     if (len > 0)
         memcpy(copy, path, len);
     copy[len] = 0;
@@ -82,24 +84,23 @@ struct file_error {
 };
 
 static const struct file_error file_errors[] = {
-    { ENOENT, FAULT_NOT_FOUND, "file-unknown",
-      "there is no such file; list the files to see them" },
+    { ENOENT, FAULT_NOT_FOUND, "file-unknown", "no such file; list the files to see what exists" },
     { ENOTDIR, FAULT_CONFLICT, "not-a-directory", "a part of the path is a file" },
     { EISDIR, FAULT_CONFLICT, "is-a-directory", "this is a directory" },
     { EEXIST, FAULT_CONFLICT, "file-exists",
-      "there is something of that name already; choose another or ask to replace it" },
+      "a file of that name already exists; choose another name or ask to replace it" },
     { ENOTEMPTY, FAULT_CONFLICT, "directory-not-empty",
-      "the directory is not empty; empty it first, or ask for all of it" },
-    { ELOOP, FAULT_CONFLICT, "is-a-link", "a link is in the way, and links are not followed" },
+      "the directory is not empty; empty it first, or delete recursively" },
+    { ELOOP, FAULT_CONFLICT, "is-a-link",
+      "the path contains a symbolic link, and links are not followed" },
     { EXDEV, FAULT_CONFLICT, "leads-outside", "the path leads out of the workspace" },
     { ENAMETOOLONG, FAULT_BAD_REQUEST, "path-malformed", "the path is too long" },
     { EINVAL, FAULT_CONFLICT, "not-a-file", "this is not a regular file" },
     { ENOSPC, FAULT_TOO_LARGE, "quota-exceeded",
-      "the workspace is full; delete files, or make a session with more disk" },
+      "the workspace is full; delete files, or create a session with more disk" },
     { EDQUOT, FAULT_TOO_LARGE, "quota-exceeded",
-      "the workspace is full; delete files, or make a session with more disk" },
-    { EFBIG, FAULT_TOO_LARGE, "quota-exceeded",
-      "the file is larger than files of this session may be" },
+      "the workspace is full; delete files, or create a session with more disk" },
+    { EFBIG, FAULT_TOO_LARGE, "quota-exceeded", "the file exceeds this session's file size limit" },
 };
 
 int files_fault(struct session *session, const struct gb_err *err, struct fault *fault)
@@ -108,7 +109,24 @@ int files_fault(struct session *session, const struct gb_err *err, struct fault 
         if (file_errors[i].code == err->code)
             return fault_set(fault, file_errors[i].kind, file_errors[i].type, "path", "%s",
                              file_errors[i].detail);
-    return fault_from_engine(session->service, "the workspace could not be used", err, fault);
+    return fault_from_engine(session->service, "the workspace could not be accessed", err, fault);
+}
+
+/* Before a call of the engine for one path: checks and copies it, and keeps the session from
+ * expiring. files_end() follows, unless this fails. */
+static int files_begin(struct session *session, const char *path, size_t len, char **ret_path,
+                       struct fault *fault)
+{
+    if (path_copy(path, len, false, "path", ret_path, fault) < 0)
+        return -1;
+    return session_use_begin(session, fault);
+}
+
+/* After it, with what it returned. */
+static int files_end(struct session *session, int r, const struct gb_err *err, struct fault *fault)
+{
+    session_use_end(session);
+    return r < 0 ? files_fault(session, err, fault) : 0;
 }
 
 /* ---- looking ---- */
@@ -129,23 +147,7 @@ int files_list(struct session *session, const char *dir, size_t dir_len, bool re
         session_use_begin(session, fault) < 0)
         return -1;
     r = box_file_list(session->lodging.box, dir_path, recursive, after_path, max, ret_list, &err);
-    session_use_end(session);
-    return r < 0 ? files_fault(session, &err, fault) : 0;
-}
-
-int files_stat(struct session *session, const char *path, size_t path_len,
-               struct file_info *ret_info, struct fault *fault)
-{
-    autofree char *copy = NULL;
-    struct gb_err err;
-    int r;
-
-    if (path_copy(path, path_len, true, "path", &copy, fault) < 0 ||
-        session_use_begin(session, fault) < 0)
-        return -1;
-    r = box_file_stat(session->lodging.box, copy, ret_info, &err);
-    session_use_end(session);
-    return r < 0 ? files_fault(session, &err, fault) : 0;
+    return files_end(session, r, &err, fault);
 }
 
 static char *base64(const char *data, size_t len)
@@ -196,15 +198,13 @@ int files_open(struct session *session, const char *path, size_t path_len,
     struct stat st;
     int r;
 
-    if (path_copy(path, path_len, false, "path", &copy, fault) < 0 ||
-        session_use_begin(session, fault) < 0)
+    if (files_begin(session, path, path_len, &copy, fault) < 0)
         return -1;
     r = box_open_read(session->lodging.box, copy, &fd, &err);
     if (r == 0 && fstat(fd, &st) < 0)
         r = gb_fail(&err, errno, "stat a file of the workspace");
-    session_use_end(session);
-    if (r < 0)
-        return files_fault(session, &err, fault);
+    if (files_end(session, r, &err, fault) < 0)
+        return -1;
     reader.size = st.st_size;
     reader.mtime_ns = (int64_t) st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
     /* A file that changes changes one of these; the second change within a tick of the clock that
@@ -242,9 +242,10 @@ void files_upload_abort(struct file_upload *upload)
 
 static int upload_too_large(int64_t most, struct fault *fault)
 {
-    return fault_set(fault, FAULT_TOO_LARGE, "quota-exceeded", NULL,
-                     "files of this session have at most %lld bytes; make a session with more disk",
-                     (long long) most);
+    return fault_set(
+        fault, FAULT_TOO_LARGE, "quota-exceeded", NULL,
+        "files in this session can have at most %lld bytes; create a session with more disk",
+        (long long) most);
 }
 
 int files_upload_begin(struct session *session, const char *path, size_t path_len, int64_t expected,
@@ -263,7 +264,8 @@ int files_upload_begin(struct session *session, const char *path, size_t path_le
         return upload_too_large(most, fault);
     upload = calloc(1, sizeof *upload);
     if (!upload)
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
+                         "the service is out of memory; retry later");
     if (session_use_begin(session, fault) < 0) {
         free(upload);
         return -1;
@@ -326,12 +328,10 @@ int files_delete(struct session *session, const char *path, size_t path_len, boo
     struct gb_err err;
     int r;
 
-    if (path_copy(path, path_len, false, "path", &copy, fault) < 0 ||
-        session_use_begin(session, fault) < 0)
+    if (files_begin(session, path, path_len, &copy, fault) < 0)
         return -1;
     r = box_file_remove(session->lodging.box, copy, recursive, &err);
-    session_use_end(session);
-    return r < 0 ? files_fault(session, &err, fault) : 0;
+    return files_end(session, r, &err, fault);
 }
 
 int files_move(struct session *session, const char *from, size_t from_len, const char *to,
@@ -346,8 +346,7 @@ int files_move(struct session *session, const char *from, size_t from_len, const
         session_use_begin(session, fault) < 0)
         return -1;
     r = box_file_rename(session->lodging.box, from_path, to_path, replace, &err);
-    session_use_end(session);
-    return r < 0 ? files_fault(session, &err, fault) : 0;
+    return files_end(session, r, &err, fault);
 }
 
 int files_mkdir(struct session *session, const char *path, size_t path_len, struct fault *fault)
@@ -356,10 +355,8 @@ int files_mkdir(struct session *session, const char *path, size_t path_len, stru
     struct gb_err err;
     int r;
 
-    if (path_copy(path, path_len, false, "path", &copy, fault) < 0 ||
-        session_use_begin(session, fault) < 0)
+    if (files_begin(session, path, path_len, &copy, fault) < 0)
         return -1;
     r = box_file_mkdir(session->lodging.box, copy, true, &err);
-    session_use_end(session);
-    return r < 0 ? files_fault(session, &err, fault) : 0;
+    return files_end(session, r, &err, fault);
 }

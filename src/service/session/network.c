@@ -7,7 +7,6 @@
 #include "base/autoclean.h"
 #include "base/strv.h"
 #include "service/service_internal.h"
-#include "service/session/env.h"
 
 #include "base/banned.h"
 
@@ -15,28 +14,18 @@
 
 struct env_list {
     char **items;
-    size_t len;
     bool failed;
 };
 
 static void env_add(void *arg, const char *assignment)
 {
     struct env_list *list = arg;
-    char **items = reallocarray(list->items, list->len + 2, sizeof *items);
-    char *copy = strdup(assignment);
 
-    if (items)
-        list->items = items;
-    if (!items || !copy) {
-        free(copy);
+    if (strv_add(&list->items, assignment) < 0)
         list->failed = true;
-        return;
-    }
-    items[list->len++] = copy;
-    items[list->len] = NULL;
 }
 
-int network_open(struct service *service, struct box *box, struct egress_policy *policy,
+int network_open(struct egress *egress, struct box *box, struct egress_policy *policy,
                  const struct egress_limits *limits, const char *label, struct network *ret_network,
                  struct gb_err *err)
 {
@@ -51,12 +40,12 @@ int network_open(struct service *service, struct box *box, struct egress_policy 
     }
     egress_env_each(policy, env_add, &list);
     network.env = list.items;
-    r = list.failed ? gb_fail(err, ENOMEM, "open a network")
+    r = list.failed ? gb_fail(err, ENOMEM, "set up the network")
                     : box_listen(box, EGRESS_PORT, &fd, err);
     if (r < 0)
         egress_policy_free(policy);
     else
-        r = egress_serve(service->egress, fd, policy, limits, label, &network.proxy, err);
+        r = egress_serve(egress, fd, policy, limits, label, &network.proxy, err);
     if (r < 0) {
         network_close(&network);
         return r;
@@ -72,22 +61,6 @@ void network_close(struct network *network)
     *network = (struct network){ 0 };
 }
 
-int network_env(const struct network *network, char *const *env, char ***ret_env)
-{
-    struct env_list list = { 0 };
-
-    for (char *const *at = network->env; at && *at; at++)
-        env_add(&list, *at);
-    for (char *const *at = env; at && *at; at++)
-        env_add(&list, *at);
-    if (list.failed) {
-        strv_free(list.items);
-        return -ENOMEM;
-    }
-    *ret_env = list.items;
-    return 0;
-}
-
 /* ---- what a session asks for ---- */
 
 static int malformed(struct fault *fault, const char *loc, const char *what)
@@ -101,7 +74,8 @@ static int fault_from_policy(const struct gb_err *err, const char *loc, struct f
     if (err->code == EPERM)
         return fault_set(fault, FAULT_FORBIDDEN, "network-not-permitted", loc, "%s", err->msg);
     if (err->code == ENOMEM)
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
+                         "the service is out of memory; retry later");
     return malformed(fault, loc, err->msg);
 }
 
@@ -113,10 +87,10 @@ static int allow_read(const struct egress_policy *ceiling, const json_t *list,
     size_t i;
 
     if (list && !json_is_array(list))
-        return malformed(fault, "network.allow", "expected a list of texts");
+        return malformed(fault, "network.allow", "expected a list of strings");
     json_array_foreach ((json_t *) list, i, item) {
         if (!json_is_string(item) || strlen(json_string_value(item)) != json_string_length(item))
-            return malformed(fault, "network.allow", "expected a list of texts");
+            return malformed(fault, "network.allow", "expected a list of strings");
         if (egress_policy_allow_within(policy, json_string_value(item), ceiling, &err) < 0)
             return fault_from_policy(&err, "network.allow", fault);
     }
@@ -126,7 +100,7 @@ static int allow_read(const struct egress_policy *ceiling, const json_t *list,
 static int secret_read(const struct egress_policy *ceiling, json_t *item,
                        struct egress_policy *policy, struct fault *fault)
 {
-    static const char shape[] = "each secret is {host, header, value} and perhaps a port";
+    static const char shape[] = "each secret is {host, header, value} with an optional port";
     struct egress_secret secret = { 0 };
     json_int_t port = 0;
     struct gb_err err;
@@ -136,9 +110,9 @@ static int secret_read(const struct egress_policy *ceiling, json_t *item,
                     "value", &secret.value, &value_len, "port", &port) < 0)
         return malformed(fault, "network.secrets", shape);
     if (port < 0 || port > 65535 || (json_object_get(item, "port") && port == 0))
-        return malformed(fault, "network.secrets", "a port is from 1 to 65535");
+        return malformed(fault, "network.secrets", "port must be from 1 to 65535");
     if (strlen(secret.value) != value_len)
-        return malformed(fault, "network.secrets", "a value holds no NUL");
+        return malformed(fault, "network.secrets", "a value must not contain a NUL");
     secret.port = (uint16_t) port;
     if (egress_policy_add_secret(policy, &secret, ceiling, &err) < 0)
         return fault_from_policy(&err, "network.secrets", fault);
@@ -184,7 +158,8 @@ static int fields_check(const json_t *object, struct fault *fault)
         return malformed(fault, "network", "expected {\"allow\": [...], \"secrets\": [...]}");
     json_object_foreach ((json_t *) object, name, value) {
         if (strcmp(name, "allow") != 0 && strcmp(name, "secrets") != 0)
-            return malformed(fault, "network", "there are 'allow' and 'secrets', and nothing else");
+            return malformed(fault, "network",
+                             "unknown field; the fields are 'allow' and 'secrets'");
     }
     return 0;
 }

@@ -9,10 +9,8 @@
  * afterwards is. From then on somebody knows, and a new interpreter is used. Commands do not work
  * on variables and are not concerned.
  */
-#include <stdlib.h>
-#include <unistd.h>
-
-#include "service/service_internal.h"
+#include "service/execution/internal.h"
+#include "service/session/internal.h"
 
 #include "base/banned.h"
 
@@ -44,9 +42,10 @@ int turn_enter(struct session *session, struct execution *x, struct fault *fault
         return -1;
     }
     if (full) {
-        (void) fault_set(fault, FAULT_TOO_MANY, "session-busy", NULL,
-                         "%lld executions already wait in this session; wait until some have ended",
-                         (long long) most);
+        (void) fault_set(
+            fault, FAULT_TOO_MANY, "session-busy", NULL,
+            "%lld executions are already queued in this session; wait for some to finish",
+            (long long) most);
         fault->retry_after_s = 1;
         return -1;
     }
@@ -84,9 +83,9 @@ static bool loss_concerns(struct session *session, struct execution *x)
 int turn_fault_lost(const struct session *session, struct fault *fault)
 {
     return fault_set(fault, FAULT_CONFLICT, "session-lost", NULL,
-                     "the variables of session %s are gone: its interpreter had to be ended. Its "
-                     "files are still there. Run what defines your variables, then this; the next "
-                     "execution uses a new interpreter",
+                     "the variables of session %s are lost: its interpreter was terminated. Its "
+                     "files still exist. Run the code that defines your variables again, then "
+                     "this; the next execution gets a new interpreter",
                      session->id);
 }
 
@@ -140,34 +139,6 @@ void turn_lost(struct session *session, bool told)
     session->loss_untold = !told;
     pthread_mutex_unlock(&session->lock);
     atomic_fetch_add(&session->service->sessions_lost, 1);
-}
-
-int session_interrupt(struct session *session, bool all, size_t *ret_count, struct fault *fault)
-{
-    struct execution **list, *x;
-    struct fault ended;
-    size_t len = 0, count = 0;
-
-    pthread_mutex_lock(&session->lock);
-    list = calloc((size_t) session->line_len + 1, sizeof *list);
-    if (list) {
-        /* What waits comes first: it must not get the turn of what is stopped. */
-        if (all)
-            TAILQ_FOREACH(x, &session->line, in_line)
-        list[len++] = execution_ref(x);
-        if (session->running)
-            list[len++] = execution_ref(session->running);
-    }
-    pthread_mutex_unlock(&session->lock);
-    if (!list)
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
-    for (size_t i = 0; i < len; i++) {
-        count += execution_interrupt(list[i], &ended) == 0;
-        execution_unref(list[i]);
-    }
-    free(list);
-    *ret_count = count;
-    return 0;
 }
 
 void turn_wake(struct session *session, struct execution *x)

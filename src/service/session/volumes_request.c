@@ -27,7 +27,8 @@ void bindings_free(struct bindings *bindings)
 
 static int no_memory(struct fault *fault)
 {
-    return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+    return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
+                     "the service is out of memory; retry later");
 }
 
 static int settle(const struct service_config *config, struct bindings *bindings,

@@ -48,8 +48,8 @@ int template_open(struct service *service, const char *name, struct template **r
     /* What went wrong inside is the operator's to see. */
     service_log(service, LOG_ERR, "template %s: %s", name, err.msg);
     (void) fault_set(fault, FAULT_UNAVAILABLE, "template-unusable", "template",
-                     "the template \"%s\" does not start; the operator can see why with: glovebox "
-                     "template check %s",
+                     "the template \"%s\" failed to start; the operator can find out why with: "
+                     "glovebox template check %s",
                      name, name);
     fault->retry_after_s = 30;
     return -1;

@@ -1,0 +1,244 @@
+/* What the supervisor's side of the engine shares among its files. */
+#pragma once
+
+#include <pthread.h>
+
+#include "engine/disk/disk.h"
+#include "engine/engine.h"
+#include "engine/wire.h"
+
+/* A tenant and our ends of its pipes: 0 is for writing, 1 and 2 for reading; they do not block. */
+struct piped_tenant {
+    struct tenant *tenant;
+    int ends[3];
+};
+
+struct box {
+    struct engine *engine;
+    struct box *next;          /* in the engine's list of all boxes */
+    struct template *template; /* counts as its user */
+    uint32_t id;
+    uint32_t host_id;
+    struct limits limits;
+    enum disk_kind disk;
+    struct disk_watch *disk_watch; /* of disk.c; NULL: nothing is to be watched */
+    int pidfd, lifeline, root;     /* held so that a new builder can be given them */
+    int cgroup_fds[CGROUP_FDS_MAX];
+    size_t cgroup_fds_len;
+    uint32_t cgroup_into;
+    bool ready;                    /* in the pool */
+    struct piped_tenant spare;     /* cloned ahead */
+    struct session_state *session; /* of run/standing.c; NULL until something runs that stays */
+    uint64_t files_changed;        /* counts our own changes to the files; atomic */
+    struct tenant *standing[2];    /* residents and shells that are known to be there */
+    bool standing_command[2];      /* it is a program of its own, not a clone of a template */
+};
+
+/* ---- disk.c ---- */
+
+struct disk;
+
+/* @path NULL: there are no workspaces on disk, and @ret_disk is NULL. */
+int disk_open(const char *path, enum disk_kind wanted, struct disk **ret_disk, struct gb_err *err);
+void disk_close(struct disk *disk);
+
+enum disk_kind disk_kind_of(const struct disk *disk);
+const char *disk_path(const struct disk *disk); /* "" if there is none */
+const char *disk_note(const struct disk *disk);
+
+/* Before a box is made. Refuses what does not fit; @ret_mount is filled for an image only. */
+int disk_prepare(struct disk *disk, const struct limits *limits, int *ret_mount,
+                 struct gb_err *err);
+
+int disk_watch_new(struct disk_watch **ret_watch);
+void disk_watch_free(struct disk_watch *watch); /* accepts NULL */
+
+/* Has the builder remove what engines that died have left; for a while. */
+void disk_sweep_start(struct engine *engine, struct disk *disk);
+
+/* The same for the workspace of a box that has ended. */
+void disk_sweep_box(struct box *box);
+
+/* With how many free bytes the workspace counts as full. */
+int64_t disk_slack(const struct box *box);
+
+/* ENOSPC when the workspace has no room for so much more. */
+int disk_room(struct box *box, int64_t more_bytes, struct gb_err *err);
+
+/* What a run may have in a watched workspace: the quota, or what there was when it began. */
+struct disk_allowance {
+    int64_t bytes, inodes;
+};
+
+enum disk_verdict {
+    DISK_FITS,
+    DISK_OVER,
+    DISK_BURSTS, /* so much that there is no time for a grace */
+};
+
+/* Both do nothing but for a box with a watched workspace. @ret_limit is written unless it fits.
+ * @last: the program has ended, and this look is its verdict: one of a moment ago will not do, and
+ * whether the disk has less room since tells nothing where others use it too. */
+int disk_allow(struct box *box, struct disk_allowance *ret_allowance, struct gb_err *err);
+enum disk_verdict disk_check(struct box *box, const struct disk_allowance *allowance, bool last,
+                             enum limit_kind *ret_limit);
+
+struct disk *engine_get_disk(const struct engine *engine);
+
+/* Whether our own watch is what limits the box's memory. */
+bool box_is_watched(const struct box *box);
+
+/* The size of the largest file in a list. */
+int64_t files_largest(const struct file_entry *files, size_t files_len);
+
+/* Registers what stays in the box, as far as there is room: with a known number of processes nobody
+ * has to be asked for a list of them. */
+void box_stand(struct box *box, struct tenant *tenant, bool command);
+void box_unstand(struct box *box, const struct tenant *tenant);
+
+void session_state_free(struct session_state *state); /* accepts NULL */
+
+/* Clones a tenant ahead, for the next execution. */
+int box_prepare(struct box *box, struct gb_err *err);
+
+/* Empties the box after an execution: kills what still runs, counts for the last time, and takes a
+ * picture of the files. */
+int box_finish(struct box *box, struct cgroup_usage *ret_usage, enum limit_kind *ret_disk,
+               struct snapshot *ret_files, struct gb_err *err);
+
+/* The tenant for an execution: the one cloned ahead, or a new one. All of it is the caller's. */
+int box_take_tenant(struct box *box, struct piped_tenant *ret_tenant, struct gb_err *err);
+
+/* Three pipes: our ends, which do not block, and theirs. */
+int pipes_make(int ours[3], int theirs[3], struct gb_err *err);
+
+/* A process that was started with @control, which it takes over like @pidfd; waits for its seal. */
+int tenant_adopt(struct box *box, int pidfd, int control, struct tenant **ret_tenant,
+                 struct gb_err *err);
+
+/* Takes over the memory file that came with an answer. */
+int snapshot_map(const struct builder_reply *reply, const int *fds, size_t fds_len,
+                 struct snapshot *ret_snapshot, struct gb_err *err);
+
+#define OUTER_FDS  3
+#define OUTER_USER 1 /* of these: the user namespace */
+
+/* A process of ours at the other end of a socket. */
+struct peer {
+    pthread_mutex_t lock;
+    int socket; /* -EBADF: not running */
+    int pidfd;
+    pid_t pid;
+};
+
+/* ---- template.c ---- */
+
+struct template
+{
+    /* never changed */
+    struct engine *engine;
+    char *name, *python, *preload;
+    char **binds;    /* NULL-terminated, never NULL */
+    char *packages;  /* directory that its boxes have at SHELF_PLACE; "": none */
+    int packages_fd; /* of that directory */
+
+    /* under templates_lock */
+    struct template *next;
+    unsigned users;
+    uint64_t let_go; /* when it last lost one; counts up */
+
+    bool runs; /* atomic */
+
+    /* under peer.lock */
+    struct peer peer;
+    bool ready;
+    int root; /* mount namespace of its boxes; -EBADF: the builder's own, or not made yet */
+    int said; /* its stderr while it starts */
+    size_t said_len;
+    char at[136]; /* what it does while it starts */
+    int64_t anon; /* of a template that is ready; 0 until asked for */
+    struct template_report report;
+};
+
+/* @def must be one that template_def_check() finds good. NULL without memory. */
+struct template *template_new(struct engine *engine, const struct template_def *def);
+void template_free(struct template *t); /* accepts NULL */
+int template_def_check(const struct template_def *def, struct gb_err *err);
+bool template_is(const struct template *t, const struct template_def *def); /* made of the same */
+bool template_runs(const struct template *t);
+
+/* Starts it; it imports while we go on. Its lock is held. */
+int template_begin(struct template *t, struct gb_err *err);
+
+/* Waits until it is ready, after starting it if need be. */
+int template_wait(struct template *t, struct gb_err *err);
+
+/* ---- template_list.c ---- */
+
+int templates_open(struct engine *engine, const struct template_def *def, struct gb_err *err);
+int templates_start(struct engine *engine, struct gb_err *err); /* the default one */
+void templates_close(struct engine *engine);
+unsigned templates_running(struct engine *engine);
+
+struct template *template_ref(struct template *t); /* engine_template_put() gives it back */
+
+/* Anonymous memory of one that is not the default, else 0. */
+int64_t template_anon(struct template *t);
+
+/* The environment of its tenants: NAME=value, each ended by NUL, an empty one ends all. */
+void template_tenant_env(const struct template *t, char *block, size_t size);
+
+/* One clone request; replaces a template that died and tries once more. */
+int template_clone(struct template *t, const struct clone_request *request, const int *fds,
+                   size_t fds_len, struct clone_reply *ret_reply, int *ret_pidfd,
+                   struct gb_err *err);
+
+struct engine {
+    struct engine_config config;
+    char *lang, *tz; /* own copies */
+    struct peer builder;
+    struct template *first; /* the default one; the others come after it */
+    pthread_mutex_t templates_lock;
+    uint64_t template_clock;
+    int32_t id_mode, cgroup_mode;
+    char cgroup_name[CGROUP_NAME_MAX], disk_name[DISK_NAME_MAX], note[200];
+    struct disk *disk;        /* NULL: workspaces are in memory */
+    int shelves[SHELVES_MAX]; /* held so that a new builder can be given them */
+    size_t shelves_len;
+    struct volume_roots *volumes;
+    int outer[OUTER_FDS]; /* keeper's lifeline, user and PID namespace of a rootless builder */
+    int keeper_pidfd;     /* of the process that waits for the keeper */
+    int lock_fds[64];     /* on ids and cgroups, of this and earlier builders */
+    size_t lock_fds_len;
+
+    pthread_mutex_t boxes_lock;
+    struct box *boxes;
+    uint32_t next_box;
+
+    pthread_t pool_thread;
+    pthread_cond_t pool_wanted;
+    bool pool_running, pool_stop;
+};
+
+/* Waits for a child of ours, until it has ended. */
+void pid_reap(int pidfd);
+
+/* Closes the connection, which ends the peer, and collects it. */
+void peer_end(struct peer *peer, bool kill_it);
+
+/* Starts a process for one root file system. */
+int builder_spawn_root(struct engine *engine, struct peer *ret_peer, struct gb_err *err);
+
+/* ---- pool.c ---- */
+
+int pool_start(struct engine *engine, struct gb_err *err);
+void pool_end(struct engine *engine);
+
+/* One request to the builder; replaces a dead builder and tries once more. Descriptors of the reply
+ * are the caller's. @ret_fds may be NULL when none are expected. */
+int engine_call(struct engine *engine, const struct builder_request *request, const int *sent,
+                size_t sent_len, struct builder_reply *ret_reply, int *ret_fds, size_t *ret_fds_len,
+                struct gb_err *err);
+
+const struct engine_config *engine_get_config(const struct engine *engine);
+enum cgroup_mode engine_get_cgroup_mode(const struct engine *engine);
