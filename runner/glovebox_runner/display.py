@@ -248,7 +248,7 @@ class Bundle:
         """JSON that is a string, and so has no nodes whatever is in it. Raises when it is too
         large."""
         if not self._put(mime, _encode_text(text), len(text)):
-            raise ValueError("there is no room for what is to be given back")
+            raise ValueError("not enough room for the result")
 
     def add_plain(self, value) -> None:
         try:

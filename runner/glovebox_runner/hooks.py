@@ -266,7 +266,7 @@ class Image(DisplayObject):
         head = bytes(self.data[:4])
         mime = next((mime for magic, mime in _MAGIC if head.startswith(magic)), None)
         if mime is None:
-            raise ValueError("not an image of a format that can be shown: PNG, JPEG, GIF, WebP")
+            raise ValueError("not an image in a supported format: PNG, JPEG, GIF or WebP")
         return {mime: self.data}, ({mime: self.metadata} if self.metadata else {})
 
 

@@ -107,7 +107,7 @@ class Tree:
     def _take(self, size: int) -> None:
         self._room -= size
         if self._room < 0:
-            raise TooLarge("it takes more than %d MiB" % (frames.FRAME_BUNDLE_MAX >> 20))
+            raise TooLarge("it is larger than %d MiB" % (frames.FRAME_BUNDLE_MAX >> 20))
 
     def _text(self, text: str) -> str:
         self._take(str.__len__(text))
@@ -209,7 +209,7 @@ class Collector:
         self._stores = ()
         for name in self._inputs:
             if _is_private(name):
-                raise ValueError("%r cannot be the name of a variable" % name)
+                raise ValueError("%r is not a valid variable name" % name)
 
     def begin(self, *codes) -> None:
         """Before these run."""
@@ -240,12 +240,12 @@ class Collector:
             except (NotJSON, KeyError):
                 continue
             except TooLarge as error:
-                raise ValueError("%s cannot be given back: %s. Give back a part of it, or write it "
+                raise ValueError("%s cannot be returned: %s. Return a part of it, or write it "
                                  "to a file" % (name, error)) from None
         text = dumps(found, allow_nan=False)
         if len(encode_basestring(text)) > ROOM:
-            raise ValueError("the names that this code bound take more than %d MiB together. Give "
-                             "back less, or write it to a file" % (frames.FRAME_BUNDLE_MAX >> 20))
+            raise ValueError("the variables set by this code take more than %d MiB together. "
+                             "Return less, or write it to a file" % (frames.FRAME_BUNDLE_MAX >> 20))
         return text
 
 
@@ -287,7 +287,7 @@ def _variable(name: str) -> str:
 
     name = unicodedata.normalize("NFKC", name)
     if not name.isidentifier() or keyword.iskeyword(name) or _is_private(name):
-        raise ValueError("%r cannot be the name of a variable" % name)
+        raise ValueError("%r is not a valid variable name" % name)
     return name
 
 

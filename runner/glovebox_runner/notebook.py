@@ -150,7 +150,7 @@ def _call(found, command, filename, number) -> str:
 
 
 def _unknown(name, known, mark, filename, number, line) -> SyntaxError:
-    words = "%s is not known here; these are: %s" % (name, " ".join(mark + k for k in known))
+    words = "%s is not supported; use one of: %s" % (name, " ".join(mark + k for k in known))
     return SyntaxError(words, (filename, number, 1, line))
 
 
@@ -185,12 +185,12 @@ class Shell:
 
     def run_line_magic(self, name: str, line: str = "", **kwargs):
         if name not in _LINE_MAGICS:
-            raise ValueError("%%%s is not known here" % name)
+            raise ValueError("%%%s is not supported" % name)
         return getattr(self, "_line_" + name)(line)
 
     def run_cell_magic(self, name: str, line: str, cell: str):
         if name not in _CELL_MAGICS:
-            raise ValueError("%%%%%s is not known here" % name)
+            raise ValueError("%%%%%s is not supported" % name)
         if name in _SHOWN:
             from .display import display
 
@@ -226,7 +226,7 @@ class Shell:
 
     def _line_load_ext(self, line) -> None:
         if line != "autoreload":
-            print("glovebox: the extension %s is not known here" % line, file=sys.stderr)
+            print("glovebox: the extension %s is not supported" % line, file=sys.stderr)
 
     _line_autoreload = _line_matplotlib
 
@@ -271,11 +271,11 @@ class Shell:
             self.system("%s -m pip %s" % (sys.executable or "python3", line))
             return
         if command != "install":
-            print("glovebox: pip %s does nothing in a box" % line, file=sys.stderr)
+            print("glovebox: pip %s is not supported in a box" % line, file=sys.stderr)
             return
         wanted, odd = _requirements(rest)
         if odd:
-            print("glovebox: pip install takes names here; leave out %s" % odd, file=sys.stderr)
+            print("glovebox: pip install accepts only package names here; remove %s" % odd, file=sys.stderr)
         elif wanted:
             self._pip_install(wanted)
 
@@ -286,13 +286,13 @@ class Shell:
         answer = packages.install(wanted)
         good = answer.get("success") is True
         self.user_ns["_exit_code"] = 0 if good else 1
-        print(answer.get("message") or "nothing was said of it",
+        print(answer.get("message") or "no message from the service",
               file=sys.stdout if good else sys.stderr)
         for warning in answer.get("warnings") or ():
             print("WARNING: %s" % warning, file=sys.stderr)
 
     def _line_conda(self, line) -> None:
-        print("glovebox: there is no conda in a box; use %pip install", file=sys.stderr)
+        print("glovebox: conda is not available in a box; use %pip install", file=sys.stderr)
 
     _line_mamba = _line_conda
 

@@ -86,16 +86,16 @@ def install(requirements: list) -> dict:
     """Asks for packages and waits. The answer has "message" and, if all is well, "success"."""
     global _asked
     if _publisher is None:
-        return {"message": "packages can be installed in cells only"}
+        return {"message": "packages can only be installed from a cell"}
     import json
 
     _asked += 1
     ask = json.dumps({"op": "install", "requirements": requirements}).encode()
     if len(ask) > ANSWER_MAX:
-        return {"message": "these are too many requirements for one line"}
+        return {"message": "too many requirements in one line"}
     answer = _publisher.ask(_asked, ask)
     if answer is None:
-        return {"message": "packages can be installed in sessions of a service: see glovebox serve"}
+        return {"message": "packages can only be installed through a service: see glovebox serve"}
     refresh()
     answer = json.loads(answer)
     return answer if isinstance(answer, dict) else {}

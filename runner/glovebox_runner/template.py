@@ -115,7 +115,7 @@ def unfit(control):
     """Why this process cannot be cloned, or None."""
     threads = len(os.listdir("/proc/self/task"))
     if threads != 1:
-        return f"{threads} threads are left from importing; only one can be cloned"
+        return f"{threads} threads are running after the imports; only one can be cloned"
     for name in os.listdir("/proc/self/fd"):
         if int(name) > control:
             try:

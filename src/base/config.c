@@ -631,7 +631,7 @@ static int line_unknown(const struct config_load *load, const char *where, const
     if (near)
         return gb_fail_plain(err, EINVAL, "%s: unknown option %s; did you mean '%s'?", where,
                              quoted, near);
-    return gb_fail_plain(err, EINVAL, "%s: unknown option %s; '%s --help' tells their names", where,
+    return gb_fail_plain(err, EINVAL, "%s: unknown option %s; '%s --help' lists them", where,
                          quoted, load->schema->program);
 }
 
@@ -678,10 +678,10 @@ int config_load_text(struct config_load *load, const char *path, const char *tex
 
         snprintf(where, sizeof where, "%s line %zu", quoted, ++number);
         if (part > LINE_BYTES_MAX)
-            return gb_fail_plain(err, EINVAL, "%s: too long; %d bytes are the most", where,
+            return gb_fail_plain(err, EINVAL, "%s: too long; the maximum is %d bytes", where,
                                  LINE_BYTES_MAX);
         if (memchr(text, '\0', part))
-            return gb_fail_plain(err, EINVAL, "%s: a NUL byte; this is no text file", where);
+            return gb_fail_plain(err, EINVAL, "%s: contains a NUL byte; not a text file", where);
         memcpy(line, text, part);
         line[part] = '\0';
         r = line_apply(load, where, line, err);
@@ -727,7 +727,7 @@ int config_load_file(struct config_load *load, const char *path, struct gb_err *
     if (n < 0)
         return gb_fail(err, (int) -n, "read %s", quoted);
     if (n > FILE_BYTES_MAX)
-        return gb_fail_plain(err, EFBIG, "%s is too long; %d bytes are the most", quoted,
+        return gb_fail_plain(err, EFBIG, "%s is too long; the maximum is %d bytes", quoted,
                              FILE_BYTES_MAX);
     return config_load_text(load, path, text, (size_t) n, err);
 }

@@ -103,7 +103,7 @@ const char *address_class_name(enum address_class class)
         [ADDRESS_SHARED] = "a shared (carrier-grade NAT) address",
         [ADDRESS_MULTICAST] = "a multicast address",
         [ADDRESS_METADATA] = "a cloud metadata address",
-        [ADDRESS_TRANSLATED] = "an IPv4 address in disguise",
+        [ADDRESS_TRANSLATED] = "an IPv4 address inside an IPv6 address",
         [ADDRESS_RESERVED] = "a reserved address",
     };
 

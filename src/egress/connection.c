@@ -136,7 +136,7 @@ static int head_read(struct visit *v)
         if (n < 0) {
             r = proxy_wait(c->proxy, fds, 1, deadline_us);
             if (r == -ETIMEDOUT && v->len > 0)
-                answer(c, 408, "the request's head took too long");
+                answer(c, 408, "timed out reading the request head");
             if (r < 0)
                 return r;
             continue;
@@ -169,17 +169,16 @@ static const struct rule *rule_find(struct visit *v)
     if (rule)
         return rule;
     if (hidden && v->head.connect)
-        (void) snprintf(
-            why, sizeof why,
-            "%s:%u may be used with some methods only, which CONNECT would hide; add it "
-            "to %s without methods",
-            v->head.host.text, v->port, proxy->egress->allow_setting);
+        (void) snprintf(why, sizeof why,
+                        "%s:%u is allowed for certain methods only, which CONNECT would hide; add "
+                        "it to %s without methods",
+                        v->head.host.text, v->port, proxy->egress->allow_setting);
     else if (hidden)
-        (void) snprintf(why, sizeof why, "%s is not among the methods for %s:%u in %s",
+        (void) snprintf(why, sizeof why, "%s is not among the methods allowed for %s:%u in %s",
                         v->head.method, v->head.host.text, v->port, proxy->egress->allow_setting);
     else
         (void) snprintf(why, sizeof why,
-                        "%s:%u is not allowed; this box reaches the hosts of %s only",
+                        "%s:%u is not allowed; this box can only reach the hosts in %s",
                         v->head.host.text, v->port, proxy->egress->allow_setting);
     refuse(v, 403, why);
     return NULL;
@@ -204,12 +203,11 @@ static int addresses_check(struct visit *v, const struct rule *rule, struct addr
     if (kept > 0)
         return 0;
     if (rule->kind == RULE_ANY)
-        (void) snprintf(
-            why, sizeof why,
-            "%s:%u is %s, %s, and '*' means public ones; the operator can name the host "
-            "in %s and the address with %s",
-            v->head.host.text, v->port, text, what, proxy->egress->allow_setting,
-            proxy->egress->address_setting);
+        (void) snprintf(why, sizeof why,
+                        "%s:%u is %s, %s, and '*' covers public addresses only; the operator can "
+                        "name the host in %s and the address with %s",
+                        v->head.host.text, v->port, text, what, proxy->egress->allow_setting,
+                        proxy->egress->address_setting);
     else
         (void) snprintf(
             why, sizeof why, "%s:%u is %s, %s; only the operator can allow that, with %s %s",
@@ -230,7 +228,7 @@ static int reach(struct visit *v, const struct rule *rule)
     if (r < 0) {
         if (r != -ECANCELED)
             fail(v, r == -ETIMEDOUT ? 504 : 502,
-                 r == -ENOENT ? "there is no such name" : "the name server did not answer");
+                 r == -ENOENT ? "no such host name" : "the name server did not answer");
         return r;
     }
     if ((r = addresses_check(v, rule, addresses, &len)) < 0)
@@ -239,7 +237,7 @@ static int reach(struct visit *v, const struct rule *rule)
     if (r < 0) {
         if (r != -ECANCELED)
             fail(v, r == -ETIMEDOUT ? 504 : 502,
-                 r == -ETIMEDOUT ? "no connection within the time" : strerrordesc_np(-r));
+                 r == -ETIMEDOUT ? "connection timed out" : strerrordesc_np(-r));
         return r;
     }
     if (v->secrets_len == 0)
@@ -327,10 +325,10 @@ static void forward(struct visit *v)
                : r == -EDQUOT    ? 403
                : r == -ETIMEDOUT ? 504
                                  : 502,
-               r == -EPROTO      ? "the request's body is not framed as its head says"
-               : r == -EDQUOT    ? "this box has used all the bytes that it may (--network-bytes)"
-               : r == -ETIMEDOUT ? "the server was silent for too long"
-                                 : "the server's reply is not HTTP, or broke off");
+               r == -EPROTO   ? "the request body does not match the length or encoding in its head"
+               : r == -EDQUOT ? "this box has used up its network quota (--network-bytes)"
+               : r == -ETIMEDOUT ? "timed out waiting for the server"
+                                 : "the server's reply was not valid HTTP or was cut off");
     else if (r < 0) /* a reply that broke off must look like one */
         (void) setsockopt(v->c->client, SOL_SOCKET, SO_LINGER, &(struct linger){ 1, 0 },
                           sizeof(struct linger));
@@ -375,7 +373,7 @@ static void visit_serve(struct visit *v)
     if (!rule)
         return;
     if (!proxy_count(proxy, &v->head.host, v->port, 0, 0)) {
-        (void) snprintf(why, sizeof why, "this box has used all of its %lld bytes of %s",
+        (void) snprintf(why, sizeof why, "this box has used up its quota of %lld bytes (%s)",
                         (long long) proxy->limits.bytes, proxy->egress->bytes_setting);
         refuse(v, 403, why);
         return;

@@ -121,7 +121,7 @@ static int target_parse(const char *text, size_t len, struct request_head *head,
         return 0;
     }
     if (len > 8 && strncasecmp(text, "https://", 8) == 0)
-        return *ret_why = "for https:// a client has to use CONNECT", -400;
+        return *ret_why = "https:// URLs need CONNECT", -400;
     if (len <= sizeof http - 1 || strncasecmp(text, http, sizeof http - 1) != 0)
         return *ret_why = "this is a proxy: it needs an http:// URL or CONNECT", -400;
     text += sizeof http - 1;
@@ -130,7 +130,7 @@ static int target_parse(const char *text, size_t len, struct request_head *head,
             return *ret_why = "a URL with a user name is refused; send an Authorization header",
                    -400;
     if (authority_parse(text, (size_t) (slash - text), &head->host, &port) < 0)
-        return *ret_why = "the URL's host is not a name or an address in its plain form", -400;
+        return *ret_why = "the URL's host is not a valid name or plain IP address", -400;
     head->port = port < 0 ? 80 : (uint16_t) port;
     head->path = slash;
     head->path_len = (size_t) (end - slash);
@@ -146,13 +146,13 @@ static int line_parse(const char *line, size_t len, struct request_head *head, c
         return *ret_why = "not an HTTP request", -400;
     if ((size_t) (line + len - last - 1) != 8 || memcmp(last + 1, "HTTP/1.", 7) != 0 ||
         (last[8] != '0' && last[8] != '1'))
-        return *ret_why = "HTTP/1.1 or HTTP/1.0 is spoken here", -505;
+        return *ret_why = "only HTTP/1.1 and HTTP/1.0 are supported", -505;
     head->minor = last[8] - '0';
     head->connect = strcmp(head->method, "CONNECT") == 0;
     /* TRACE would give back what we add. */
     if (strcasecmp(head->method, "TRACE") == 0 || strcasecmp(head->method, "TRACK") == 0 ||
         (!head->connect && strcasecmp(head->method, "CONNECT") == 0))
-        return *ret_why = "this method is refused", -405;
+        return *ret_why = "this method is not allowed", -405;
     return target_parse(first + 1, (size_t) (last - first - 1), head, ret_why);
 }
 
@@ -192,23 +192,23 @@ static int framing_parse(struct request_head *head, const char **ret_why)
         } else if (field_is(field, "transfer-encoding")) {
             codings++;
             if (!value_is(field, "chunked"))
-                return *ret_why = "of transfer codings only 'chunked' is known here", -501;
+                return *ret_why = "the only supported transfer coding is 'chunked'", -501;
         } else if (field_is(field, "host")) {
             hosts++;
         } else if (field_is(field, "expect")) {
             if (!value_is(field, "100-continue"))
-                return *ret_why = "Expect knows only 100-continue", -417;
+                return *ret_why = "the only supported Expect value is 100-continue", -417;
             head->expect = true;
         }
     }
     if (lengths > 1 || codings > 1 || hosts > 1 || (lengths && codings))
-        return *ret_why = "Content-Length, Transfer-Encoding and Host may be there once, and the "
-                          "first two not together",
+        return *ret_why = "Content-Length, Transfer-Encoding and Host may appear once each, and "
+                          "the first two not together",
                -400;
     if (codings && head->minor == 0)
         return *ret_why = "HTTP/1.0 has no transfer codings", -400;
     if (head->connect && (codings || head->body_len > 0))
-        return *ret_why = "CONNECT has no body", -400;
+        return *ret_why = "CONNECT must not have a body", -400;
     head->body = codings ? BODY_CHUNKED : lengths ? BODY_LENGTH : BODY_NONE;
     return 0;
 }

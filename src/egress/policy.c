@@ -82,7 +82,7 @@ static int rule_parse(const char *entry, struct rule *ret_rule, struct gb_err *e
 
     if (blank) {
         if (methods_parse(entry, (size_t) (blank - entry), &rule.methods) < 0)
-            return entry_fail(entry, "before the blank there may be methods such as GET,HEAD", err);
+            return entry_fail(entry, "only methods such as GET,HEAD may precede the blank", err);
         text = blank + 1;
     }
     if (strstr(text, "://") || strchr(text, '/') || strchr(text, '@'))
@@ -103,13 +103,13 @@ static int rule_parse(const char *entry, struct rule *ret_rule, struct gb_err *e
         if (authority_parse(text, len, &rule.host, &port) < 0)
             return entry_fail(entry,
                               "expected HOST[:PORT] such as example.com, *.example.com or "
-                              "[2001:db8::7]:8080; other scripts in their xn-- form",
+                              "[2001:db8::7]:8080; write international names in xn-- form",
                               err);
         if (rule.kind == RULE_SUFFIX && rule.host.literal)
-            return entry_fail(entry, "there is nothing beneath an address", err);
+            return entry_fail(entry, "'*.' does not work with an IP address", err);
     }
     if (any_port && port >= 0)
-        return entry_fail(entry, "one port is enough", err);
+        return entry_fail(entry, "give only one port", err);
     rule.port = any_port ? PORT_ANY : port < 0 ? PORT_WEB : port;
     *ret_rule = rule;
     return 0;
@@ -133,7 +133,7 @@ static int rule_add(struct egress_policy *policy, const struct rule *rule, struc
         return gb_fail_plain(err, E2BIG, "more than %d hosts", EGRESS_RULES_MAX);
     rules = reallocarray(policy->rules, policy->rules_len + 1, sizeof *rules);
     if (!rules)
-        return gb_fail(err, ENOMEM, "keep a policy");
+        return gb_fail(err, ENOMEM, "store a network policy");
     policy->rules = rules;
     rules[policy->rules_len++] = *rule;
     return 0;
@@ -254,7 +254,7 @@ static int block_add(struct egress_policy *policy, const struct address_block *b
         return gb_fail_plain(err, E2BIG, "more than %d addresses", ADDRESSES_MAX);
     blocks = reallocarray(policy->addresses, policy->addresses_len + 1, sizeof *blocks);
     if (!blocks)
-        return gb_fail(err, ENOMEM, "keep a policy");
+        return gb_fail(err, ENOMEM, "store a network policy");
     policy->addresses = blocks;
     blocks[policy->addresses_len++] = *block;
     return 0;
@@ -383,7 +383,7 @@ static int secret_new(const struct egress_secret *from, const struct host *host,
         secret->value = sodium_malloc(len); /* guarded, locked where that is allowed, not dumped */
     if (!secret || !secret->value) {
         free(secret);
-        return gb_fail(err, ENOMEM, "keep a secret");
+        return gb_fail(err, ENOMEM, "store a secret");
     }
     atomic_init(&secret->refs, 1);
     secret->host = *host;
@@ -421,13 +421,13 @@ int egress_policy_add_secret(struct egress_policy *policy, const struct egress_s
     int r;
 
     if (host_parse(secret->host, strlen(secret->host), &host) < 0)
-        return entry_fail(secret->host, "a secret is for one host, by its name", err);
+        return entry_fail(secret->host, "a secret needs the name of one host", err);
     if (!header_valid(secret->header))
-        return entry_fail(secret->header, "not a header that a secret can be", err);
+        return entry_fail(secret->header, "this header cannot hold a secret", err);
     if (!value_valid(secret->value))
         return gb_fail_plain(err, EINVAL,
                              "the value of '%s' must be one line of 1 to %d bytes, without control "
-                             "characters or outer blanks",
+                             "characters or blanks at its ends",
                              secret->header, EGRESS_VALUE_MAX);
     if (policy->secrets_len >= SECRETS_MAX)
         return gb_fail_plain(err, E2BIG, "more than %d secrets", SECRETS_MAX);
@@ -491,7 +491,7 @@ int egress_policy_inherit(struct egress_policy *policy, const struct egress_poli
 int egress_policy_new(struct egress_policy **ret_policy, struct gb_err *err)
 {
     *ret_policy = calloc(1, sizeof **ret_policy);
-    return *ret_policy ? 0 : gb_fail(err, ENOMEM, "make a policy");
+    return *ret_policy ? 0 : gb_fail(err, ENOMEM, "create a network policy");
 }
 
 struct egress_policy *egress_policy_copy(const struct egress_policy *policy)

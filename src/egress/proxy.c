@@ -129,7 +129,8 @@ static void note_log(struct egress_proxy *proxy, const struct host *host, uint16
         (void) snprintf(line, sizeof line, "%s: reached %s:%u", proxy->label, host->text, port);
     else
         (void) snprintf(line, sizeof line, "%s: %s %s:%u: %s", proxy->label,
-                        event == CONTACT_REFUSED ? "refused" : "no way to", host->text, port, why);
+                        event == CONTACT_REFUSED ? "refused" : "could not reach", host->text, port,
+                        why);
     config->log(config->log_arg, event == CONTACT_REQUEST ? LOG_INFO : LOG_NOTICE, line);
 }
 
@@ -343,7 +344,7 @@ int egress_serve(struct egress *egress, int listen_fd, struct egress_policy *pol
     if (!proxy) {
         (void) close(listen_fd);
         egress_policy_free(policy);
-        return gb_fail(err, ENOMEM, "serve a box");
+        return gb_fail(err, ENOMEM, "start the proxy of a box");
     }
     proxy->egress = egress;
     proxy->policy = policy;
@@ -363,7 +364,7 @@ int egress_serve(struct egress *egress, int listen_fd, struct egress_policy *pol
         r = thread_start(&proxy->acceptor, acceptor_main, proxy);
     if (r < 0) {
         proxy_free(proxy);
-        return gb_fail(err, -r, "serve a box");
+        return gb_fail(err, -r, "start the proxy of a box");
     }
     *ret_proxy = proxy;
     return 0;

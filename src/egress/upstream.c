@@ -113,10 +113,10 @@ int upstream_start_tls(struct egress_proxy *proxy, struct upstream *up, const st
     gnutls_certificate_credentials_t credentials;
     int r;
 
-    *ret_why = "the proxy has no certificates to trust";
+    *ret_why = "the proxy has no trusted CA certificates";
     if (credentials_get(proxy->egress, &credentials) < 0)
         return -ENOENT;
-    *ret_why = "TLS could not be started";
+    *ret_why = "TLS could not be initialized";
     if (gnutls_init(&up->tls, GNUTLS_CLIENT | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL) < 0) {
         up->tls = NULL;
         return -ENOMEM;
@@ -131,9 +131,9 @@ int upstream_start_tls(struct egress_proxy *proxy, struct upstream *up, const st
     gnutls_session_set_verify_cert(up->tls, host->text, 0);
     r = handshake(proxy, up, deadline_us);
     if (r == -EPROTO && gnutls_session_get_verify_cert_status(up->tls) != 0)
-        *ret_why = "its certificate is not valid for this name, or nobody we trust signed it";
+        *ret_why = "its certificate is not valid for this name, or not signed by a trusted CA";
     else if (r < 0)
-        *ret_why = r == -ETIMEDOUT ? "TLS took too long" : "the server does not speak TLS with us";
+        *ret_why = r == -ETIMEDOUT ? "the TLS handshake timed out" : "the TLS handshake failed";
     return r;
 }
 

@@ -33,7 +33,7 @@ static const struct db_statement add_entry = {
 static const struct db_statement move_head = {
     DB_WRITE,
     "UPDATE audit_head SET seq = ?1, hash = ?2",
-    "move the head of the audit log",
+    "update the head of the audit log",
 };
 /* By whether the newest are asked for, then by whether of one session. */
 static const struct db_statement list_entries[2][2] = {
@@ -48,9 +48,9 @@ static const struct db_statement list_entries[2][2] = {
 static int check_entry(const struct store_audit *entry, struct gb_err *err)
 {
     if (entry->seq < 1 || entry->time_us < 0 || !entry->fields)
-        return gb_fail_plain(err, EINVAL, "that is not an entry of the audit log");
+        return gb_fail_plain(err, EINVAL, "not an audit log entry");
     if (strnlen(entry->fields, STORE_AUDIT_FIELDS_MAX) == STORE_AUDIT_FIELDS_MAX)
-        return gb_fail_plain(err, EINVAL, "an entry of the audit log is too long");
+        return gb_fail_plain(err, EINVAL, "an audit log entry is too long");
     return entry->session_id[0] ? store_check_id(entry->session_id, err) : 0;
 }
 
@@ -188,7 +188,7 @@ int store_audit_list(struct store *store, const struct store_audit_query *query,
     size_t len = 0;
 
     if (r == 0 && (query->limit < 1 || query->limit > STORE_AUDIT_ROWS_MAX))
-        r = gb_fail_plain(err, EINVAL, "between 1 and %d entries can be asked for",
+        r = gb_fail_plain(err, EINVAL, "the number of entries must be from 1 to %d",
                           STORE_AUDIT_ROWS_MAX);
     if (r < 0)
         return r;

@@ -301,7 +301,7 @@ static int conn_open(struct conn *conn, const char *path, struct gb_err *err)
 
 static int fail_foreign(const char *path, struct gb_err *err)
 {
-    return gb_fail_plain(err, EUCLEAN, "'%s' is not a store of glovebox", path);
+    return gb_fail_plain(err, EUCLEAN, "'%s' is not a Glovebox database", path);
 }
 
 /* Refuses another program's file, which is not ours to write to, and what we would not understand.
@@ -321,8 +321,8 @@ static int check_version(sqlite3 *db, const char *path, int64_t *ret_version, st
         return fail_foreign(path, err);
     if (version < 0 || version > (int64_t) migrations_len)
         return gb_fail_plain(err, EPROTONOSUPPORT,
-                             "'%s' was made by a newer glovebox: its version is %lld, and this one "
-                             "knows up to %zu",
+                             "'%s' was created by a newer Glovebox: its version is %lld, and this "
+                             "one supports up to %zu",
                              path, (long long) version, migrations_len);
     *ret_version = version;
     return 0;
@@ -331,14 +331,14 @@ static int check_version(sqlite3 *db, const char *path, int64_t *ret_version, st
 static int migrate_step(sqlite3 *db, size_t from, struct gb_err *err)
 {
     char version[96];
-    int r = exec(db, migrations[from].tables, "make tables", err);
+    int r = exec(db, migrations[from].tables, "create tables", err);
 
     (void) snprintf(version, sizeof version,
                     "PRAGMA application_id = %d; PRAGMA user_version = %zu", APPLICATION_ID,
                     from + 1);
     if (r == 0)
-        r = exec(db, migrations[from].sqlite, "make triggers", err);
-    return r < 0 ? r : exec(db, version, "note the version", err);
+        r = exec(db, migrations[from].sqlite, "create triggers", err);
+    return r < 0 ? r : exec(db, version, "record the version", err);
 }
 
 static int migrate(sqlite3 *db, const char *path, struct gb_err *err)
@@ -376,8 +376,8 @@ static int set_wal(sqlite3 *db, const char *path, struct gb_err *err)
         return fail_sqlite(db, rc, "switch to WAL", err);
     if (strcmp(mode, "wal") != 0)
         return gb_fail_plain(err, EOPNOTSUPP,
-                             "the file system of '%s' cannot hold a store; choose a local one with "
-                             "--data",
+                             "the file system of '%s' does not support SQLite's WAL mode; choose a "
+                             "local one with --data",
                              path);
     return 0;
 }

@@ -28,13 +28,13 @@ static int make_dirs(const char *path, struct gb_err *err)
     char *slash = copy;
 
     if (!copy)
-        return gb_fail(err, ENOMEM, "make '%s'", path);
+        return gb_fail(err, ENOMEM, "create '%s'", path);
     while (slash) {
         slash = strchr(slash + 1, '/');
         if (slash)
             *slash = '\0';
         if (mkdir(copy, 0700) < 0 && errno != EEXIST)
-            return gb_fail(err, errno, "make the data directory '%s'", copy);
+            return gb_fail(err, errno, "create the data directory '%s'", copy);
         if (slash)
             *slash = '/';
     }
@@ -46,15 +46,16 @@ static int check_dir(int fd, const char *path, struct gb_err *err)
     struct stat st;
 
     if (fstat(fd, &st) < 0)
-        return gb_fail(err, errno, "look at '%s'", path);
+        return gb_fail(err, errno, "stat '%s'", path);
     if (st.st_uid != geteuid())
         return gb_fail_plain(err, EPERM,
                              "the data directory '%s' belongs to user id %u; run as that user, or "
                              "choose another with --data",
                              path, (unsigned) st.st_uid);
     if (st.st_mode & 022)
-        return gb_fail_plain(err, EPERM,
-                             "others may write to the data directory '%s'; chmod 700 it", path);
+        return gb_fail_plain(
+            err, EPERM, "the data directory '%s' is writable by other users; run chmod 700 on it",
+            path);
     return 0;
 }
 
@@ -81,12 +82,11 @@ static int lock_exclusive(int dir_fd, const char *path, int *ret_fd, struct gb_e
     if (fd < 0)
         return gb_fail(err, errno, "open '%s/serve.lock'", path);
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-        return errno == EWOULDBLOCK
-                   ? gb_fail_plain(err, EBUSY,
-                                   "another glovebox serves from '%s'; choose another directory "
-                                   "with --data",
-                                   path)
-                   : gb_fail(err, errno, "lock '%s/serve.lock'", path);
+        return errno == EWOULDBLOCK ? gb_fail_plain(err, EBUSY,
+                                                    "another glovebox is already serving from "
+                                                    "'%s'; choose another directory with --data",
+                                                    path)
+                                    : gb_fail(err, errno, "lock '%s/serve.lock'", path);
     *ret_fd = TAKE_FD(fd);
     return 0;
 }
@@ -138,7 +138,7 @@ int store_dir_check_file(const struct store_dir *dir, const char *name, bool mus
         if (fd >= 0)
             return 0;
         if (errno != EEXIST)
-            return gb_fail(err, errno, "make '%s/%s'", dir->path, name);
+            return gb_fail(err, errno, "create '%s/%s'", dir->path, name);
     }
     /* O_PATH: closing any other descriptor of the file would take from this process the locks that
      * SQLite holds on it. */
@@ -146,11 +146,14 @@ int store_dir_check_file(const struct store_dir *dir, const char *name, bool mus
     if (fd < 0 || fstat(fd, &st) < 0)
         return gb_fail(err, errno, "open '%s/%s'", dir->path, name);
     if (!S_ISREG(st.st_mode) || st.st_nlink != 1)
-        return gb_fail_plain(err, EPERM, "'%s/%s' is not a file of its own", dir->path, name);
+        return gb_fail_plain(err, EPERM, "'%s/%s' is not a regular file, or has hard links",
+                             dir->path, name);
     if (st.st_uid != geteuid())
         return gb_fail_plain(err, EPERM, "'%s/%s' belongs to user id %u; run as that user",
                              dir->path, name, (unsigned) st.st_uid);
     if (st.st_mode & 077)
-        return gb_fail_plain(err, EPERM, "others may open '%s/%s'; chmod 600 it", dir->path, name);
+        return gb_fail_plain(err, EPERM,
+                             "'%s/%s' is accessible to other users; run chmod 600 on it", dir->path,
+                             name);
     return 0;
 }

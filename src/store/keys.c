@@ -37,7 +37,7 @@ static const struct db_statement touch_key = {
     DB_WRITE,
     "UPDATE api_keys SET last_used_us = ?2 WHERE id = ?1 AND "
     "(last_used_us IS NULL OR last_used_us < ?2)",
-    "note the use of a key",
+    "record the use of a key",
 };
 static const struct db_statement read_generation = {
     DB_READ,
@@ -47,7 +47,7 @@ static const struct db_statement read_generation = {
 static const struct db_statement next_generation = {
     DB_WRITE,
     "UPDATE api_keys_generation SET value = value + 1",
-    "note that keys changed",
+    "record that keys changed",
 };
 
 static int check_key(const struct store_key *key, struct gb_err *err)
@@ -56,14 +56,14 @@ static int check_key(const struct store_key *key, struct gb_err *err)
     size_t len = strnlen(key->name, STORE_NAME_MAX);
 
     if (len == STORE_NAME_MAX || !utf8_valid(key->name, len))
-        return gb_fail_plain(err, EINVAL, "a key's name is UTF-8 of at most %d bytes",
+        return gb_fail_plain(err, EINVAL, "a key's name must be UTF-8 of at most %d bytes",
                              STORE_NAME_MAX - 1);
     for (size_t i = 0; i < len; i++)
         if ((unsigned char) key->name[i] < ' ' || key->name[i] == 127)
-            return gb_fail_plain(err, EINVAL, "a key's name has no control characters");
+            return gb_fail_plain(err, EINVAL, "a key's name must not contain control characters");
     for (size_t i = 0; i < ARRAY_LEN(limits); i++)
         if (limits[i] < 1 && limits[i] != STORE_LIMIT_DEFAULT)
-            return gb_fail_plain(err, EINVAL, "a key's limits are 1 or more");
+            return gb_fail_plain(err, EINVAL, "a key's limits must be 1 or more");
     return store_check_id(key->id, err);
 }
 
@@ -138,9 +138,9 @@ static int key_find_living(struct db *db, const char *id, struct gb_err *err)
     int r = db_query_step(&q, err);
 
     if (r == 0)
-        r = gb_fail_plain(err, ENOENT, "there is no key '%s'", id);
+        r = gb_fail_plain(err, ENOENT, "key '%s' does not exist", id);
     else if (r > 0 && !db_column_is_null(&q, 0))
-        r = gb_fail_plain(err, EALREADY, "key '%s' is revoked already", id);
+        r = gb_fail_plain(err, EALREADY, "key '%s' is already revoked", id);
     db_query_end(&q);
     return r;
 }

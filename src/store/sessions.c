@@ -38,7 +38,7 @@ static const struct db_statement end_all = {
 static const struct db_statement prune = {
     DB_WRITE,
     "DELETE FROM sessions WHERE ended_us < ?1",
-    "forget old sessions",
+    "delete old sessions",
 };
 
 static const char *const end_names[] = {
@@ -63,12 +63,12 @@ static enum store_end end_from_name(const char *name)
 
 static int check_end(enum store_end end, struct gb_err *err)
 {
-    return end_name(end) ? 0 : gb_fail_plain(err, EINVAL, "that is not how a session ends");
+    return end_name(end) ? 0 : gb_fail_plain(err, EINVAL, "not a reason for a session to end");
 }
 
 static int fail_unknown(const char *id, struct gb_err *err)
 {
-    return gb_fail_plain(err, ENOENT, "there is no record of session '%s'", id);
+    return gb_fail_plain(err, ENOENT, "no record of session '%s'", id);
 }
 
 int store_session_add(struct store *store, const struct store_session *session, struct gb_err *err)

@@ -28,7 +28,7 @@ bool store_id_valid(const char *text)
 
 int store_check_id(const char *id, struct gb_err *err)
 {
-    return store_id_valid(id) ? 0 : gb_fail_plain(err, EINVAL, "that is not an id");
+    return store_id_valid(id) ? 0 : gb_fail_plain(err, EINVAL, "not a valid id");
 }
 
 void store_close(struct store *store)

@@ -161,7 +161,7 @@ def test_errors(server):
     found = session.failed("import sys\nsys.exit(3)")
     assert found["error_type"] == "SystemExit" and "3" in found["detail"]
     found = session.failed("big = 'x' * (10 << 20)")
-    assert found["error_type"] == "ValueError" and "big cannot be given back" in found["detail"]
+    assert found["error_type"] == "ValueError" and "big cannot be returned" in found["detail"]
     assert session.names("part = len(big)") == {"part": 10 << 20}
     reply = session.execute("print('seen')\n1 / 0")
     execution = reply.headers["X-Execution-Id"]
@@ -219,7 +219,7 @@ def test_a_large_table(serve):
                           ).status == 200
     assert session.names("n = len(df)") == {"n": rows}
     assert len(json.loads(session.download_file("df"))) == rows  # more than a bundle holds
-    assert "cannot be given back" in session.failed("copy = df")["detail"]
+    assert "cannot be returned" in session.failed("copy = df")["detail"]
 
 
 def test_more_than_fits(serve):

@@ -95,7 +95,7 @@ print([get(f"http://{{n}}.test:{web.port}/") for n in ("evil", "meta", "both", "
     answers, receipt = told(gb, code, *options)
     assert [a[0] for a in answers] == [403, 403, 403, 502], answers
     assert "127.0.0.1, a loopback address" in answers[0][1] and "--network-address" in answers[0][1]
-    assert "metadata" in answers[1][1] and "no such name" in answers[3][1]
+    assert "metadata" in answers[1][1] and "no such host name" in answers[3][1]
     assert receipt["usage"]["hosts"] == [] and web.seen == []
     # "*" is for public ones, whatever the operator lists.
     (answer,), _ = told(gb, f'print([get("http://evil.test:{web.port}/")])\n', "--network-resolver",
@@ -253,7 +253,7 @@ print(get("http://127.0.0.1:{web.port}/"))
     (("--network-secret", "example.com"), "HOST[:PORT]/HEADER=FILE"),
     (("--network-secret", "example.com/X-Key=/nonexistent"), "cannot read"),
     (("--network-secret", "*.example.com/X-Key=/etc/hostname"), "one host"),
-    (("--network-secret", "example.com/Host=/etc/hostname"), "not a header"),
+    (("--network-secret", "example.com/Host=/etc/hostname"), "cannot hold a secret"),
 ])  # fmt: skip
 def test_bad_options(gb, options, text):
     result = gb.py("print(1)", *options)

@@ -117,7 +117,7 @@ def test_set(template, box, gb, data, serve, tmp_path):
     command = {"command": "python3 -c 'import beta; print(beta.version)'"}
     assert server.good("POST", f"/v1/sessions/{session}/commands", command)["stdout"] == "1.5\n"
     problem = server.problem(409, "POST", f"/v1/sessions/{session}/packages", {"packages": ["delta"]})
-    assert problem["type"].endswith(":package-template") and "add them to lab" in problem["detail"]
+    assert problem["type"].endswith(":package-template") and "add them to the template lab" in problem["detail"]
     assert server.run(session, "%pip install delta\nimport delta")["status"] == "error"
 
 
@@ -150,7 +150,7 @@ def test_what_every_box_has_loaded(template, box, wheels):
     file, made = make_wheel("numpy", "99.0")
     (wheels / file).write_bytes(made)
     r = template("add", "lab", "--packages", "numpy>=99", code=1)
-    assert "this needs numpy 99.0, but every box has loaded numpy" in r.err
+    assert "this needs numpy 99.0, but the template has already loaded numpy" in r.err
     template("add", "lab", "--packages", "numpy>=99", "--preload", "numpy")
     assert box("import numpy; print(numpy.version, numpy.__file__)") == "99.0 /packages/numpy.py\n"
 
@@ -178,7 +178,7 @@ def test_bad_input(template, data):
                      *(f"--packages={text}" for text in lists), code=code)
         assert message in r.err, (lists, r.err)
     for options, code, message in (
-            (["--packages", "beta", "--allowed-packages", "gamma"], 2, "not among the packages"),
+            (["--packages", "beta", "--allowed-packages", "gamma"], 2, "list of allowed packages"),
             (["--packages", "needs-blocked", "--blocked-packages", "delta"], 1, "delta, which is needed"),
             (["--packages", "beta", "--venv", "/nowhere"], 2, "leave out --python and --venv"),
             (["--packages", "beta", "--python", "/usr/bin/python3"], 2, "leave out --python and --venv"),

@@ -552,10 +552,10 @@ static void test_bad_files(void **state)
           "'/etc/toy.conf' line 2: unknown option 'memroy'; did you mean 'memory'?" },
         { { .file = "xyzzy = 1g" },
           EINVAL,
-          "'/etc/toy.conf' line 1: unknown option 'xyzzy'; 'toy --help' tells their names" },
+          "'/etc/toy.conf' line 1: unknown option 'xyzzy'; 'toy --help' lists them" },
         { { .file = "= 1g" },
           EINVAL,
-          "'/etc/toy.conf' line 1: unknown option ''; 'toy --help' tells their names" },
+          "'/etc/toy.conf' line 1: unknown option ''; 'toy --help' lists them" },
         { { .file = "[section]" },
           EINVAL,
           "'/etc/toy.conf' line 1: '[section]' is not a setting; write name = value" },
@@ -571,7 +571,7 @@ static void test_bad_files(void **state)
           "'/etc/toy.conf' line 1: 'help' works on the command line only; remove it" },
         { { .file = "script = pass" },
           EINVAL,
-          "'/etc/toy.conf' line 1: unknown option 'script'; 'toy --help' tells their names" },
+          "'/etc/toy.conf' line 1: unknown option 'script'; 'toy --help' lists them" },
     };
 
     (void) state;
@@ -587,11 +587,11 @@ static void test_hostile_text(void **state)
 
     (void) state;
     assert_int_equal(config_load_text(&load, "f", "count=4\nlo\0ud=1\n", 16, &err), -EINVAL);
-    assert_string_equal(err.msg, "'f' line 2: a NUL byte; this is no text file");
+    assert_string_equal(err.msg, "'f' line 2: contains a NUL byte; not a text file");
     memset(text, '#', sizeof text);
     assert_int_equal(config_load_text(&load, "f", text, 4096, &err), 0);
     assert_int_equal(config_load_text(&load, "f", text, 4097, &err), -EINVAL);
-    assert_string_equal(err.msg, "'f' line 1: too long; 4096 bytes are the most");
+    assert_string_equal(err.msg, "'f' line 1: too long; the maximum is 4096 bytes");
     memset(text, 'p', 300);
     text[300] = '\0';
     assert_int_equal(config_load_text(&load, text, "x", 1, &err), -EINVAL);

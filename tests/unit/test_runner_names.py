@@ -211,7 +211,7 @@ def test_values_of_a_cell(cells):
     assert cells.names("n = float('nan')\ns = {1}", get="json") == {"n": None}
     assert cells.error("big = 'x' * (10 << 20)") == (
         "ValueError",
-        "big cannot be given back: it takes more than 8 MiB. Give back a part of it, or write it to "
+        "big cannot be returned: it is larger than 8 MiB. Return a part of it, or write it to "
         "a file")
     name, value = cells.error("quotes = '\"' * (3 << 20)")
     assert name == "ValueError" and "together" in value

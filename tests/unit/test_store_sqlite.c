@@ -148,11 +148,11 @@ static void test_refuses_files(void **state)
     assert_refused(f, EPERM, "chmod 600");
     assert_int_equal(chmod(path, 0600), 0);
     assert_int_equal(link(path, link_path), 0);
-    assert_refused(f, EPERM, "file of its own");
+    assert_refused(f, EPERM, "not a regular file");
     assert_int_equal(unlink(link_path), 0);
     assert_int_equal(rename(path, link_path), 0);
     assert_int_equal(symlink("link", path), 0);
-    assert_refused(f, EPERM, "file of its own");
+    assert_refused(f, EPERM, "not a regular file");
     assert_int_equal(unlink(path), 0);
     assert_int_equal(rename(link_path, path), 0);
     assert_int_equal(chmod(f->dir, 0770), 0);
@@ -182,9 +182,9 @@ static void test_refuses_versions(void **state)
     struct fixture *f = *state;
 
     assert_int_equal(sql(f, "PRAGMA user_version = 99"), SQLITE_OK);
-    assert_refused(f, EPROTONOSUPPORT, "newer glovebox");
+    assert_refused(f, EPROTONOSUPPORT, "newer Glovebox");
     assert_int_equal(sql(f, "PRAGMA user_version = 1; PRAGMA application_id = 7"), SQLITE_OK);
-    assert_refused(f, EUCLEAN, "not a store of glovebox");
+    assert_refused(f, EUCLEAN, "not a Glovebox database");
 }
 
 static void test_refuses_other_files(void **state)
@@ -199,13 +199,13 @@ static void test_refuses_other_files(void **state)
     assert_int_equal(unlink(path), 0);
     assert_int_equal(sql(f, "CREATE TABLE theirs (a)"), SQLITE_OK);
     assert_int_equal(chmod(path, 0600), 0);
-    assert_refused(f, EUCLEAN, "not a store of glovebox");
+    assert_refused(f, EUCLEAN, "not a Glovebox database");
     file = fopen(path, "we");
     assert_non_null(file);
     for (int i = 0; i < 1000; i++)
         fputs("not a database\n", file);
     assert_int_equal(fclose(file), 0);
-    assert_refused(f, EUCLEAN, "not a store of glovebox");
+    assert_refused(f, EUCLEAN, "not a Glovebox database");
 }
 
 static void test_append_only(void **state)

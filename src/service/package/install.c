@@ -32,7 +32,7 @@
 
 int packages_no_memory(struct fault *fault)
 {
-    return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+    return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service is out of memory");
 }
 
 /* ---- what is wanted ---- */
@@ -51,7 +51,7 @@ static int parse_one(const struct package_config *config, const char *text,
                          "%s is blocked by the operator", ret_item->name);
     if (config->allowed && !package_listed(config->allowed, ret_item->normal))
         return fault_set(fault, FAULT_FORBIDDEN, "package-not-allowed", "packages",
-                         "%s is not among the packages that the operator allows", ret_item->name);
+                         "%s is not on the operator's list of allowed packages", ret_item->name);
     return 0;
 }
 
@@ -147,8 +147,8 @@ bool packages_template_fits(const char *template)
 int packages_template_refuse(const char *template, struct fault *fault)
 {
     return fault_set(fault, FAULT_CONFLICT, "package-template", "packages",
-                     "packages are installed for the default template only; the operator can add "
-                     "them to %s, or use another session",
+                     "packages can only be installed in sessions of the default template; ask the "
+                     "operator to add them to the template %s, or use another session",
                      template);
 }
 
@@ -159,7 +159,8 @@ static int session_change(struct session *session, struct install_job *job, stru
     if (layer && layer != session->layer) {
         if (session->mounts >= MOUNTS_MAX)
             return fault_set(fault, FAULT_CONFLICT, "too-many-installs", NULL,
-                             "a session takes %d installs; make a new one with all its packages",
+                             "this session has reached its limit of %d installs; create a new "
+                             "session with all the packages",
                              MOUNTS_MAX);
         if (packages_mount(session->service, session->lodging.box, layer, fault) < 0)
             return -1;
@@ -215,7 +216,7 @@ static int set_keep(struct install_job *job, json_t *requirements, struct fault 
     if (!set)
         r = packages_no_memory(fault);
     else if (set_put(packages->installer.layers, job->scope, set, &err) < 0)
-        r = fault_from_engine(job->service, "the default packages cannot be kept", &err, fault);
+        r = fault_from_engine(job->service, "the default packages cannot be saved", &err, fault);
     json_decref(set);
     return r;
 }
@@ -323,7 +324,7 @@ static void audit_install(const struct install_job *job, const struct caller *ca
     entry.code_bytes = (int64_t) used;
     audit_hash_code(text, used, entry.code_hash);
     if (audit_write(service->audit, &entry, &err) < 0)
-        service_log(service, LOG_ERR, "an install is not in the audit log: %s", err.msg);
+        service_log(service, LOG_ERR, "cannot write an install to the audit log: %s", err.msg);
 }
 
 /* Where an install goes: into a session, a default set, or, with neither, just into the store. */

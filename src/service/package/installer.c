@@ -202,7 +202,7 @@ static bool base_has_all(const struct install_request *request)
 
 static int out_of_memory(struct fault *fault)
 {
-    return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+    return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service is out of memory");
 }
 
 /* ---- what is known ---- */
@@ -235,7 +235,7 @@ static void known_put(struct installer *installer, const char *hash,
     struct gb_err err;
 
     if (!json || layers_request_put(installer->layers, hash, json, &err) < 0)
-        installer_log(installer, LOG_WARNING, "packages: %s", json ? err.msg : "no memory");
+        installer_log(installer, LOG_WARNING, "packages: %s", json ? err.msg : "out of memory");
     json_decref(json);
 }
 
@@ -266,8 +266,8 @@ static int install_new(struct installer *installer, const struct install_request
 
     if (!pip_config_any(installer->pip))
         r = fault_set(fault, FAULT_UNAVAILABLE, "no-index", NULL,
-                      "there is no package index: set --index-url, or --wheels to a directory of "
-                      "wheels");
+                      "no package index is configured: set --index-url, or set --wheels to a "
+                      "directory of wheels");
     else {
         slot_take(installer);
         r = installer_box_run(installer, request, ret_result, fault);
@@ -305,7 +305,7 @@ int install(struct installer *installer, const struct install_request *request,
     if (layers_lock(installer->layers, "request", hash, &lock, &err) < 0) {
         installer_log(installer, LOG_ERR, "packages: %s", err.msg);
         return fault_set(fault, FAULT_INTERNAL, "packages-store", NULL,
-                         "the store of packages cannot be used; see the server's log");
+                         "the package store is unavailable; see the server log");
     }
     /* Whoever had the lock before us may have made it. */
     if (known_get(installer, hash, age_us, ret_result) == 0)

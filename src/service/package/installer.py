@@ -130,7 +130,7 @@ def explain(wish, text):
         kind = "other"
     lines = [line.strip() for line in text.splitlines()]
     errors = [line[7:] for line in lines if line.startswith("ERROR: ")]
-    detail = errors[0] if errors else (lines[-1] if lines else "pip said nothing")
+    detail = errors[0] if errors else (lines[-1] if lines else "pip printed nothing")
     if kind == "conflict":
         at = next((i for i, line in enumerate(lines) if "conflict is caused by" in line), None)
         if at is not None:
@@ -268,7 +268,7 @@ def fetch(wish):
     wheels = sorted(os.path.join(WHEELS, name) for name in os.listdir(WHEELS)
                     if name.endswith(".whl"))
     if len(wheels) != len(wish["install"]):
-        raise Failed("other", "%d wheels came, not %d" % (len(wheels), len(wish["install"])))
+        raise Failed("other", "pip delivered %d wheels instead of %d" % (len(wheels), len(wish["install"])))
     known = {item["sha256"] for item in wish["install"] if item["wheel"]}
     size = 0
     for wheel in wheels:
@@ -299,7 +299,7 @@ def look_into(wheel, room):
                 parts = name.split("/")
                 kind = member.external_attr >> 28
                 if name.startswith("/") or ".." in parts or "\0" in name or kind not in (0, 4, 8):
-                    raise Failed("bad-wheel", "%s has a member %r" % (os.path.basename(wheel),
+                    raise Failed("bad-wheel", "%s contains %r" % (os.path.basename(wheel),
                                                                      member.filename[:100]))
                 total += member.file_size
                 if total > room:

@@ -44,9 +44,9 @@ static int ours(struct job *job, const char *what, const struct gb_err *err, str
     installer_log(job->installer, LOG_ERR, "packages: %s: %s", what, err->msg);
     if (err->code == ENOSPC || err->code == EDQUOT)
         return fault_set(fault, FAULT_UNAVAILABLE, "disk-full", NULL,
-                         "the disk of the service is full; ask the operator to make room");
-    fault_set(fault, FAULT_UNAVAILABLE, "installer-failed", NULL, "%s; try again, or see the log",
-              what);
+                         "the disk of the service is full; ask the operator to free space");
+    fault_set(fault, FAULT_UNAVAILABLE, "installer-failed", NULL,
+              "%s; try again, or see the server log", what);
     fault->retry_after_s = 5;
     return -1;
 }
@@ -57,29 +57,30 @@ static const struct {
     const char *type, *text; /* one %s: what pip said */
 } kinds[] = {
     { "not-found", FAULT_INVALID, "package-not-found",
-      "there is no such package in the index, or none for this Python: %s; check the name" },
-    { "no-version", FAULT_INVALID, "version-not-found", "there is no such version: %s" },
+      "the index has no such package, or none for this Python: %s; check the name" },
+    { "no-version", FAULT_INVALID, "version-not-found", "no such version: %s" },
     { "no-wheel", FAULT_INVALID, "no-wheel",
-      "the index has no wheel of %s for this Python, and packages are not built here unless the "
-      "operator sets --package-builds" },
-    { "conflict", FAULT_CONFLICT, "package-conflict", "these cannot be installed together: %s" },
+      "the index has no wheel of %s for this Python, and packages are built from source only if "
+      "the operator sets --package-builds" },
+    { "conflict", FAULT_CONFLICT, "package-conflict",
+      "these packages cannot be installed together: %s" },
     { "shadows", FAULT_CONFLICT, "package-shadows",
-      "it has a module %s, which would hide that of the standard library" },
+      "the package contains a module %s, which would hide the one in the standard library" },
     { "hidden", FAULT_CONFLICT, "package-preloaded",
-      "it has modules that every box has loaded already (%s) and that it could not replace; use a "
-      "template that does not preload them" },
+      "the package contains modules that the template has already loaded (%s), which it could not "
+      "replace; use a template that does not preload them" },
     { "unreachable", FAULT_UNAVAILABLE, "index-unreachable",
       "the package index cannot be reached: %s" },
     { "refused", FAULT_UNAVAILABLE, "index-refused",
-      "a host that the package index leads to may not be reached; the operator can allow it with "
+      "the package index refers to a host that is not allowed; the operator can allow it with "
       "--package-host: %s" },
     { "too-large", FAULT_TOO_LARGE, "packages-too-large",
       "these packages are larger than the operator allows with --package-size%.0s" },
-    { "bad-wheel", FAULT_INVALID, "bad-wheel", "a wheel is not as it should be: %s" },
-    { "hash", FAULT_INVALID, "hash-mismatch", "a file is not what the index said: %s" },
-    { "build", FAULT_INVALID, "build-failed", "the package cannot be built here: %s" },
+    { "bad-wheel", FAULT_INVALID, "bad-wheel", "invalid wheel: %s" },
+    { "hash", FAULT_INVALID, "hash-mismatch", "a downloaded file does not match its hash: %s" },
+    { "build", FAULT_INVALID, "build-failed", "the package failed to build: %s" },
     { "no-pip", FAULT_UNAVAILABLE, "no-pip",
-      "there is no pip on this machine: install python3-pip%.0s" },
+      "pip is not installed on the server: install python3-pip%.0s" },
 };
 
 /* The words of a box are hostile: printable, short, on one line. */
@@ -104,8 +105,8 @@ static int blame_proxy(const struct job *job, struct fault *fault)
         return -1;
     (void) fault_set(fault, FAULT_UNAVAILABLE, type, "packages",
                      "the package index cannot be reached: pip is configured with a proxy (proxy, "
-                     "PIP_PROXY or HTTPS_PROXY), which is not used here; let the service reach the "
-                     "index without it, or set --index-url or --wheels");
+                     "PIP_PROXY or HTTPS_PROXY), which is not used here; give the service direct "
+                     "access to the index, or set --index-url or --wheels");
     fault->retry_after_s = retry_after_s;
     return -1;
 }
@@ -127,8 +128,7 @@ static int failed(struct job *job, struct fault *fault)
             fault->retry_after_s = 30;
         return blame_proxy(job, fault);
     }
-    return fault_set(fault, FAULT_INVALID, "install-failed", "packages", "pip could not do it: %s",
-                     detail);
+    return fault_set(fault, FAULT_INVALID, "install-failed", "packages", "pip failed: %s", detail);
 }
 
 /* ---- the box ---- */
@@ -247,14 +247,14 @@ static int box_make(struct job *job, struct fault *fault)
     int r = box_acquire_with(job->installer->engine, &job->limits, &options, &job->box, &err);
 
     if (r < 0)
-        return ours(job, "no box could be made to install in", &err, fault);
+        return ours(job, "could not create an installer box", &err, fault);
     for (unsigned i = 0; i < SHELVES_MAX && pip->dirs[i] && r == 0; i++)
         r = box_mount_shelf(job->box, i + 1, "", i + 1, &err);
     if (r == 0 && pip->cert)
         r = workspace_put(job->box, pip->cert, "cert.pem", &err);
     if (r == 0)
         r = network_make(job, &err);
-    return r < 0 ? ours(job, "the installer's box could not be set up", &err, fault) : 0;
+    return r < 0 ? ours(job, "could not set up the installer box", &err, fault) : 0;
 }
 
 static void job_release(struct job *job)
@@ -304,7 +304,7 @@ static int result_read(struct job *job, struct gb_err *err)
     int r;
 
     if (!text)
-        return gb_fail(err, ENOMEM, "read what the installer says");
+        return gb_fail(err, ENOMEM, "read the installer's result");
     r = box_open_read(job->box, "result.json", &fd, err);
     if (r < 0)
         return r;
@@ -312,7 +312,7 @@ static int result_read(struct job *job, struct gb_err *err)
     json_decref(job->result);
     job->result = n < 0 ? NULL : json_loadb(text, (size_t) n, 0, NULL);
     if (!json_is_object(job->result))
-        return gb_fail_plain(err, EPROTO, "the installer said something odd");
+        return gb_fail_plain(err, EPROTO, "the installer returned malformed output");
     return box_file_remove(job->box, "result.json", false, err);
 }
 
@@ -321,11 +321,12 @@ static int stopped(struct job *job, const struct outcome *outcome, struct fault 
     char text[200];
 
     if (outcome->status == RUN_CANCELLED)
-        return fault_set(fault, FAULT_CONFLICT, "install-cancelled", NULL, "it was cancelled");
+        return fault_set(fault, FAULT_CONFLICT, "install-cancelled", NULL,
+                         "the install was cancelled");
     if (outcome->limit == LIMIT_WALL_TIME) {
         (void) fault_set(fault, FAULT_UNAVAILABLE, "install-timeout", NULL,
-                         "it took longer than %lld seconds; the package index may hang, or raise "
-                         "--package-timeout",
+                         "the install took longer than %lld seconds; the package index may not be "
+                         "responding, or --package-timeout is too low",
                          (long long) (job->installer->config->timeout_us / USEC_PER_SEC));
         fault->retry_after_s = 30;
         return blame_proxy(job, fault);
@@ -339,10 +340,10 @@ static int stopped(struct job *job, const struct outcome *outcome, struct fault 
              outcome->err.tail_len ? outcome->err.tail
              : outcome->err.head   ? outcome->err.head
                                    : "");
-    installer_log(job->installer, LOG_ERR, "packages: the installer ended with %d: %s",
+    installer_log(job->installer, LOG_ERR, "packages: the installer exited with status %d: %s",
                   outcome->exit_code, text);
     return fault_set(fault, FAULT_UNAVAILABLE, "installer-failed", NULL,
-                     "the installer failed; see the server's log");
+                     "the installer failed; see the server log");
 }
 
 static int phase_run(struct job *job, const char *phase, struct fault *fault)
@@ -364,19 +365,20 @@ static int phase_run(struct job *job, const char *phase, struct fault *fault)
 
     json_decref(wish);
     if (!input)
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
+                         "the service is out of memory");
     spec.input_len = strlen(input);
     spec.limits.wall_us = job->deadline_us - clock_now_us();
     if (spec.limits.wall_us < USEC_PER_MSEC)
         spec.limits.wall_us = USEC_PER_MSEC;
     if (oneshot_run(job->box, &spec, &outcome, &err) < 0)
-        return ours(job, "the installer could not be run", &err, fault);
+        return ours(job, "could not run the installer", &err, fault);
     r = outcome.status == RUN_OK && outcome.exit_code == 0 ? 0 : stopped(job, &outcome, fault);
     outcome_release(&outcome);
     if (r < 0)
         return r;
     if (result_read(job, &err) < 0)
-        return ours(job, "the installer did not answer", &err, fault);
+        return ours(job, "the installer returned no usable result", &err, fault);
     return json_is_true(json_object_get(job->result, "ok")) ? 0 : failed(job, fault);
 }
 
@@ -418,8 +420,8 @@ static int refuse_clashes(const json_t *clashes, struct fault *fault)
     words(json_object_get(first, "loaded"), loaded, sizeof loaded);
     words(json_object_get(first, "wanted"), wanted, sizeof wanted);
     return fault_set(fault, FAULT_CONFLICT, "package-preloaded", "packages",
-                     "this needs %s %s, but every box has loaded %s %s already; ask for versions "
-                     "that fit it, or use a template that does not preload it",
+                     "this needs %s %s, but the template has already loaded %s %s; request "
+                     "versions that work with it, or use a template that does not preload it",
                      name, wanted, name, loaded);
 }
 
@@ -452,7 +454,7 @@ static int key_make(struct job *job, bool shared, struct fault *fault)
     job->packages = sorted;
     if (!dump || !abi || strlen(abi) > 200)
         return fault_set(fault, FAULT_INTERNAL, "installer-failed", NULL,
-                         "the installer said something odd");
+                         "the installer returned malformed output; see the server log");
     layers_hash(dump, strlen(dump), job->key);
     return 0;
 }
@@ -468,18 +470,18 @@ static int resolved_check(struct job *job, struct fault *fault)
     job->packages = json_array();
     if (!json_is_array(list) || json_array_size(list) > ITEMS_MAX)
         return fault_set(fault, FAULT_TOO_LARGE, "packages-too-large", "packages",
-                         "this comes to more than %d packages", ITEMS_MAX);
+                         "this would install more than %d packages", ITEMS_MAX);
     json_array_foreach ((json_t *) list, i, item) {
         json_t *package = package_check(item);
         const char *name = json_string_value(json_object_get(package, "name"));
 
         if (!package)
             return fault_set(fault, FAULT_INVALID, "bad-wheel", "packages",
-                             "the index has a package without a proper name, version or hash");
+                             "the index returned a package without a valid name, version or hash");
         (void) json_array_append_new(job->packages, package);
         if (package_listed(blocked, name))
             return fault_set(fault, FAULT_FORBIDDEN, "package-blocked", "packages",
-                             "%s, which is needed for this, is blocked by the operator", name);
+                             "%s, a dependency, is blocked by the operator", name);
         shared = shared && json_is_true(json_object_get(item, "wheel"));
     }
     if (refuse_clashes(json_object_get(job->result, "clashes"), fault) < 0)
@@ -519,7 +521,7 @@ static int layer_make(struct job *job, struct layer **ret_layer, struct fault *f
     if (r < 0)
         return r;
     if (layer_work_begin(job->installer->layers, &work, &err) < 0)
-        return ours(job, "the packages could not be kept", &err, fault);
+        return ours(job, "could not store the packages", &err, fault);
     r = layer_copy(job->box, "tree", work.fd, job->installer->config->set_bytes, &bytes, &files,
                    &err);
     if (r < 0) {
@@ -528,7 +530,7 @@ static int layer_make(struct job *job, struct layer **ret_layer, struct fault *f
             return fault_set(fault, FAULT_TOO_LARGE, "packages-too-large", "packages",
                              "these packages are larger than the operator allows with "
                              "--package-size, or have too many files");
-        return ours(job, "the packages could not be kept", &err, fault);
+        return ours(job, "could not store the packages", &err, fault);
     }
     record =
         json_pack("{s:s,s:s,s:O,s:I,s:I,s:I}", "key", job->key, "abi", abi_copy ? abi_copy : "",
@@ -536,7 +538,7 @@ static int layer_make(struct job *job, struct layer **ret_layer, struct fault *f
                   (json_int_t) files, "made", (json_int_t) time(NULL));
     r = layer_work_publish(&work, job->key, record, ret_layer, &err);
     json_decref(record);
-    return r < 0 ? ours(job, "the packages could not be kept", &err, fault) : 0;
+    return r < 0 ? ours(job, "could not store the packages", &err, fault) : 0;
 }
 
 static int job_run(struct job *job, struct install_result *ret_result, struct fault *fault)
@@ -576,6 +578,6 @@ int installer_box_run(struct installer *installer, const struct install_request 
                   (long long) ((clock_now_us() - begun) / USEC_PER_MSEC),
                   r < 0               ? fault->detail
                   : ret_result->layer ? layer_key(ret_result->layer)
-                                      : "all there");
+                                      : "already installed");
     return r;
 }

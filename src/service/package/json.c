@@ -135,13 +135,14 @@ static json_t *warnings_of(const struct install_job *job)
 
         if (!other)
             continue;
-        snprintf(text, sizeof text, "%s is one letter away from %s; is it what was meant?",
+        snprintf(text, sizeof text,
+                 "%s differs from %s by one letter; check that it is the package you want",
                  job->items[i].name, other);
         (void) json_array_append_new(list, json_string(text));
     }
     if (job->result.stale)
         (void) json_array_append_new(
-            list, json_string("the package index cannot be reached; this is what it gave earlier"));
+            list, json_string("the package index cannot be reached; its earlier answer was used"));
     return list;
 }
 

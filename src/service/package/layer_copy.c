@@ -84,7 +84,9 @@ int layer_copy(struct box *box, const char *tree, int dir, int64_t bytes_max, in
         if (info->kind == FILE_DIRECTORY || strlen(info->path) <= prefix)
             continue;
         if (info->kind != FILE_REGULAR)
-            r = gb_fail_plain(err, EINVAL, "a package has something that is no plain file");
+            r = gb_fail_plain(
+                err, EINVAL,
+                "a package contains something other than regular files and directories");
         else
             r = copy_file(box, info, info->path + prefix, dir, &room, err);
         files++;

@@ -61,7 +61,7 @@ int set_put(struct layers *layers, const char *name, json_t *json, struct gb_err
 
     layers_json_name(name, file);
     r = layers_json_write(layers->dirs[DIR_SETS], file, json);
-    return r < 0 ? gb_fail(err, -r, "keep the set of packages") : 0;
+    return r < 0 ? gb_fail(err, -r, "save the set of packages") : 0;
 }
 
 int set_remove(struct layers *layers, const char *name, struct gb_err *err)
@@ -248,7 +248,7 @@ int layers_prune(struct layers *layers, int64_t bytes, int64_t age_us, unsigned 
 
     if (r < 0) {
         free(prune.items);
-        return gb_fail(err, -r, "look through the layers");
+        return gb_fail(err, -r, "list the layers");
     }
     if (prune.len > 0)
         qsort(prune.items, prune.len, sizeof *prune.items, by_use);

@@ -150,14 +150,14 @@ int layers_open(const char *data_dir, struct layers **ret_layers, struct gb_err 
     struct layers *layers;
 
     if (sodium_init() < 0)
-        return gb_fail_plain(err, EIO, "libsodium does not start");
+        return gb_fail_plain(err, EIO, "libsodium could not be initialized");
     data = real ? open(real, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     base = data >= 0 ? directory(data, "packages", 0700) : -errno;
     if (base < 0)
         return gb_fail(err, -base, "make %.80s/packages", data_dir);
     layers = calloc(1, sizeof *layers);
     if (!layers)
-        return gb_fail(err, ENOMEM, "open the packages");
+        return gb_fail(err, ENOMEM, "open the package store");
     pthread_mutex_init(&layers->lock, NULL);
     for (size_t i = 0; i < DIRS; i++)
         layers->dirs[i] = -EBADF;
@@ -176,7 +176,7 @@ int layers_open(const char *data_dir, struct layers **ret_layers, struct gb_err 
     }
     if (!layers->path) {
         layers_close(layers);
-        return gb_fail(err, ENOMEM, "open the packages");
+        return gb_fail(err, ENOMEM, "open the package store");
     }
     work_sweep(layers);
     *ret_layers = layers;
@@ -265,7 +265,7 @@ int layer_get(struct layers *layers, const char *key, struct layer **ret_layer, 
     int r = 0;
 
     if (!layer_key_valid(key))
-        return gb_fail_plain(err, EINVAL, "this is not the key of a layer");
+        return gb_fail_plain(err, EINVAL, "not a layer key");
     pthread_mutex_lock(&layers->lock);
     /* One that somebody took away by hand is of use only to those who have it. */
     LIST_FOREACH(layer, &layers->live, entry)
@@ -355,7 +355,7 @@ int layers_request_put(struct layers *layers, const char *hash, json_t *json, st
 
     layers_json_name(hash, name);
     r = layer_key_valid(hash) ? layers_json_write(layers->dirs[DIR_REQUESTS], name, json) : -EINVAL;
-    return r < 0 ? gb_fail(err, -r, "note what was installed") : 0;
+    return r < 0 ? gb_fail(err, -r, "record what was installed") : 0;
 }
 
 int layers_lock(struct layers *layers, const char *kind, const char *hash, int *ret_fd,
@@ -441,6 +441,6 @@ int layer_work_publish(struct layer_work *work, const char *key, json_t *record,
     }
     layer_work_abort(work);
     if (r < 0)
-        return gb_fail(err, -r, "keep a layer");
+        return gb_fail(err, -r, "store a layer");
     return layer_get(layers, key, ret_layer, err);
 }

@@ -45,7 +45,7 @@ int packages_install_named(struct service *service, const struct caller *caller,
 
     if (requirement_from_name(package, version, &item) < 0)
         return fault_set(fault, FAULT_INVALID, "requirement-malformed", "package",
-                         "that is not the name of a package and a version");
+                         "not a valid package name and version");
     if (packages_install(service, caller, session, wanted, true, &result, fault) < 0 &&
         is_refusal(fault))
         return -1;
@@ -62,5 +62,5 @@ int packages_install_named(struct service *service, const struct caller *caller,
     json_decref(result);
     return *ret_json ? 0
                      : fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
-                                 "the service has no memory");
+                                 "the service is out of memory");
 }

@@ -39,7 +39,7 @@ int packages_open(struct service *service, struct engine_config *engine, struct 
     int r;
 
     if (!packages)
-        return gb_fail(err, ENOMEM, "open the packages");
+        return gb_fail(err, ENOMEM, "open the package store");
     installer = &packages->installer;
     installer_init(installer);
     pthread_mutex_init(&packages->lock, NULL);
@@ -171,7 +171,8 @@ struct layer *set_layer(struct service *service, const char *name, const json_t 
         return NULL;
     if (!set_fits(service, set))
         service_log(service, LOG_WARNING,
-                    "packages: the set %s is of another Python; install it again", name);
+                    "packages: the set %s was installed for another Python; install it again",
+                    name);
     else if (layer_get(service->packages->installer.layers, key, &layer, &err) < 0)
         service_log(service, LOG_WARNING, "packages: the set %s: %s", name, err.msg);
     return layer;

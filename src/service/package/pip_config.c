@@ -315,7 +315,7 @@ static int host_add(struct pip_config *config, const char *host, uint16_t port, 
             to = &config->hosts[i];
     if (!to && config->hosts_len == ARRAY_LEN(config->hosts)) {
         free(authorization);
-        return gb_fail_plain(err, E2BIG, "there are too many package indexes");
+        return gb_fail_plain(err, E2BIG, "too many package indexes are configured");
     }
     if (!to) {
         to = &config->hosts[config->hosts_len++];
@@ -336,9 +336,9 @@ static int list_add(char **list, const char *text, struct gb_err *err)
     while (list[n])
         n++;
     if (n == PIP_SOURCES_MAX)
-        return gb_fail_plain(err, E2BIG, "there are too many places for packages");
+        return gb_fail_plain(err, E2BIG, "too many package sources are configured");
     list[n] = strdup(text);
-    return list[n] ? 0 : gb_fail(err, ENOMEM, "read the configuration of pip");
+    return list[n] ? 0 : gb_fail(err, ENOMEM, "read the pip configuration");
 }
 
 /* A directory of the host: its place in the box. */
@@ -353,7 +353,7 @@ static int dir_add(struct pip_config *config, const char *path, char *ret_url, s
         return gb_fail_plain(err, E2BIG, "at most %d directories of wheels can be used",
                              SHELVES_MAX - 1);
     if (!config->dirs[n] && !(config->dirs[n] = strdup(path)))
-        return gb_fail(err, ENOMEM, "read the configuration of pip");
+        return gb_fail(err, ENOMEM, "read the pip configuration");
     snprintf(ret_url, size, "file://%s/.%zu", SHELF_PLACE, n + 1);
     return 0;
 }
@@ -368,7 +368,7 @@ static int source_make(struct pip_config *config, const char *text, char ret_url
     int r;
 
     if (strlen(text) >= URL_MAX / 2)
-        return gb_fail_plain(err, EINVAL, "an address of a package index is too long");
+        return gb_fail_plain(err, EINVAL, "the URL of a package index is too long");
     if (path[0] == '/') {
         if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode)) {
             snprintf(config->note, sizeof config->note, "%.120s is not a directory of packages",
@@ -379,16 +379,17 @@ static int source_make(struct pip_config *config, const char *text, char ret_url
     }
     if (url_parse(text, &url) < 0)
         return gb_fail_plain(err, EINVAL,
-                             "pip is configured with an address for packages that is neither a "
-                             "directory nor a URL with http or https; set --index-url");
+                             "pip is configured with a package source that is neither a directory "
+                             "nor an http or https URL; set --index-url");
     if (!url.user[0]) {
         snprintf(ret_url, URL_MAX, "%s", text);
         return host_add(config, url.host, url.port, NULL, err);
     }
     if (!url.https)
-        return gb_fail_plain(err, EPERM,
-                             "the package index %s has a password but no TLS; use https for it",
-                             url.host);
+        return gb_fail_plain(
+            err, EPERM,
+            "the package index %s is configured with a password but without TLS; use https",
+            url.host);
     /* The box speaks plain HTTP to the proxy, which alone has the password. */
     snprintf(ret_url, URL_MAX, "http://%s", url.host);
     if (url.port != 443)
@@ -426,7 +427,7 @@ static int index_set(struct pip_config *config, const char *index, struct gb_err
         return gb_fail_plain(err, ENOENT, "%s", config->note);
     config->index_url = strdup(url);
     if (!config->index_url)
-        return gb_fail(err, ENOMEM, "read the configuration of pip");
+        return gb_fail(err, ENOMEM, "read the pip configuration");
     for (size_t i = 0; i < ARRAY_LEN(known_files); i++)
         for (size_t h = 0; h < config->hosts_len; h++)
             if (strcasecmp(config->hosts[h].host, known_files[i].index) == 0)
@@ -468,8 +469,8 @@ static int config_fill(struct pip_config *config, const struct pip_settings *set
     config->proxy = settings->proxy && settings->proxy[0];
     if (config->proxy && !config->note[0])
         snprintf(config->note, sizeof config->note,
-                 "the proxy that pip is configured with (proxy, PIP_PROXY or HTTPS_PROXY) is not "
-                 "used: the index must be reached without it");
+                 "the proxy in pip's configuration (proxy, PIP_PROXY or HTTPS_PROXY) is not used: "
+                 "the index must be reachable without it");
     return r;
 }
 
@@ -480,7 +481,7 @@ int pip_config_make(const struct pip_settings *settings, const struct pip_option
     int r;
 
     if (!config)
-        return gb_fail(err, ENOMEM, "read the configuration of pip");
+        return gb_fail(err, ENOMEM, "read the pip configuration");
     r = config_fill(config, settings, options, err);
     if (r < 0) {
         pip_config_free(config);

@@ -391,8 +391,8 @@ static int malformed(const char *text, struct gb_err *err)
 
     format_quoted(text, quoted);
     return gb_fail_plain(err, EINVAL,
-                         "%s is not a requirement; say a name, and perhaps extras and versions, "
-                         "such as requests[socks]>=2.31",
+                         "%s is not a requirement; expected a name with optional extras and "
+                         "versions, such as requests[socks]>=2.31",
                          quoted);
 }
 
@@ -405,12 +405,13 @@ int requirement_parse(const char *text, bool urls, struct requirement *ret_requi
     size_t len;
 
     if (strlen(text) > REQUIREMENT_MAX)
-        return gb_fail_plain(err, EINVAL, "a requirement may have %d bytes", REQUIREMENT_MAX);
+        return gb_fail_plain(err, EINVAL, "a requirement may have at most %d bytes",
+                             REQUIREMENT_MAX);
     if (looks_like_url(text) && text[strspn(text, " \t")] != '-' && !urls) {
         format_quoted(text, quoted);
         return gb_fail_plain(err, EPERM,
-                             "%s is a URL, which only an operator who sets --package-urls allows; "
-                             "give a package's name",
+                             "%s is a URL, which is accepted only if the operator sets "
+                             "--package-urls; give a package name",
                              quoted);
     }
     skip_blanks(&s);

@@ -40,7 +40,8 @@ void package_normal(const char *name, char ret_normal[PACKAGE_NAME_MAX + 1]);
 /* "requests", "requests[socks, use_chardet]": a name, perhaps with extras, and nothing else. */
 bool package_name_valid(const char *text);
 #define PACKAGE_NAME_RULE                                                                          \
-    "is not a package name: letters, digits and . _ - in between; put the version into version"
+    "is not a package name: letters and digits, with . _ - between them; give the version "        \
+    "separately"
 
 /* A version as clients give it apart from the name: one of PEP 440, or NULL, "" or "latest" for
  * whichever is the newest. */
