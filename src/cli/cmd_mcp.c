@@ -106,15 +106,9 @@ static void fill_service(const struct config *cfg, const char *dir, struct servi
     config->engine.pool_boxes = POOL_BOXES;
     config->engine.pool_tenants = true;
     config->data_dir = dir;
-    cmd_fill_limits(cfg, &config->oneshot, cfg->disk_bytes);
+    cmd_fill_limits(cfg, &config->oneshot, cfg->limits.disk_bytes);
     cmd_fill_limits(cfg, &config->session, cfg->session_disk_bytes);
-    at_least(&config->ceiling.memory_bytes, cfg->memory_bytes);
-    at_least(&config->ceiling.cpu_milli, cfg->cpus_milli);
-    at_least(&config->ceiling.pids, cfg->pids);
-    at_least(&config->ceiling.open_files, cfg->open_files);
-    at_least(&config->ceiling.disk_bytes, cfg->session_disk_bytes);
-    at_least(&config->ceiling.disk_bytes, cfg->disk_bytes);
-    at_least(&config->ceiling.file_bytes, config->ceiling.disk_bytes);
+    cmd_fill_ceiling(cfg, &config->ceiling);
     at_least(&config->wall_max_us, cfg->simple_max_timeout_us);
     at_least(&config->command_wall_max_us, cfg->simple_max_timeout_us);
     config->idle_us = cfg->idle_us;

@@ -68,21 +68,8 @@ void service_config_default(struct service_config *config)
                       .store_age_us = 30 * 86400 * USEC_PER_SEC },
     };
     limits_default(&config->oneshot);
-    config->session = config->oneshot;
-    config->session.disk_bytes = GIB;
-    config->session.file_bytes = GIB;
-    config->session.disk_inodes = 131072;
-    config->session.output_bytes = GIB;
-    config->ceiling = (struct limits){
-        .memory_bytes = 4 * GIB,
-        .cpu_milli = 4000,
-        .pids = 1024,
-        .disk_bytes = 8 * GIB,
-        .disk_inodes = 1 << 20,
-        .file_bytes = 8 * GIB,
-        .open_files = 4096,
-        .output_bytes = 2 * GIB,
-    };
+    limits_session_default(&config->session);
+    limits_ceiling_default(&config->ceiling);
 }
 
 int64_t service_now(const struct service *service)

@@ -110,13 +110,6 @@ static int request_check(struct service *service, const struct session *session,
     return env_check(request->env, fault);
 }
 
-static bool asks_beyond_time(const struct limits *wish)
-{
-    return wish->cpu_us >= 0 || wish->memory_bytes >= 0 || wish->cpu_milli >= 0 ||
-           wish->pids >= 0 || wish->disk_bytes >= 0 || wish->disk_inodes >= 0 ||
-           wish->file_bytes >= 0 || wish->open_files >= 0 || wish->output_bytes >= 0;
-}
-
 static int limits_make(struct service *service, const struct session *session,
                        const struct execution_request *request, struct limits *ret_limits,
                        struct fault *fault)
@@ -132,7 +125,7 @@ static int limits_make(struct service *service, const struct session *session,
 
     if (!session)
         return wish_to_limits(&request->limits, &bounds, ret_limits, fault);
-    if (asks_beyond_time(&request->limits))
+    if (wish_beyond_time(&request->limits))
         return fault_set(fault, FAULT_INVALID, "limit-not-here", "limits",
                          "in a session an execution can set its timeout only; other limits are set "
                          "when the session is made");
