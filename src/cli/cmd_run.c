@@ -446,6 +446,13 @@ static int print_receipt(const struct job *job, struct gb_err *err)
     return r;
 }
 
+static void explain_signal(int number)
+{
+    const char *name = sigabbrev_np(number);
+
+    say("the program was killed by signal %d (%s)", number, name ? name : "?");
+}
+
 /* Which limit ended the run and which option moves it: a signal number would tell nobody. */
 static void explain(const struct job *job)
 {
@@ -453,13 +460,27 @@ static void explain(const struct job *job)
 
     if (job->cfg->quiet || job->cfg->json)
         return;
-    if (outcome->limit != LIMIT_NONE)
+    if (outcome->limit != LIMIT_NONE) {
         say("%s", limit_kind_text(outcome->limit));
-    else if (outcome->status == RUN_KILLED)
-        say("killed: the program ended by signal %d (%s)", outcome->exit_code - 128,
-            sigabbrev_np(outcome->exit_code - 128) ? sigabbrev_np(outcome->exit_code - 128) : "?");
-    else if (outcome->status == RUN_CANCELLED)
+        return;
+    }
+    switch (outcome->status) {
+    case RUN_KILLED:
+        explain_signal(outcome->exit_code - 128);
+        break;
+    case RUN_CANCELLED:
         say("cancelled");
+        break;
+    case RUN_OK:
+    case RUN_ERROR:   /* it has said so itself */
+    case RUN_TIMEOUT: /* these have a limit */
+    case RUN_OOM:
+    case RUN_PIDS:
+    case RUN_DISK:
+    case RUN_OUTPUT:
+    case RUN_SYSTEM: /* not a status of a run that we saw to its end */
+        break;
+    }
 }
 
 static void job_release(struct job *job)

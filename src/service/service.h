@@ -170,7 +170,11 @@ void service_log(struct service *service, int priority, const char *fmt, ...)
 /* The bounds of the histogram of durations in microseconds; the last bucket has none. */
 #define SERVICE_BUCKETS 14
 extern const int64_t service_bucket_us[SERVICE_BUCKETS - 1];
-#define SERVICE_STATUSES (RUN_SYSTEM + 1)
+#define STATUS(...) +1
+enum {
+    SERVICE_STATUSES =
+#include "base/status.def"
+};
 
 struct service_stats {
     bool ready, draining;

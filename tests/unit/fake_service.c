@@ -202,8 +202,10 @@ int packages_reset(struct service *s, const struct caller *caller, struct fault 
 
 const char *service_status_name(size_t i)
 {
-    static const char *const names[] = { "ok",   "error", "timeout", "oom",       "killed",
-                                         "pids", "disk",  "output",  "cancelled", "system" };
+    static const char *const names[] = {
+#define STATUS(name, word, ...) word,
+#include "base/status.def"
+    };
 
     return names[i];
 }

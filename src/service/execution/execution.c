@@ -655,14 +655,14 @@ static void execution_finish(struct execution *x, struct outcome *outcome,
 /* What an execution that was stopped in line comes to. */
 static void outcome_cancelled(struct outcome *ret_outcome)
 {
-    *ret_outcome = (struct outcome){ .status = RUN_CANCELLED, .exit_code = 130 };
+    *ret_outcome = (struct outcome){ .status = RUN_CANCELLED, .exit_code = RUN_EXIT_CANCELLED };
 }
 
 /* For the log and the numbers only. */
 static void outcome_failed(struct outcome *ret_outcome)
 {
     *ret_outcome = (struct outcome){
-        .status = RUN_SYSTEM, .exit_code = 125, .wall_us = -1, .cpu_us = -1, .memory_peak_bytes = -1
+        .status = RUN_SYSTEM, .exit_code = RUN_EXIT_SYSTEM, .wall_us = -1, .cpu_us = -1, .memory_peak_bytes = -1
     };
 }
 
