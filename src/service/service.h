@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/problem.h"
 #include "egress/egress.h"
 #include "engine/engine.h"
 #include "engine/limits.h"
@@ -48,15 +49,19 @@ enum fault_kind {
 struct fault {
     enum fault_kind kind; /* its value is the HTTP status */
     int retry_after_s;    /* 0: saying "later" would be no help */
-    const char *type;     /* a fixed word for programs: "session-expired", "limit-above-ceiling" */
+    enum problem problem; /* a row of base/problems.def, which the other two come from */
+    const char *type;     /* its word, for programs: "session-expired", "limit-above-ceiling" */
     char loc[64];         /* the field or parameter at fault, or "" */
     char detail[300];     /* what to change; printable UTF-8 */
 };
 
 /* Fills @fault, which here and everywhere must not be NULL, and returns a negative number. @loc may
  * be NULL. */
-int fault_set(struct fault *fault, enum fault_kind kind, const char *type, const char *loc,
-              const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+int fault_set(struct fault *fault, enum problem problem, const char *loc, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* The one way to say that an allocation failed: 503, and worth another try. */
+int fault_no_memory(struct fault *fault);
 
 /* ---- configuration ---- */
 

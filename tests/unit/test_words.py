@@ -122,3 +122,30 @@ def test_limits_of_the_documentation_are_the_table_s():
 def test_the_limits_that_end_a_run_are_in_the_manual():
     text = MANUAL.partition("The limit is one of")[2].partition(".\n")[0]
     assert re.findall(r"`(\w+)`", text) == [row[1] for row in rows("limits.def", "LIMIT_END")]
+
+
+# ---- problems ----
+
+
+def test_problems_have_one_meaning_each():
+    problems = rows("problems.def", "PROBLEM")
+    assert len(problems) > 100 and all(len(row) == 4 for row in problems)
+    pairs = [(row[1], row[2]) for row in problems]
+    assert len(set(pairs)) == len(pairs), "a word with the same status twice"
+    assert len({row[0] for row in problems}) == len(problems)
+    assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", row[1]) for row in problems)
+    assert all(row[2] in ("400", "401", "403", "404", "405", "406", "409", "413", "414", "415",
+                          "421", "422", "429", "500", "503") for row in problems)
+
+
+def test_problems_of_the_documentation_are_the_table_s():
+    section = API.partition("\n## Problem types\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `.*$", section, flags=re.M) == [
+        f"| `{word}` | {status} | {meaning} |"
+        for _, word, status, meaning in rows("problems.def", "PROBLEM")
+    ]
+
+
+def test_problems_that_the_client_knows_exist():
+    words = {row[1] for row in rows("problems.def", "PROBLEM")}
+    assert set(errors._BY_KIND) <= words

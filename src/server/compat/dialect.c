@@ -43,7 +43,7 @@ static int check_label(struct request *rq)
 
     if (!label || label_is_valid(label))
         return 0;
-    return refuse(rq, MHD_HTTP_BAD_REQUEST, "bad-label",
+    return refuse(rq, PROBLEM_BAD_LABEL,
                   "X-Session-Id is 1 to %d of A-Z a-z 0-9 . _ -, or the id of a session",
                   LABEL_MAX);
 }
@@ -124,7 +124,7 @@ static int run(struct request *rq, struct session *session, struct execution_req
 
 static bool is_lost(const struct fault *fault)
 {
-    return fault->type && strcmp(fault->type, "session-lost") == 0;
+    return fault->problem == PROBLEM_SESSION_LOST;
 }
 
 /* The service tells of a loss once, and then goes on; so the second time it runs. */
@@ -311,6 +311,6 @@ bool dialect_is_ok(struct request *rq, json_t *receipt)
             reply_failed(rq, receipt, i);
             return false;
         }
-    reply_problem(rq, MHD_HTTP_INTERNAL_SERVER_ERROR, "internal", "the code could not be run");
+    reply_problem(rq, PROBLEM_INTERNAL, "the code could not be run");
     return false;
 }

@@ -85,7 +85,7 @@ static enum MHD_Result collect(void *cls, enum MHD_ValueKind kind, const char *k
 static int refuse_framing(struct request *rq, const char *detail)
 {
     rq->refusal.close = true;
-    return refuse(rq, MHD_HTTP_BAD_REQUEST, "bad-framing", "%s", detail);
+    return refuse(rq, PROBLEM_BAD_FRAMING, "%s", detail);
 }
 
 static int check_framing(struct request *rq)
@@ -97,8 +97,7 @@ static int check_framing(struct request *rq)
         return refuse_framing(rq, "the name of a header holds a blank, or its value a NUL byte");
     if (h->twice) {
         rq->refusal.close = true;
-        return refuse(rq, MHD_HTTP_BAD_REQUEST, "bad-framing", "the header %s is there twice",
-                      h->twice);
+        return refuse(rq, PROBLEM_BAD_FRAMING, "the header %s is there twice", h->twice);
     }
     if (h->content_length && h->transfer_encoding)
         return refuse_framing(rq, "send Content-Length or Transfer-Encoding, not both");
@@ -186,17 +185,17 @@ static int check_host(struct request *rq)
     char name[LISTEN_NAME_MAX], quoted[FORMAT_QUOTED_MAX];
 
     if (!rq->headers.host)
-        return refuse(rq, MHD_HTTP_BAD_REQUEST, "no-host", "send a Host header");
+        return refuse(rq, PROBLEM_NO_HOST, "send a Host header");
     /* No browser speaks to a Unix socket, and there is no name to go by. */
     if (rq->listener->spec.is_unix)
         return 0;
     if (host_name(rq->headers.host, name) < 0)
-        return refuse(rq, MHD_HTTP_BAD_REQUEST, "bad-host",
+        return refuse(rq, PROBLEM_BAD_HOST,
                       "the Host header must be a name or address, with :PORT or without");
     if (is_allowed_host(rq, name))
         return 0;
     format_quoted(name, quoted);
-    return refuse(rq, MHD_HTTP_MISDIRECTED_REQUEST, "host-not-allowed",
+    return refuse(rq, PROBLEM_HOST_NOT_ALLOWED,
                   "the Host header names %s, which is not ours; use the address that the server "
                   "listens at, or start it with --allowed-host NAME",
                   quoted);
@@ -212,7 +211,7 @@ static int check_origin(struct request *rq)
                 strcmp(rq->headers.fetch_mode, "navigate") == 0;
 
     if (site && strcmp(site, "none") != 0 && strcmp(site, "same-origin") != 0 && !page)
-        return refuse(rq, MHD_HTTP_FORBIDDEN, "cross-site",
+        return refuse(rq, PROBLEM_CROSS_SITE,
                       "a page of another site may not use this service; call it from a program");
     if (!origin)
         return 0;
@@ -221,7 +220,7 @@ static int check_origin(struct request *rq)
                                                  : NULL;
     if (rest && rq->headers.host && strcasecmp(rest, rq->headers.host) == 0)
         return 0;
-    return refuse(rq, MHD_HTTP_FORBIDDEN, "cross-origin",
+    return refuse(rq, PROBLEM_CROSS_ORIGIN,
                   "the Origin header is not that of this service; call it from a program");
 }
 
@@ -262,7 +261,7 @@ int gate_authenticate(struct request *rq)
         if (!rq->listener->needs_key || rq->route->auth != ROUTE_KEY)
             return 0;
         return refuse(
-            rq, MHD_HTTP_UNAUTHORIZED, "key-needed",
+            rq, PROBLEM_KEY_NEEDED,
             "send a key: Authorization: Bearer KEY, or X-API-Key: KEY; the operator makes "
             "one with: glovebox key create");
     }
@@ -271,11 +270,9 @@ int gate_authenticate(struct request *rq)
     r = rq->server->config.keys ? keys_verify(rq->server->config.keys, token, &rq->key, &err)
                                 : -EACCES;
     if (r == -EACCES)
-        return refuse(rq, MHD_HTTP_UNAUTHORIZED, "key-unknown",
-                      "this key is not known here, or was revoked");
+        return refuse(rq, PROBLEM_KEY_UNKNOWN, "this key is not known here, or was revoked");
     if (r < 0)
-        return refuse(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "keys-unavailable",
-                      "keys cannot be checked just now; try again");
+        return refuse(rq, PROBLEM_KEYS_UNAVAILABLE, "keys cannot be checked just now; try again");
     rq->caller.key_id = rq->key.id;
     rq->caller.limits.sessions = rq->key.sessions;
     rq->caller.limits.in_flight = rq->key.executions;

@@ -132,17 +132,17 @@ int router_find(struct request *rq)
         if (match.rest) {
             rq->path = join_rest(&match);
             if (!rq->path)
-                return refuse(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+                return refuse_no_memory(rq);
         }
         return 0;
     }
     if (!other)
-        return refuse(rq, MHD_HTTP_NOT_FOUND, "no-such-route",
+        return refuse(rq, PROBLEM_NO_SUCH_ROUTE,
                       "there is nothing at this path; GET /docs shows what there is");
     rq->route = other; /* for the log, and for who may ask */
     if (rq->method == METHOD_OPTIONS)
         return 0;
     router_allow(rq, allow);
-    return refuse(rq, MHD_HTTP_METHOD_NOT_ALLOWED, "method-not-allowed",
-                  "this path has no such method; it takes %s", allow);
+    return refuse(rq, PROBLEM_METHOD_NOT_ALLOWED, "this path has no such method; it takes %s",
+                  allow);
 }

@@ -24,7 +24,7 @@ void mcp_sse_open(struct request *rq)
     if (request_query(rq, &query) < 0)
         return;
     if (mcp_peer_new(rq->server->mcp, MCP_SSE, &rq->caller, query.state == 1, &peer) < 0) {
-        reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "too-many-clients",
+        reply_problem(rq, PROBLEM_TOO_MANY_CLIENTS,
                       "there are too many clients just now; try again later");
         return;
     }
@@ -50,13 +50,13 @@ void mcp_sse_post(struct request *rq)
     struct mcp_peer *peer;
 
     if (!id) {
-        reply_problem(rq, MHD_HTTP_BAD_REQUEST, "no-session",
+        reply_problem(rq, PROBLEM_NO_MCP_SESSION,
                       "send messages to the address that the stream's first event names");
         return;
     }
     peer = mcp_peer_find(rq->server->mcp, &rq->caller, id, MCP_SSE);
     if (!peer) {
-        reply_problem(rq, MHD_HTTP_NOT_FOUND, "no-such-session",
+        reply_problem(rq, PROBLEM_NO_SUCH_MCP_SESSION,
                       "there is no such connection, or it has ended; open GET /mcp/sse again");
         return;
     }

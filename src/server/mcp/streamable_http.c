@@ -141,13 +141,13 @@ static struct mcp_peer *find_peer(struct request *rq)
     struct mcp_peer *peer;
 
     if (!rq->headers.mcp_session) {
-        reply_problem(rq, MHD_HTTP_BAD_REQUEST, "no-session",
+        reply_problem(rq, PROBLEM_NO_MCP_SESSION,
                       "send the header MCP-Session-Id that initialize gave you");
         return NULL;
     }
     peer = mcp_peer_find(rq->server->mcp, &rq->caller, rq->headers.mcp_session, MCP_HTTP);
     if (!peer)
-        reply_problem(rq, MHD_HTTP_NOT_FOUND, "no-such-session",
+        reply_problem(rq, PROBLEM_NO_SUCH_MCP_SESSION,
                       "there is no such session, or it has ended; begin anew with initialize");
     return peer;
 }
@@ -173,7 +173,7 @@ void mcp_get(struct request *rq)
     int number = 0;
 
     if (!takes_events(rq)) {
-        reply_problem(rq, MHD_HTTP_NOT_ACCEPTABLE, "not-acceptable",
+        reply_problem(rq, PROBLEM_NOT_ACCEPTABLE,
                       "this is a stream: send Accept: text/event-stream");
         return;
     }
@@ -224,6 +224,5 @@ void mcp_metadata_of(struct request *rq)
     if (strcmp(rq->path, "mcp") == 0 || strcmp(rq->path, "mcp/sse") == 0)
         send_metadata(rq, rq->path);
     else
-        reply_problem(rq, MHD_HTTP_NOT_FOUND, "no-such-route",
-                      "this is about /mcp and /mcp/sse only");
+        reply_problem(rq, PROBLEM_NO_SUCH_ROUTE, "this is about /mcp and /mcp/sse only");
 }

@@ -191,29 +191,51 @@ static json_t *paths(void)
     return json;
 }
 
+/* @text, and the words of base/problems.def that come with @status. */
+static json_t *problem_description(const char *text, int status)
+{
+    char buf[4096];
+    int used = snprintf(buf, sizeof buf, "%s; problem types:", text);
+    const char *comma = "";
+
+    for (int i = PROBLEM_NONE + 1; i < PROBLEM_END && used < (int) sizeof buf; i++) {
+        if (problem_status((enum problem) i) != status)
+            continue;
+        used += snprintf(buf + used, sizeof buf - (size_t) used, "%s %s", comma,
+                         problem_word((enum problem) i));
+        comma = ",";
+    }
+    return json_string(buf);
+}
+
 static json_t *components(void)
 {
     static const struct {
-        const char *status, *text;
+        int status;
+        const char *text;
     } problems[] = {
-        { "400", "the request is malformed" },
-        { "401", "a key is needed, or this one is not known" },
-        { "403", "a page of another site may not do this" },
-        { "404", "there is no such thing, or it is not yours, or it has expired" },
-        { "413", "too large" },
-        { "422", "a field is missing, unknown, of the wrong type or out of range" },
-        { "429", "too many; Retry-After says when to try again" },
-        { "503", "not now; Retry-After says when to try again" },
+        { 400, "the request is malformed" },
+        { 401, "a key is needed, or this one is not known" },
+        { 403, "a page of another site may not do this" },
+        { 404, "there is no such thing, or it is not yours, or it has expired" },
+        { 413, "too large" },
+        { 422, "a field is missing, unknown, of the wrong type or out of range" },
+        { 429, "too many; Retry-After says when to try again" },
+        { 503, "not now; Retry-After says when to try again" },
     };
     json_t *schemas = json_object(), *list = json_object();
+    char code[8];
 
     for (size_t i = 0; schemas_all[i]; i++)
         (void) json_object_set_new(schemas, schemas_all[i]->name, fields_to_schema(schemas_all[i]));
-    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
-        (void) json_object_set_new(list, problems[i].status,
-                                   json_pack("{s:s,s:o}", "description", problems[i].text,
-                                             "content",
-                                             content("application/problem+json", &schema_problem)));
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+        snprintf(code, sizeof code, "%d", problems[i].status);
+        (void) json_object_set_new(
+            list, code,
+            json_pack("{s:o,s:o}", "description",
+                      problem_description(problems[i].text, problems[i].status), "content",
+                      content("application/problem+json", &schema_problem)));
+    }
     return json_pack("{s:o,s:o,s:{s:{s:s,s:s},s:{s:s,s:s,s:s}}}", "schemas", schemas, "responses",
                      list, "securitySchemes", "bearer", "type", "http", "scheme", "bearer", "key",
                      "type", "apiKey", "in", "header", "name", "X-API-Key");

@@ -85,27 +85,27 @@ static int request_check(struct service *service, const struct session *session,
     const struct service_config *config = &service->config;
 
     if (!request->code)
-        return fault_set(fault, FAULT_INVALID, "code-missing", "code", "code is missing");
+        return fault_set(fault, PROBLEM_CODE_MISSING, "code", "code is missing");
     if ((int64_t) request->code_len > config->code_bytes_max)
-        return fault_set(fault, FAULT_TOO_LARGE, "code-too-large", "code",
+        return fault_set(fault, PROBLEM_CODE_TOO_LARGE, "code",
                          "code may have %lld bytes; upload a file and run that",
                          (long long) config->code_bytes_max);
     if (memchr(request->code, 0, request->code_len))
-        return fault_set(fault, FAULT_INVALID, "code-malformed", "code",
+        return fault_set(fault, PROBLEM_CODE_MALFORMED, "code",
                          "code must not have NUL characters");
     if ((int64_t) request->input_len > config->input_bytes_max)
-        return fault_set(fault, FAULT_TOO_LARGE, "input-too-large", "stdin",
+        return fault_set(fault, PROBLEM_INPUT_TOO_LARGE, "stdin",
                          "stdin may have %lld bytes; upload a file and read that",
                          (long long) config->input_bytes_max);
     if (request->reply_bytes > config->reply_bytes_max)
-        return fault_set(fault, FAULT_INVALID, "reply-too-large", "reply_bytes",
+        return fault_set(fault, PROBLEM_REPLY_TOO_LARGE, "reply_bytes",
                          "a reply has at most %lld bytes a stream; page through the output instead",
                          (long long) config->reply_bytes_max);
     if (session && request->kind == EXECUTION_SCRIPT)
-        return fault_set(fault, FAULT_INVALID, "kind-not-in-session", "kind",
+        return fault_set(fault, PROBLEM_KIND_NOT_IN_SESSION, "kind",
                          "a session runs cells and commands");
     if (session && request->env && request->env[0] && request->kind != EXECUTION_COMMAND)
-        return fault_set(fault, FAULT_INVALID, "env-not-here", "env",
+        return fault_set(fault, PROBLEM_ENV_NOT_HERE, "env",
                          "the environment of a session is set when it is made");
     return env_check(request->env, fault);
 }
@@ -126,7 +126,7 @@ static int limits_make(struct service *service, const struct session *session,
     if (!session)
         return wish_to_limits(&request->limits, &bounds, ret_limits, fault);
     if (wish_beyond_time(&request->limits))
-        return fault_set(fault, FAULT_INVALID, "limit-not-here", "limits",
+        return fault_set(fault, PROBLEM_LIMIT_NOT_HERE, "limits",
                          "in a session an execution can set its timeout only; other limits are set "
                          "when the session is made");
     if (!shell)
@@ -176,13 +176,13 @@ static int admit_locked(struct service *service, const struct caller *caller, st
                         struct fault *fault)
 {
     if (service->draining) {
-        (void) fault_set(fault, FAULT_UNAVAILABLE, "draining", NULL,
+        (void) fault_set(fault, PROBLEM_DRAINING, NULL,
                          "the service is stopping; try another or come back");
         fault->retry_after_s = 5;
         return -1;
     }
     if (service->in_flight >= service->config.in_flight_max) {
-        (void) fault_set(fault, FAULT_UNAVAILABLE, "executions-max", NULL,
+        (void) fault_set(fault, PROBLEM_EXECUTIONS_MAX, NULL,
                          "%lld executions are under way; try again in a moment",
                          (long long) service->in_flight);
         fault->retry_after_s = 1;
@@ -261,7 +261,7 @@ int execution_begin(struct service *service, const struct caller *caller, struct
     if (!x || receipt_new_id(x->id, sizeof x->id) < 0) {
         execution_unref(x);
         egress_policy_free(policy);
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+        return fault_no_memory(fault);
     }
     memcpy(x->template, session ? session->template : template, sizeof x->template);
     x->policy = policy;
@@ -382,7 +382,7 @@ static int run_once(struct execution *x, const struct execution_request *request
 
     run_begin(x, fd);
     if (fd < 0)
-        r = fault_set(fault, FAULT_UNAVAILABLE, "out-of-descriptors", NULL,
+        r = fault_set(fault, PROBLEM_OUT_OF_DESCRIPTORS, NULL,
                       "the service has too much open; try later");
     else
         r = lodging_run_once(x, request, ret_outcome, fault);
@@ -661,9 +661,11 @@ static void outcome_cancelled(struct outcome *ret_outcome)
 /* For the log and the numbers only. */
 static void outcome_failed(struct outcome *ret_outcome)
 {
-    *ret_outcome = (struct outcome){
-        .status = RUN_SYSTEM, .exit_code = RUN_EXIT_SYSTEM, .wall_us = -1, .cpu_us = -1, .memory_peak_bytes = -1
-    };
+    *ret_outcome = (struct outcome){ .status = RUN_SYSTEM,
+                                     .exit_code = RUN_EXIT_SYSTEM,
+                                     .wall_us = -1,
+                                     .cpu_us = -1,
+                                     .memory_peak_bytes = -1 };
 }
 
 int execution_go(struct execution *x, const struct execution_request *request, bool keep_refused,

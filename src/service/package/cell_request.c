@@ -65,7 +65,7 @@ int packages_install_here(struct execution *x, const char *const *wanted, json_t
         if (x->place)
             r = packages_mount(service, x->place, result.layer, fault);
         else
-            r = fault_set(fault, FAULT_CONFLICT, "execution-ended", NULL, "the run has ended");
+            r = fault_set(fault, PROBLEM_EXECUTION_ENDED, NULL, "the run has ended");
         if (r == 0) {
             layer_unref(x->layer);
             x->layer = layer_ref(result.layer);
@@ -139,7 +139,7 @@ static json_t *answer_make(struct ask_job *job)
     int r;
 
     if (!wanted)
-        r = fault_set(&fault, FAULT_INVALID, "ask-malformed", NULL,
+        r = fault_set(&fault, PROBLEM_ASK_MALFORMED, NULL,
                       "this is not a request; use %%pip install NAME");
     else if (job->session)
         r = packages_install(x->service, &caller, job->session, wanted, false, &json, &fault);

@@ -200,11 +200,6 @@ static bool base_has_all(const struct install_request *request)
     return true;
 }
 
-static int out_of_memory(struct fault *fault)
-{
-    return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
-}
-
 /* ---- what is known ---- */
 
 static int known_get(struct installer *installer, const char *hash, int64_t age_us,
@@ -265,7 +260,7 @@ static int install_new(struct installer *installer, const struct install_request
     int r;
 
     if (!pip_config_any(installer->pip))
-        r = fault_set(fault, FAULT_UNAVAILABLE, "no-index", NULL,
+        r = fault_set(fault, PROBLEM_NO_INDEX, NULL,
                       "there is no package index: set --index-url, or --wheels to a directory of "
                       "wheels");
     else {
@@ -296,15 +291,15 @@ int install(struct installer *installer, const struct install_request *request,
 
     if (base_has_all(request)) {
         *ret_result = (struct install_result){ .present = json_object(), .cached = true };
-        return ret_result->present ? 0 : out_of_memory(fault);
+        return ret_result->present ? 0 : fault_no_memory(fault);
     }
     if (request_hash(installer, request, hash) < 0)
-        return out_of_memory(fault);
+        return fault_no_memory(fault);
     if (known_get(installer, hash, age_us, ret_result) == 0)
         return 0;
     if (layers_lock(installer->layers, "request", hash, &lock, &err) < 0) {
         installer_log(installer, LOG_ERR, "packages: %s", err.msg);
-        return fault_set(fault, FAULT_INTERNAL, "packages-store", NULL,
+        return fault_set(fault, PROBLEM_PACKAGES_STORE, NULL,
                          "the store of packages cannot be used; see the server's log");
     }
     /* Whoever had the lock before us may have made it. */

@@ -45,43 +45,40 @@ static int ours(struct job *job, const char *what, const struct gb_err *err, str
 {
     installer_log(job->installer, LOG_ERR, "packages: %s: %s", what, err->msg);
     if (err->code == ENOSPC || err->code == EDQUOT)
-        return fault_set(fault, FAULT_UNAVAILABLE, "disk-full", NULL,
+        return fault_set(fault, PROBLEM_DISK_FULL, NULL,
                          "the disk of the service is full; ask the operator to make room");
-    fault_set(fault, FAULT_UNAVAILABLE, "installer-failed", NULL, "%s; try again, or see the log",
-              what);
+    fault_set(fault, PROBLEM_INSTALLER_FAILED, NULL, "%s; try again, or see the log", what);
     fault->retry_after_s = 5;
     return -1;
 }
 
 static const struct {
     const char *kind;
-    enum fault_kind fault;
-    const char *type, *text; /* one %s: what pip said */
+    enum problem problem;
+    const char *text; /* one %s: what pip said */
 } kinds[] = {
-    { "not-found", FAULT_INVALID, "package-not-found",
+    { "not-found", PROBLEM_PACKAGE_NOT_FOUND,
       "there is no such package in the index, or none for this Python: %s; check the name" },
-    { "no-version", FAULT_INVALID, "version-not-found", "there is no such version: %s" },
-    { "no-wheel", FAULT_INVALID, "no-wheel",
+    { "no-version", PROBLEM_VERSION_NOT_FOUND, "there is no such version: %s" },
+    { "no-wheel", PROBLEM_NO_WHEEL,
       "the index has no wheel of %s for this Python, and packages are not built here unless the "
       "operator sets --package-builds" },
-    { "conflict", FAULT_CONFLICT, "package-conflict", "these cannot be installed together: %s" },
-    { "shadows", FAULT_CONFLICT, "package-shadows",
+    { "conflict", PROBLEM_PACKAGE_CONFLICT, "these cannot be installed together: %s" },
+    { "shadows", PROBLEM_PACKAGE_SHADOWS,
       "it has a module %s, which would hide that of the standard library" },
-    { "hidden", FAULT_CONFLICT, "package-preloaded",
+    { "hidden", PROBLEM_PACKAGE_PRELOADED,
       "it has modules that every box has loaded already (%s) and that it could not replace; use a "
       "template that does not preload them" },
-    { "unreachable", FAULT_UNAVAILABLE, "index-unreachable",
-      "the package index cannot be reached: %s" },
-    { "refused", FAULT_UNAVAILABLE, "index-refused",
+    { "unreachable", PROBLEM_INDEX_UNREACHABLE, "the package index cannot be reached: %s" },
+    { "refused", PROBLEM_INDEX_REFUSED,
       "a host that the package index leads to may not be reached; the operator can allow it with "
       "--package-host: %s" },
-    { "too-large", FAULT_TOO_LARGE, "packages-too-large",
+    { "too-large", PROBLEM_PACKAGES_TOO_LARGE,
       "these packages are larger than the operator allows with --package-size%.0s" },
-    { "bad-wheel", FAULT_INVALID, "bad-wheel", "a wheel is not as it should be: %s" },
-    { "hash", FAULT_INVALID, "hash-mismatch", "a file is not what the index said: %s" },
-    { "build", FAULT_INVALID, "build-failed", "the package cannot be built here: %s" },
-    { "no-pip", FAULT_UNAVAILABLE, "no-pip",
-      "there is no pip on this machine: install python3-pip%.0s" },
+    { "bad-wheel", PROBLEM_BAD_WHEEL, "a wheel is not as it should be: %s" },
+    { "hash", PROBLEM_HASH_MISMATCH, "a file is not what the index said: %s" },
+    { "build", PROBLEM_BUILD_FAILED, "the package cannot be built here: %s" },
+    { "no-pip", PROBLEM_NO_PIP, "there is no pip on this machine: install python3-pip%.0s" },
 };
 
 /* The words of a box are hostile: printable, short, on one line. */
@@ -98,13 +95,13 @@ static void words(const json_t *from, char *buf, size_t size)
 /* Where pip has a proxy, that is why: an index elsewhere is not to be reached without it. */
 static int blame_proxy(const struct job *job, struct fault *fault)
 {
-    const char *type = fault->type;
+    enum problem problem = fault->problem;
     int retry_after_s = fault->retry_after_s;
 
     if (!job->installer->pip->proxy ||
-        (strcmp(type, "index-unreachable") != 0 && strcmp(type, "install-timeout") != 0))
+        (problem != PROBLEM_INDEX_UNREACHABLE && problem != PROBLEM_INSTALL_TIMEOUT))
         return -1;
-    (void) fault_set(fault, FAULT_UNAVAILABLE, type, "packages",
+    (void) fault_set(fault, problem, "packages",
                      "the package index cannot be reached: pip is configured with a proxy (proxy, "
                      "PIP_PROXY or HTTPS_PROXY), which is not used here; let the service reach the "
                      "index without it, or set --index-url or --wheels");
@@ -123,14 +120,13 @@ static int failed(struct job *job, struct fault *fault)
             continue;
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-        fault_set(fault, kinds[i].fault, kinds[i].type, "packages", kinds[i].text, detail);
+        fault_set(fault, kinds[i].problem, "packages", kinds[i].text, detail);
 #pragma GCC diagnostic pop
-        if (kinds[i].fault == FAULT_UNAVAILABLE)
+        if (fault->kind == FAULT_UNAVAILABLE)
             fault->retry_after_s = 30;
         return blame_proxy(job, fault);
     }
-    return fault_set(fault, FAULT_INVALID, "install-failed", "packages", "pip could not do it: %s",
-                     detail);
+    return fault_set(fault, PROBLEM_INSTALL_FAILED, "packages", "pip could not do it: %s", detail);
 }
 
 /* ---- the box ---- */
@@ -341,9 +337,9 @@ static int stopped(struct job *job, const struct outcome *outcome, struct fault 
     char text[200];
 
     if (outcome->status == RUN_CANCELLED)
-        return fault_set(fault, FAULT_CONFLICT, "install-cancelled", NULL, "it was cancelled");
+        return fault_set(fault, PROBLEM_INSTALL_CANCELLED, NULL, "it was cancelled");
     if (outcome->limit == LIMIT_WALL_TIME) {
-        (void) fault_set(fault, FAULT_UNAVAILABLE, "install-timeout", NULL,
+        (void) fault_set(fault, PROBLEM_INSTALL_TIMEOUT, NULL,
                          "it took longer than %lld seconds; the package index may hang, or raise "
                          "--package-timeout",
                          (long long) (job->installer->config->timeout_us / USEC_PER_SEC));
@@ -352,7 +348,7 @@ static int stopped(struct job *job, const struct outcome *outcome, struct fault 
     }
     if (outcome->limit == LIMIT_DISK_BYTES || outcome->limit == LIMIT_DISK_INODES ||
         outcome->limit == LIMIT_FILE_SIZE || outcome->limit == LIMIT_MEMORY)
-        return fault_set(fault, FAULT_TOO_LARGE, "packages-too-large", "packages",
+        return fault_set(fault, PROBLEM_PACKAGES_TOO_LARGE, "packages",
                          "these packages are larger than the operator allows with --package-size");
     snprintf(text, sizeof text, "%.*s",
              outcome->err.tail_len ? (int) outcome->err.tail_len : (int) outcome->err.head_len,
@@ -361,7 +357,7 @@ static int stopped(struct job *job, const struct outcome *outcome, struct fault 
                                    : "");
     installer_log(job->installer, LOG_ERR, "packages: the installer ended with %d: %s",
                   outcome->exit_code, text);
-    return fault_set(fault, FAULT_UNAVAILABLE, "installer-failed", NULL,
+    return fault_set(fault, PROBLEM_INSTALLER_FAILED, NULL,
                      "the installer failed; see the server's log");
 }
 
@@ -387,7 +383,7 @@ static int phase_run(struct job *job, const char *phase, struct fault *fault)
 
     json_decref(wish);
     if (!input)
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+        return fault_no_memory(fault);
     spec.input_len = strlen(input);
     spec.limits.wall_us = job->deadline_us - clock_now_us();
     if (spec.limits.wall_us < USEC_PER_MSEC)
@@ -440,7 +436,7 @@ static int refuse_clashes(const json_t *clashes, struct fault *fault)
     words(json_object_get(first, "name"), name, sizeof name);
     words(json_object_get(first, "loaded"), loaded, sizeof loaded);
     words(json_object_get(first, "wanted"), wanted, sizeof wanted);
-    return fault_set(fault, FAULT_CONFLICT, "package-preloaded", "packages",
+    return fault_set(fault, PROBLEM_PACKAGE_PRELOADED, "packages",
                      "this needs %s %s, but every box has loaded %s %s already; ask for versions "
                      "that fit it, or use a template that does not preload it",
                      name, wanted, name, loaded);
@@ -474,8 +470,7 @@ static int key_make(struct job *job, bool shared, struct fault *fault)
     json_decref(job->packages);
     job->packages = sorted;
     if (!dump || !abi || strlen(abi) > 200)
-        return fault_set(fault, FAULT_INTERNAL, "installer-failed", NULL,
-                         "the installer said something odd");
+        return fault_set(fault, PROBLEM_INSTALLER_FAILED, NULL, "the installer said something odd");
     layers_hash(dump, strlen(dump), job->key);
     return 0;
 }
@@ -490,18 +485,18 @@ static int resolved_check(struct job *job, struct fault *fault)
 
     job->packages = json_array();
     if (!json_is_array(list) || json_array_size(list) > ITEMS_MAX)
-        return fault_set(fault, FAULT_TOO_LARGE, "packages-too-large", "packages",
+        return fault_set(fault, PROBLEM_PACKAGES_TOO_LARGE, "packages",
                          "this comes to more than %d packages", ITEMS_MAX);
     json_array_foreach ((json_t *) list, i, item) {
         json_t *package = package_check(item);
         const char *name = json_string_value(json_object_get(package, "name"));
 
         if (!package)
-            return fault_set(fault, FAULT_INVALID, "bad-wheel", "packages",
+            return fault_set(fault, PROBLEM_BAD_WHEEL, "packages",
                              "the index has a package without a proper name, version or hash");
         (void) json_array_append_new(job->packages, package);
         if (package_listed(blocked, name))
-            return fault_set(fault, FAULT_FORBIDDEN, "package-blocked", "packages",
+            return fault_set(fault, PROBLEM_PACKAGE_BLOCKED, "packages",
                              "%s, which is needed for this, is blocked by the operator", name);
         shared = shared && json_is_true(json_object_get(item, "wheel"));
     }
@@ -548,7 +543,7 @@ static int layer_make(struct job *job, struct layer **ret_layer, struct fault *f
     if (r < 0) {
         layer_work_abort(&work);
         if (r == -EFBIG || r == -E2BIG)
-            return fault_set(fault, FAULT_TOO_LARGE, "packages-too-large", "packages",
+            return fault_set(fault, PROBLEM_PACKAGES_TOO_LARGE, "packages",
                              "these packages are larger than the operator allows with "
                              "--package-size, or have too many files");
         return ours(job, "the packages could not be kept", &err, fault);

@@ -163,25 +163,20 @@ void packages_get_stats(struct service *service, struct service_stats *stats)
 
 /* ---- what is wanted ---- */
 
-static int out_of_memory(struct fault *fault)
-{
-    return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
-}
-
 static int parse_one(const struct package_config *config, const char *text,
                      struct requirement *ret_item, struct fault *fault)
 {
     struct gb_err err;
 
     if (requirement_parse(text, config->urls, ret_item, &err) < 0)
-        return fault_set(fault, err.code == EPERM ? FAULT_FORBIDDEN : FAULT_INVALID,
-                         err.code == EPERM ? "package-url" : "requirement-malformed", "packages",
-                         "%s", err.msg);
+        return fault_set(fault,
+                         err.code == EPERM ? PROBLEM_PACKAGE_URL : PROBLEM_REQUIREMENT_MALFORMED,
+                         "packages", "%s", err.msg);
     if (package_listed(config->blocked, ret_item->normal))
-        return fault_set(fault, FAULT_FORBIDDEN, "package-blocked", "packages",
+        return fault_set(fault, PROBLEM_PACKAGE_BLOCKED, "packages",
                          "%s is blocked by the operator", ret_item->name);
     if (config->allowed && !package_listed(config->allowed, ret_item->normal))
-        return fault_set(fault, FAULT_FORBIDDEN, "package-not-allowed", "packages",
+        return fault_set(fault, PROBLEM_PACKAGE_NOT_ALLOWED, "packages",
                          "%s is not among the packages that the operator allows", ret_item->name);
     return 0;
 }
@@ -195,14 +190,14 @@ int wanted_parse(const struct package_config *config, const char *const *wanted,
     while (wanted[len])
         len++;
     if (len == 0)
-        return fault_set(fault, FAULT_INVALID, "requirement-missing", "packages",
+        return fault_set(fault, PROBLEM_REQUIREMENT_MISSING, "packages",
                          "name at least one package");
     if (len > REQUIREMENTS_MAX)
-        return fault_set(fault, FAULT_INVALID, "too-many-requirements", "packages",
+        return fault_set(fault, PROBLEM_TOO_MANY_REQUIREMENTS, "packages",
                          "at most %d packages can be asked for at a time", REQUIREMENTS_MAX);
     items = calloc(len, sizeof *items);
     if (!items)
-        return out_of_memory(fault);
+        return fault_no_memory(fault);
     for (size_t i = 0; i < len; i++)
         if (parse_one(config, wanted[i], &items[i], fault) < 0) {
             free(items);
@@ -251,7 +246,7 @@ static int install_begin(struct service *service, const struct caller *caller, s
         service->in_flight++;
     pthread_mutex_unlock(&service->lock);
     if (draining)
-        return fault_set(fault, FAULT_UNAVAILABLE, "draining", NULL,
+        return fault_set(fault, PROBLEM_DRAINING, NULL,
                          "the service is stopping; try another or come back");
     return 0;
 }
@@ -349,7 +344,7 @@ bool packages_template_fits(const char *template)
 
 int packages_template_refuse(const char *template, struct fault *fault)
 {
-    return fault_set(fault, FAULT_CONFLICT, "package-template", "packages",
+    return fault_set(fault, PROBLEM_PACKAGE_TEMPLATE, "packages",
                      "packages are installed for the default template only; the operator can add "
                      "them to %s, or use another session",
                      template);
@@ -360,7 +355,7 @@ static int session_change(struct session *session, struct install_result *result
 {
     if (result->layer && result->layer != session->layer) {
         if (session->mounts >= MOUNTS_MAX)
-            return fault_set(fault, FAULT_CONFLICT, "too-many-installs", NULL,
+            return fault_set(fault, PROBLEM_TOO_MANY_INSTALLS, NULL,
                              "a session takes %d installs; make a new one with all its packages",
                              MOUNTS_MAX);
         if (packages_mount(session->service, session->lodging.box, result->layer, fault) < 0)
@@ -540,7 +535,7 @@ static int install_checked(struct service *service, const struct caller *caller,
     if (r == 0) {
         *ret_json = install_to_json(&result, before, items, len, clock_now_us() - begun);
         if (!*ret_json)
-            r = out_of_memory(fault);
+            r = fault_no_memory(fault);
     }
     counted(service, &result, r == 0);
     audit_install(service, caller, place->session ? place->session->id : NULL, items, len, begun,
@@ -612,7 +607,7 @@ int packages_list(struct service *service, const struct caller *caller, struct s
         layer_unref(layer);
         json_decref(set);
     }
-    return *ret_json ? 0 : out_of_memory(fault);
+    return *ret_json ? 0 : fault_no_memory(fault);
 }
 
 int packages_reset(struct service *service, const struct caller *caller, struct fault *fault)

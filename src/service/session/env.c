@@ -30,12 +30,12 @@ int env_check(const char *const *env, struct fault *fault)
     for (; env && env[count]; count++) {
         if (!name_valid(env[count]))
             return fault_set(
-                fault, FAULT_INVALID, "env-malformed", "env",
+                fault, PROBLEM_ENV_MALFORMED, "env",
                 "names of variables are letters, digits and _, and begin with no digit");
         bytes += strlen(env[count]) + 1;
         if (count >= ENV_COUNT_MAX || bytes > ENV_BYTES_MAX)
             return fault_set(
-                fault, FAULT_INVALID, "env-too-large", "env",
+                fault, PROBLEM_ENV_TOO_LARGE, "env",
                 "at most 256 variables of 64 KiB together; write large values to a file");
     }
     return 0;

@@ -53,8 +53,8 @@ static int row_refuse(const struct limit_row *row, struct fault *fault)
     char loc[64];
 
     (void) snprintf(loc, sizeof loc, "limits.%s", row->json);
-    return fault_set(fault, FAULT_INVALID, "limit-malformed", loc,
-                     "%s must be %s, and not negative", row->json, wanted[row->unit]);
+    return fault_set(fault, PROBLEM_LIMIT_MALFORMED, loc, "%s must be %s, and not negative",
+                     row->json, wanted[row->unit]);
 }
 
 static int row_read(const struct limit_row *row, const json_t *json, int64_t *ret_value,
@@ -104,8 +104,8 @@ static int refuse_unknown(const char *name, struct fault *fault)
     char quoted[FORMAT_QUOTED_MAX];
 
     format_quoted(name, quoted);
-    return fault_set(fault, FAULT_INVALID, "limit-unknown", "limits",
-                     "unknown limit %s; the limits are %s", quoted, known + strlen(", "));
+    return fault_set(fault, PROBLEM_LIMIT_UNKNOWN, "limits", "unknown limit %s; the limits are %s",
+                     quoted, known + strlen(", "));
 }
 
 int limits_wish_from_json(const json_t *object, struct limits *ret_wish, struct fault *fault)
@@ -116,7 +116,7 @@ int limits_wish_from_json(const json_t *object, struct limits *ret_wish, struct 
 
     limits_wish_init(&wish);
     if (object && !json_is_null(object) && !json_is_object(object))
-        return fault_set(fault, FAULT_INVALID, "limit-malformed", "limits",
+        return fault_set(fault, PROBLEM_LIMIT_MALFORMED, "limits",
                          "limits must be an object, such as {\"timeout\": 30}");
     json_object_foreach ((json_t *) object, name, json) {
         const struct limit_row *row = row_find(name);
@@ -174,7 +174,7 @@ static int row_check(const struct limit_row *row, int64_t wish, int64_t most, st
         return 0;
     (void) snprintf(loc, sizeof loc, "limits.%s", row->json);
     row_format(row, most, text);
-    return fault_set(fault, FAULT_INVALID, "limit-above-ceiling", loc,
+    return fault_set(fault, PROBLEM_LIMIT_ABOVE_CEILING, loc,
                      "%s can be at most %s here; ask for less, or leave it out", row->json, text);
 }
 
@@ -188,7 +188,7 @@ int wish_to_wall(const struct limits *wish, const struct wish_bounds *bounds, in
     if (row_check(&limit_rows[LIMIT_ROW_wall_us], wish->wall_us, bounds->wall_max_us, fault) < 0)
         return -1;
     if (wish->wall_us < USEC_PER_MSEC)
-        return fault_set(fault, FAULT_INVALID, "limit-malformed", "limits.timeout",
+        return fault_set(fault, PROBLEM_LIMIT_MALFORMED, "limits.timeout",
                          "timeout must be at least 0.001 s");
     *ret_wall_us = wish->wall_us;
     return 0;
@@ -216,7 +216,7 @@ int wish_to_limits(const struct limits *wish, const struct wish_bounds *bounds,
     if (wish->disk_bytes >= 0 && wish->file_bytes < 0)
         limits.file_bytes = limits.disk_bytes;
     if (limits_check(&limits, &err) < 0)
-        return fault_set(fault, FAULT_INVALID, "limit-out-of-range", "limits", "%s", err.msg);
+        return fault_set(fault, PROBLEM_LIMIT_OUT_OF_RANGE, "limits", "%s", err.msg);
     *ret_limits = limits;
     return 0;
 }

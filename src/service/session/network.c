@@ -91,16 +91,16 @@ int network_env(const struct network *network, char *const *env, char ***ret_env
 
 static int malformed(struct fault *fault, const char *loc, const char *what)
 {
-    return fault_set(fault, FAULT_INVALID, "network-malformed", loc, "%s", what);
+    return fault_set(fault, PROBLEM_NETWORK_MALFORMED, loc, "%s", what);
 }
 
 /* More than the operator permits is another matter than what nobody could understand. */
 static int fault_from_policy(const struct gb_err *err, const char *loc, struct fault *fault)
 {
     if (err->code == EPERM)
-        return fault_set(fault, FAULT_FORBIDDEN, "network-not-permitted", loc, "%s", err->msg);
+        return fault_set(fault, PROBLEM_NETWORK_NOT_PERMITTED, loc, "%s", err->msg);
     if (err->code == ENOMEM)
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+        return fault_no_memory(fault);
     return malformed(fault, loc, err->msg);
 }
 

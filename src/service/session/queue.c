@@ -44,7 +44,7 @@ int turn_enter(struct session *session, struct execution *x, struct fault *fault
         return -1;
     }
     if (full) {
-        (void) fault_set(fault, FAULT_TOO_MANY, "session-busy", NULL,
+        (void) fault_set(fault, PROBLEM_SESSION_BUSY, NULL,
                          "%lld executions already wait in this session; wait until some have ended",
                          (long long) most);
         fault->retry_after_s = 1;
@@ -83,7 +83,7 @@ static bool loss_concerns(struct session *session, struct execution *x)
 
 int turn_fault_lost(const struct session *session, struct fault *fault)
 {
-    return fault_set(fault, FAULT_CONFLICT, "session-lost", NULL,
+    return fault_set(fault, PROBLEM_SESSION_LOST, NULL,
                      "the variables of session %s are gone: its interpreter had to be ended. Its "
                      "files are still there. Run what defines your variables, then this; the next "
                      "execution uses a new interpreter",
@@ -160,7 +160,7 @@ int session_interrupt(struct session *session, bool all, size_t *ret_count, stru
     }
     pthread_mutex_unlock(&session->lock);
     if (!list)
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+        return fault_no_memory(fault);
     for (size_t i = 0; i < len; i++) {
         count += execution_interrupt(list[i], &ended) == 0;
         execution_unref(list[i]);

@@ -97,7 +97,7 @@ static int request_check(struct service *service, const struct session_request *
         return -1;
     idle_us = request->idle_us < 0 ? config->idle_us : request->idle_us;
     if (idle_us > config->idle_max_us || idle_us < USEC_PER_SEC)
-        return fault_set(fault, FAULT_INVALID, "idle-out-of-range", "idle_timeout",
+        return fault_set(fault, PROBLEM_IDLE_OUT_OF_RANGE, "idle_timeout",
                          "idle_timeout must be from 1 to %lld seconds",
                          (long long) (config->idle_max_us / USEC_PER_SEC));
     if (env_check(request->env, fault) < 0 ||
@@ -116,11 +116,11 @@ static int place_take(struct service *service, const struct caller *caller, stru
 
     pthread_mutex_lock(&service->lock);
     if (service->draining) {
-        r = fault_set(fault, FAULT_UNAVAILABLE, "draining", NULL,
+        r = fault_set(fault, PROBLEM_DRAINING, NULL,
                       "the service is stopping; try another or come back");
         fault->retry_after_s = 5;
     } else if (service->sessions_taken >= config->sessions_max) {
-        r = fault_set(fault, FAULT_TOO_MANY, "sessions-max", NULL,
+        r = fault_set(fault, PROBLEM_SESSIONS_MAX, NULL,
                       "all %lld sessions are in use; delete one or try later",
                       (long long) config->sessions_max);
         fault->retry_after_s = 30;
@@ -160,14 +160,14 @@ static int session_fill(struct session *session, const struct caller *caller,
     session->network = network_policy_to_json(policy);
     if (!session->budget || !session->network) {
         egress_policy_free(policy);
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+        return fault_no_memory(fault);
     }
     atomic_init(&session->budget->refs, 1);
     session->budget->output.disk_max = session->limits.disk_bytes;
     session->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
     if (session->cancel_fd < 0 || id_new("ses_", session->id, sizeof session->id) < 0) {
         egress_policy_free(policy);
-        return fault_set(fault, FAULT_UNAVAILABLE, "out-of-descriptors", NULL,
+        return fault_set(fault, PROBLEM_OUT_OF_DESCRIPTORS, NULL,
                          "the service has too much open; try later");
     }
     if (lodging_open(session, request->env, policy, &session->lodging, fault) < 0)
@@ -208,7 +208,7 @@ static int session_publish(struct session *session, struct fault *fault)
     }
     pthread_mutex_unlock(&service->lock);
     if (draining)
-        return fault_set(fault, FAULT_UNAVAILABLE, "draining", NULL,
+        return fault_set(fault, PROBLEM_DRAINING, NULL,
                          "the service is stopping; try another or come back");
     return 0;
 }
@@ -235,7 +235,7 @@ static int session_make(struct service *service, const struct caller *caller,
     if (!session) {
         bindings_free(bindings);
         egress_policy_free(policy);
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service has no memory");
+        return fault_no_memory(fault);
     }
     if (place_take(service, caller, session, fault) < 0) {
         egress_policy_free(policy);
@@ -283,22 +283,22 @@ void session_fault_ended(enum session_end end, const char *id, struct fault *fau
 {
     switch (end) {
     case END_EXPIRED:
-        (void) fault_set(fault, FAULT_NOT_FOUND, "session-expired", "session_id",
+        (void) fault_set(fault, PROBLEM_SESSION_EXPIRED, "session_id",
                          "session %s was not used for too long and has expired; make a new one",
                          id);
         return;
     case END_DELETED:
-        (void) fault_set(fault, FAULT_NOT_FOUND, "session-deleted", "session_id",
+        (void) fault_set(fault, PROBLEM_SESSION_DELETED, "session_id",
                          "session %s was deleted; make a new one", id);
         return;
     case END_SHUTDOWN:
-        (void) fault_set(fault, FAULT_NOT_FOUND, "session-ended", "session_id",
+        (void) fault_set(fault, PROBLEM_SESSION_ENDED, "session_id",
                          "session %s ended when the service was stopped; make a new one", id);
         return;
     case END_NONE:
         break;
     }
-    (void) fault_set(fault, FAULT_NOT_FOUND, "session-unknown", "session_id",
+    (void) fault_set(fault, PROBLEM_SESSION_UNKNOWN, "session_id",
                      "there never was such a session; check the id, or make a session first");
 }
 
@@ -483,7 +483,7 @@ int session_list(struct service *service, const struct caller *caller, const cha
     }
     pthread_mutex_unlock(&service->lock);
     if (r < 0)
-        return fault_set(fault, FAULT_INVALID, "cursor-unknown", "after",
+        return fault_set(fault, PROBLEM_CURSOR_UNKNOWN, "after",
                          "there is no such session to go on after; list from the start");
     *ret_len = len;
     *ret_more = more;
