@@ -28,8 +28,8 @@ OUTSIDE = {
     "Python.h": ["engine/python/"],
     "seccomp.h": [],  # tools/gen_seccomp only
     "jansson.h": ["service/", "mark/", "mcp/", "server/", "cli/"],
-    "sqlite3.h": ["store/store_sqlite"],
-    "libpq-fe.h": ["store/store_postgres.c"],
+    "sqlite3.h": ["store/db_sqlite.c"],
+    "libpq-fe.h": ["store/db_postgres.c"],
     "microhttpd.h": ["server/"],
     "gnutls/gnutls.h": ["egress/"],
     "ares.h": ["egress/resolve.c"],

@@ -92,6 +92,20 @@ ssize_t io_read_text_at(int dir_fd, const char *name, char *buf, size_t size)
     return n;
 }
 
+int dir_open_fd(int fd, DIR **ret_dir)
+{
+    DIR *dir = fdopendir(fd);
+
+    if (!dir) {
+        int r = -errno;
+
+        (void) close(fd);
+        return r;
+    }
+    *ret_dir = dir;
+    return 0;
+}
+
 int io_write_text_at(int dir_fd, const char *name, const char *text)
 {
     autoclose int fd = openat(dir_fd, name, O_WRONLY | O_CLOEXEC);

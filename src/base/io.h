@@ -1,6 +1,7 @@
 /* Small, complete reads and writes; each returns -errno on failure. */
 #pragma once
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -18,6 +19,9 @@ ssize_t io_read_all(int fd, void *buf, size_t len);
 /* Reads the small text file @name beneath @dir_fd into @buf, NUL-terminated and without the last
  * newline; returns its length, or -E2BIG if it does not fit. */
 ssize_t io_read_text_at(int dir_fd, const char *name, char *buf, size_t size);
+
+/* Reads the directory @fd, which it takes over, also when it fails; closedir() closes both. */
+int dir_open_fd(int fd, DIR **ret_dir);
 
 /* Writes @text to the existing file @name beneath @dir_fd in one call, as cgroupfs wants it. */
 int io_write_text_at(int dir_fd, const char *name, const char *text);

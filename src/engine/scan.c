@@ -108,15 +108,12 @@ static int scan_entry(struct scan *scan, int dir_fd, const char *name, size_t le
 /* Takes over @fd; the first @prefix bytes of scan->path name the directory. */
 static int scan_directory(struct scan *scan, int fd, size_t prefix, int depth)
 {
-    DIR *dir = fdopendir(fd);
     struct dirent *entry;
-    int r = 0;
+    DIR *dir;
+    int r = dir_open_fd(fd, &dir);
 
-    if (!dir) {
-        r = -errno;
-        (void) close(fd);
+    if (r < 0)
         return r;
-    }
     while (r == 0 && (entry = readdir(dir))) {
         size_t len = strlen(entry->d_name);
 

@@ -7,6 +7,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
+#include "base/thread.h"
 #include "mcp/mcp_internal.h"
 
 #include "base/banned.h"
@@ -25,7 +26,6 @@ void mcp_config_default(struct mcp_config *config)
 int mcp_open(const struct mcp_config *config, struct mcp **ret_mcp, struct gb_err *err)
 {
     struct mcp *mcp = calloc(1, sizeof *mcp);
-    pthread_condattr_t attr;
 
     if (!mcp || sodium_init() < 0) {
         free(mcp);
@@ -36,10 +36,7 @@ int mcp_open(const struct mcp_config *config, struct mcp **ret_mcp, struct gb_er
         mcp->config.wall_default_us = mcp->config.wall_max_us;
     randombytes_buf(mcp->state_key, sizeof mcp->state_key);
     pthread_mutex_init(&mcp->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&mcp->idle, &attr);
-    pthread_condattr_destroy(&attr);
+    cond_init(&mcp->idle);
     mcp->listeners.prev = mcp->listeners.next = &mcp->listeners;
     if (registry_open(mcp) < 0) {
         mcp_close(mcp);

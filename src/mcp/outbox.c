@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 #include "base/banned.h"
 
@@ -34,16 +35,12 @@ struct outbox {
 struct outbox *outbox_new(void)
 {
     struct outbox *o = calloc(1, sizeof *o);
-    pthread_condattr_t attr;
 
     if (!o)
         return NULL;
     o->next_number = o->read_up_to = 1;
     pthread_mutex_init(&o->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&o->wake, &attr);
-    pthread_condattr_destroy(&attr);
+    cond_init(&o->wake);
     return o;
 }
 

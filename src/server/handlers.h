@@ -2,11 +2,12 @@
 #pragma once
 
 #include "base/autoclean.h"
+#include "base/strv.h"
 #include "server/server_internal.h"
 
-/* NAME=value, NULL-terminated, from an object of texts; on failure the reply has been sent. */
+/* NAME=value, NULL-terminated, from an object of texts; free with strv_free(). On
+ * failure the reply has been sent. */
 int body_env_read(struct request *rq, const json_t *map, char ***ret_env);
-void body_env_free(char **env); /* accepts NULL */
 
 /* The texts of a list that was checked, NULL-terminated; the caller frees the array. NULL: no
  * memory. */

@@ -19,10 +19,12 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/io.h"
+#include "base/thread.h"
 #include "service/access/keys.h"
 #include "service/service_internal.h"
 #include "service/session/network.h"
 #include "service/session/volumes_request.h"
+#include "store/sessions.h"
 
 #include "base/banned.h"
 
@@ -166,7 +168,6 @@ static void *sweeper_main(void *arg)
 static struct service *service_alloc(const struct service_config *config)
 {
     struct service *service = calloc(1, sizeof *service);
-    pthread_condattr_t attr;
 
     if (!service)
         return NULL;
@@ -184,11 +185,8 @@ static struct service *service_alloc(const struct service_config *config)
     TAILQ_INIT(&service->live);
     TAILQ_INIT(&service->kept);
     pthread_mutex_init(&service->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&service->idle, &attr);
-    pthread_cond_init(&service->sweep, &attr);
-    pthread_condattr_destroy(&attr);
+    cond_init(&service->idle);
+    cond_init(&service->sweep);
     service->started_us = clock_now_us();
     return service;
 }
@@ -298,6 +296,8 @@ int service_open(const struct service_config *config, struct service **ret_servi
         r = engine_prepare(service, err);
     if (r == 0)
         r = egress_start(service, err);
+    if (r == 0)
+        packages_attach(service);
     if (r == 0)
         r = reaper_open(&service->reaper, err);
     if (r == 0) {

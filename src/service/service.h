@@ -433,9 +433,6 @@ int packages_install(struct service *service, const struct caller *caller, struc
 int packages_install_named(struct service *service, const struct caller *caller,
                            struct session *session, const char *package, const char *version,
                            json_t **ret_json, struct fault *fault);
-bool named_package_valid(const char *text); /* as the "package" above */
-bool named_version_valid(const char *text); /* as the "version" above */
-
 /* {"packages": [{"name", "version", "sha256", "requested"}], "requirements": [...], "layer"} */
 int packages_list(struct service *service, const struct caller *caller, struct session *session,
                   json_t **ret_json, struct fault *fault);

@@ -243,6 +243,8 @@ struct packages;
 /* Opens the store and reads pip's configuration, before the engine is opened: fills the shelves of
  * @engine. */
 int packages_open(struct service *service, struct engine_config *engine, struct gb_err *err);
+/* Once engine and egress are open. */
+void packages_attach(struct service *service);
 /* From now on installs are cut short. */
 void packages_stop(struct service *service);
 void packages_close(struct service *service);
@@ -251,6 +253,8 @@ void packages_get_stats(struct service *service, struct service_stats *stats);
 
 /* What the caller has by default: a reference, or NULL. */
 struct layer *packages_default(struct service *service, const char *set_name);
+
+/* ---- package/install.c ---- */
 
 /* Into a box that nobody has used yet. */
 int packages_mount(struct service *service, struct box *box, const struct layer *layer,

@@ -46,8 +46,6 @@ void execution_request_init(struct execution_request *r) { *r = (struct executio
 int packages_install_named(struct service *s, const struct caller *c, struct session *n,
                            const char *p, const char *v, json_t **ret, struct fault *f)
 { return refuse(f); }
-bool named_package_valid(const char *text) { return text[0] != '!'; }
-bool named_version_valid(const char *text) { return !text || text[0] != '!'; }
 int session_create(struct service *s, const struct caller *c, const struct session_request *r,
                    struct session **ret, struct fault *f) { return refuse(f); }
 int session_find(struct service *s, const struct caller *c, const char *id, struct session **ret,

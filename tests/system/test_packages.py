@@ -136,7 +136,7 @@ def test_live_session(serve, index):
     assert receipt["result"]["text/plain"] == "('1.0', '1.0')", receipt
     assert receipt["stdout"] == "Installed eps 1.0\n", receipt
     receipt = server.run(session, "!pip install gamma\nimport gamma.deep\ngamma.deep.x")
-    assert receipt["stdout"] == "Already there: gamma 2.0\n", receipt
+    assert receipt["stdout"] == "Already installed: gamma 2.0\n", receipt
     detail = refused(server, 409, "package-conflict", "delta>=2", session=session)
     assert "delta" in detail, detail
     names = {p["name"]: p["requested"] for p in

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "store/store.h"
+#include "store/audit.h"
 
 /* Opens the store in @dir; once more is as good as the first time. */
 static inline struct store *harness_open(const char *dir)

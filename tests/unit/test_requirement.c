@@ -262,13 +262,45 @@ static void test_versions(void **state)
         assert_false(package_version_valid(bad[i]));
 }
 
+/* A name and a version that come apart, as /pip_install has them. */
+static void test_from_name(void **state)
+{
+    static const struct {
+        const char *package, *version, *text; /* NULL: refused */
+    } cases[] = {
+        { "requests", NULL, "requests" },
+        { "requests", "", "requests" },
+        { "requests", "latest", "requests" },
+        { "Zope.Interface[a, b]", "6.1rc1", "Zope.Interface[a,b]==6.1rc1" },
+        { "requests", "1.x", NULL },
+        { "requests", "1.0; rm", NULL },
+        { "requests==1", NULL, NULL },
+        { "requests ; os_name == 'nt'", NULL, NULL },
+        { "requests @ https://example.org/x.whl", NULL, NULL },
+        { "-r", NULL, NULL },
+        { "../etc", NULL, NULL },
+        { "a[b,]", NULL, NULL },
+        { "", "1.0", NULL },
+    };
+    struct requirement item;
+
+    (void) state;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        int r = requirement_from_name(cases[i].package, cases[i].version, &item);
+
+        assert_int_equal(r, cases[i].text ? 0 : -EINVAL);
+        if (r == 0)
+            assert_string_equal(item.text, cases[i].text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_good),      cmocka_unit_test(test_bad),
         cmocka_unit_test(test_urls),      cmocka_unit_test(test_lists),
         cmocka_unit_test(test_lookalike), cmocka_unit_test(test_versions),
-        cmocka_unit_test(test_split),
+        cmocka_unit_test(test_split),     cmocka_unit_test(test_from_name),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

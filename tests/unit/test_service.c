@@ -23,7 +23,9 @@
 #include "engine/builder/builder.h"
 #include "service/access/audit.h"
 #include "service/service.h"
-#include "store/store.h"
+#include "store/audit.h"
+#include "store/keys.h"
+#include "store/sessions.h"
 
 #include "base/banned.h"
 

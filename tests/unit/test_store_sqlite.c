@@ -16,7 +16,9 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
-#include "store/store.h"
+#include "store/audit.h"
+#include "store/keys.h"
+#include "store/sessions.h"
 
 #include "store_harness.h"
 

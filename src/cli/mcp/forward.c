@@ -23,6 +23,7 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/io.h"
+#include "base/thread.h"
 #include "cli/cmd.h"
 #include "cli/mcp/http.h"
 
@@ -540,7 +541,6 @@ int mcp_forward(const struct config *cfg, int stop_fd, struct gb_err *err)
 {
     struct forward f = { .key = cfg->mcp_key };
     autofree char *buf = malloc(LINE_MAX_BYTES);
-    pthread_condattr_t attr;
     int r;
 
     if (!buf || mcp_http_init() < 0)
@@ -550,10 +550,7 @@ int mcp_forward(const struct config *cfg, int stop_fd, struct gb_err *err)
         return r;
     pthread_mutex_init(&f.lock, NULL);
     pthread_mutex_init(&f.out_lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&f.idle, &attr);
-    pthread_condattr_destroy(&attr);
+    cond_init(&f.idle);
     r = read_all(&f, stop_fd, buf);
     finish_trips(&f, r > 0 ? GRACE_US : 0);
     end_session(&f);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
+#include "base/io.h"
 #include "engine/box/beneath.h"
 #include "engine/box/box.h"
 #include "engine/wire.h"
@@ -269,15 +270,12 @@ static int remove_entry(int dir, const char *name, int depth, int *budget);
 /* Empties a directory, which it takes over. */
 static int remove_inside(int fd, int depth, int *budget)
 {
-    DIR *dir = fdopendir(fd);
     struct dirent *entry;
-    int r = 0;
+    DIR *dir;
+    int r = dir_open_fd(fd, &dir);
 
-    if (!dir) {
-        r = -errno;
-        (void) close(fd);
+    if (r < 0)
         return r;
-    }
     while (r == 0 && (entry = readdir(dir)))
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
             r = remove_entry(dirfd(dir), entry->d_name, depth, budget);

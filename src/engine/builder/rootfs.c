@@ -174,16 +174,13 @@ static int copy_directory(int from_dir, const char *name, int to_dir, int depth)
     autoclose int to = -EBADF;
     struct dirent *entry;
     DIR *dir;
-    int r = 0;
+    int r;
 
     if (from < 0)
         return errno == EACCES ? 0 : -errno;
-    dir = fdopendir(from); /* owns the descriptor from here on */
-    if (!dir) {
-        r = -errno;
-        (void) close(from);
+    r = dir_open_fd(from, &dir);
+    if (r < 0)
         return r;
-    }
     if ((mkdirat(to_dir, name, 0755) < 0 && errno != EEXIST) ||
         (to = openat(to_dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) < 0)
         r = -errno;

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
+#include "base/io.h"
 #include "engine/box/beneath.h"
 #include "engine/disk/disk.h"
 
@@ -86,15 +87,12 @@ static int count_entry(struct count *count, int dir, const char *name, int depth
 /* Takes over @fd. */
 static int count_directory(struct count *count, int fd, int depth)
 {
-    DIR *dir = fdopendir(fd);
     struct dirent *entry;
-    int r = 0;
+    DIR *dir;
+    int r = dir_open_fd(fd, &dir);
 
-    if (!dir) {
-        r = -errno;
-        (void) close(fd);
+    if (r < 0)
         return r;
-    }
     while (r == 0 && count->usage.inodes < count->most_inodes && (entry = readdir(dir)))
         if (!is_dot(entry->d_name))
             r = count_entry(count, dirfd(dir), entry->d_name, depth);
@@ -241,16 +239,13 @@ static int drop_entry(int top, int dir, const char *name)
 /* Empties the directory @fd, which it takes over. -EAGAIN: the budget is spent. */
 static int drop_inside(int top, int fd, int *budget)
 {
-    DIR *dir = fdopendir(fd);
     struct dirent *entry;
     bool found = true;
-    int r = 0;
+    DIR *dir;
+    int r = dir_open_fd(fd, &dir);
 
-    if (!dir) {
-        r = -errno;
-        (void) close(fd);
+    if (r < 0)
         return r;
-    }
     /* A directory that changes while it is read may hide something from one pass. */
     while (r == 0 && found) {
         found = false;

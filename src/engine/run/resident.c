@@ -23,6 +23,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
+#include "base/strv.h"
 #include "engine/run/internal.h"
 
 #include "base/banned.h"
@@ -36,36 +37,6 @@ struct resident {
     bool interrupted; /* a SIGINT was sent during the last cell */
 };
 
-/* ---- a list of strings ---- */
-
-static void env_free(char **env)
-{
-    for (size_t i = 0; env && env[i]; i++)
-        free(env[i]);
-    free(env);
-}
-
-static int env_copy(char *const *env, char ***ret_env)
-{
-    size_t len = 0;
-    char **copy;
-
-    while (env && env[len])
-        len++;
-    copy = calloc(len + 1, sizeof *copy);
-    if (!copy)
-        return -ENOMEM;
-    for (size_t i = 0; i < len; i++) {
-        copy[i] = strdup(env[i]);
-        if (!copy[i]) {
-            env_free(copy);
-            return -ENOMEM;
-        }
-    }
-    *ret_env = copy;
-    return 0;
-}
-
 /* ---- its life ---- */
 
 int resident_open(struct box *box, char *const *env, struct resident **ret_resident,
@@ -78,7 +49,7 @@ int resident_open(struct box *box, char *const *env, struct resident **ret_resid
         return gb_fail_plain(err, EINVAL,
                              "a session's box has no limit of CPU time, its executions have");
     resident = calloc(1, sizeof *resident);
-    if (!resident || env_copy(env, &resident->env) < 0) {
+    if (!resident || strv_copy((const char *const *) env, &resident->env) < 0) {
         free(resident);
         return gb_fail(err, ENOMEM, "open a resident");
     }
@@ -86,7 +57,7 @@ int resident_open(struct box *box, char *const *env, struct resident **ret_resid
     frame_reader_init(&resident->reader);
     r = box_take_tenant(box, &resident->piped, err);
     if (r < 0) {
-        env_free(resident->env);
+        strv_free(resident->env);
         free(resident);
         return r;
     }
@@ -107,7 +78,7 @@ void resident_free(struct resident *resident)
     for (int i = 0; i < 3; i++)
         gb_closep(&resident->piped.ends[i]);
     frame_reader_release(&resident->reader);
-    env_free(resident->env);
+    strv_free(resident->env);
     free(resident);
 }
 
@@ -183,7 +154,7 @@ static int cell_start(struct resident *resident, struct run *run, struct gb_err 
         return gb_fail_plain(err, E2BIG, "code and input of a cell are too large together");
     if (r == -ENOMEM)
         return gb_fail(err, ENOMEM, "send the cell");
-    env_free(resident->env);
+    strv_free(resident->env);
     resident->env = NULL;
     resident->interrupted = false;
     /* One that is gone is found so by the loop. One that does not read is at odds with us. */

@@ -1,6 +1,8 @@
 /* pip_install: into the session, or without one into the set that the caller's fresh boxes have. */
 #include "mcp/catalog/tools.h"
 
+#include "service/package/requirement.h"
+
 #include "base/banned.h"
 
 void tool_pip_install(struct mcp_call *call, json_t *arguments)
@@ -11,14 +13,12 @@ void tool_pip_install(struct mcp_call *call, json_t *arguments)
     struct session *session;
     json_t *json;
 
-    if (!named_package_valid(package)) {
-        tool_fail(call,
-                  "package: is not the name of a package: letters, digits, and . _ - between; "
-                  "a version goes into version");
+    if (!package_name_valid(package)) {
+        tool_fail(call, "package: " PACKAGE_NAME_RULE);
         return;
     }
-    if (!named_version_valid(version)) {
-        tool_fail(call, "version: is not a version, such as 2.31.0 or latest");
+    if (!package_version_or_any_valid(version)) {
+        tool_fail(call, "version: " PACKAGE_VERSION_RULE);
         return;
     }
     if (call_session(call, tool_text(arguments, "session_id"), &session, &fault) < 0) {

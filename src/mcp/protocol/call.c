@@ -14,21 +14,12 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
+#include "base/thread.h"
 #include "mcp/mcp_internal.h"
 
 #include "base/banned.h"
 
 /* ---- life ---- */
-
-static void cond_init(pthread_cond_t *cond)
-{
-    pthread_condattr_t attr;
-
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(cond, &attr);
-    pthread_condattr_destroy(&attr);
-}
 
 struct mcp_call *call_new(struct mcp *mcp, const struct mcp_arrival *arrival)
 {

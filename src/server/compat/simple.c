@@ -8,6 +8,7 @@
 #include "server/handlers.h"
 #include "server/schema/schemas.h"
 #include "server/server_internal.h"
+#include "service/package/requirement.h"
 
 #include "base/banned.h"
 
@@ -57,13 +58,10 @@ static int check_package(struct request *rq, const struct body_pip *body)
 {
     json_t *errors = json_array();
 
-    if (!named_package_valid(body->package))
-        fields_add_error(errors, "body", "package", "bad_name",
-                         "is not the name of a package: letters, digits, and . _ - between; a "
-                         "version goes into version");
-    if (!named_version_valid(body->version))
-        fields_add_error(errors, "body", "version", "bad_version",
-                         "is not a version, such as 2.31.0 or latest");
+    if (!package_name_valid(body->package))
+        fields_add_error(errors, "body", "package", "bad_name", PACKAGE_NAME_RULE);
+    if (!package_version_or_any_valid(body->version))
+        fields_add_error(errors, "body", "version", "bad_version", PACKAGE_VERSION_RULE);
     if (json_array_size(errors) > 0) {
         reply_invalid(rq, errors);
         return -1;

@@ -34,6 +34,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/parse.h"
+#include "base/thread.h"
 #include "mcp/mcp.h"
 #include "server/compat/labels.h"
 #include "server/server_internal.h"
@@ -518,15 +519,11 @@ static void listener_close(struct listener *l)
 
 static int watch_open(struct server *server, struct gb_err *err)
 {
-    pthread_condattr_t attr;
     int r;
 
     server->conns.prev = server->conns.next = &server->conns;
     pthread_mutex_init(&server->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&server->wake, &attr);
-    pthread_condattr_destroy(&attr);
+    cond_init(&server->wake);
     r = pthread_create(&server->watch_thread, NULL, watch_main, server);
     server->watch_runs = r == 0;
     return r == 0 ? 0 : gb_fail(err, r, "start a thread");

@@ -15,13 +15,6 @@
 
 /* ---- environment ---- */
 
-void body_env_free(char **env)
-{
-    for (size_t i = 0; env && env[i]; i++)
-        free(env[i]);
-    free(env);
-}
-
 /* The service checks the pairs; an = in a name would move the border between the two. */
 static bool names_are_plain(const json_t *map)
 {
@@ -57,7 +50,7 @@ int body_env_read(struct request *rq, const json_t *map, char ***ret_env)
             i++;
         }
     if (!env || i < json_object_size(map)) {
-        body_env_free(env);
+        strv_free(env);
         reply_no_memory(rq);
         return -1;
     }
@@ -179,7 +172,7 @@ static void execute(struct request *rq, struct session *session, const struct bo
         return;
     request.env = (const char *const *) env;
     run_request(rq, session, &request, &options);
-    body_env_free(env);
+    strv_free(env);
 }
 
 void v1_execute(struct request *rq)

@@ -180,7 +180,7 @@ void v1_session_create(struct request *rq)
         request.env = (const char *const *) env;
         create(rq, &request, files);
     }
-    body_env_free(env);
+    strv_free(env);
     free(files);
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
+#include "base/thread.h"
 #include "service/access/audit_internal.h"
 
 #include "base/banned.h"
@@ -178,18 +179,14 @@ static void audit_free(struct audit *audit)
 static struct audit *audit_new(struct store *store)
 {
     struct audit *audit = calloc(1, sizeof *audit);
-    pthread_condattr_t monotonic;
 
     if (!audit)
         return NULL;
     audit->store = store;
-    (void) pthread_condattr_init(&monotonic);
-    (void) pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     (void) pthread_mutex_init(&audit->lock, NULL);
-    (void) pthread_cond_init(&audit->work, &monotonic);
+    cond_init(&audit->work);
     (void) pthread_cond_init(&audit->room, NULL);
     (void) pthread_cond_init(&audit->done, NULL);
-    (void) pthread_condattr_destroy(&monotonic);
     audit->queue = calloc(QUEUE_LEN, sizeof *audit->queue);
     audit->batch = calloc(BATCH_LEN, sizeof *audit->batch);
     if (audit->queue && audit->batch)

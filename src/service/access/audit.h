@@ -16,7 +16,7 @@
 #include "base/err.h"
 #include "engine/limits.h"
 #include "engine/outcome.h"
-#include "store/store.h"
+#include "store/audit.h"
 
 #define AUDIT_HASH_BYTES STORE_HASH_BYTES
 #define AUDIT_HEX_MAX    (2 * AUDIT_HASH_BYTES + 1) /* of a hash as text, with its end */

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "store/store.h"
+#include "store/keys.h"
 
 #define KEYS_ID_LEN     12
 #define KEYS_SECRET_LEN 64

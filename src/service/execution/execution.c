@@ -22,6 +22,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
+#include "base/thread.h"
 #include "base/utf8.h"
 #include "service/execution/receipt.h"
 #include "service/service_internal.h"
@@ -141,7 +142,6 @@ static struct execution *execution_alloc(struct service *service, const struct c
                                          const struct execution_request *request)
 {
     struct execution *x = calloc(1, sizeof *x);
-    pthread_condattr_t attr;
 
     if (!x)
         return NULL;
@@ -152,11 +152,8 @@ static struct execution *execution_alloc(struct service *service, const struct c
     atomic_init(&x->refs, 1);
     pthread_mutex_init(&x->lock, NULL);
     pthread_mutex_init(&x->place_lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&x->cond, &attr);
-    pthread_cond_init(&x->turn_cond, &attr);
-    pthread_condattr_destroy(&attr);
+    cond_init(&x->cond);
+    cond_init(&x->turn_cond);
     (void) snprintf(x->key_id, sizeof x->key_id, "%s", caller->key_id);
     if (!session)
         set_name(caller->key_id, caller->listener ? caller->listener : "", x->set_name);

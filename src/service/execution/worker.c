@@ -11,6 +11,7 @@
 #include <sys/eventfd.h>
 
 #include "base/autoclean.h"
+#include "base/strv.h"
 #include "service/service_internal.h"
 #include "service/session/env.h"
 
@@ -38,7 +39,7 @@ void execution_copy_free(struct execution_copy *copy)
     free(copy->input);
     free(copy->filename);
     free(copy->names);
-    env_free(copy->env);
+    strv_free(copy->env);
     free(copy);
 }
 
@@ -62,7 +63,7 @@ static struct execution_copy *copy_new(const struct execution_request *request)
     if (!copy)
         return NULL;
     copy->code = bytes_copy(request->code, request->code_len);
-    ok = copy->code && env_copy(request->env, &copy->env) == 0;
+    ok = copy->code && strv_copy(request->env, &copy->env) == 0;
     if (ok && request->input) {
         copy->input = bytes_copy(request->input, request->input_len);
         ok = copy->input != NULL;

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
-#include "base/clock.h"
 #include "base/io.h"
 #include "service/package/internal.h"
 
@@ -41,42 +40,43 @@ static void job_free(struct ask_job *job)
     free(job);
 }
 
+static int place_change(struct execution *x, struct layer *layer, struct fault *fault)
+{
+    int r;
+
+    pthread_mutex_lock(&x->place_lock);
+    if (x->place)
+        r = packages_mount(x->service, x->place, layer, fault);
+    else
+        r = fault_set(fault, PROBLEM_EXECUTION_ENDED, NULL, "the run has ended");
+    if (r == 0) {
+        layer_unref(x->layer);
+        x->layer = layer_ref(layer);
+    }
+    pthread_mutex_unlock(&x->place_lock);
+    return r;
+}
+
 int packages_install_here(struct execution *x, const char *const *wanted, json_t **ret_json,
                           struct fault *fault)
 {
-    struct service *service = x->service;
-    struct install_result result = { 0 };
-    struct layer *base = NULL;
-    struct requirement *items;
-    int64_t begun = clock_now_us();
-    size_t len;
+    struct install_job job;
     int r;
 
     if (!packages_template_fits(x->template))
         return packages_template_refuse(x->template, fault);
-    if (wanted_parse(&service->config.packages, wanted, &items, &len, fault) < 0)
+    if (install_job_init(&job, x->service, wanted, false, fault) < 0)
         return -1;
+    job.scope = x->set_name;
     pthread_mutex_lock(&x->place_lock);
-    base = layer_ref(x->layer);
+    job.before = layer_ref(x->layer);
     pthread_mutex_unlock(&x->place_lock);
-    r = packages_resolve(service, x->set_name, items, len, base, false, &result, fault);
-    if (r == 0 && result.layer && result.layer != base) {
-        pthread_mutex_lock(&x->place_lock);
-        if (x->place)
-            r = packages_mount(service, x->place, result.layer, fault);
-        else
-            r = fault_set(fault, PROBLEM_EXECUTION_ENDED, NULL, "the run has ended");
-        if (r == 0) {
-            layer_unref(x->layer);
-            x->layer = layer_ref(result.layer);
-        }
-        pthread_mutex_unlock(&x->place_lock);
-    }
+    r = install_job_resolve(&job, fault);
+    if (r == 0 && job.result.layer && job.result.layer != job.before)
+        r = place_change(x, job.result.layer, fault);
     if (r == 0)
-        *ret_json = install_to_json(&result, base, items, len, clock_now_us() - begun);
-    layer_unref(base);
-    install_result_release(&result);
-    free(items);
+        *ret_json = install_to_json(&job);
+    install_job_release(&job);
     return r;
 }
 

@@ -4,23 +4,50 @@
 #include "service/package/installer.h"
 #include "service/service_internal.h"
 
-/* Parses and checks all of them; the caller frees. */
-int wanted_parse(const struct package_config *config, const char *const *wanted,
-                 struct requirement **ret_items, size_t *ret_len, struct fault *fault);
+#define SETS_KEPT 64 /* default sets that are looked up without reading a file */
 
-/* Finds or makes the layer of @base and the items together. */
-int packages_resolve(struct service *service, const char *scope, const struct requirement *items,
-                     size_t len, const struct layer *base, bool newest,
-                     struct install_result *ret_result, struct fault *fault);
+struct packages {
+    struct installer installer;
+    int stop[2]; /* a pipe; its end is the order to stop */
+    pthread_mutex_t lock;
+    struct kept_set {
+        char name[SET_NAME_MAX];
+        int64_t stamp;
+        struct layer *layer;
+    } kept[SETS_KEPT];
+    size_t kept_next;
+};
+
+/* The layer of a default set as it is stored: a reference, or NULL. */
+struct layer *set_layer(struct service *service, const char *name, const json_t *set);
+
+int packages_no_memory(struct fault *fault);
+
+/* ---- install.c ---- */
+
+/* One install, from the request to the reply. */
+struct install_job {
+    struct service *service;
+    const char *scope; /* whose install it is; for layers that are not shared */
+    struct requirement *items;
+    size_t len;
+    bool newest; /* items without a version are to be the newest, not just installed */
+    int64_t begun_us;
+    struct layer *before; /* what it adds to, a reference; NULL: nothing */
+    struct install_result result;
+};
+
+/* Parses and checks what is wanted. Release it unless this fails. */
+int install_job_init(struct install_job *job, struct service *service, const char *const *wanted,
+                     bool newest, struct fault *fault);
+void install_job_release(struct install_job *job);
+
+/* Finds or makes the layer of what was there before and the items together. */
+int install_job_resolve(struct install_job *job, struct fault *fault);
 
 /* Whether packages can be installed where that template is used, and the words if not. */
 bool packages_template_fits(const char *template);
 int packages_template_refuse(const char *template, struct fault *fault);
-
-/* Into a default set. *@ret_before is a reference to what it was, or NULL. */
-int set_install(struct service *service, const char *name, const struct requirement *items,
-                size_t len, bool newest, struct install_result *ret_result,
-                struct layer **ret_before, struct fault *fault);
 
 /* Installs into the store and nowhere else. *@ret_layer is a reference to what it came to, or NULL
  * if boxes have all of it anyway. */
@@ -34,9 +61,8 @@ struct layers *packages_layers(struct service *service);
 /* Adds the texts of items to a list of requirements, in the place of those of the same name. */
 void requirements_add(json_t *list, const struct requirement *items, size_t len);
 
-/* What an install came to, as packages_install() gives it. */
-json_t *install_to_json(const struct install_result *result, const struct layer *before,
-                        const struct requirement *items, size_t len, int64_t took_us);
+/* The result of packages_install(); NULL: no memory. */
+json_t *install_to_json(const struct install_job *job);
 
 /* As packages_list() gives it. Both may be NULL. */
 json_t *layer_to_json(const struct layer *layer, const json_t *requirements);

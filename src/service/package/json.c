@@ -8,7 +8,8 @@
 
 #include "base/banned.h"
 
-#define NAMED_MAX 12 /* packages that a message names */
+#define NAMED_MAX   12 /* packages that a message names */
+#define MESSAGE_MAX 1024
 
 void python_stamp(const struct installer *installer, char ret_stamp[PYTHON_STAMP_MAX])
 {
@@ -50,30 +51,43 @@ static const char *text_of(const json_t *object, const char *name)
     return text ? text : "";
 }
 
-static bool has_package(const json_t *record, const char *name, const char *version)
+/* The version of a package in a layer, or NULL. */
+static const char *version_in(const struct layer *layer, const char *name)
 {
     json_t *item;
     size_t i;
 
-    json_array_foreach (json_object_get(record, "packages"), i, item) {
-        if (strcmp(text_of(item, "name"), name) == 0 &&
-            strcmp(text_of(item, "version"), version) == 0)
-            return true;
+    if (!layer)
+        return NULL;
+    json_array_foreach (json_object_get(layer_record(layer), "packages"), i, item) {
+        if (strcmp(text_of(item, "name"), name) == 0)
+            return text_of(item, "version");
     }
-    return false;
+    return NULL;
+}
+
+/* The version of a wanted package that did not have to be installed, or NULL: it is the machine's,
+ * or was in the layer before and still is. */
+static const char *version_present(const struct install_job *job, const char *name)
+{
+    const char *present = json_string_value(json_object_get(job->result.present, name));
+    const char *before = version_in(job->before, name), *now = version_in(job->result.layer, name);
+
+    return present ? present : before && now && strcmp(before, now) == 0 ? now : NULL;
 }
 
 /* What the layer has and the one before it had not. */
-static json_t *added(const struct layer *layer, const struct layer *before)
+static json_t *added(const struct install_job *job)
 {
     json_t *list = json_array(), *item;
     size_t i;
 
-    if (!layer)
+    if (!job->result.layer)
         return list;
-    json_array_foreach (json_object_get(layer_record(layer), "packages"), i, item) {
-        if (before &&
-            has_package(layer_record(before), text_of(item, "name"), text_of(item, "version")))
+    json_array_foreach (json_object_get(layer_record(job->result.layer), "packages"), i, item) {
+        const char *before = version_in(job->before, text_of(item, "name"));
+
+        if (before && strcmp(before, text_of(item, "version")) == 0)
             continue;
         (void) json_array_append_new(list, json_pack("{s:s,s:s,s:s}", "name", text_of(item, "name"),
                                                      "version", text_of(item, "version"), "sha256",
@@ -82,26 +96,17 @@ static json_t *added(const struct layer *layer, const struct layer *before)
     return list;
 }
 
-/* Wanted packages that were there before: of the machine, or of the layer before. */
-static json_t *there(const struct install_result *result, const struct layer *before,
-                     const struct requirement *items, size_t len)
+/* Wanted packages that did not have to be installed. */
+static json_t *there(const struct install_job *job)
 {
-    json_t *list = json_array(), *item;
-    size_t n;
+    json_t *list = json_array();
 
-    for (size_t i = 0; i < len; i++) {
-        const char *version = json_string_value(json_object_get(result->present, items[i].normal));
+    for (size_t i = 0; i < job->len; i++) {
+        const char *name = job->items[i].normal, *version = version_present(job, name);
 
-        if (!version && before && result->layer)
-            json_array_foreach (json_object_get(layer_record(before), "packages"), n, item) {
-                if (strcmp(text_of(item, "name"), items[i].normal) == 0 &&
-                    has_package(layer_record(result->layer), items[i].normal,
-                                text_of(item, "version")))
-                    version = text_of(item, "version");
-            }
         if (version)
-            (void) json_array_append_new(
-                list, json_pack("{s:s,s:s}", "name", items[i].normal, "version", version));
+            (void) json_array_append_new(list,
+                                         json_pack("{s:s,s:s}", "name", name, "version", version));
     }
     return list;
 }
@@ -120,44 +125,48 @@ static void name_some(const json_t *list, const char *first, char *buf, size_t s
         (void) snprintf(buf + used, size - used, " and %zu more", len - NAMED_MAX);
 }
 
-static json_t *warnings_of(const struct install_result *result, const struct requirement *items,
-                           size_t len)
+static json_t *warnings_of(const struct install_job *job)
 {
     json_t *list = json_array();
     char text[200];
 
-    for (size_t i = 0; i < len; i++) {
-        const char *other = package_lookalike(items[i].normal);
+    for (size_t i = 0; i < job->len; i++) {
+        const char *other = package_lookalike(job->items[i].normal);
 
         if (!other)
             continue;
         snprintf(text, sizeof text, "%s is one letter away from %s; is it what was meant?",
-                 items[i].name, other);
+                 job->items[i].name, other);
         (void) json_array_append_new(list, json_string(text));
     }
-    if (result->stale)
+    if (job->result.stale)
         (void) json_array_append_new(
             list, json_string("the package index cannot be reached; this is what it gave earlier"));
     return list;
 }
 
-json_t *install_to_json(const struct install_result *result, const struct layer *before,
-                        const struct requirement *items, size_t len, int64_t took_us)
+static void message_write(const json_t *installed, const json_t *present, char *buf, size_t size)
 {
-    json_t *installed = added(result->layer, before), *present = there(result, before, items, len);
-    char message[1024] = "";
-
-    name_some(installed, "Installed ", message, sizeof message);
+    buf[0] = '\0';
+    name_some(installed, "Installed ", buf, size);
     if (json_array_size(present) > 0)
-        name_some(present, message[0] ? "; already there: " : "Already there: ", message,
-                  sizeof message);
-    if (!message[0])
-        snprintf(message, sizeof message, "Nothing of this is for this Python");
+        name_some(present, buf[0] ? "; already installed: " : "Already installed: ", buf, size);
+    if (!buf[0])
+        snprintf(buf, size, "None of these packages applies to this Python");
+}
+
+json_t *install_to_json(const struct install_job *job)
+{
+    const struct install_result *result = &job->result;
+    json_t *installed = added(job), *present = there(job);
+    char message[MESSAGE_MAX];
+
+    message_write(installed, present, message, sizeof message);
     return json_pack("{s:b,s:s,s:o,s:o,s:o,s:s?,s:b,s:f}", "success", 1, "message", message,
-                     "installed", installed, "present", present, "warnings",
-                     warnings_of(result, items, len), "layer",
-                     result->layer ? layer_key(result->layer) : NULL, "cached", result->cached,
-                     "seconds", (double) took_us / USEC_PER_SEC);
+                     "installed", installed, "present", present, "warnings", warnings_of(job),
+                     "layer", result->layer ? layer_key(result->layer) : NULL, "cached",
+                     result->cached, "seconds",
+                     (double) (clock_now_us() - job->begun_us) / USEC_PER_SEC);
 }
 
 static bool requested(const json_t *requirements, const char *name)

@@ -122,6 +122,14 @@ static bool take_extras(struct scan *s)
     return take(s, "]", false);
 }
 
+bool package_name_valid(const char *text)
+{
+    char out[REQUIREMENT_MAX + 1];
+    struct scan s = { .at = text, .out = out };
+
+    return take_name(&s) && take_extras(&s) && !s.full && s.at[0] == '\0';
+}
+
 /* ---- versions ---- */
 
 static size_t digits(const char *text)
@@ -192,6 +200,16 @@ bool package_version_valid(const char *text)
     size_t len = version_length(text);
 
     return len > 0 && text[len] == '\0';
+}
+
+static bool is_any(const char *version)
+{
+    return !version || version[0] == '\0' || strcmp(version, "latest") == 0;
+}
+
+bool package_version_or_any_valid(const char *version)
+{
+    return is_any(version) || package_version_valid(version);
 }
 
 static bool take_version(struct scan *s, bool star)
@@ -420,6 +438,22 @@ int requirement_parse(const char *text, bool urls, struct requirement *ret_requi
         return malformed(text, err);
     *ret_requirement = r;
     return 0;
+}
+
+int requirement_from_name(const char *package, const char *version,
+                          struct requirement *ret_requirement)
+{
+    char text[REQUIREMENT_MAX + 1];
+    struct gb_err ignored;
+    int len;
+
+    if (!package_name_valid(package) || !package_version_or_any_valid(version))
+        return -EINVAL;
+    len = is_any(version) ? snprintf(text, sizeof text, "%s", package)
+                          : snprintf(text, sizeof text, "%s==%s", package, version);
+    if (len < 0 || (size_t) len >= sizeof text)
+        return -EINVAL;
+    return requirement_parse(text, false, ret_requirement, &ignored);
 }
 
 /* ---- lists ---- */

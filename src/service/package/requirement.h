@@ -37,6 +37,21 @@ size_t requirement_next(const char **text, const char **ret_start);
 /* PEP 503. @name must be a name; others give "". */
 void package_normal(const char *name, char ret_normal[PACKAGE_NAME_MAX + 1]);
 
+/* "requests", "requests[socks, use_chardet]": a name, perhaps with extras, and nothing else. */
+bool package_name_valid(const char *text);
+#define PACKAGE_NAME_RULE                                                                          \
+    "is not a package name: letters, digits and . _ - in between; put the version into version"
+
+/* A version as clients give it apart from the name: one of PEP 440, or NULL, "" or "latest" for
+ * whichever is the newest. */
+bool package_version_or_any_valid(const char *version);
+#define PACKAGE_VERSION_RULE "is not a version, such as 2.31.0 or latest"
+
+/* A name and a version that were given apart, as one requirement. -EINVAL unless both are valid
+ * and fit together. */
+int requirement_from_name(const char *package, const char *version,
+                          struct requirement *ret_requirement);
+
 /* "2.31.0", "1!2.0rc1+local.1"; PEP 440. */
 bool package_version_valid(const char *text);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/autoclean.h"
+#include "base/strv.h"
 #include "service/service_internal.h"
 #include "service/session/env.h"
 #include "service/session/volumes_request.h"
@@ -17,7 +18,7 @@ void lodging_close(struct lodging *lodging)
     resident_free(lodging->resident);
     network_close(&lodging->network); /* it holds the box's network namespace */
     box_release(lodging->box);
-    env_free(lodging->env);
+    strv_free(lodging->env);
     *lodging = (struct lodging){ 0 };
 }
 
@@ -220,7 +221,7 @@ static int run_connected(struct execution *x, struct box *box, const struct run_
         r = run_here(x, box, &own, ret_outcome, err);
     (void) egress_take_contacts(network.proxy, &x->contacts, &x->contacts_len);
     network_close(&network);
-    env_free(env);
+    strv_free(env);
     return r;
 }
 

@@ -1,7 +1,6 @@
 #include "service/session/env.h"
 
-#include <errno.h>
-#include <stdlib.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "service/service.h"
@@ -38,33 +37,5 @@ int env_check(const char *const *env, struct fault *fault)
                 fault, PROBLEM_ENV_TOO_LARGE, "env",
                 "at most 256 variables of 64 KiB together; write large values to a file");
     }
-    return 0;
-}
-
-void env_free(char **env)
-{
-    for (size_t i = 0; env && env[i]; i++)
-        free(env[i]);
-    free(env);
-}
-
-int env_copy(const char *const *env, char ***ret_env)
-{
-    size_t count = 0;
-    char **copy;
-
-    while (env && env[count])
-        count++;
-    copy = calloc(count + 1, sizeof *copy);
-    if (!copy)
-        return -ENOMEM;
-    for (size_t i = 0; i < count; i++) {
-        copy[i] = strdup(env[i]);
-        if (!copy[i]) {
-            env_free(copy);
-            return -ENOMEM;
-        }
-    }
-    *ret_env = copy;
     return 0;
 }

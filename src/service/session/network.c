@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/autoclean.h"
+#include "base/strv.h"
 #include "service/service_internal.h"
 #include "service/session/env.h"
 
@@ -67,7 +68,7 @@ int network_open(struct service *service, struct box *box, struct egress_policy 
 void network_close(struct network *network)
 {
     egress_end(network->proxy);
-    env_free(network->env);
+    strv_free(network->env);
     *network = (struct network){ 0 };
 }
 
@@ -80,7 +81,7 @@ int network_env(const struct network *network, char *const *env, char ***ret_env
     for (char *const *at = env; at && *at; at++)
         env_add(&list, *at);
     if (list.failed) {
-        env_free(list.items);
+        strv_free(list.items);
         return -ENOMEM;
     }
     *ret_env = list.items;

@@ -30,7 +30,7 @@ int network_open(struct service *service, struct box *box, struct egress_policy 
 /* Before the box is released. Accepts one that is all zero. */
 void network_close(struct network *network);
 
-/* @env after the network's own, so that a program's wish counts; the caller frees with env_free().
+/* @env after the network's own, so that a program's wish counts; the caller frees with strv_free().
  * *@ret_env is NULL when there is nothing. 0 or -ENOMEM. */
 int network_env(const struct network *network, char *const *env, char ***ret_env);
 

@@ -21,6 +21,7 @@
 #include "service/session/limits_request.h"
 #include "service/session/network.h"
 #include "service/session/volumes_request.h"
+#include "store/sessions.h"
 
 #include "base/banned.h"
 

@@ -14,7 +14,7 @@
 #include <time.h>
 
 #include "base/autoclean.h"
-#include "store/store_internal.h"
+#include "store/internal.h"
 
 #include "base/banned.h"
 

@@ -1,0 +1,421 @@
+/*
+ * An install: from requirements as text to a layer of packages in a session, in a caller's default
+ * set, or just in the store.
+ *
+ * To install into a session is to find, or make, the layer of the larger set and to mount it over
+ * the one before; versions that are installed stay, so modules that are imported already stay
+ * right. An install into a session holds the session's packages_lock and one into a set holds a
+ * lock on that set, both while pip runs. Installs count as work in flight, so that draining waits
+ * for them, and are cut short when draining has waited long enough.
+ *
+ * struct install_job carries an install through all of this.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syslog.h>
+
+#include "base/autoclean.h"
+#include "base/clock.h"
+#include "base/strv.h"
+#include "service/package/internal.h"
+
+#include "base/banned.h"
+
+#define MOUNTS_MAX 64 /* in one session */
+#define NOBODY                                                                                     \
+    "(nobody)" /* scope of the operator's own installs: no caller's set has this name              \
+                */
+
+int packages_no_memory(struct fault *fault)
+{
+    return fault_no_memory(fault);
+}
+
+/* ---- what is wanted ---- */
+
+static int parse_one(const struct package_config *config, const char *text,
+                     struct requirement *ret_item, struct fault *fault)
+{
+    struct gb_err err;
+
+    if (requirement_parse(text, config->urls, ret_item, &err) < 0)
+        return fault_set(fault,
+                         err.code == EPERM ? PROBLEM_PACKAGE_URL : PROBLEM_REQUIREMENT_MALFORMED,
+                         "packages", "%s", err.msg);
+    if (package_listed(config->blocked, ret_item->normal))
+        return fault_set(fault, PROBLEM_PACKAGE_BLOCKED, "packages",
+                         "%s is blocked by the operator", ret_item->name);
+    if (config->allowed && !package_listed(config->allowed, ret_item->normal))
+        return fault_set(fault, PROBLEM_PACKAGE_NOT_ALLOWED, "packages",
+                         "%s is not among the packages that the operator allows", ret_item->name);
+    return 0;
+}
+
+static int wanted_parse(const struct package_config *config, const char *const *wanted,
+                        struct requirement **ret_items, size_t *ret_len, struct fault *fault)
+{
+    size_t len = strv_len(wanted);
+    struct requirement *items;
+
+    if (len == 0)
+        return fault_set(fault, PROBLEM_REQUIREMENT_MISSING, "packages",
+                         "name at least one package");
+    if (len > REQUIREMENTS_MAX)
+        return fault_set(fault, PROBLEM_TOO_MANY_REQUIREMENTS, "packages",
+                         "at most %d packages per request", REQUIREMENTS_MAX);
+    items = calloc(len, sizeof *items);
+    if (!items)
+        return packages_no_memory(fault);
+    for (size_t i = 0; i < len; i++)
+        if (parse_one(config, wanted[i], &items[i], fault) < 0) {
+            free(items);
+            return -1;
+        }
+    *ret_items = items;
+    *ret_len = len;
+    return 0;
+}
+
+int packages_check(const struct package_config *config, const char *const *wanted,
+                   struct fault *fault)
+{
+    struct requirement *items;
+    size_t len;
+
+    if (wanted_parse(config, wanted, &items, &len, fault) < 0)
+        return -1;
+    free(items);
+    return 0;
+}
+
+/* ---- the job ---- */
+
+int install_job_init(struct install_job *job, struct service *service, const char *const *wanted,
+                     bool newest, struct fault *fault)
+{
+    *job = (struct install_job){
+        .service = service, .scope = NOBODY, .newest = newest, .begun_us = clock_now_us()
+    };
+    return wanted_parse(&service->config.packages, wanted, &job->items, &job->len, fault);
+}
+
+void install_job_release(struct install_job *job)
+{
+    layer_unref(job->before);
+    install_result_release(&job->result);
+    free(job->items);
+}
+
+int install_job_resolve(struct install_job *job, struct fault *fault)
+{
+    struct packages *packages = job->service->packages;
+    struct install_request request = { .items = job->items,
+                                       .len = job->len,
+                                       .base = job->before ? layer_record(job->before) : NULL,
+                                       .newest = job->newest,
+                                       .scope = job->scope,
+                                       .cancel_fd = packages->stop[0] };
+    int r = install(&packages->installer, &request, &job->result, fault);
+
+    if (r == 0 && !job->result.layer && job->before)
+        job->result.layer = layer_ref(job->before);
+    return r;
+}
+
+/* ---- into a session ---- */
+
+int packages_mount(struct service *service, struct box *box, const struct layer *layer,
+                   struct fault *fault)
+{
+    struct gb_err err;
+
+    if (box_mount_shelf(box, 0, layer_key(layer), 0, &err) < 0)
+        return fault_from_engine(service, "the packages could not be mounted", &err, fault);
+    return 0;
+}
+
+/* A set is made for the default interpreter. */
+bool packages_template_fits(const char *template)
+{
+    return !template[0] || strcmp(template, "default") == 0;
+}
+
+int packages_template_refuse(const char *template, struct fault *fault)
+{
+    return fault_set(fault, PROBLEM_PACKAGE_TEMPLATE, "packages",
+                     "packages are installed for the default template only; the operator can add "
+                     "them to %s, or use another session",
+                     template);
+}
+
+static int session_change(struct session *session, struct install_job *job, struct fault *fault)
+{
+    struct layer *layer = job->result.layer;
+
+    if (layer && layer != session->layer) {
+        if (session->mounts >= MOUNTS_MAX)
+            return fault_set(fault, PROBLEM_TOO_MANY_INSTALLS, NULL,
+                             "a session takes %d installs; make a new one with all its packages",
+                             MOUNTS_MAX);
+        if (packages_mount(session->service, session->lodging.box, layer, fault) < 0)
+            return -1;
+        session->mounts++;
+        layer_unref(session->layer);
+        session->layer = layer_ref(layer);
+    }
+    if (!session->requirements)
+        session->requirements = json_array();
+    requirements_add(session->requirements, job->items, job->len);
+    return 0;
+}
+
+static int install_into_session(struct install_job *job, struct session *session,
+                                struct fault *fault)
+{
+    int r;
+
+    if (!packages_template_fits(session->template))
+        return packages_template_refuse(session->template, fault);
+    r = session_use_begin(session, fault);
+    if (r < 0)
+        return r;
+    pthread_mutex_lock(&session->packages_lock);
+    job->before = layer_ref(session->layer);
+    r = install_job_resolve(job, fault);
+    if (r == 0)
+        r = session_change(session, job, fault);
+    pthread_mutex_unlock(&session->packages_lock);
+    session_use_end(session);
+    return r;
+}
+
+/* ---- into a default set ---- */
+
+/* Takes over @requirements, the set's list so far. */
+static int set_keep(struct install_job *job, json_t *requirements, struct fault *fault)
+{
+    struct packages *packages = job->service->packages;
+    char python[PYTHON_STAMP_MAX];
+    struct gb_err err = { 0 };
+    json_t *set;
+    int r = 0;
+
+    if (!json_is_array(requirements)) {
+        json_decref(requirements);
+        requirements = json_array();
+    }
+    requirements_add(requirements, job->items, job->len);
+    python_stamp(&packages->installer, python);
+    set = json_pack("{s:o,s:s,s:s}", "requirements", requirements, "key",
+                    job->result.layer ? layer_key(job->result.layer) : "", "python", python);
+    if (!set)
+        r = packages_no_memory(fault);
+    else if (set_put(packages->installer.layers, job->scope, set, &err) < 0)
+        r = fault_from_engine(job->service, "the default packages cannot be kept", &err, fault);
+    json_decref(set);
+    return r;
+}
+
+static int install_into_set(struct install_job *job, struct fault *fault)
+{
+    struct layers *layers = job->service->packages->installer.layers;
+    char hash[LAYER_KEY_MAX], label[SET_NAME_MAX + 8];
+    autoclose int lock = -EBADF;
+    json_t *set = NULL;
+    struct gb_err err;
+    int r;
+
+    snprintf(label, sizeof label, "set %s", job->scope);
+    layers_hash(label, strlen(label), hash);
+    if (layers_lock(layers, "set", hash, &lock, &err) < 0)
+        return fault_from_engine(job->service, "the default packages cannot be changed", &err,
+                                 fault);
+    if (set_get(layers, job->scope, &set) < 0)
+        set = NULL;
+    job->before = set ? set_layer(job->service, job->scope, set) : NULL;
+    r = install_job_resolve(job, fault);
+    if (r == 0)
+        r = set_keep(job, json_deep_copy(json_object_get(set, "requirements")), fault);
+    json_decref(set);
+    return r;
+}
+
+/* ---- around an install, wherever it goes ---- */
+
+static int install_begin(struct service *service, const struct caller *caller, struct fault *fault)
+{
+    bool draining;
+
+    if (account_take_install(service, caller, fault) < 0)
+        return -1;
+    pthread_mutex_lock(&service->lock);
+    draining = service->draining;
+    if (!draining)
+        service->in_flight++;
+    pthread_mutex_unlock(&service->lock);
+    if (draining)
+        return fault_set(fault, PROBLEM_DRAINING, NULL,
+                         "the service is shutting down; retry later or elsewhere");
+    return 0;
+}
+
+static void install_end(struct service *service)
+{
+    pthread_mutex_lock(&service->lock);
+    if (--service->in_flight == 0)
+        pthread_cond_broadcast(&service->idle);
+    pthread_mutex_unlock(&service->lock);
+}
+
+static void count(const struct install_job *job, bool ok)
+{
+    struct service *service = job->service;
+
+    if (!ok)
+        atomic_fetch_add(&service->installs_failed, 1);
+    else if (job->result.cached)
+        atomic_fetch_add(&service->installs_cached, 1);
+    if (ok)
+        atomic_fetch_add(&service->installs, 1);
+}
+
+/* The log of what was installed by whom is the same as of what was run. */
+static int audit_allows(struct service *service, struct fault *fault)
+{
+    struct gb_err err;
+
+    if (service->audit && audit_check(service->audit, &err) < 0)
+        return fault_from_engine(service, "the audit log cannot be written", &err, fault);
+    return 0;
+}
+
+static void audit_install(const struct install_job *job, const struct caller *caller,
+                          const char *session_id, bool ok)
+{
+    struct service *service = job->service;
+    char text[REQUIREMENTS_MAX * 64] = "", id[EXECUTION_ID_MAX];
+    struct audit_entry entry = { .who = caller->key_id[0] ? caller->key_id : AUDIT_WHO_LOCAL,
+                                 .session_id = session_id,
+                                 .execution_id = id,
+                                 .kind = "install",
+                                 .limits = service->config.oneshot,
+                                 .status = ok ? RUN_OK : RUN_ERROR,
+                                 .exit_code = ok ? 0 : 1,
+                                 .wall_us = clock_now_us() - job->begun_us,
+                                 .cpu_us = -1,
+                                 .memory_peak_bytes = -1 };
+    struct gb_err err;
+    size_t used = 0;
+
+    for (size_t i = 0; i < job->len && used < sizeof text - 1; i++)
+        used += (size_t) snprintf(text + used, sizeof text - used, "%s%s", i ? "\n" : "",
+                                  job->items[i].text);
+    used = strlen(text);
+    service_log(service, LOG_INFO, "install%s%s: %s: %s", session_id ? " session " : "",
+                session_id ? session_id : "", text, ok ? "ok" : "failed");
+    if (!service->audit || id_new("pkg_", id, sizeof id) < 0)
+        return;
+    entry.limits.wall_us = service->config.packages.timeout_us;
+    entry.code_bytes = (int64_t) used;
+    audit_hash_code(text, used, entry.code_hash);
+    if (audit_write(service->audit, &entry, &err) < 0)
+        service_log(service, LOG_ERR, "an install is not in the audit log: %s", err.msg);
+}
+
+/* Where an install goes: into a session, a default set, or, with neither, just into the store. */
+struct place {
+    struct session *session;
+    bool set;
+};
+
+static int job_run(struct install_job *job, const struct caller *caller, const struct place *place,
+                   struct fault *fault)
+{
+    char name[SET_NAME_MAX];
+    int r;
+
+    if (audit_allows(job->service, fault) < 0 || install_begin(job->service, caller, fault) < 0)
+        return -1;
+    set_name(caller->key_id, caller->listener ? caller->listener : "", name);
+    if (place->session || place->set)
+        job->scope = name;
+    r = place->session ? install_into_session(job, place->session, fault)
+        : place->set   ? install_into_set(job, fault)
+                       : install_job_resolve(job, fault);
+    job->scope = NULL; /* @name goes */
+    count(job, r == 0);
+    audit_install(job, caller, place->session ? place->session->id : NULL, r == 0);
+    install_end(job->service);
+    return r;
+}
+
+/* Parses and runs it; @job is the caller's to release unless this fails. */
+static int install_wanted(struct install_job *job, struct service *service,
+                          const struct caller *caller, const struct place *place,
+                          const char *const *wanted, bool newest, struct fault *fault)
+{
+    if (install_job_init(job, service, wanted, newest, fault) < 0) {
+        atomic_fetch_add(&service->installs_failed, 1);
+        return -1;
+    }
+    if (job_run(job, caller, place, fault) < 0) {
+        install_job_release(job);
+        return -1;
+    }
+    return 0;
+}
+
+/* ---- the calls ---- */
+
+int packages_install(struct service *service, const struct caller *caller, struct session *session,
+                     const char *const *wanted, bool newest, json_t **ret_json, struct fault *fault)
+{
+    const struct place place = { .session = session, .set = true };
+    struct install_job job;
+
+    if (install_wanted(&job, service, caller, &place, wanted, newest, fault) < 0)
+        return -1;
+    *ret_json = install_to_json(&job);
+    install_job_release(&job);
+    return *ret_json ? 0 : packages_no_memory(fault);
+}
+
+int packages_make_layer(struct service *service, const char *const *wanted,
+                        struct layer **ret_layer, json_t **ret_json, struct fault *fault)
+{
+    const struct caller caller = { .key_id = "", .listener = "", .limits = { -1, -1, -1 } };
+    struct install_job job;
+
+    if (install_wanted(&job, service, &caller, &(struct place){ 0 }, wanted, false, fault) < 0)
+        return -1;
+    *ret_json = install_to_json(&job);
+    if (*ret_json)
+        *ret_layer = layer_ref(job.result.layer);
+    install_job_release(&job);
+    return *ret_json ? 0 : packages_no_memory(fault);
+}
+
+int packages_move_in(struct session *session, const struct caller *caller,
+                     const char *const *wanted, struct fault *fault)
+{
+    struct service *service = session->service;
+    char name[SET_NAME_MAX];
+    json_t *ignored = NULL;
+    int r;
+
+    if (!service->packages)
+        return 0;
+    set_name(caller->key_id, caller->listener ? caller->listener : "", name);
+    if (packages_template_fits(session->template))
+        session->layer = packages_default(service, name);
+    if (session->layer && packages_mount(service, session->lodging.box, session->layer, fault) < 0)
+        return -1;
+    session->mounts = session->layer != NULL;
+    if (!wanted || !wanted[0])
+        return 0;
+    r = packages_install(service, caller, session, wanted, false, &ignored, fault);
+    json_decref(ignored);
+    return r;
+}

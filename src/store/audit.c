@@ -1,0 +1,228 @@
+/* The audit log. A row that somebody else has written may hold anything, so reading refuses nothing
+ * and says of each row whether it is one of ours. */
+#include "store/audit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/internal.h"
+
+#include "base/banned.h"
+
+#define SELECT_ENTRIES                                                                             \
+    "SELECT seq, time_us, session_id, prev_hash, hash, fields FROM audit_log "                     \
+    "WHERE seq > ?1 AND time_us >= ?2"
+
+static const struct db_statement read_head = {
+    DB_READ,
+    "SELECT seq, hash FROM audit_head",
+    "read the head of the audit log",
+};
+static const struct db_statement read_head_locked = {
+    DB_WRITE,
+    "SELECT seq, hash FROM audit_head",
+    "read the head of the audit log",
+};
+static const struct db_statement add_entry = {
+    DB_WRITE,
+    "INSERT INTO audit_log (seq, time_us, session_id, prev_hash, hash, fields) "
+    "VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    "add to the audit log",
+};
+static const struct db_statement move_head = {
+    DB_WRITE,
+    "UPDATE audit_head SET seq = ?1, hash = ?2",
+    "move the head of the audit log",
+};
+/* By whether the newest are asked for, then by whether of one session. */
+static const struct db_statement list_entries[2][2] = {
+    { { DB_READ, SELECT_ENTRIES " ORDER BY seq LIMIT ?3", "read the audit log" },
+      { DB_READ, SELECT_ENTRIES " AND session_id = ?4 ORDER BY seq LIMIT ?3",
+        "read the audit log" } },
+    { { DB_READ, SELECT_ENTRIES " ORDER BY seq DESC LIMIT ?3", "read the audit log" },
+      { DB_READ, SELECT_ENTRIES " AND session_id = ?4 ORDER BY seq DESC LIMIT ?3",
+        "read the audit log" } },
+};
+
+static int check_entry(const struct store_audit *entry, struct gb_err *err)
+{
+    if (entry->seq < 1 || entry->time_us < 0 || !entry->fields)
+        return gb_fail_plain(err, EINVAL, "that is not an entry of the audit log");
+    if (strnlen(entry->fields, STORE_AUDIT_FIELDS_MAX) == STORE_AUDIT_FIELDS_MAX)
+        return gb_fail_plain(err, EINVAL, "an entry of the audit log is too long");
+    return entry->session_id[0] ? store_check_id(entry->session_id, err) : 0;
+}
+
+static int head_read(struct db *db, const struct db_statement *statement,
+                     struct store_head *ret_head, struct gb_err *err)
+{
+    struct db_query q = db_query_begin(db, statement);
+    struct store_head head;
+    int r = db_query_step(&q, err);
+
+    if (r == 0 ||
+        (r > 0 && (!db_column_int(&q, 0, &head.seq) || !db_column_hash(&q, 1, head.hash))))
+        r = db_fail_row(&q, err);
+    db_query_end(&q);
+    if (r < 0)
+        return r;
+    *ret_head = head;
+    return 0;
+}
+
+int store_audit_head(struct store *store, struct store_head *ret_head, struct gb_err *err)
+{
+    int r;
+
+    db_read_begin(store->db);
+    r = head_read(store->db, &read_head, ret_head, err);
+    db_read_end(store->db);
+    return r;
+}
+
+static int entry_add(struct db *db, const struct store_audit *entry, struct store_head *head,
+                     struct gb_err *err)
+{
+    struct db_query q;
+    int r;
+
+    if (entry->seq != head->seq + 1 || memcmp(entry->prev, head->hash, sizeof head->hash) != 0)
+        return gb_fail_plain(err, ESTALE, "entry %lld does not follow the head of the audit log",
+                             (long long) entry->seq);
+    q = db_query_begin(db, &add_entry);
+    db_bind_int(&q, entry->seq);
+    db_bind_int(&q, entry->time_us);
+    db_bind_optional_text(&q, entry->session_id);
+    db_bind_hash(&q, entry->prev);
+    db_bind_hash(&q, entry->hash);
+    db_bind_text(&q, entry->fields);
+    r = db_query_run(&q, err);
+    if (r < 0)
+        return r;
+    head->seq = entry->seq;
+    memcpy(head->hash, entry->hash, sizeof head->hash);
+    return 0;
+}
+
+int store_audit_append(struct store *store, const struct store_audit *entries, size_t len,
+                       struct gb_err *err)
+{
+    struct store_head head;
+    struct db_query q;
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < len; i++)
+        r = check_entry(&entries[i], err);
+    if (r < 0 || len == 0)
+        return r;
+    r = db_write_begin(store->db, true, err);
+    if (r < 0)
+        return r;
+    r = head_read(store->db, &read_head_locked, &head, err);
+    for (size_t i = 0; r == 0 && i < len; i++)
+        r = entry_add(store->db, &entries[i], &head, err);
+    if (r == 0) {
+        q = db_query_begin(store->db, &move_head);
+        db_bind_int(&q, head.seq);
+        db_bind_hash(&q, head.hash);
+        r = db_query_run(&q, err);
+    }
+    r = db_write_end(store->db, r, err);
+    return r < 0 ? r : 0;
+}
+
+static int entry_read(struct db_query *q, struct store_audit *ret_entry)
+{
+    struct store_audit entry = { 0 };
+    char *fields = malloc(STORE_AUDIT_FIELDS_MAX);
+    bool good;
+
+    if (!fields)
+        return -ENOMEM;
+    good = db_column_int(q, 0, &entry.seq);
+    good &= db_column_int(q, 1, &entry.time_us);
+    good &= db_column_copy_optional(q, 2, entry.session_id, sizeof entry.session_id);
+    if (entry.session_id[0] && !store_id_valid(entry.session_id)) {
+        good = false;
+        entry.session_id[0] = '\0';
+    }
+    good &= db_column_hash(q, 3, entry.prev);
+    good &= db_column_hash(q, 4, entry.hash);
+    if (!db_column_copy(q, 5, fields, STORE_AUDIT_FIELDS_MAX)) {
+        good = false;
+        fields[0] = '\0';
+    }
+    entry.malformed = !good;
+    entry.fields = strdup(fields); /* as long as it is, not as it may be */
+    free(fields);
+    if (!entry.fields)
+        return -ENOMEM;
+    *ret_entry = entry;
+    return 0;
+}
+
+static void reverse(struct store_audit *entries, size_t len)
+{
+    for (size_t i = 0; i < len / 2; i++) {
+        struct store_audit swap = entries[i];
+
+        entries[i] = entries[len - 1 - i];
+        entries[len - 1 - i] = swap;
+    }
+}
+
+static int entries_read(struct db *db, const struct store_audit_query *query,
+                        struct store_audit **entries, size_t *len, struct gb_err *err)
+{
+    struct db_query q = db_query_begin(db, &list_entries[query->newest][query->session_id != NULL]);
+    int r;
+
+    db_bind_int(&q, query->after_seq);
+    db_bind_int(&q, query->since_us);
+    db_bind_int(&q, (int64_t) query->limit);
+    if (query->session_id)
+        db_bind_text(&q, query->session_id);
+    while ((r = db_query_step(&q, err)) > 0) {
+        if (db_grow(entries, *len, sizeof **entries) < 0 || entry_read(&q, &(*entries)[*len]) < 0) {
+            r = gb_fail(err, ENOMEM, "read the audit log");
+            break;
+        }
+        (*len)++;
+    }
+    db_query_end(&q);
+    return r;
+}
+
+int store_audit_list(struct store *store, const struct store_audit_query *query,
+                     struct store_audit **ret_entries, size_t *ret_len, struct gb_err *err)
+{
+    int r = query->session_id ? store_check_id(query->session_id, err) : 0;
+    struct store_audit *entries = NULL;
+    size_t len = 0;
+
+    if (r == 0 && (query->limit < 1 || query->limit > STORE_AUDIT_ROWS_MAX))
+        r = gb_fail_plain(err, EINVAL, "between 1 and %d entries can be asked for",
+                          STORE_AUDIT_ROWS_MAX);
+    if (r < 0)
+        return r;
+    db_read_begin(store->db);
+    r = entries_read(store->db, query, &entries, &len, err);
+    db_read_end(store->db);
+    if (r < 0) {
+        store_audit_free(entries, len);
+        return r;
+    }
+    if (query->newest)
+        reverse(entries, len);
+    *ret_entries = entries;
+    *ret_len = len;
+    return 0;
+}
+
+void store_audit_free(struct store_audit *entries, size_t len)
+{
+    for (size_t i = 0; entries && i < len; i++)
+        free(entries[i].fields);
+    free(entries);
+}

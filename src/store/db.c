@@ -1,0 +1,223 @@
+/* What all backends have in common: binding, columns and the ends of transactions. */
+#include "store/db.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/store.h"
+
+#include "base/banned.h"
+
+#define HEX_MAX (2 * STORE_HASH_BYTES + 1)
+
+/* ---- hashes are text ---- */
+
+static void hex_write(const uint8_t *hash, char ret_hex[HEX_MAX])
+{
+    static const char digits[] = "0123456789abcdef";
+
+    for (size_t i = 0; i < STORE_HASH_BYTES; i++) {
+        ret_hex[2 * i] = digits[hash[i] >> 4];
+        ret_hex[2 * i + 1] = digits[hash[i] & 15];
+    }
+    ret_hex[HEX_MAX - 1] = '\0';
+}
+
+/* Upper-case digits are refused: a hash has one spelling. */
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool hex_read(const char *hex, uint8_t *ret_hash)
+{
+    uint8_t hash[STORE_HASH_BYTES];
+
+    if (strlen(hex) != HEX_MAX - 1)
+        return false;
+    for (size_t i = 0; i < STORE_HASH_BYTES; i++) {
+        int high = hex_digit(hex[2 * i]), low = hex_digit(hex[2 * i + 1]);
+
+        if (high < 0 || low < 0)
+            return false;
+        hash[i] = (uint8_t) (high << 4 | low);
+    }
+    memcpy(ret_hash, hash, sizeof hash);
+    return true;
+}
+
+/* ---- queries ---- */
+
+struct db_query db_query_begin(struct db *db, const struct db_statement *statement)
+{
+    struct db_query q = { .db = db, .statement = statement, .next = 1 };
+
+    db->ops->prepare(&q);
+    return q;
+}
+
+static void note(struct db_query *q, int code)
+{
+    if (!q->failed)
+        q->failed = code;
+    q->next++;
+}
+
+void db_bind_text(struct db_query *q, const char *text)
+{
+    note(q, q->failed ? 0 : q->db->ops->bind_text(q, text));
+}
+
+void db_bind_optional_text(struct db_query *q, const char *text)
+{
+    db_bind_text(q, *text ? text : NULL);
+}
+
+void db_bind_int(struct db_query *q, int64_t value)
+{
+    note(q, q->failed ? 0 : q->db->ops->bind_int(q, value));
+}
+
+void db_bind_optional(struct db_query *q, int64_t value, int64_t none)
+{
+    if (value == none)
+        db_bind_text(q, NULL);
+    else
+        db_bind_int(q, value);
+}
+
+void db_bind_hash(struct db_query *q, const uint8_t *hash)
+{
+    char hex[HEX_MAX];
+
+    hex_write(hash, hex);
+    db_bind_text(q, hex);
+}
+
+int db_query_step(struct db_query *q, struct gb_err *err)
+{
+    int r = q->failed ? -1 : q->db->ops->step(q);
+
+    if (r >= 0)
+        return r;
+    return q->db->ops->fail(q->db, q->statement->side, q->failed, q->statement->what, err);
+}
+
+void db_query_end(struct db_query *q)
+{
+    if (q->prepared)
+        q->db->ops->end(q);
+}
+
+int db_query_run(struct db_query *q, struct gb_err *err)
+{
+    int r = db_query_step(q, err);
+
+    if (r >= 0)
+        r = q->db->ops->changes(q);
+    db_query_end(q);
+    return r;
+}
+
+int db_fail_row(const struct db_query *q, struct gb_err *err)
+{
+    return gb_fail_plain(err, EUCLEAN, "store: %s: a row is damaged", q->statement->what);
+}
+
+/* ---- columns ---- */
+
+bool db_column_copy(struct db_query *q, int column, char *buf, size_t size)
+{
+    const char *text;
+    size_t len;
+
+    if (q->db->ops->column_type(q, column) != DB_TEXT)
+        return false;
+    text = q->db->ops->column_text(q, column, &len);
+    if (!text || len >= size || memchr(text, 0, len))
+        return false;
+    memcpy(buf, text, len);
+    buf[len] = '\0';
+    return true;
+}
+
+bool db_column_copy_optional(struct db_query *q, int column, char *buf, size_t size)
+{
+    buf[0] = '\0';
+    return db_column_is_null(q, column) || db_column_copy(q, column, buf, size);
+}
+
+bool db_column_hash(struct db_query *q, int column, uint8_t *ret_hash)
+{
+    char hex[HEX_MAX];
+
+    return db_column_copy(q, column, hex, sizeof hex) && hex_read(hex, ret_hash);
+}
+
+bool db_column_int(struct db_query *q, int column, int64_t *ret_value)
+{
+    if (q->db->ops->column_type(q, column) != DB_INTEGER)
+        return false;
+    *ret_value = q->db->ops->column_int(q, column);
+    return true;
+}
+
+int64_t db_column_optional(struct db_query *q, int column, int64_t none)
+{
+    return db_column_is_null(q, column) ? none : q->db->ops->column_int(q, column);
+}
+
+bool db_column_is_null(struct db_query *q, int column)
+{
+    return q->db->ops->column_type(q, column) == DB_NULL;
+}
+
+int db_grow(void *array, size_t len, size_t size)
+{
+    void **rows = array, *more;
+
+    if (len != 0 && (len < 16 || (len & (len - 1)) != 0))
+        return 0;
+    more = reallocarray(*rows, len ? 2 * len : 16, size);
+    if (!more)
+        return -ENOMEM;
+    *rows = more;
+    return 0;
+}
+
+/* ---- connections and transactions ---- */
+
+void db_read_begin(struct db *db)
+{
+    db->ops->lock(db, DB_READ);
+}
+
+void db_read_end(struct db *db)
+{
+    db->ops->unlock(db, DB_READ);
+}
+
+int db_write_begin(struct db *db, bool durable, struct gb_err *err)
+{
+    int r;
+
+    db->ops->lock(db, DB_WRITE);
+    r = db->ops->begin(db, durable, err);
+    if (r < 0)
+        db->ops->unlock(db, DB_WRITE);
+    return r;
+}
+
+int db_write_end(struct db *db, int r, struct gb_err *err)
+{
+    if (r >= 0) {
+        int committed = db->ops->commit(db, err);
+
+        r = committed < 0 ? committed : r;
+    }
+    if (r < 0)
+        db->ops->rollback(db);
+    db->ops->unlock(db, DB_WRITE);
+    return r;
+}

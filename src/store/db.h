@@ -1,0 +1,127 @@
+/*
+ * A database, as far as the store uses one: statements with parameters, rows, transactions.
+ *
+ * Subjects (keys.c, sessions.c, audit.c) are written once, in SQL that SQLite and PostgreSQL both
+ * understand, over these calls. A backend is a const table of functions: a dozen small ones,
+ * however many subjects there are. Today there is db_sqlite.c; tests/unit/test_store.c is what
+ * another one has to pass.
+ *
+ * A statement is a constant with an address: a backend prepares it when it is first used and keeps
+ * it. Parameters are written ?1, ?2, ... and bound in their order. Values are 64-bit integers, text
+ * and NULL. Reading takes a connection for the time between db_read_begin() and db_read_end(), and
+ * so does writing; neither may be nested.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct db;
+
+/* On which of the two connections a statement runs. */
+enum db_side { DB_READ, DB_WRITE, DB_SIDES };
+
+struct db_statement {
+    enum db_side side;
+    const char *sql;
+    const char *what; /* for errors: "store: <what>: ..." */
+};
+
+enum db_type { DB_NULL, DB_INTEGER, DB_TEXT, DB_OTHER };
+
+/* One use of a statement. The first thing that fails is kept and told by the next step. */
+struct db_query {
+    struct db *db;
+    const struct db_statement *statement;
+    void *prepared; /* the backend's; NULL: could not be prepared */
+    int next;       /* parameter to be bound, from 1 */
+    int failed;     /* the backend's code of the first failure; 0 */
+};
+
+/* What a backend does. Codes of failures are its own; only fail() understands them. */
+struct db_ops {
+    void (*close)(struct db *db);
+
+    void (*lock)(struct db *db, enum db_side side);
+    void (*unlock)(struct db *db, enum db_side side);
+
+    /* A transaction on the writing side, which is locked. @durable: the commit waits for the disk.
+     */
+    int (*begin)(struct db *db, bool durable, struct gb_err *err);
+    int (*commit)(struct db *db, struct gb_err *err);
+    void (*rollback)(struct db *db);
+
+    /* Sets prepared or failed. */
+    void (*prepare)(struct db_query *q);
+    /* Return 0 or a code. A NULL text is NULL; a text need not outlive the call. */
+    int (*bind_int)(struct db_query *q, int64_t value);
+    int (*bind_text)(struct db_query *q, const char *text);
+    /* 1: a row, 0: no more, else -1 with failed set. */
+    int (*step)(struct db_query *q);
+    int (*changes)(struct db_query *q);
+    void (*end)(struct db_query *q);
+
+    enum db_type (*column_type)(struct db_query *q, int column);
+    int64_t (*column_int)(struct db_query *q, int column);
+    const char *(*column_text)(struct db_query *q, int column, size_t *ret_len);
+
+    /* -errno for the code, with the backend's own words. */
+    int (*fail)(struct db *db, enum db_side side, int code, const char *what, struct gb_err *err);
+};
+
+/* The first member of every backend's own struct. */
+struct db {
+    const struct db_ops *ops;
+};
+
+/* ---- queries ---- */
+
+struct db_query db_query_begin(struct db *db, const struct db_statement *statement);
+void db_bind_text(struct db_query *q, const char *text);
+void db_bind_optional_text(struct db_query *q, const char *text); /* an empty one is NULL */
+void db_bind_int(struct db_query *q, int64_t value);
+void db_bind_optional(struct db_query *q, int64_t value, int64_t none); /* @none is NULL */
+void db_bind_hash(struct db_query *q, const uint8_t *hash);             /* STORE_HASH_BYTES */
+
+/* 1: a row, 0: no more. */
+int db_query_step(struct db_query *q, struct gb_err *err);
+void db_query_end(struct db_query *q);
+
+/* Steps a query that gives no rows, and ends it. Returns how many rows it changed. */
+int db_query_run(struct db_query *q, struct gb_err *err);
+
+/* For a row that holds something else than it should. */
+int db_fail_row(const struct db_query *q, struct gb_err *err);
+
+/* Copy the text of a column; false when it is no text, or does not fit whole. NULL is the empty
+ * text for the second. */
+bool db_column_copy(struct db_query *q, int column, char *buf, size_t size);
+bool db_column_copy_optional(struct db_query *q, int column, char *buf, size_t size);
+bool db_column_hash(struct db_query *q, int column, uint8_t *ret_hash);
+bool db_column_int(struct db_query *q, int column, int64_t *ret_value);
+int64_t db_column_optional(struct db_query *q, int column, int64_t none);
+bool db_column_is_null(struct db_query *q, int column);
+
+/* Room for one row more in an array of @len; the arrays double. 0 or -ENOMEM. */
+int db_grow(void *array, size_t len, size_t size);
+
+/* ---- connections and transactions ---- */
+
+void db_read_begin(struct db *db);
+void db_read_end(struct db *db);
+
+/* Begins a transaction; holds the writing connection unless it fails. @durable: the commit waits
+ * for the disk. */
+int db_write_begin(struct db *db, bool durable, struct gb_err *err);
+
+/* Commits if @r says that all went well, else takes everything back; gives the connection back.
+ * Returns @r, or the failure to commit. */
+int db_write_end(struct db *db, int r, struct gb_err *err);
+
+/* ---- backends ---- */
+
+/* Opens the file at @path, which exists, and brings its tables up to date. */
+int db_sqlite_open(const char *path, struct db **ret_db, struct gb_err *err);

@@ -1,0 +1,30 @@
+/* What the files of the store share. */
+#pragma once
+
+#include "store/db.h"
+#include "store/store.h"
+
+struct store {
+    struct db *db;
+    int lock_fd; /* of an exclusive opener; -EBADF */
+};
+
+/* -EINVAL unless @id can be one. */
+int store_check_id(const char *id, struct gb_err *err);
+
+/* ---- the data directory (dir.c) ---- */
+
+struct store_dir {
+    char *path;  /* absolute, without links */
+    int fd;      /* holds a lock until store_dir_release(): one opens at a time */
+    int lock_fd; /* of an exclusive opener; -EBADF */
+};
+
+/* Finds or makes the directory and refuses one that others own or may write to. */
+int store_dir_open(const struct store_config *config, struct store_dir *ret_dir,
+                   struct gb_err *err);
+void store_dir_release(struct store_dir *dir);
+
+/* Makes the file (0600) unless @must_exist, and refuses one that others own or may open. */
+int store_dir_check_file(const struct store_dir *dir, const char *name, bool must_exist,
+                         struct gb_err *err);
