@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""An agent that works in a sandbox, with the classes that OpenManus programs use.
+"""An agent loop in a sandbox, with the classes of OpenManus.
 
     PYTHONPATH=clients/python examples/agent_loop.py
 
-THERE IS NO MODEL IN THIS EXAMPLE. `ScriptedModel` stands in for one: it says its lines in order and
-looks at what came back only to decide whether to go on. Put a call to a real model in its place;
-the loop stays as it is.
+THERE IS NO MODEL IN THIS EXAMPLE. `ScriptedModel` is a stand-in that returns fixed steps in order.
+Replace it with a call to a real model; the loop stays the same.
 
-Needs a service: the one that GLOVEBOX_URL names, or the binary that GLOVEBOX names.
+Uses the server at GLOVEBOX_URL. If that is not set, it starts one from the binary in GLOVEBOX, or
+from `glovebox` on the PATH.
 """
 
 import asyncio
@@ -19,16 +19,16 @@ NOTES = "the box keeps the code and the code keeps the box\n"
 
 
 class ScriptedModel:
-    """A stand-in: not a model. Each line is what one might answer at that point."""
+    """A stand-in, not a model. Each line is what a model might answer at that point."""
 
     LINES = [
         ("run", "wc -w < notes.txt"),
-        ("run", "python3 count.py"),  # there is no such file: the model sees the error ...
+        ("run", "python3 count.py"),  # the file does not exist yet: the model sees the error ...
         ("write", "count.py", "import collections\n"
          "words = open('notes.txt').read().split()\n"
-         "print(*collections.Counter(words).most_common(1)[0])\n"),  # ... and writes it
+         "print(*collections.Counter(words).most_common(1)[0])\n"),  # ... and creates it
         ("run", "python3 count.py"),
-        ("run", "sleep 60"),  # takes too long: the model is told so
+        ("run", "sleep 60"),  # takes too long: the model sees the timeout
         ("done",),
     ]
 
@@ -40,12 +40,12 @@ class ScriptedModel:
 
 
 async def do(sandbox, step):
-    """Does one step in the sandbox; what the model is told about it."""
+    """Runs one step in the sandbox and returns the observation for the model."""
     try:
         if step[0] == "run":
             return await sandbox.run_command(step[1], timeout=5)
         await sandbox.write_file(step[1], step[2])
-        return f"{step[1]} is written"
+        return f"wrote {step[1]}"
     except SandboxTimeoutError as error:
         return f"error: {error}"
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Draws a chart with matplotlib in a box and saves it here.
+"""Draws a chart with matplotlib in a box and saves it locally.
 
-    PYTHONPATH=clients/python examples/chart.py [FILE]        chart.png when it is left out
+    PYTHONPATH=clients/python examples/chart.py [FILE]        FILE defaults to chart.png
 
-Needs a service: the one that GLOVEBOX_URL names, or the binary that GLOVEBOX names.
+Uses the server at GLOVEBOX_URL. If that is not set, it starts one from the binary in GLOVEBOX, or
+from `glovebox` on the PATH.
 """
 
 import sys

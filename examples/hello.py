@@ -1,4 +1,4 @@
-"""A first program: looks around in its box, works a little, saves a file."""
+"""A first program: explores its box, computes something and saves a file."""
 import os
 import socket
 
@@ -16,4 +16,4 @@ except OSError as refused:
 week = pd.DataFrame({"day": range(1, 8), "visits": np.random.default_rng().poisson(100, 7)})
 print("Visits this week:", week["visits"].describe()[["mean", "min", "max"]].round(1).to_dict())
 week.to_csv("visits.csv", index=False)
-print("Saved visits.csv; --out DIR would bring it home.")
+print("Saved visits.csv; run with --out DIR to keep it.")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Sends code with its variables and gets the variables back, with the locals API.
+"""Runs code with variables in and out, using the locals API.
 
-    examples/locals_call.py [URL]        http://127.0.0.1:8080 when it is left out
+    examples/locals_call.py [URL]        URL defaults to http://127.0.0.1:8080
 
-No client is needed. Functions see the variables; there is nothing to pass in by hand.
+Needs no client library. Functions can use the variables; nothing has to be passed explicitly.
 """
 
 import json
@@ -22,7 +22,7 @@ dearest = max(prices)
 
 
 def call(url, code, variables):
-    """The variables after the code has run."""
+    """Returns the variables after the code has run."""
     body = json.dumps({"code": code, "local_dict": variables}).encode()
     request = urllib.request.Request(url + "/execute_code/", body)
     if os.environ.get("GLOVEBOX_API_KEY"):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Computes pi with the simple HTTP API. No client is needed, only a URL.
+"""Computes pi with the simple HTTP API. Needs no client library, only a URL.
 
-    examples/pi_over_http.py [URL]        http://127.0.0.1:8080 when it is left out
+    examples/pi_over_http.py [URL]        URL defaults to http://127.0.0.1:8080
 """
 
 import json
@@ -11,7 +11,7 @@ import urllib.request
 
 CODE = """
 def digits(count):
-    "Machin's formula, in whole numbers."
+    "Machin's formula, with integers."
     unit = 10 ** (count + 10)
 
     def arctan_inverse(x):

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Uploads a CSV file and has a column of it summed in a box.
+"""Uploads a CSV file and sums one of its columns in a box.
 
     PYTHONPATH=clients/python examples/sum_column.py [FILE COLUMN]
 
-Needs a service: the one that GLOVEBOX_URL names, or the binary that GLOVEBOX names.
+Uses the server at GLOVEBOX_URL. If that is not set, it starts one from the binary in GLOVEBOX, or
+from `glovebox` on the PATH.
 """
 
 import os
@@ -32,12 +33,12 @@ def main():
             with open(path, "w", encoding="utf-8") as f:
                 f.write(SALES)
         session.upload(path, "data.csv")
-        # repr() makes a literal of it: never paste a name into code as it is.
+        # repr() creates a literal: never insert a string into code unquoted.
         session.run(f"column = {column!r}", check=True)
         try:
             result = session.run(CODE, check=True)
         except glovebox.ExecutionError as error:
-            sys.exit(f"it did not work: {error}")
+            sys.exit(f"failed: {error}")
         print(f"sum of {column}: {result.text}")
         print(f"rows: {session.run('len(frame)').text}")
 

@@ -25,7 +25,7 @@ def find_generator():
     if named:
         return os.path.abspath(os.path.join(ROOT, named))
     build = os.path.dirname(BINARY)
-    for path in (os.path.join(build, "gen_docs"), os.path.join(build, "src", "cli", "gen_docs")):
+    for path in (os.path.join(build, "gen_docs"), os.path.join(build, "tools/gen_docs/gen_docs")):
         if os.access(path, os.X_OK):
             return path
     return None
@@ -154,6 +154,11 @@ def test_manual_tells_every_option(manual, long_options):
     assert "$XDG_CONFIG_HOME/glovebox/glovebox.conf" in flat
 
 
+def test_manual_shows_code_without_its_language(manual):
+    assert re.search(r"^ +glovebox run --cell -c ", manual, re.M)
+    assert not re.search(r"^\s*(`|(sh|text|json)$)", manual, re.M)
+
+
 @pytest.mark.parametrize(
     "prose, mention",
     [
@@ -161,6 +166,8 @@ def test_manual_tells_every_option(manual, long_options):
         ("# DESCRIPTION\n\nan *odd* word\n", "line 3"),
         ("# DESCRIPTION\n\n| a | table |\n", "line 3"),
         ("# DESCRIPTION\n\n```\nno end\n", "without an end"),
+        ("# DESCRIPTION\n\n```sh\n```sh\n", "without an end"),
+        ("# DESCRIPTION\n\n```two words\n```\n", "line 3"),
         ("# DESCRIPTION\n\n`no end\n", "line 3"),
         ("# DESCRIPTION\n\n\u00fcber\n", "line 3"),
         ("# DESCRIPTION\n\nfine\n", "no section"),

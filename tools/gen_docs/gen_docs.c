@@ -109,6 +109,15 @@ static int prose_split(struct prose *prose, struct gb_err *err)
     return 0;
 }
 
+/* Whether @line starts a block of code, optionally with a language after the fence, or ends one. */
+static bool is_fence(const char *line, bool in_code)
+{
+    if (strncmp(line, "```", 3) != 0)
+        return false;
+    line += 3;
+    return !line[in_code ? 0 : strspn(line, "abcdefghijklmnopqrstuvwxyz")];
+}
+
 static int prose_find_sections(struct prose *prose, struct gb_err *err)
 {
     struct prose_section *section = NULL;
@@ -117,8 +126,10 @@ static int prose_find_sections(struct prose *prose, struct gb_err *err)
     for (size_t i = 0; i < prose->lines_len; i++) {
         char *line = prose->lines[i];
 
-        if (strncmp(line, "```", 3) == 0)
+        if (is_fence(line, code))
             code = !code;
+        else if (!code && strncmp(line, "```", 3) == 0)
+            return prose_fail(err, i + 1, "a code fence with more than a language after it");
         if (!code && strncmp(line, "# ", 2) == 0) {
             if (prose->sections_len == PROSE_SECTIONS_MAX)
                 return prose_fail(err, i + 1, "too many sections");
@@ -184,7 +195,7 @@ enum prose_state { PROSE_BETWEEN, PROSE_PARAGRAPH, PROSE_ITEM, PROSE_CODE };
 static int prose_line(FILE *out, const char *line, size_t number, enum prose_state *state,
                       struct gb_err *err)
 {
-    if (strcmp(line, "```") == 0) {
+    if (is_fence(line, *state == PROSE_CODE)) {
         fputs(*state == PROSE_CODE ? ".EE\n.RE\n" : ".PP\n.RS 4\n.EX\n", out);
         *state = *state == PROSE_CODE ? PROSE_BETWEEN : PROSE_CODE;
         return 0;
@@ -210,7 +221,7 @@ static int prose_line(FILE *out, const char *line, size_t number, enum prose_sta
     }
     if (*state == PROSE_ITEM && strncmp(line, "  ", 2) == 0 && line[2] != ' ')
         return prose_inline(out, line + 2, number, err);
-    if (*state == PROSE_ITEM || strchr(" #>+=", *line) || strncmp(line, "```", 3) == 0)
+    if (*state == PROSE_ITEM || strchr(" #>+=", *line))
         return prose_fail(err, number, "a block that is not known here");
     if (*state == PROSE_BETWEEN)
         fputs(".PP\n", out);
@@ -353,30 +364,33 @@ static void man_alias(FILE *out, const struct config_option *option,
     snprintf(name, sizeof name, "--%s", option->name);
     fputs(".TP\n", out);
     roff_font(out, 'B', alias->variable);
-    fputs("\nMeans ", out);
+    fputs("\nSame as ", out);
     roff_font(out, 'B', name);
     if (alias->unit == 1 << 20)
-        fputs(", as a whole number of MiB", out);
+        fputs(", as an integer in MiB", out);
     else if (alias->unit)
-        fprintf(out, ", as a whole number of %lld", (long long) alias->unit);
-    fputs(", unless the variable of our own name is set.\n", out);
+        fprintf(out, ", as an integer in units of %lld", (long long) alias->unit);
+    fputs(". Ignored if the GLOVEBOX_ variable is set.\n", out);
 }
 
 static void man_environment(FILE *out)
 {
-    fputs(".SH ENVIRONMENT\nEvery long option but \\fB\\-\\-help\\fR and \\fB\\-\\-version\\fR can "
-          "be "
-          "set by a variable: its name in capitals, with underscores for dashes, after ",
-          out);
+    fputs(
+        ".SH ENVIRONMENT\nEvery long option except \\fB\\-\\-help\\fR and "
+        "\\fB\\-\\-version\\fR can be set with an environment variable: the name of the option in "
+        "upper case, with underscores instead of dashes, prefixed with ",
+        out);
     roff_font(out, 'B', schema->env_prefix);
-    fputs(".\nA variable that is set to a bad value, or to nothing, is an error.\n"
-          "These are honoured too:\n",
+    fputs(".\nA variable with an invalid or empty value is an error.\n"
+          "These variables are read, too:\n",
           out);
     for (size_t i = 0; i < schema->options_len; i++)
         for (size_t k = 0; k < ARRAY_LEN(schema->options[i].aliases); k++)
             if (schema->options[i].aliases[k].variable)
                 man_alias(out, &schema->options[i], &schema->options[i].aliases[k]);
-    fputs(".TP\n\\fBXDG_CONFIG_HOME\\fR, \\fBHOME\\fR\nWhere the user\\(aqs file is found.\n", out);
+    fputs(".TP\n\\fBXDG_CONFIG_HOME\\fR, \\fBHOME\\fR\nLocation of the user\\(aqs configuration "
+          "file.\n",
+          out);
 }
 
 static void man_see_also(FILE *out)

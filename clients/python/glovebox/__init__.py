@@ -1,4 +1,4 @@
-"""Client of Glovebox, which runs Python that nobody has read in a box.
+"""Python client for Glovebox, a sandbox for untrusted Python code.
 
     import glovebox
 
@@ -9,9 +9,10 @@
         session.run("import pandas as pd; frame = pd.read_csv('sales.csv')")
         print(session.run("frame.describe()").table())
 
-`Client` names the service (GLOVEBOX_URL, GLOVEBOX_API_KEY), `Session` keeps variables and files,
-`AsyncClient` and `AsyncSession` are awaited. `glovebox.local` starts a service by itself,
-`CodeSession` and `glovebox.openmanus` speak to programs that were written for other sandboxes.
+`Client` connects to a server (GLOVEBOX_URL, GLOVEBOX_API_KEY), `Session` keeps variables and files,
+and `AsyncClient` and `AsyncSession` are their async versions. `glovebox.local` starts a local
+server. `CodeSession` and `glovebox.openmanus` are for programs that were written for other
+sandboxes.
 """
 
 from . import local

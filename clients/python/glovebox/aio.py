@@ -1,8 +1,8 @@
-"""The async twins: `AsyncClient`, `AsyncSession`, `AsyncStream`.
+"""Async versions of the classes: `AsyncClient`, `AsyncSession`, `AsyncStream`.
 
-Every call is the plain one, in a thread of its own. Cancelling the task shuts the call's socket
-down, so the thread ends at once; an execution that was waited for is interrupted. Threads are
-daemons and not of the loop's pool: that pool is small, and a program that ends must not wait for
+Every call runs the synchronous one in a new thread. Cancelling the task shuts down the call's
+socket, so the thread ends at once; the execution it waited for is interrupted. The threads are
+daemons and not from the loop's pool: that pool is small, and a program that exits must not wait for
 it.
 """
 
@@ -21,11 +21,11 @@ from .stream import Event, Stream
 from .transport import Call, current_call
 
 T = TypeVar("T")
-LEAVE_SECONDS = 10.0  # for the thread of a cancelled call to say what it still has to say
+LEAVE_SECONDS = 10.0  # for the thread of a cancelled call to finish
 
 
 def start_thread(function: Callable[[], T]) -> "asyncio.Future[T]":
-    """Runs @function in a thread of its own; the future is of the running loop."""
+    """Runs `function` in a new thread; the future belongs to the running loop."""
     loop = asyncio.get_running_loop()
     future: "asyncio.Future[T]" = loop.create_future()
 
@@ -48,14 +48,14 @@ def start_thread(function: Callable[[], T]) -> "asyncio.Future[T]":
         try:
             loop.call_soon_threadsafe(settle, result, error)
         except RuntimeError:
-            pass  # the loop is closed: nobody waits any more
+            pass  # the loop is closed: nobody is waiting
 
     threading.Thread(target=main, name="glovebox", daemon=True).start()
     return future
 
 
 async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-    """Runs @function in a thread; what it waits for ends when this is cancelled."""
+    """Runs `function` in a thread; cancelling this ends the request it waits for."""
     call = Call()
     context = contextvars.copy_context()
     context.run(current_call.set, call)
@@ -71,14 +71,14 @@ async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
 
 def _forget(future: "asyncio.Future[Any]") -> None:
-    """Its exception was not wanted, and that is no news."""
+    """Marks its exception as retrieved, so that asyncio does not log it."""
     if not future.cancelled():
         future.exception()
 
 
 class AsyncStream:
-    """The events of one execution; `result` once the receipt has come. A wait for an event may be
-    cancelled: the event is not lost, the next wait gets it."""
+    """The events of one execution; `result` is set once the receipt has arrived. Waiting for an
+    event may be cancelled: the event is not lost, the next wait returns it."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -131,14 +131,14 @@ class AsyncStream:
 
 
 async def _ended(future: "asyncio.Future[Any]") -> bool:
-    """Waits for it; False when there is nothing more. A StopAsyncIteration must not leave a
-    coroutine by itself."""
+    """Waits for it; False if there are no more events. A coroutine must not raise
+    StopAsyncIteration itself."""
     await asyncio.wait({future})
     return not isinstance(future.exception(), StopAsyncIteration)
 
 
 class AsyncClient:
-    """As `Client`, awaited. Takes the same arguments, or a client to share."""
+    """Async version of `Client`. Takes the same arguments, or a client to share."""
 
     def __init__(self, *args: Any, client: Optional[Client] = None, **kwargs: Any) -> None:
         self.sync = client or Client(*args, **kwargs)
@@ -203,7 +203,7 @@ class AsyncClient:
 
 
 class AsyncSession:
-    """As `Session`, awaited: `async with await AsyncSession.create() as session:`."""
+    """Async version of `Session`: `async with await AsyncSession.create() as session:`."""
 
     def __init__(self, session: Session) -> None:
         self.sync = session
@@ -212,8 +212,8 @@ class AsyncSession:
     async def create(
         cls, *args: Any, client: Optional[AsyncClient] = None, **options: Any
     ) -> "AsyncSession":
-        """Makes a session; the options are those of `Session`. When it is cancelled while the
-        service makes one, that one is ended."""
+        """Creates a session; the options are those of `Session`. If cancelled while the server
+        creates it, the session is ended."""
         made: List[Session] = []
 
         def make() -> None:
@@ -310,12 +310,14 @@ class AsyncSession:
 
 
 async def _open_stream(open_it: Callable[..., Stream], *args: Any, **options: Any) -> Stream:
-    """The stream keeps the call that opened it, which ends with it and not with this await."""
+    """The stream keeps the call that opened it; the call ends with the stream, not with this
+    await."""
     return await in_thread(open_it, *args, **options)
 
 
 async def _uncut(function: Callable[[], Any]) -> Any:
-    """Runs to its end even when cancelled, then says so: half of it would stay at the service."""
+    """Runs to the end even if cancelled, then raises: stopping halfway would leave a session
+    behind."""
     future = start_thread(function)
     try:
         return await asyncio.shield(future)

@@ -1,4 +1,4 @@
-"""`Client`: a service at an address. `Session`: a box that keeps its variables and files."""
+"""`Client`: a server. `Session`: a box that keeps its variables and files."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .transport import MAX_REPLY, PIECE, READ_SECONDS, Call, Reply, Transport, q
 Path = Union[str, "os.PathLike[str]"]
 Size = Union[int, str]
 
-INSTALL_SECONDS = 600.0  # pip may be silent for long
+INSTALL_SECONDS = 600.0  # pip may send nothing for a long time
 
 
 @dataclass(frozen=True)
 class File:
-    """An entry of a workspace. `raw` has the bytes of a path that is not UTF-8:
-    the service lists such a file, and gives it out in the archive only."""
+    """An entry of a workspace. `raw` is the path as bytes if it is not UTF-8: such a file is
+    listed, but can be downloaded only as part of the archive."""
 
     path: str
     kind: str = "file"
@@ -35,12 +35,12 @@ class File:
 
 
 class Client:
-    """A service. Without `url` the environment's GLOVEBOX_URL, else http://127.0.0.1:8080; without
-    `api_key` GLOVEBOX_API_KEY. An address may also be `unix:/path/of/socket`.
+    """A connection to a server. `url` defaults to GLOVEBOX_URL, then to http://127.0.0.1:8080;
+    `api_key` defaults to GLOVEBOX_API_KEY. An address may also be `unix:/path/of/socket`.
 
-    `timeout`: seconds of silence after which a connection counts as broken. `retries`: how often a
-    request that does no harm twice is sent again. `patience`: for how many seconds 429 and 503 are
-    waited out; 0 raises them at once. Objects may be shared by threads."""
+    `timeout`: seconds without data after which a connection counts as broken. `retries`: how often
+    a request that is safe to repeat is retried. `patience`: for how many seconds to retry after 429
+    and 503; 0 raises them at once. Objects may be shared between threads."""
 
     def __init__(
         self,
@@ -80,8 +80,9 @@ class Client:
         network: Optional[Mapping[str, Any]] = None,
         reply_bytes: Optional[Size] = None,
     ) -> Result:
-        """Runs a program in a fresh box. What it does wrong is in the result; with `check` it is an
-        exception. `script`: as python3 would, else as a notebook cell. `network`: as of Session."""
+        """Runs a program in a fresh box. If it fails, the result says so; with `check` that raises
+        an exception. `script` runs it as python3 would, otherwise it runs as a notebook cell.
+        `network`: see `Session`."""
         body = _body(code=code, timeout=timeout, stdin=stdin, env=env, limits=limits,
                      mode="script" if script else None, filename=filename, template=template,
                      network=network, reply_bytes=reply_bytes)
@@ -101,20 +102,20 @@ class Client:
         network: Optional[Mapping[str, Any]] = None,
         cancel_on_disconnect: Optional[bool] = None,
     ) -> Stream:
-        """As run(), but gives the events as they happen."""
+        """Like run(), but returns the events as they happen."""
         body = _body(code=code, timeout=timeout, stdin=stdin, env=env, limits=limits,
                      mode="script" if script else None, filename=filename, template=template,
                      network=network, cancel_on_disconnect=cancel_on_disconnect)
         return stream.open_stream(self.transport, "/v1/execute", body)
 
-    # ---- executions that were started before ----
+    # ---- executions that were started earlier ----
 
     def receipt(self, execution_id: str, wait: float = 0.0) -> Optional[Result]:
-        """What came of an execution; None while it goes on. Waits `wait` seconds for its end."""
+        """The result of an execution, or None while it runs. Waits up to `wait` seconds."""
         return stream.look(self.transport, execution_id, wait)
 
     def events(self, execution_id: str) -> Stream:
-        """The stream of an execution, from its beginning."""
+        """The stream of an execution, from the start."""
         path = f"/v1/executions/{quote(execution_id)}/events"
 
         def opener(call: Call) -> Reply:
@@ -123,7 +124,8 @@ class Client:
         return Stream(self.transport, opener)
 
     def output(self, execution_id: str, stream: str = "stdout", offset: int = 0) -> Iterator[str]:
-        """All that an execution has printed so far, page by page: also what the receipt lacks."""
+        """Everything an execution has printed so far, page by page, including the parts that the
+        receipt leaves out."""
         while True:
             page = self.transport.json(
                 "GET", f"/v1/executions/{quote(execution_id)}/output", repeat=True,
@@ -132,14 +134,15 @@ class Client:
             try:
                 text, after = str(page["text"]), int(page["next"])
             except (KeyError, TypeError, ValueError):
-                raise errors.ProtocolError(f"this is no page of output: {page!r:.200}") from None
+                raise errors.ProtocolError(f"not a page of output: {page!r:.200}") from None
             if after <= offset:
                 return
             yield text
             offset = after
 
     def interrupt(self, execution_id: str) -> None:
-        """Stops an execution, as Ctrl-C does; asked twice, at once. One that has ended is fine."""
+        """Interrupts an execution, as Ctrl-C does; a second call kills it at once. Does nothing if
+        it has ended."""
         stream.interrupt(self.transport, execution_id)
 
     # ---- packages ----
@@ -147,8 +150,8 @@ class Client:
     def pip_install(
         self, *packages: str, newest: bool = False, timeout: float = INSTALL_SECONDS
     ) -> Dict[str, Any]:
-        """Installs packages into your default set, which all your fresh boxes have from then on.
-        See `Session.pip_install`."""
+        """Installs packages into your default set, which all your new boxes start with. See
+        `Session.pip_install`."""
         return _install(self.transport, "/v1/packages", packages, newest, timeout)
 
     def packages(self) -> Dict[str, Any]:
@@ -156,17 +159,17 @@ class Client:
         return self.transport.object("GET", "/v1/packages", repeat=True)
 
     def reset_packages(self) -> None:
-        """Empties your default set. Boxes that have it keep it."""
+        """Empties your default set. Existing boxes keep it."""
         self.transport.json("DELETE", "/v1/packages", repeat=True)
 
     # ---- sessions ----
 
     def session(self, **options: Any) -> "Session":
-        """Makes a session; see `Session` for the options."""
+        """Creates a session; see `Session` for the options."""
         return Session(client=self, **options)
 
     def attach(self, session_id: str) -> "Session":
-        """A session that is there already. It is looked up, and not ended by `with`."""
+        """An existing session; raises `SessionGone` if there is none. `with` does not end it."""
         session = Session(client=self, session_id=session_id)
         session.info()
         return session
@@ -184,13 +187,13 @@ class Client:
                 entries, more = page[name], page["more"]
                 last = entries[-1][key] if entries else None
             except (KeyError, TypeError, IndexError):
-                raise errors.ProtocolError(f"this is no list: {page!r:.200}") from None
+                raise errors.ProtocolError(f"not a list: {page!r:.200}") from None
             yield from entries
             if not more or last is None or last == after:
                 return
             after = last
 
-    # ---- the service ----
+    # ---- the server ----
 
     def health(self) -> Dict[str, Any]:
         return self.transport.object("GET", "/health", repeat=True)
@@ -202,7 +205,7 @@ class Client:
         return self.transport.object("GET", "/v1/stats", repeat=True)
 
     def close(self) -> None:
-        """Closes idle connections. Sessions stay."""
+        """Closes idle connections. Sessions continue."""
         self.transport.close()
 
     def __enter__(self) -> "Client":
@@ -213,14 +216,14 @@ class Client:
 
 
 class Session:
-    """A box with an interpreter in it: variables, imports, working directory and files stay.
+    """A box whose interpreter keeps variables, imports, the working directory and files.
 
-    Made at the service when the object is made, ended by close() or `with`. `memory`, `disk` are
-    sizes ("512m"), `timeout` is the default of its executions in seconds, `limits` has the others;
-    `files` maps paths to what they hold; `network` is whom it may reach, such as
-    {"allow": ["pypi.org"]}, and `volumes` are directories of the service's host, such as
-    {"source": "/srv/sets", "target": "/data", "mode": "ro"}, as far as its operator allows;
-    `packages` are requirements to install."""
+    The session is created on the server together with the object, and ended by close() or `with`.
+    `memory` and `disk` are sizes ("512m"); `timeout` is the default for its executions in seconds;
+    `limits` has all other limits; `files` maps paths to contents; `network` lists the hosts it may
+    reach, such as {"allow": ["pypi.org"]}; `volumes` are directories of the server's host, such as
+    {"source": "/srv/sets", "target": "/data", "mode": "ro"}; `packages` are requirements to
+    install. Network and volumes must be allowed by the operator of the server."""
 
     def __init__(
         self,
@@ -269,7 +272,7 @@ class Session:
         made = self._transport.object("POST", "/v1/sessions", body, timeout=timeout)
         name = made.get("session_id")
         if not isinstance(name, str) or not name:
-            raise errors.ProtocolError(f"the service did not name the session: {made!r:.200}")
+            raise errors.ProtocolError(f"the reply has no session_id: {made!r:.200}")
         return name
 
     def __repr__(self) -> str:
@@ -288,10 +291,10 @@ class Session:
         reply_bytes: Optional[Size] = None,
         accept_loss: Optional[bool] = None,
     ) -> Result:
-        """Runs a cell. What it does wrong is in the result; with `check` it is an exception.
+        """Runs a cell. If it fails, the result says so; with `check` that raises an exception.
 
-        After an execution that had to be killed the variables are gone: `SessionLost` says so once,
-        unless `accept_loss` says that this is fine."""
+        If the previous execution had to be killed, the variables are gone. This raises
+        `SessionLost` once, unless `accept_loss` is set."""
         body = _body(code=code, timeout=timeout, stdin=stdin, filename=filename,
                      reply_bytes=reply_bytes, accept_loss=accept_loss)
         return self._execute("/execute", body, check)
@@ -307,7 +310,7 @@ class Session:
         reply_bytes: Optional[Size] = None,
         accept_loss: Optional[bool] = None,
     ) -> Result:
-        """Runs a shell command in the box, in a process of its own."""
+        """Runs a shell command in the box, in a new process."""
         body = _body(command=command, timeout=timeout, stdin=stdin, env=env,
                      reply_bytes=reply_bytes, accept_loss=accept_loss)
         return self._execute("/commands", body, check)
@@ -322,7 +325,7 @@ class Session:
         reply_bytes: Optional[Size] = None,
         accept_loss: Optional[bool] = None,
     ) -> Result:
-        """Gives a line to the session's one shell, where `cd` and `export` stay."""
+        """Runs a line in the session's persistent shell, where `cd` and `export` carry over."""
         body = _body(command=line, shell=True, timeout=timeout, stdin=stdin,
                      reply_bytes=reply_bytes, accept_loss=accept_loss)
         return self._execute("/commands", body, check)
@@ -347,7 +350,7 @@ class Session:
         accept_loss: Optional[bool] = None,
         cancel_on_disconnect: Optional[bool] = None,
     ) -> Stream:
-        """As run(), but gives the events as they happen."""
+        """Like run(), but returns the events as they happen."""
         body = _body(code=code, timeout=timeout, stdin=stdin, filename=filename,
                      accept_loss=accept_loss, cancel_on_disconnect=cancel_on_disconnect)
         return stream.open_stream(self._transport, self._path + "/execute", body)
@@ -355,12 +358,13 @@ class Session:
     def stream_command(
         self, command: str, *, shell: bool = False, timeout: Optional[float] = None
     ) -> Stream:
-        """As command() or shell(), but gives the events as they happen."""
+        """Like command() or shell(), but returns the events as they happen."""
         body = _body(command=command, shell=shell or None, timeout=timeout)
         return stream.open_stream(self._transport, self._path + "/commands", body)
 
     def interrupt(self, *, everything: bool = False) -> int:
-        """Stops what runs in it, with `everything` also what waits; gives how many."""
+        """Interrupts the running execution, with `everything` also queued ones. Returns how many it
+        interrupted."""
         query = {"all": True} if everything else None
         reply = self._transport.object("POST", self._path + "/interrupt", query=query)
         count = reply.get("interrupted")
@@ -371,28 +375,29 @@ class Session:
     def pip_install(
         self, *packages: str, newest: bool = False, timeout: float = INSTALL_SECONDS
     ) -> Dict[str, Any]:
-        """Installs packages, which can be imported at once: requirements such as "humanize" or
-        "requests[socks]>=2.31". With `newest`, what comes without a version is the newest that the
-        index has. Gives what is "installed" and what was "present", with "warnings"; what cannot be
-        installed is an exception that says why."""
+        """Installs packages, which can be imported at once. `packages` are requirements such as
+        "humanize" or "requests[socks]>=2.31". With `newest`, requirements without a version get the
+        newest one in the index. Returns what was "installed" and what was "present", with
+        "warnings". Raises an exception that says why if a package cannot be installed."""
         return _install(self._transport, self._path + "/packages", packages, newest, timeout)
 
     def packages(self) -> Dict[str, Any]:
-        """What was installed into it: "packages" with name, version and hash, "requirements"."""
+        """The packages installed into it: "packages" with name, version and hash, and the
+        "requirements"."""
         return self._transport.object("GET", self._path + "/packages", repeat=True)
 
-    # ---- its life ----
+    # ---- lifetime ----
 
     def info(self) -> Dict[str, Any]:
-        """Its state, age, limits and how long it may stay idle."""
+        """Its state, age, limits and idle timeout."""
         return self._transport.object("GET", self._path, repeat=True)
 
     def keep_alive(self) -> Dict[str, Any]:
-        """Starts its idle time anew."""
+        """Resets the idle timer."""
         return self._transport.object("POST", self._path + "/keepalive", repeat=True)
 
     def close(self) -> None:
-        """Ends the session; what runs in it is stopped. Once it is gone this does nothing."""
+        """Ends the session and its running execution. Does nothing if it has already ended."""
         if self.closed:
             return
         try:
@@ -413,24 +418,24 @@ class Session:
     # ---- files ----
 
     def files(self, directory: str = "", *, recursive: bool = False) -> List[File]:
-        """What is in the workspace, or in one directory of it."""
+        """Lists the workspace, or one directory of it."""
         query = {"dir": directory or None, "recursive": recursive or None, "limit": 1000}
         pages = self.client._pages(self._path + "/files", "files", "path", query)
         return [_file(entry) for entry in pages]
 
     def upload(self, source: Union[Path, IO[bytes]], path: Optional[str] = None) -> File:
-        """Copies a local file, or what an open binary file still holds, into the workspace. Without
-        `path` it keeps its name. A file is there whole or not at all."""
+        """Copies a local file, or the rest of an open binary file, into the workspace. Without
+        `path` it keeps its name. The file appears when it is complete, or not at all."""
         if isinstance(source, (str, os.PathLike)):
             name = path or os.path.basename(os.fspath(source))
             with open(source, "rb") as f:
                 return self._put(name, f)
         if path is None:
-            raise ValueError("an open file needs a path to go to")
+            raise ValueError("an open file needs a path in the workspace")
         return self._put(path, source)
 
     def write(self, path: str, data: Union[str, bytes]) -> File:
-        """Makes a file of text (as UTF-8) or bytes."""
+        """Creates a file from text (as UTF-8) or bytes."""
         return self._put(path, io.BytesIO(data.encode() if isinstance(data, str) else bytes(data)))
 
     def _put(self, path: str, source: IO[bytes]) -> File:
@@ -455,7 +460,7 @@ class Session:
         return _file({"path": path, **made})
 
     def read(self, path: str, *, limit: int = MAX_REPLY) -> bytes:
-        """The bytes of a file, which must fit into memory."""
+        """The content of a file, which must fit into memory."""
         with self._open(path) as reply:
             return reply.read(limit)
 
@@ -467,9 +472,9 @@ class Session:
                                    headers={"Accept": "*/*", **(headers or {})})
 
     def download(self, path: str, to: Union[None, Path, IO[bytes]] = None) -> int:
-        """Copies a file of the workspace to a local one, a directory, or an open binary file; gives
-        its size. Without `to` it goes to the current directory under its own name. A local file
-        takes its place once all of it has come; a broken connection is picked up where it broke."""
+        """Copies a file of the workspace to a local file, a directory, or an open binary file, and
+        returns its size. Without `to` it goes to the current directory under its own name. A local
+        file appears when it is complete; a broken connection is resumed where it broke."""
         if to is not None and not isinstance(to, (str, os.PathLike)):
             return self._download(path, to)
         name = os.path.basename(path)
@@ -484,7 +489,7 @@ class Session:
             headers = {"Range": f"bytes={got}-"} if got else {}
             with self._open(path, headers) as reply:
                 if got and (reply.status != 206 or reply.headers.get("ETag") != etag):
-                    raise errors.ConnectionLost("the file changed while it was read; read it again")
+                    raise errors.ConnectionLost("the file changed during the download; try again")
                 etag = reply.headers.get("ETag")
                 try:
                     while True:
@@ -499,8 +504,8 @@ class Session:
                     tries -= 1
 
     def archive(self, to: Union[Path, IO[bytes]], directory: str = "") -> None:
-        """Saves the workspace, or a directory of it, as tar.gz. Unpack it as what it is: files of
-        a program that nobody has read."""
+        """Saves the workspace, or a directory of it, as tar.gz. Its content is untrusted: unpack it
+        with care."""
         if isinstance(to, (str, os.PathLike)):
             _write_whole(os.fspath(to), lambda f: self._archive(f, directory))
         else:
@@ -529,12 +534,12 @@ class Session:
         self._transport.json("POST", self._path + "/move", body)
 
     def mkdir(self, path: str) -> None:
-        """Makes a directory and its parents; one that is there already is fine."""
+        """Creates a directory and its parents. Does nothing if it exists."""
         self._transport.json("POST", self._path + "/directories", {"path": path})
 
 
 def run(code: str, *, client: Optional[Client] = None, **options: Any) -> Result:
-    """Runs a program in a fresh box of the service that the environment names; see Client.run()."""
+    """Runs a program in a fresh box of the server at GLOVEBOX_URL; see Client.run()."""
     if client is not None:
         return client.run(code, **options)
     with Client() as own:
@@ -570,11 +575,11 @@ def _file(entry: Any) -> File:
                     int(entry.get("size") or 0), float(entry.get("mtime") or 0),
                     base64.b64decode(raw) if raw else None)
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise errors.ProtocolError(f"this is no file: {entry!r:.200}") from None
+        raise errors.ProtocolError(f"not a file entry: {entry!r:.200}") from None
 
 
 def _extent(source: IO[bytes]) -> Any:
-    """Where an open file stands and how much of it is left; None for what cannot be told."""
+    """Position of an open file and the bytes left; None, None if it is not seekable."""
     try:
         start = source.tell()
         size = source.seek(0, os.SEEK_END) - start
@@ -585,7 +590,7 @@ def _extent(source: IO[bytes]) -> Any:
 
 
 def _pieces(source: IO[bytes], size: Optional[int]) -> Iterable[bytes]:
-    """What a file holds, and no more than was announced."""
+    """The content of a file, and never more than was announced."""
     left = size
     while left is None or left > 0:
         data = source.read(PIECE if left is None else min(PIECE, left))
@@ -593,7 +598,7 @@ def _pieces(source: IO[bytes], size: Optional[int]) -> Iterable[bytes]:
             raise TypeError("the file must be open in binary mode")
         if not data:
             if left:
-                raise ValueError("the file became shorter while it was read")
+                raise ValueError("the file was truncated while it was read")
             return
         if left is not None:
             left -= len(data)
@@ -601,7 +606,7 @@ def _pieces(source: IO[bytes], size: Optional[int]) -> Iterable[bytes]:
 
 
 def _write_whole(target: str, fill: Any) -> int:
-    """Makes a file that has all of it or is not there."""
+    """Creates a file that is complete, or none at all."""
     temporary = os.path.join(os.path.dirname(target), f".glovebox-{uuid.uuid4().hex}")
     with open(temporary, "xb") as f:
         try:

@@ -1,8 +1,8 @@
-"""`CodeSession`: the five calls of the code-session API, over frames and names.
+"""`CodeSession`: the five calls of the code-session API, with DataFrames and names.
 
-Answers are what the service says, so programs that were written for other servers of that API read
-them unchanged: `execute_code()` gives a JSON string of the names that were bound, or an object with
-`detail` when the code failed.
+Replies are passed on unchanged, as programs written for other servers of that API expect:
+`execute_code()` returns a JSON string with the names that were assigned, or an object with `detail`
+if the code failed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _LABEL = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class CodeSession:
-    """@session is a label of your own, or the id of a session. Without one, all clients of an
-    address share one session, as that API has always had it."""
+    """`session` is a label of your choice, or the id of a session. Without one, all clients of an
+    address share one session, as is usual for that API."""
 
     def __init__(
         self, url: str, session: Optional[str] = None, api_key: Optional[str] = None
@@ -33,13 +33,13 @@ class CodeSession:
         self._headers: Dict[str, str] = {}
         if session is not None:
             if not _LABEL.fullmatch(session):
-                raise ValueError(f"{session!r}: a label has 1 to 64 of A-Z a-z 0-9 . _ -")
+                raise ValueError(f"{session!r}: must be 1 to 64 characters of A-Z a-z 0-9 . _ -")
             self._headers["X-Session-Id"] = session
 
     def upload_file(
         self, file_name: str, data: Union["pandas.DataFrame", str, bytes]
     ) -> Any:
-        """Makes @data, a frame or the text of a CSV, the variable @file_name."""
+        """Stores `data`, a DataFrame or CSV text, in the variable `file_name`."""
         text = data if isinstance(data, (str, bytes)) else data.to_csv(index=False)
         content = text.encode() if isinstance(text, str) else text
         boundary = uuid.uuid4().hex
@@ -50,11 +50,11 @@ class CodeSession:
         return self._ask("POST", f"/uploadfile/{quote(file_name)}", body, kind)
 
     def get_files(self) -> Any:
-        """The names of what was uploaded."""
+        """The names of the uploaded variables."""
         return self._ask("GET", "/files/")
 
     def download_file(self, file_name: str) -> "pandas.DataFrame":
-        """The variable as a frame, with the changes that code made; needs pandas."""
+        """The variable as a DataFrame, with all changes made by code; needs pandas."""
         import pandas
 
         text = self._ask("GET", f"/downloadfile/{quote(file_name)}")
@@ -64,10 +64,11 @@ class CodeSession:
         try:
             return pandas.read_json(io.StringIO(text))
         except (ValueError, TypeError) as error:
-            raise ProtocolError(f"this is no frame: {error}") from None
+            raise ProtocolError(f"not a DataFrame: {error}") from None
 
     def execute_code(self, code: str) -> Any:
-        """Runs it; a JSON string of the names it bound, or an object with `detail`."""
+        """Runs code. Returns a JSON string with the names it assigned, or an object with
+        `detail`."""
         return self._ask("POST", "/execute_code/", json_bytes({"code": code}), "application/json")
 
     def clear_state(self) -> Any:
@@ -80,7 +81,7 @@ class CodeSession:
             if 200 <= reply.status < 300:
                 return parse_json(reply.read(self._transport.max_reply))
             error = self._transport.refusal(reply)
-        # What the request is to blame for is an answer of this API; anything else is an error.
+        # In this API, errors caused by the request are replies; all others are exceptions.
         if isinstance(error, RequestError) and isinstance(error, (BadRequest, NotFound)):
             return error.problem
         raise error

@@ -1,9 +1,9 @@
-"""What can go wrong, as exceptions.
+"""Exceptions.
 
-`ExecutionError` and what is beneath it speak of the program that ran: they carry its `result`.
-`RequestError` and what is beneath it speak of a request that the service refused: they carry the
-`status` of the reply and the `problem`, which says what to change. The rest is between here and the
-service: it cannot be reached, it went away, or what answers is not Glovebox.
+`ExecutionError` and its subclasses are about the program that ran; they carry its `result`.
+`RequestError` and its subclasses are about a request that the server rejected; they carry the HTTP
+`status` of the reply and the `problem`, which says what to change. The others are about the
+connection: the server cannot be reached, it went away, or the reply is not from Glovebox.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
 
 
 class GloveboxError(Exception):
-    """The root of them all. `result` is that of the execution it is about, if there is one."""
+    """Base class of all exceptions. `result` is the result of the execution, if there is one."""
 
     result: Optional["Result"] = None
 
@@ -36,7 +36,7 @@ class GloveboxError(Exception):
 
 
 class ExecutionError(GloveboxError):
-    """The program did not end well."""
+    """The program failed."""
 
     result: "Result"
 
@@ -49,23 +49,23 @@ class ExecutionError(GloveboxError):
 
 
 class ExecutionTimeout(ExecutionError, TimeoutError):
-    """Its time was used up."""
+    """The program hit its time limit."""
 
 
 class OutOfMemory(ExecutionError):
-    """It needed more memory than it may have."""
+    """The program hit its memory limit."""
 
 
 class ExecutionKilled(ExecutionError):
-    """It died of a signal: it crashed, or shot itself."""
+    """The program was killed by a signal: it crashed, or signalled itself."""
 
 
 class ExecutionCancelled(ExecutionError):
-    """Somebody asked for its end."""
+    """The execution was interrupted on request."""
 
 
 class LimitExceeded(ExecutionError):
-    """It met the limit of processes, disk or output."""
+    """The program hit the limit on processes, disk or output."""
 
 
 # By the status words of src/base/status.def; a test compares them.
@@ -86,7 +86,7 @@ EXECUTION_ERRORS: Mapping[str, Type[ExecutionError]] = {
 
 
 class RequestError(GloveboxError):
-    """The service refused. `kind` is a fixed word such as "session-expired", or ""."""
+    """The server rejected the request. `kind` is a stable word such as "session-expired"."""
 
     def __init__(
         self,
@@ -110,64 +110,65 @@ class RequestError(GloveboxError):
 
 
 class BadRequest(RequestError, ValueError):
-    """Something in it is malformed, unknown or out of range; the message says what."""
+    """A value is malformed, unknown or out of range; the message says which."""
 
 
 class NotAllowed(RequestError):
-    """A key is needed, or this one is not known; or the address is not one of the service's."""
+    """An API key is required or unknown, the operator does not allow it, or the server does not
+    accept this host name."""
 
 
 class NotFound(RequestError, LookupError):
-    """There is no such session, execution or file, or it is not yours."""
+    """The session, execution or file does not exist, or belongs to another key."""
 
 
 class SessionGone(NotFound):
-    """The session expired, was ended, or never was."""
+    """The session expired, was ended, or never existed."""
 
 
 class ExecutionGone(NotFound):
-    """The execution is not known, or no longer kept."""
+    """The execution is unknown, or its result is no longer kept."""
 
 
 class Conflict(RequestError):
-    """The state of things does not allow it: a file is in the way, say."""
+    """The request conflicts with the current state, for example with an existing file."""
 
 
 class SessionLost(Conflict):
-    """The session's interpreter had to be ended: its variables are gone, its files are not. This is
-    said once; the next execution has a new interpreter. `result` is that of the execution that was
-    ended, if this object ran it."""
+    """The session's interpreter had to be killed: its variables are gone, its files are not. Raised
+    once; the next execution gets a new interpreter. `result` is that of the execution that was
+    killed, if this object ran it."""
 
 
 class TooLarge(RequestError):
-    """The body or file is larger than the service takes."""
+    """The request body or file is too large."""
 
 
 class TooManyRequests(RequestError):
-    """Too much at once. `retry_after` says in how many seconds to try again."""
+    """A rate limit or quota was hit. Retry after `retry_after` seconds."""
 
 
 class ServerError(RequestError):
-    """The service failed, or what is between here and there."""
+    """The server failed, or a proxy in front of it."""
 
 
 class Unavailable(ServerError):
-    """It takes no work now: it starts, stops, or has no room. See `retry_after`."""
+    """The server is starting, shutting down or out of resources. See `retry_after`."""
 
 
-# ---- the way there ----
+# ---- the connection ----
 
 
 class ConnectionFailed(GloveboxError, ConnectionError):
-    """Nobody answers at this address. Nothing was sent."""
+    """No server answers at this address. Nothing was sent."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
 
 
 class ConnectionLost(GloveboxError, ConnectionError):
-    """The connection broke, and it could not be picked up again. What was asked for may have been
-    done. `execution_id` is that of the execution, as far as it is known."""
+    """The connection broke and could not be resumed. The request may have been carried out.
+    `execution_id` is that of the execution, if known."""
 
     def __init__(self, message: str, execution_id: Optional[str] = None) -> None:
         super().__init__(message)
@@ -175,11 +176,11 @@ class ConnectionLost(GloveboxError, ConnectionError):
 
 
 class ProtocolError(GloveboxError):
-    """What answers does not speak as Glovebox does."""
+    """The reply is not from Glovebox."""
 
 
 class LocalServiceError(GloveboxError):
-    """A service of our own could not be started."""
+    """A local server could not be started or stopped."""
 
 
 # ---- from replies ----
@@ -202,7 +203,7 @@ _BY_KIND: Mapping[str, Type[RequestError]] = {
 def from_problem(
     status: int, problem: Dict[str, Any], retry_after: Optional[float] = None
 ) -> RequestError:
-    """The exception for a refusal."""
+    """Returns the exception for a rejected request."""
     kind = str(problem.get("type", "")).rpartition(":")[2]
     default = ServerError if status >= 500 else BadRequest
     message = str(problem.get("detail") or problem.get("title") or f"HTTP status {status}")

@@ -1,12 +1,12 @@
-"""A service of our own, started from the binary.
+"""A local server, started from the binary.
 
-`client()` gives the one of this process and starts it when it is first asked for; it ends with the
-process. It listens on a Unix socket in a directory that only this user can enter, so no key is
-needed and nobody else can reach it.
+`client()` returns a client for the server of this process and starts the server on first use. The
+server ends with the process. It listens on a Unix socket in a directory that only this user can
+enter, so it needs no key and nobody else can reach it.
 
-The binary is what GLOVEBOX names, else `glovebox` on the PATH. A small shell stands between: it
-holds the reading end of a pipe whose other end is ours, so when this process dies, even of SIGKILL,
-it tells the service to stop and removes the directory.
+The binary is `GLOVEBOX`, otherwise `glovebox` on the PATH. A small shell script runs in between: it
+holds the read end of a pipe whose write end is ours. So when this process ends, even if killed by
+SIGKILL, the script stops the server and removes the directory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .errors import GloveboxError, LocalServiceError
 START_SECONDS = 120.0
 STOP_SECONDS = 40.0
 SOCKET_PATH_MAX = 107  # of the kernel, for Unix sockets
-DEFAULT_OPTIONS = ("--grace", "1")  # nobody is left who would wait for what still runs
+DEFAULT_OPTIONS = ("--grace", "1")  # nobody is left to wait for running code
 
 # $1 is the directory, the rest the command. Descriptor 3 is the pipe.
 _KEEPER = """
@@ -41,26 +41,26 @@ rm -rf -- "$dir"
 exit "$code"
 """
 
-# Read by us or fixed by us; the service must not see a second opinion.
+# Read or set here; the server must not see other values.
 _OURS = ("GLOVEBOX", "GLOVEBOX_URL", "GLOVEBOX_API_KEY", "GLOVEBOX_LISTEN", "GLOVEBOX_PORT_FILE",
          "GLOVEBOX_DATA", "GLOVEBOX_REQUIRE_KEY", "GLOVEBOX_LOG_FILE")
 
 
 def find_binary() -> str:
-    """The binary that would be started."""
+    """The path of the binary that would be started."""
     named = os.environ.get("GLOVEBOX")
     found = shutil.which(named or "glovebox")
     if found is None:
-        where = f"GLOVEBOX is {named!r}, which is no program" if named else "it is not on the PATH"
+        where = f"GLOVEBOX={named!r} is not a program" if named else "it is not on the PATH"
         raise LocalServiceError(
-            f"there is no glovebox to start: {where}; name it with GLOVEBOX=PATH, or give the "
-            "address of a running service with GLOVEBOX_URL"
+            f"cannot find the glovebox binary: {where}; set GLOVEBOX to its path, or GLOVEBOX_URL "
+            "to the address of a running server"
         )
     return os.path.abspath(found)
 
 
 class LocalService:
-    """A running service and its address. End it with stop() or `with`."""
+    """A running server and its address. End it with stop() or `with`."""
 
     def __init__(self, binary: Optional[str] = None, options: Sequence[str] = ()) -> None:
         command = [binary or find_binary(), "serve"]
@@ -86,7 +86,7 @@ class LocalService:
                 stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=error,
                 env=_environment(), start_new_session=True, bufsize=0,
             )
-        # The keeper removes the directory when the service fails, so its words are held open.
+        # The keeper removes the directory if the server fails, so keep its stderr open.
         with open(error_path, "rb") as error:
             try:
                 self._wait_ready(error)
@@ -100,9 +100,10 @@ class LocalService:
             code = self._process.poll()
             if code is not None:
                 said = error.read(4000).decode("utf-8", "replace").strip()  # type: ignore
-                raise LocalServiceError(f"glovebox serve ended with {code}: {said or 'no reason'}")
+                said = said or "no message"
+                raise LocalServiceError(f"glovebox serve exited with {code}: {said}")
             if time.monotonic() > end:
-                raise LocalServiceError(f"glovebox serve was not ready in {START_SECONDS:.0f} s")
+                raise LocalServiceError(f"glovebox serve was not ready after {START_SECONDS:.0f} s")
             time.sleep(0.01)
 
     @property
@@ -110,15 +111,15 @@ class LocalService:
         return self._process.poll() is None
 
     def stop(self) -> None:
-        """Ends the service and all its sessions."""
+        """Stops the server and all its sessions."""
         if os.getpid() != self._owner:
-            return  # a child of ours: the service is its parent's
+            return  # in a forked child: the server belongs to the parent
         if self._process.stdin and not self._process.stdin.closed:
             self._process.stdin.close()
         try:
             self._process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            raise LocalServiceError("the local service does not stop") from None
+            raise LocalServiceError("the local server does not stop") from None
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def __enter__(self) -> "LocalService":
@@ -129,19 +130,19 @@ class LocalService:
 
 
 def _private_directory() -> str:
-    """With room for a socket's name: long TMPDIRs are common in test runs."""
+    """Short enough for the path of a socket: long TMPDIRs are common in test runs."""
     places = [tempfile.gettempdir(), os.environ.get("XDG_RUNTIME_DIR"), "/tmp"]
     for place in places:
         if place and os.path.isdir(place) and len(os.fsencode(place)) + 40 < SOCKET_PATH_MAX:
             return tempfile.mkdtemp(prefix="glovebox-local-", dir=place)
-    raise LocalServiceError(f"no short path for a socket; set TMPDIR (now {places[0]})")
+    raise LocalServiceError(f"path too long for a socket; set TMPDIR (now {places[0]})")
 
 
 def _environment() -> Dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _OURS}
 
 
-# ---- the one of this process ----
+# ---- the server of this process ----
 
 _lock = threading.Lock()
 _service: Optional[LocalService] = None
@@ -149,7 +150,7 @@ _client: Optional[Client] = None
 
 
 def client() -> Client:
-    """A client of this process's own service, which is started when there is none."""
+    """A client for the server of this process. Starts the server if it is not running."""
     global _service, _client
     with _lock:
         if _service is None or _client is None or not _service.running:
@@ -163,12 +164,12 @@ def client() -> Client:
 
 
 def connect() -> Client:
-    """A client of the service that GLOVEBOX_URL names, else of one of our own."""
+    """A client for the server at GLOVEBOX_URL, otherwise for a local one."""
     return Client() if os.environ.get("GLOVEBOX_URL") else client()
 
 
 def stop() -> None:
-    """Ends this process's own service, if there is one; the end of the process does so too."""
+    """Stops the server of this process, if it runs. The end of the process does so, too."""
     with _lock:
         _stop()
 

@@ -1,4 +1,5 @@
-"""What came of an execution: the receipt as an object that can also show itself in a notebook."""
+"""The result of an execution: the receipt as an object that can also display itself in a
+notebook."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ FIGURE_TYPES = ("image/png", "image/jpeg", "image/svg+xml", PLOTLY)
 
 @dataclass(frozen=True)
 class Display:
-    """Something that was shown, by MIME type; images are in base64."""
+    """Something that was displayed, by MIME type; images are base64."""
 
     data: Dict[str, Any]
     metadata: Dict[str, Any] = field(default_factory=dict)
@@ -31,7 +32,7 @@ class Display:
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart or an image. `data` is what a file of its type holds: bytes of a PNG, say."""
+    """A chart or an image. `data` is the content of a file of its type, such as a PNG."""
 
     mime: str
     data: bytes
@@ -60,7 +61,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class ErrorInfo:
-    """The exception that nobody caught."""
+    """An uncaught exception."""
 
     name: str
     value: str
@@ -78,7 +79,7 @@ class FileChange:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What came of an execution. `receipt` is everything the service said, as it said it."""
+    """The result of an execution. `receipt` is the unchanged reply of the server."""
 
     status: str
     exit_code: int
@@ -102,11 +103,11 @@ class Result:
 
     @classmethod
     def from_receipt(cls, receipt: Any) -> "Result":
-        """Reads a receipt; one that is none is a ProtocolError."""
+        """Reads a receipt. Raises ProtocolError if it is malformed."""
         try:
             return cls._read(receipt)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ProtocolError(f"this is no receipt: {type(error).__name__}: {error}") from None
+            raise ProtocolError(f"malformed receipt: {type(error).__name__}: {error}") from None
 
     @classmethod
     def _read(cls, receipt: Mapping[str, Any]) -> "Result":
@@ -147,62 +148,62 @@ class Result:
 
     @property
     def text(self) -> str:
-        """What a reader of a notebook would see as text: what was printed, then the value of the
-        last expression."""
+        """The text a notebook would show: the printed output, then the value of the last
+        expression."""
         value = (self.result or {}).get("text/plain")
         return self.stdout + value if isinstance(value, str) else self.stdout
 
     @property
     def reason(self) -> str:
-        """In one line why it ended."""
+        """Why it ended, in one line."""
         if self.status == "error" and self.error:
             return f"{self.error.name}: {self.error.value}".rstrip(": ")
         if self.status == "error":
             last = self.stderr.strip().rpartition("\n")[2]
             return f"exit code {self.exit_code}" + (f": {last}" if last else "")
         reasons = {
-            "ok": "it ended by itself",
-            "timeout": "it ran longer than it may",
-            "oom": "it needed more memory than it may have",
-            "killed": f"it died of signal {self.exit_code - 128}",
-            "cancelled": "it was interrupted",
-            "pids": "it met the limit of processes",
-            "disk": "it met the limit of its workspace",
-            "output": "it printed more than it may",
-            "system": "the service failed to run it",
+            "ok": "completed",
+            "timeout": "hit the time limit",
+            "oom": "hit the memory limit",
+            "killed": f"killed by signal {self.exit_code - 128}",
+            "cancelled": "interrupted",
+            "pids": "hit the limit on processes",
+            "disk": "hit the limit on disk space",
+            "output": "hit the limit on output",
+            "system": "the server failed to run it",
         }
         text = reasons.get(self.status, self.status)
         if self.session_lost:
-            text += "; the variables of the session are gone"
+            text += "; the variables of the session were lost"
         return text
 
     @property
     def displays(self) -> List[Display]:
-        """All that was shown, the value of the last expression last."""
+        """Everything that was displayed; the value of the last expression comes last."""
         last = [Display(self.result, self.result_metadata)] if self.result else []
         return [*self.outputs, *last]
 
     @property
     def figures(self) -> List[Figure]:
-        """Charts and images, in the order in which they were shown."""
+        """Charts and images, in the order in which they were displayed."""
         found = (_figure(display) for display in self.displays)
         return [figure for figure in found if figure]
 
     def table(self) -> "pandas.DataFrame":
-        """The last table that was shown, as a frame; needs pandas. These are its first rows:
-        `frame.attrs["row_count"]` tells how many there were."""
+        """The last table that was displayed, as a DataFrame; needs pandas. It has the first rows
+        only: `frame.attrs["row_count"]` is the number of rows in the original."""
         for display in reversed(self.displays):
             if TABLE in display.data:
                 return _frame(display.data[TABLE])
-        raise LookupError("no table was shown: end the program with an expression that is one")
+        raise LookupError("no table was displayed: end the program with a table as its value")
 
     def check(self) -> "Result":
-        """Itself, if it ended well; else the exception that fits."""
+        """Returns itself if the program succeeded; otherwise raises the matching exception."""
         if self.success:
             return self
         raise EXECUTION_ERRORS.get(self.status, ExecutionError)(self)
 
-    # ---- showing it ----
+    # ---- displaying it ----
 
     def __str__(self) -> str:
         return self.text if self.success else f"{self.text}{self.stderr}"
@@ -216,7 +217,7 @@ class Result:
 
     def _repr_mimebundle_(self, **_: Any) -> Dict[str, Any]:
         bundle = {"text/plain": str(self), "text/html": self._repr_html_()}
-        # A chart that HTML cannot hold is shown by the notebook itself, where it is all there is.
+        # HTML cannot contain this chart; if it is the only output, the notebook displays it itself.
         if len(self.displays) == 1 and not self.stdout and PLOTLY in self.displays[0].data:
             bundle[PLOTLY] = self.displays[0].data[PLOTLY]
         return bundle
@@ -224,13 +225,13 @@ class Result:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r:.80} is no text")
+        raise TypeError(f"{value!r:.80} is not a string")
     return value
 
 
 def _object(value: Any) -> Optional[Dict[str, Any]]:
     if value is not None and not isinstance(value, dict):
-        raise TypeError(f"{value!r:.80} is no object")
+        raise TypeError(f"{value!r:.80} is not an object")
     return value
 
 
@@ -268,7 +269,7 @@ def _frame(table: Any) -> "pandas.DataFrame":
         frame.columns = pandas.Index([columns[i]["name"] for i in frame.columns])
         frame.attrs["row_count"] = int(table["row_count"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ProtocolError(f"this is no table: {error}") from None
+        raise ProtocolError(f"malformed table: {error}") from None
     return frame
 
 
@@ -279,8 +280,9 @@ def _pre(text: str, style: str = "") -> str:
 
 
 def _html_of(display: Display) -> str:
-    """What the program shows is not trusted in the reader's page: tables are written anew, images
-    stay images, other HTML and SVG is in a frame that may run no script and has no origin."""
+    """The program's displays are not trusted in the user's page: tables are rendered here, images
+    stay images, and other HTML and SVG goes into an iframe without scripts and without an
+    origin."""
     data = display.data
     if isinstance(data.get(TABLE), dict):
         try:

@@ -1,7 +1,7 @@
-"""Executions as they happen, and coming back to them.
+"""Event streams, and how to resume them.
 
-A stream is NDJSON, one event a line. Its first event names the execution; from then on a broken
-connection is no loss: we count what has come of each stream and ask for the rest.
+A stream is NDJSON, one event per line. Its first event names the execution. From then on a broken
+connection loses nothing: we count what arrived of each stream and request the rest.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from .result import Display, Result
 from .transport import Call, Reply, Transport, current_call, json_bytes, parse_json, quote
 
 NDJSON = {"Accept": "application/x-ndjson"}
-RETURNS = 6  # how often we try to come back before the first new event
+RETURNS = 6  # attempts to reconnect without receiving a new event
 WAIT_SECONDS = 20.0
 ENOUGH_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened. `kind` is start, stdout, stderr, display, result or receipt."""
+    """An event. `kind` is start, stdout, stderr, display, result or receipt."""
 
     kind: str
     data: Dict[str, Any]
 
     @property
     def text(self) -> str:
-        """What was printed; of a display or result its plain text."""
+        """The printed text; for a display or result its plain text."""
         bundle = self.data.get("data") if self.kind == "display" else self.data
         key = "text" if self.kind in ("stdout", "stderr") else "text/plain"
         value = bundle.get(key) if isinstance(bundle, dict) else None
@@ -48,9 +48,10 @@ def pause_before(call: Call, attempt: int) -> None:
 
 
 class Stream:
-    """The events of one execution, in order; the last is the receipt, also as `result`.
+    """The events of one execution, in order. The last one is the receipt, also available as
+    `result`.
 
-    Leaving it early ends only the stream: the execution goes on, unless `interrupt()` is called."""
+    Leaving the stream early does not end the execution; call `interrupt()` for that."""
 
     def __init__(self, transport: Transport, opener: Callable[[Call], Reply]) -> None:
         self._transport = transport
@@ -60,7 +61,7 @@ class Stream:
         self._displays = 0
         self._had_result = False
         self._events = self._all()
-        self.received = 0  # bytes, events as they are sent
+        self.received = 0  # bytes of the events as sent
         self.execution_id: Optional[str] = None
         self.session_id: Optional[str] = None
         self.result: Optional[Result] = None
@@ -85,7 +86,7 @@ class Stream:
                         continue
                     attempt = 0
                     if self.result is not None:
-                        self._reply.finish()  # so that the connection can be used again
+                        self._reply.finish()  # so that the connection can be reused
                     yield event
                     if self.result is not None:
                         break
@@ -109,14 +110,14 @@ class Stream:
                                    query=query, headers=NDJSON, call=self._call)
 
     def _take(self, line: bytes) -> Optional[Event]:
-        """Reads a line and counts what it brought. None: nothing that is new."""
+        """Parses a line and counts its content. Returns None if there is nothing new."""
         self.received += len(line)
         if not line.strip():
             return None
         found = parse_json(line)
         data = found.get("data") if isinstance(found, dict) else None
         if not isinstance(data, dict):
-            raise errors.ProtocolError(f"this is no event: {line[:200]!r}")
+            raise errors.ProtocolError(f"not an event: {line[:200]!r}")
         kind = str(found.get("event"))
         if kind == "start":
             if self.execution_id is not None:
@@ -125,7 +126,7 @@ class Stream:
         elif kind in self._offset:
             after = data.get("next")
             if not isinstance(after, int) or after < self._offset[kind]:
-                raise errors.ProtocolError(f"this is no event: {line[:200]!r}")
+                raise errors.ProtocolError(f"not an event: {line[:200]!r}")
             self._offset[kind] = after
         elif kind == "display":
             self._displays += 1
@@ -139,11 +140,11 @@ class Stream:
             status = data.get("status")
             raise errors.from_problem(status if isinstance(status, int) else 500, data)
         else:
-            return None  # keepalive, or what a newer service says
+            return None  # keepalive, or an event of a newer server
         return Event(kind, data)
 
     def wait(self) -> Result:
-        """Reads on to the end and gives the result."""
+        """Reads to the end and returns the result."""
         for _ in self:
             pass
         if self.result is None:
@@ -151,13 +152,13 @@ class Stream:
         return self.result
 
     def text(self) -> Iterator[str]:
-        """Only what is printed on stdout, as it comes."""
+        """Only the text printed on stdout, as it arrives."""
         return (event.text for event in self if event.kind == "stdout")
 
     # ---- ending ----
 
     def interrupt(self) -> None:
-        """Asks for the end of the execution; the receipt still comes."""
+        """Interrupts the execution; the receipt still arrives."""
         if self.execution_id is not None and self.result is None:
             interrupt(self._transport, self.execution_id)
 
@@ -184,11 +185,11 @@ def interrupt(transport: Transport, execution_id: str) -> None:
     try:
         transport.json("POST", f"/v1/executions/{quote(execution_id)}/interrupt", call=Call())
     except (errors.Conflict, errors.NotFound):
-        pass  # it has ended by itself
+        pass  # it has already ended
 
 
 def look(transport: Transport, execution_id: str, wait: float = 0.0) -> Optional[Result]:
-    """The result of an execution, or None while it goes on, after waiting for it."""
+    """The result of an execution, or None if it is still running after `wait` seconds."""
     found = transport.json(
         "GET", f"/v1/executions/{quote(execution_id)}", query={"wait": wait} if wait else None,
         repeat=True, timeout=transport.timeout + wait,
@@ -199,7 +200,7 @@ def look(transport: Transport, execution_id: str, wait: float = 0.0) -> Optional
 
 
 def wait_for(transport: Transport, execution_id: str) -> Result:
-    """Waits for its end, over broken connections."""
+    """Waits for the end, across broken connections."""
     call = current_call.get() or Call()
     attempt = 0
     while True:
@@ -226,10 +227,10 @@ def open_stream(transport: Transport, path: str, body: Dict[str, Any]) -> Stream
 
 
 def execute(transport: Transport, path: str, body: Dict[str, Any]) -> Result:
-    """Runs it to its end. This too is a stream, since its first event names the execution: a
-    connection that breaks while the program runs then costs nothing. One that prints a lot is not
-    read twice: we leave the stream and wait for the receipt. When the caller stops waiting (Ctrl-C,
-    a cancelled task) the execution is interrupted."""
+    """Runs the code to its end. This uses a stream, too, because its first event names the
+    execution: a connection that breaks while the program runs then loses nothing. Long output is
+    not transferred twice: we leave the stream and wait for the receipt. If the caller stops waiting
+    (Ctrl-C, a cancelled task), the execution is interrupted."""
     stream = open_stream(transport, path, body)
     try:
         for _ in stream:

@@ -1,14 +1,14 @@
 """HTTP to one service, over TCP, TLS or a Unix socket.
 
-A `Transport` keeps a few idle connections. One is used again only while it is young and the other
-side has not closed it, so that a request is practically never sent into a dying connection: what is
-not idempotent must not be sent twice. Requests that are (GET, and DELETE and PUT of the same thing)
-are repeated a few times when the connection breaks. Refusals with a time (429, 503) are repeated as
-long as the caller is patient: nothing was done yet.
+A `Transport` keeps a few idle connections. A connection is reused only while it is young and the
+other side has not closed it, so that a request is practically never sent into a dying connection:
+requests that are not idempotent must not be sent twice. Idempotent ones (GET, and DELETE and PUT of
+the same thing) are retried a few times if the connection breaks. Rejections with a Retry-After
+(429, 503) are retried as long as `patience` permits: nothing was done yet.
 
-Nothing that a server says is believed: redirects are refused (a key would follow them), replies are
-read up to a bound, and JSON that is none is an error that shows how it begins. `Call` is the handle
-with which another thread can end a request that is under way; the async side cancels with it.
+Replies are not trusted: redirects are rejected (they would receive the key), replies are read up to
+a limit, and invalid JSON is an error that shows how it begins. `Call` is the handle with which
+another thread can end a running request; the async classes use it to cancel.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from . import errors
 DEFAULT_URL = "http://127.0.0.1:8080"
 MAX_REPLY = 256 * 1024 * 1024
 CONNECT_SECONDS = 10.0
-READ_SECONDS = 60.0  # of silence; streams are kept alive more often than that
+READ_SECONDS = 60.0  # without data; streams send keepalives more often than that
 IDLE_SECONDS = 5.0
 IDLE_COUNT = 8
 PIECE = 256 * 1024
@@ -41,7 +41,7 @@ _ODD = re.compile(r"[\x00-\x20\x7f]")
 
 
 class Call:
-    """A request that may be ended from another thread."""
+    """A request that can be ended from another thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -64,7 +64,7 @@ class Call:
             self._socket = None
 
     def abort(self) -> None:
-        """Whoever waits in this call stops waiting."""
+        """Wakes up the thread that waits in this call."""
         self._ended.set()
         with self._lock:
             if self._socket is not None:
@@ -74,12 +74,12 @@ class Call:
                     pass
 
     def pause(self, seconds: float) -> None:
-        """Sleeps, unless it is aborted."""
+        """Sleeps; raises if the call is aborted."""
         if self._ended.wait(seconds):
             raise errors.ConnectionLost("the call was cancelled")
 
 
-# The call that requests of this thread belong to, where nobody names one.
+# The default call for requests of this thread.
 current_call: "contextvars.ContextVar[Optional[Call]]" = contextvars.ContextVar(
     "glovebox_call", default=None
 )
@@ -102,7 +102,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 class Reply:
-    """A reply whose body has not been read. It must be closed, or read to its end."""
+    """A reply whose body has not been read. It must be closed or read to its end."""
 
     def __init__(
         self,
@@ -118,18 +118,18 @@ class Reply:
         self._closed = False
 
     def read_piece(self, size: int = PIECE) -> bytes:
-        """Up to @size bytes; b"" at the end. An end that came too early is ConnectionLost."""
+        """Up to `size` bytes; b"" at the end. Raises ConnectionLost if the reply is incomplete."""
         try:
             left = self._response.length
             data = self._response.read1(min(size, left) if left else size)
         except (OSError, http.client.HTTPException, ValueError) as error:
             self.close()
-            raise errors.ConnectionLost(f"the reply broke off: {_say(error)}") from error
+            raise errors.ConnectionLost(f"connection lost in the reply: {_say(error)}") from error
         if not data:
-            # read1() takes a connection that was closed half-way for the end.
+            # read1() mistakes a connection that closed too early for the end.
             if self._response.length:
                 self.close()
-                raise errors.ConnectionLost("the reply broke off before its end")
+                raise errors.ConnectionLost("the reply is incomplete")
             self._done()
         return data
 
@@ -147,14 +147,14 @@ class Reply:
             pieces.append(data)
 
     def finish(self) -> None:
-        """Reads an end that is near; a reply that goes on is closed."""
+        """Reads the rest if it is short; otherwise closes the reply."""
         try:
             self.read(PIECE)
         except errors.GloveboxError:
             self.close()
 
     def lines(self, limit: int) -> Iterator[bytes]:
-        """Each line of the body, as it comes."""
+        """Each line of the body, as it arrives."""
         rest: List[bytes] = []
         size = 0
         while True:
@@ -178,7 +178,7 @@ class Reply:
         if not self._closed:
             self._closed = True
             self._call.detach()
-            self._response.close()  # of the reply only: the connection can be used again
+            self._response.close()  # only the reply: the connection can be reused
             self._transport.keep(self._connection, self._response)
 
     def close(self) -> None:
@@ -230,19 +230,19 @@ class Transport:
         self._base = ""
         self._secure = False
         if not isinstance(url, str) or _ODD.search(url):
-            raise ValueError(f"{url!r} is no address: it holds blanks or control characters")
+            raise ValueError(f"{url!r} is not an address: it contains spaces or control characters")
         if url.startswith("unix:"):
             self._unix = url[5:]
             if self._unix.startswith("//"):
                 self._unix = self._unix[2:]
             if not self._unix.startswith("/"):
-                raise ValueError(f"{url!r}: unix: is followed by an absolute path")
+                raise ValueError(f"{url!r}: unix: must be followed by an absolute path")
             return
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{url!r} is no address: say http://HOST:PORT, https:// or unix:/PATH")
+            raise ValueError(f"{url!r}: must be http://HOST:PORT, https://HOST:PORT or unix:/PATH")
         if parts.username is not None or parts.query or parts.fragment:
-            raise ValueError("an address has neither user, query nor fragment; keys go in api_key")
+            raise ValueError("an address has no user, query or fragment; pass the key as api_key")
         self._secure = parts.scheme == "https"
         self._host, self._port = parts.hostname, parts.port  # a bad port is a ValueError too
         self._base = parts.path.rstrip("/")
@@ -260,9 +260,9 @@ class Transport:
         return http.client.HTTPConnection(self._host, self._port, timeout=CONNECT_SECONDS)
 
     def _take(self) -> Optional[http.client.HTTPConnection]:
-        """An idle connection that is still good."""
+        """An idle connection that is still usable."""
         with self._lock:
-            if self._owner != os.getpid():  # after a fork they are the parent's
+            if self._owner != os.getpid():  # after a fork they belong to the parent
                 self._idle, self._owner = [], os.getpid()
             while self._idle:
                 since, connection = self._idle.pop()
@@ -272,7 +272,7 @@ class Transport:
         return None
 
     def keep(self, connection: http.client.HTTPConnection, response: Any) -> None:
-        """After a reply was read to its end."""
+        """Keeps a connection whose reply was read to its end."""
         if response.will_close or connection.sock is None:
             connection.close()
             return
@@ -289,7 +289,7 @@ class Transport:
             connection.close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_idle"):  # not when the address was refused
+        if hasattr(self, "_idle"):  # not set if the address was rejected
             self.close()
 
     def _connect(self, call: Call) -> http.client.HTTPConnection:
@@ -298,7 +298,7 @@ class Transport:
             connection = self._make()
             try:
                 connection.connect()
-            except (OSError, ValueError) as error:  # ValueError: a host name that IDNA refuses
+            except (OSError, ValueError) as error:  # ValueError: a host name that is not valid IDNA
                 connection.close()
                 raise errors.ConnectionFailed(
                     f"cannot connect to {self.url}: {_say(error)}"
@@ -323,7 +323,8 @@ class Transport:
         call: Optional[Call] = None,
         timeout: Optional[float] = None,
     ) -> Reply:
-        """Sends one request, once, and gives the reply whatever its status. @path is quoted."""
+        """Sends one request once and returns the reply, whatever its status. `path` must be
+        quoted."""
         call = call or current_call.get() or Call()
         target = self._base + path
         words = {k: _word(v) for k, v in (query or {}).items() if v is not None}
@@ -341,7 +342,7 @@ class Transport:
                 connection.request(method, target, body, fields)
                 sent_all = True
             except (BrokenPipeError, ConnectionResetError):
-                # A refusal may have come before all was sent; it is worth more than the error.
+                # A rejection may have arrived before all was sent; it says more than this error.
                 pass
             response = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
@@ -349,9 +350,9 @@ class Transport:
             call.detach()
             if isinstance(error, http.client.HTTPException) and not isinstance(error, OSError):
                 raise errors.ProtocolError(
-                    f"what answers at {self.url} does not speak HTTP: {_say(error)}"
+                    f"the server at {self.url} does not speak HTTP: {_say(error)}"
                 ) from error
-            raise errors.ConnectionLost(f"the connection broke: {_say(error)}") from error
+            raise errors.ConnectionLost(f"connection lost: {_say(error)}") from error
         except BaseException:
             connection.close()
             call.detach()
@@ -361,8 +362,8 @@ class Transport:
         return Reply(self, connection, response, call)
 
     def ask(self, method: str, path: str, *, repeat: bool = False, **how: Any) -> Reply:
-        """As open(), but a status that is no success is an exception, and what may be repeated is.
-        @repeat: the request does no harm when it is sent twice."""
+        """Like open(), but raises an exception unless the status is a success, and retries.
+        `repeat`: the request is safe to send twice."""
         tries = self.retries if repeat else 0
         give_up = time.monotonic() + self.patience
         call: Call = how.setdefault("call", current_call.get() or Call())
@@ -388,13 +389,13 @@ class Transport:
                 call.pause(wait)
 
     def refusal(self, reply: Reply) -> errors.GloveboxError:
-        """Why it was refused; closes the reply."""
+        """Returns the exception for a rejected request; closes the reply."""
         with reply:
             if 300 <= reply.status < 400:
                 where = str(reply.headers.get("Location", ""))[:200]
                 return errors.ProtocolError(
-                    f"the service sends us elsewhere ({reply.status} to {where!r}); redirects are "
-                    "not followed: use that address if you trust it"
+                    f"the server redirects ({reply.status}) to {where!r}; redirects are not "
+                    "followed: use that address if you trust it"
                 )
             retry_after = _seconds(reply.headers.get("Retry-After"))
             try:
@@ -406,7 +407,7 @@ class Transport:
         except (ValueError, RecursionError):
             problem = None
         if not isinstance(problem, dict):
-            # A proxy's page, most likely.
+            # Most likely the error page of a proxy.
             problem = {"detail": f"HTTP status {reply.status}: {_start(data)}"}
         elif "detail" not in problem and "title" not in problem:
             problem["detail"] = f"HTTP status {reply.status}: {_start(data)}"
@@ -415,7 +416,7 @@ class Transport:
     def json(
         self, method: str, path: str, body: Any = None, *, upload: Body = None, **how: Any
     ) -> Any:
-        """The JSON of the reply; None for an empty one. @upload goes as it is."""
+        """The JSON of the reply; None if it is empty. `upload` is sent as it is."""
         if upload is not None:
             how["body"] = upload
         elif body is not None:
@@ -426,10 +427,10 @@ class Transport:
         return parse_json(data) if data else None
 
     def object(self, method: str, path: str, body: Any = None, **how: Any) -> Dict[str, Any]:
-        """As json(), where only an object will do."""
+        """Like json(), but the reply must be an object."""
         found = self.json(method, path, body, **how)
         if not isinstance(found, dict):
-            raise errors.ProtocolError(f"the reply is no object: {found!r:.200}")
+            raise errors.ProtocolError(f"the reply is not an object: {found!r:.200}")
         return found
 
 
@@ -440,7 +441,7 @@ def json_bytes(value: Any) -> bytes:
     try:
         return json.dumps(value, allow_nan=False).encode()
     except (TypeError, RecursionError) as error:
-        raise ValueError(f"this cannot be JSON: {error}") from None
+        raise ValueError(f"cannot be converted to JSON: {error}") from None
 
 
 def parse_json(data: bytes) -> Any:
@@ -451,26 +452,26 @@ def parse_json(data: bytes) -> Any:
 
 
 def quote(part: str) -> str:
-    """One part of a path."""
+    """One component of a path, quoted."""
     if not isinstance(part, str) or not part:
-        raise ValueError(f"{part!r} is no id or name")
+        raise ValueError(f"{part!r} is not an id or name")
     if part in (".", ".."):
-        raise ValueError(f"{part!r} would lead elsewhere")
+        raise ValueError(f"{part!r} is not allowed in a path")
     return urllib.parse.quote(part, safe="")
 
 
 def quote_path(path: str) -> str:
-    """A path beneath the workspace; its slashes stay."""
+    """A path in the workspace, quoted except for its slashes."""
     if not isinstance(path, str) or not path or "\0" in path:
-        raise ValueError(f"{path!r} is no path")
+        raise ValueError(f"{path!r} is not a path")
     if path.startswith("/") or any(part in ("", ".", "..") for part in path.split("/")):
-        raise ValueError(f"{path!r}: a path is beneath the workspace, without '.' and '..'")
+        raise ValueError(f"{path!r}: must be relative to the workspace, without '.' and '..'")
     return urllib.parse.quote(path, safe="/")
 
 
 def _check_header(name: str, value: str) -> None:
     if re.search(r"[\x00-\x1f\x7f]|[^\x00-\xff]", value) or re.search(r"[\r\n:]", name):
-        raise ValueError(f"{name} holds characters that a header may not hold")
+        raise ValueError(f"{name} contains characters that are not allowed in a header")
 
 
 def _word(value: Any) -> str:
@@ -482,7 +483,7 @@ def _can_repeat(body: Body) -> bool:
 
 
 def _is_quiet(sock: Optional[socket.socket]) -> bool:
-    """Whether nothing has come, not even the end."""
+    """Whether nothing has arrived, not even the end of the stream."""
     if sock is None or sock.fileno() < 0:
         return False
     with selectors.DefaultSelector() as selector:
@@ -500,7 +501,7 @@ def _seconds(text: Optional[str]) -> Optional[float]:
 def _start(data: bytes) -> str:
     text = re.sub(r"<[^>]*>|\s+", " ", data[:2000].decode("utf-8", "replace"))
     text = re.sub(r"[^\x20-\x7e\xa0-\uffff]|  +", " ", text).strip()
-    return (text[:200] + "…" if len(text) > 200 else text) or "(nothing)"
+    return (text[:200] + "…" if len(text) > 200 else text) or "(empty)"
 
 
 def _say(error: BaseException) -> str:

@@ -21,7 +21,7 @@ def test_all_programs_of_the_readme(service, tmp_path):
                           cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           timeout=240)
     assert done.returncode == 0 and done.stderr == "", done.stderr
-    for words in ("hello\n42", "it ran longer than it may timeout", "Oslo       7", "/tmp\nme",
+    for words in ("hello\n42", "hit the time limit timeout", "Oslo       7", "/tmp\nme",
                   "0\n1\n2\nok", "42\nstart\nstdout\nreceipt", "\n3\n"):
         assert words in done.stdout, (words, done.stdout)
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")

@@ -1,8 +1,8 @@
-"""The sandbox classes of OpenManus, over Glovebox.
+"""The sandbox classes of OpenManus, implemented with Glovebox.
 
-Names, arguments, messages and behaviour are those that programs written for OpenManus know. Behind
-them is a session of the service that GLOVEBOX_URL names, or of one that is started from the binary
-when it is first needed. There is no Docker in it.
+Names, arguments, messages and behaviour are those that programs written for OpenManus expect. Each
+sandbox is a session of the server at GLOVEBOX_URL, or of a local server that is started on first
+use. Docker is not needed.
 """
 
 from .client import LocalSandboxClient, create_sandbox_client

@@ -1,4 +1,4 @@
-"""`LocalSandboxClient`: one sandbox behind the calls that agents make."""
+"""`LocalSandboxClient`: one sandbox with the calls that agents use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LocalSandboxClient:
         config: Optional[SandboxSettings] = None,
         volume_bindings: Optional[Dict[str, str]] = None,
     ) -> None:
-        """Makes the sandbox; one that there was is ended."""
+        """Creates the sandbox; a previous one is ended."""
         await self.cleanup()
         sandbox = DockerSandbox(config, volume_bindings, client=self.client)
         await sandbox.create()

@@ -1,4 +1,4 @@
-"""Many sandboxes: how many there may be, and which are not used any more."""
+"""Manages several sandboxes: limits their number and ends idle ones."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ log = logging.getLogger("glovebox.openmanus")
 
 
 class SandboxManager:
-    """Makes sandboxes, hands them out by id, and ends those that nobody used for @idle_timeout
-    seconds; every @cleanup_interval it looks for them, once start_cleanup_task() was called or the
-    first sandbox was made."""
+    """Creates sandboxes, returns them by id, and ends those that were idle for `idle_timeout`
+    seconds. It checks every `cleanup_interval` seconds, once start_cleanup_task() was called or the
+    first sandbox was created."""
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class SandboxManager:
         self._is_shutting_down = False
 
     async def ensure_image(self, image: str) -> bool:
-        """Whether sandboxes of this image can be made. Templates are the operator's: nothing is
-        pulled, and only making a sandbox tells for sure."""
+        """Whether sandboxes of this image can be created. The operator defines templates: nothing
+        is pulled, and only creating a sandbox shows for sure."""
         return isinstance(image, str) and bool(image)
 
     async def create_sandbox(
@@ -49,7 +49,7 @@ class SandboxManager:
         config: Optional[SandboxSettings] = None,
         volume_bindings: Optional[Dict[str, str]] = None,
     ) -> str:
-        """Makes a sandbox and gives its id."""
+        """Creates a sandbox and returns its id."""
         if self._is_shutting_down:
             raise RuntimeError("The manager is shutting down")
         if len(self._sandboxes) + self._making >= self.max_sandboxes:
@@ -76,13 +76,13 @@ class SandboxManager:
         return sandbox_id
 
     async def get_sandbox(self, sandbox_id: str) -> DockerSandbox:
-        """The sandbox of this id; it counts as used."""
+        """The sandbox with this id; resets its idle timer."""
         async with self.sandbox_operation(sandbox_id) as sandbox:
             return sandbox
 
     @contextlib.asynccontextmanager
     async def sandbox_operation(self, sandbox_id: str) -> AsyncIterator[DockerSandbox]:
-        """Holds a sandbox for as long as something is done with it: one at a time."""
+        """Locks a sandbox during an operation: one at a time."""
         lock = self._locks.get(sandbox_id)
         if lock is None:
             raise KeyError(f"Sandbox {sandbox_id} not found")
@@ -100,7 +100,7 @@ class SandboxManager:
                     self._last_used[sandbox_id] = time.monotonic()
 
     async def delete_sandbox(self, sandbox_id: str) -> None:
-        """Ends a sandbox, after what is done with it; one that is not there is fine."""
+        """Ends a sandbox, after its current operation. Does nothing if it does not exist."""
         lock = self._locks.get(sandbox_id)
         if lock is None:
             return
@@ -114,7 +114,7 @@ class SandboxManager:
     # ---- idle ones ----
 
     def start_cleanup_task(self) -> None:
-        """Looks for idle sandboxes from now on, in the running loop."""
+        """Starts looking for idle sandboxes, in the running loop."""
         if self._cleanup_task is None or self._cleanup_task.done():
             self._cleanup_task = asyncio.get_running_loop().create_task(self._sweep_forever())
 
@@ -136,7 +136,7 @@ class SandboxManager:
     # ---- the end ----
 
     async def cleanup(self) -> None:
-        """Ends all sandboxes and takes no new ones."""
+        """Ends all sandboxes and accepts no new ones."""
         self._is_shutting_down = True
         task, self._cleanup_task = self._cleanup_task, None
         if task is not None:

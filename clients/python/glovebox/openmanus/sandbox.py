@@ -1,4 +1,4 @@
-"""One sandbox: a session, a shell in it, and files."""
+"""One sandbox: a session with a shell and files."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from .terminal import AsyncDockerizedTerminal
 
 
 class DockerSandbox:
-    """A sandbox. `container` is the session behind it, once create() made it. @client names the
-    service; without it see `glovebox.openmanus`."""
+    """A sandbox. `container` is its session, once create() was called. `client` selects the server;
+    for the default see `glovebox.openmanus`."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class DockerSandbox:
         self._bound: List[str] = []
 
     async def create(self) -> "DockerSandbox":
-        """Makes the session and opens its shell."""
+        """Creates the session and opens its shell."""
         options = session_options(self.config, self.volume_bindings)
         self._bound = [volume["target"] for volume in options.get("volumes", [])]
         try:
@@ -58,7 +58,7 @@ class DockerSandbox:
         return self
 
     async def run_command(self, cmd: str, timeout: Optional[int] = None) -> str:
-        """Gives a line to the sandbox's one shell; `cd` and `export` stay."""
+        """Runs a line in the sandbox's persistent shell; `cd` and `export` carry over."""
         if self.terminal is None:
             raise RuntimeError("Sandbox not initialized")
         seconds = timeout or self.config.timeout
@@ -80,18 +80,18 @@ class DockerSandbox:
             raise RuntimeError(f"Failed to read file: {error}") from None
 
     async def write_file(self, path: str, content: str) -> None:
-        """Makes a file; directories above it are made too."""
+        """Creates a file and its parent directories."""
         data = content.encode()
         await self._with_files("write", path, lambda files, where: files.write(where, data))
 
     async def copy_from(self, src_path: str, dst_path: str) -> None:
-        """Copies a file or directory of the sandbox to the host. Into a directory it goes under its
-        own name, else @dst_path is its name."""
+        """Copies a file or directory of the sandbox to the host. If `dst_path` is a directory, the
+        copy goes into it under its own name; otherwise `dst_path` is the name of the copy."""
         await self._with_files("copy", src_path, lambda files, where: files.fetch(where, dst_path),
                                "Source file not found")
 
     async def copy_to(self, src_path: str, dst_path: str) -> None:
-        """Copies a file or directory of the host to @dst_path in the sandbox."""
+        """Copies a file or directory of the host to `dst_path` in the sandbox."""
         if not os.path.exists(src_path):
             raise FileNotFoundError(f"Source file not found: {src_path}")
         if dst_path.endswith("/") and not os.path.isdir(src_path):
@@ -101,7 +101,7 @@ class DockerSandbox:
     async def _with_files(
         self, verb: str, path: str, function: Any, missing: str = "File not found"
     ) -> Any:
-        """Does something with a path of the sandbox, in a thread, with the errors they know."""
+        """Runs an operation on a path of the sandbox in a thread, and translates its exceptions."""
         if self.container is None:
             raise RuntimeError("Sandbox not initialized")
         where = self._safe_resolve_path(path)
@@ -116,9 +116,9 @@ class DockerSandbox:
             raise RuntimeError(f"Failed to {verb} file: {error}") from error
 
     def _safe_resolve_path(self, path: str) -> str:
-        """An absolute path: relative ones begin at the working directory, none may climb."""
+        """An absolute path. Relative ones start at the working directory; `..` is not allowed."""
         if not path or "\0" in path:
-            raise ValueError(f"{path!r} is no path")
+            raise ValueError(f"{path!r} is not a path")
         if ".." in path.split("/"):
             raise ValueError("Path contains potentially unsafe patterns")
         return posixpath.normpath(posixpath.join(self.config.work_dir, path))
@@ -126,7 +126,7 @@ class DockerSandbox:
     # ---- the end ----
 
     async def cleanup(self) -> None:
-        """Ends the sandbox. May be called more than once; never fails for what is gone already."""
+        """Ends the sandbox. May be called more than once, also if the session is already gone."""
         terminal, self.terminal = self.terminal, None
         container, self.container = self.container, None
         if terminal is not None:
@@ -145,7 +145,7 @@ class DockerSandbox:
 
 
 def _setting_of(error: errors.GloveboxError) -> str:
-    """Which of the settings a refusal is about."""
+    """Which of the settings caused the rejection."""
     problem = getattr(error, "problem", {})
     for word, setting in ((":volume-", "volume_bindings"), (":network-", "network_enabled")):
         if word in str(problem.get("type")):
@@ -162,9 +162,8 @@ def _setting_of(error: errors.GloveboxError) -> str:
 
 
 class BoxFiles:
-    """Files of a box by absolute path, synchronously. The service reaches what is beneath the
-    workspace, without what is bound into it; for the rest (/tmp, say) a file makes a stop there on
-    its way."""
+    """Files of a box by absolute path, synchronously. The file API reaches the workspace, without
+    volumes in it; other files (such as in /tmp) are copied through the workspace."""
 
     def __init__(self, session: Session, bound: Sequence[str] = ()) -> None:
         self.session = session
@@ -179,7 +178,7 @@ class BoxFiles:
             return f.read()
 
     def fetch(self, path: str, target: str) -> None:
-        """To the host: into a directory, or as @target."""
+        """Copies to the host: into a directory, or as `target`."""
         is_directory = self._is_directory(path)
         parent = os.path.dirname(target)
         if parent:
@@ -213,7 +212,7 @@ class BoxFiles:
             self.session.delete(stop)
 
     def _fetch_tree(self, path: str, target: str) -> None:
-        """Unpacks an archive of the tree, which is as hostile as what runs in the box."""
+        """Unpacks an archive of the tree. It is as hostile as the code in the box."""
         if not self._is_inside(path):
             raise OSError(f"directories outside {WORKSPACE} cannot be copied: {path}")
         with tempfile.TemporaryFile() as f:
@@ -235,7 +234,8 @@ class BoxFiles:
             self._store_file(f, path)
 
     def store(self, source: str, path: str) -> None:
-        """From the host; a tree travels as tar, in which devices and the like are left out."""
+        """Copies from the host; a directory is sent as tar, without devices and other special
+        files."""
         if not os.path.isdir(source):
             with open(source, "rb") as f:
                 self._store_file(f, path)
@@ -300,14 +300,14 @@ def _for_the_box(member: tarfile.TarInfo) -> Optional[tarfile.TarInfo]:
 
 
 def unpack(archive: IO[bytes], target: str) -> None:
-    """Unpacks regular files and directories beneath @target and nothing else: no links, no devices,
-    no name that leads out, no owner, no special bits."""
+    """Unpacks only regular files and directories, and only below `target`: no links, no devices, no
+    path that leads out, no owner, no special mode bits."""
     with tarfile.open(fileobj=archive, mode="r:gz") as tar:
         os.makedirs(target, exist_ok=True)
         for member in tar:
             name = posixpath.normpath(member.name)
             if name.startswith("/") or ".." in name.split("/") or "\0" in name:
-                raise OSError(f"the archive holds a name that leads out: {member.name!r}")
+                raise OSError(f"the archive contains a path that leads out: {member.name!r}")
             full = os.path.join(target, *name.split("/"))
             if member.isdir():
                 _make_directories(target, name)
@@ -325,9 +325,9 @@ def unpack(archive: IO[bytes], target: str) -> None:
 
 
 def _make_directories(target: str, name: str) -> None:
-    """Each level on its own: one that is a link would lead out."""
+    """Creates each level separately: a symbolic link could lead out."""
     for part in [part for part in name.split("/") if part not in ("", ".")]:
         target = os.path.join(target, part)
         if os.path.islink(target):
-            raise OSError(f"{target!r} is a link; not followed")
+            raise OSError(f"{target!r} is a symbolic link; not followed")
         os.makedirs(target, exist_ok=True)

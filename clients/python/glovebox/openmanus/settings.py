@@ -1,4 +1,4 @@
-"""Settings and errors, and what they mean to the service."""
+"""Settings and exceptions, and how they map to the server."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..local import connect
 
 WORKSPACE = "/workspace"
 DEFAULT_IMAGE = "python:3.12-slim"
-# With a network `pip install` works, into a place that goes with the sandbox.
+# With a network `pip install` works; the packages are removed with the sandbox.
 PIP_ENV = {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_NO_CACHE_DIR": "1"}
 
 
 class SandboxError(Exception):
-    """Something about a sandbox went wrong."""
+    """An operation on a sandbox failed."""
 
 
 class SandboxTimeoutError(SandboxError):
@@ -25,12 +25,12 @@ class SandboxTimeoutError(SandboxError):
 
 
 class SandboxResourceError(SandboxError):
-    """A command, or the service, ran out of memory, processes, disk or room."""
+    """A command, or the server, ran out of memory, processes, disk or capacity."""
 
 
 @dataclass
 class SandboxSettings:
-    """What a sandbox is like. `use_sandbox` is for the caller: it is not looked at here."""
+    """Settings of a sandbox. `use_sandbox` is for the caller; it is not used here."""
 
     use_sandbox: bool = False
     image: str = DEFAULT_IMAGE
@@ -44,20 +44,19 @@ class SandboxSettings:
 def session_options(
     config: SandboxSettings, volume_bindings: Optional[Mapping[str, Any]]
 ) -> Dict[str, Any]:
-    """The options of the session that stands behind a sandbox. What the service does not have yet
-    is refused here; once it has, this is the place to pass it on."""
+    """The options of the session of a sandbox. Rejects what the server does not support."""
     volumes = volumes_of(volume_bindings)
     if not isinstance(config.network_enabled, bool):
         raise SandboxError(f"network_enabled: {config.network_enabled!r} is neither True nor False")
     work_dir = config.work_dir
     if not isinstance(work_dir, str) or ".." in work_dir.split("/"):
-        raise SandboxError(f"work_dir: {work_dir!r} is no directory of a sandbox")
+        raise SandboxError(f"work_dir: {work_dir!r} is not a directory of a sandbox")
     if not is_beneath_workspace(work_dir):
         raise SandboxError(
-            f"work_dir: {work_dir!r} is outside {WORKSPACE}, where a box keeps its files"
+            f"work_dir: {work_dir!r} is outside {WORKSPACE}, which is not supported"
         )
     options: Dict[str, Any] = {"memory": config.memory_limit, "cpus": config.cpu_limit}
-    if config.image:  # a template, or by one of the service's aliases; python:* is the default one
+    if config.image:  # a template or an alias of one; python:* is the default template
         options["template"] = config.image
     if config.network_enabled:
         options["network"] = {"allow": ["*"]}  # every public host, if the operator permits it
@@ -68,9 +67,9 @@ def session_options(
 
 
 def volumes_of(bindings: Optional[Mapping[str, Any]]) -> List[Dict[str, str]]:
-    """The service's word for bindings. Each maps an absolute path of the host to one of the box, or
-    to {"bind": …, "mode": …}. Without a mode a binding can be written to where the operator of the
-    service says so, else it is read-only."""
+    """Converts bindings to volumes. Each maps an absolute path of the host to one in the box, or to
+    {"bind": …, "mode": …}. Without a mode a binding is writable if the operator of the server
+    allows it, otherwise read-only."""
     if bindings is None:
         return []
     if not isinstance(bindings, Mapping):
@@ -82,13 +81,13 @@ def volumes_of(bindings: Optional[Mapping[str, Any]]) -> List[Dict[str, str]]:
             inside, mode = target.get("bind"), _mode(target.get("mode"))
         for path in (host, inside):
             if not isinstance(path, str) or not path.startswith("/") or ".." in path.split("/"):
-                raise SandboxError(f"volume_bindings: {path!r} is no absolute path without '..'")
+                raise SandboxError(f"volume_bindings: {path!r} must be absolute, without '..'")
         volumes.append({"source": host, "target": str(inside), "mode": mode})
     return volumes
 
 
 def _mode(mode: Any) -> str:
-    """Docker's modes: "ro" or "rw", perhaps with labels such as "z", which mean nothing here."""
+    """Docker's modes: "ro" or "rw", optionally with labels such as "z", which are ignored."""
     if mode is None:
         return "auto"
     words = mode.split(",") if isinstance(mode, str) else []
@@ -108,7 +107,7 @@ def is_beneath_workspace(path: str) -> bool:
 
 
 def translate(error: errors.GloveboxError, what: str = "") -> SandboxError:
-    """Our exception as one of theirs. @what: the setting that it is about."""
+    """Converts an exception to one of OpenManus. `what`: the setting that caused it."""
     if isinstance(error, errors.ExecutionTimeout):
         return SandboxTimeoutError(str(error))
     if isinstance(error, (errors.OutOfMemory, errors.LimitExceeded, errors.TooManyRequests,
@@ -118,7 +117,7 @@ def translate(error: errors.GloveboxError, what: str = "") -> SandboxError:
 
 
 async def default_client(client: Any = None) -> AsyncClient:
-    """What the caller named, else GLOVEBOX_URL, else a service of our own."""
+    """The given client, otherwise the server at GLOVEBOX_URL, otherwise a local server."""
     if isinstance(client, AsyncClient):
         return client
     return AsyncClient(client=client or await in_thread(connect))

@@ -1,4 +1,4 @@
-"""A shell in a box that is kept between commands."""
+"""A persistent shell in a box."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RESOURCE_ERRORS = (errors.OutOfMemory, errors.LimitExceeded)
 
 
 class AsyncDockerizedTerminal:
-    """@container is a session: an `AsyncSession`, a `Session` or the id of one."""
+    """`container` is a session: an `AsyncSession`, a `Session` or a session id."""
 
     def __init__(
         self,
@@ -34,10 +34,10 @@ class AsyncDockerizedTerminal:
         self._lock: Optional[asyncio.Lock] = None
 
     async def init(self) -> None:
-        """Opens the shell: in the working directory, with the variables set."""
+        """Opens the shell in the working directory, with the variables set."""
         for name in self.env_vars:
             if not name.isidentifier() or not name.isascii():
-                raise ValueError(f"{name!r} is no name of an environment variable")
+                raise ValueError(f"{name!r} is not a valid name for an environment variable")
         self._lock = asyncio.Lock()
         session = await self._find()
         try:
@@ -57,14 +57,14 @@ class AsyncDockerizedTerminal:
         return AsyncSession(await in_thread(client.attach, str(self.container)))
 
     def _opening(self) -> str:
-        """As on a terminal both streams come in one, in their order."""
+        """As on a terminal, stdout and stderr are one stream, in order."""
         lines = [f"export {name}={shlex.quote(value)}" for name, value in self.env_vars.items()]
         where = shlex.quote(self.working_dir)
         return "\n".join(["exec 2>&1", *lines, f"mkdir -p -- {where} && cd -- {where}"])
 
     async def run_command(self, cmd: str, timeout: Optional[int] = None) -> str:
-        """What the command printed, errors too. Taking too long is a TimeoutError; if the command
-        could not be stopped, the shell is a new one then."""
+        """Returns the output of the command, including stderr. Raises TimeoutError if it takes too
+        long; if the command could not be stopped, the next one gets a new shell."""
         if self.session is None or self._lock is None:
             raise RuntimeError("Terminal not initialized")
         seconds = timeout or self.default_timeout
@@ -87,7 +87,7 @@ class AsyncDockerizedTerminal:
         return result
 
     async def close(self) -> None:
-        """Leaves the shell; the sandbox stays."""
+        """Leaves the shell; the sandbox continues."""
         self.session = None
 
     async def __aenter__(self) -> "AsyncDockerizedTerminal":

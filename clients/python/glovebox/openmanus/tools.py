@@ -1,4 +1,4 @@
-"""The tools that run Python: each call in a fresh box, as a script."""
+"""Tools that run Python: each call runs as a script in a fresh box."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from .settings import default_client
 
 
 class PythonExecute:
-    """Runs Python. Only what is printed is seen; values of functions are not."""
+    """Runs Python code. Only printed output is visible, not the values of expressions."""
 
     name: str = "python_execute"
     description: str = (
-        "Runs Python code. Only what it prints is visible: end with print(). Each call starts anew."
+        "Runs Python code. Only printed output is visible: use print(). Each call starts from "
+        "scratch."
     )
     parameters: Dict[str, Any] = {
         "type": "object",
@@ -26,7 +27,7 @@ class PythonExecute:
         self.client = client
 
     async def execute(self, code: str, timeout: int = 5) -> Dict[str, Any]:
-        """What it printed, and whether it ended well."""
+        """Returns the printed output, and whether the code succeeded."""
         try:
             client = await default_client(self.client)
             result = await client.run(code, timeout=timeout, script=True)
@@ -38,7 +39,7 @@ class PythonExecute:
         return await self.execute(**arguments)
 
     def to_param(self) -> Dict[str, Any]:
-        """The tool as models are told of it."""
+        """The tool description for models."""
         about = {
             "name": self.name,
             "description": self.description,
@@ -48,11 +49,11 @@ class PythonExecute:
 
 
 class NormalPythonExecute(PythonExecute):
-    """For data analysis: @code_type tells people what the code is for and changes nothing."""
+    """For data analysis. `code_type` says what the code is for and has no effect."""
 
     description = (
-        "Runs Python code for data analysis, reports and other tasks without charts. Only what it "
-        "prints is visible."
+        "Runs Python code for data analysis, reports and other tasks without charts. Only printed "
+        "output is visible."
     )
     parameters = {
         "type": "object",
@@ -75,7 +76,7 @@ class NormalPythonExecute(PythonExecute):
 
 
 def _observation(result: Result, timeout: float) -> str:
-    """Of a failure its reason, after what was printed before."""
+    """The output; for a failure followed by its reason."""
     if result.success:
         return result.stdout
     if result.status == "timeout":
