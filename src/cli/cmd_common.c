@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <syslog.h>
 #include <unistd.h>
 
 #include "base/parse.h"
@@ -80,10 +79,10 @@ void cmd_fill_packages(const struct config *cfg, struct package_config *packages
     }
 }
 
-static void on_install_log(void *arg, int priority, const char *line)
+static void on_install_log(void *arg, enum log_level level, const char *line)
 {
     (void) arg;
-    if (priority <= LOG_ERR)
+    if (level <= LOG_LEVEL_ERROR)
         say("%s", line);
 }
 

@@ -16,7 +16,6 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
-#include <syslog.h>
 #include <unistd.h>
 
 #include "base/autoclean.h"
@@ -49,10 +48,10 @@ static int catch_signals(struct gb_err *err)
 }
 
 /* Only what went wrong: clients show what comes here to people. */
-static void on_log(void *arg, int priority, const char *line)
+static void on_log(void *arg, enum log_level level, const char *line)
 {
     (void) arg;
-    if (priority <= LOG_WARNING)
+    if (level <= LOG_LEVEL_WARNING)
         say("%s", line);
 }
 

@@ -17,7 +17,6 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <syslog.h>
 #include <unistd.h>
 
 #include "base/autoclean.h"
@@ -88,14 +87,8 @@ static void show_progress(void *arg, unsigned done, unsigned total, const char *
     (void) fflush(stderr);
 }
 
-/* The service logs with the priorities of syslog. */
-static void on_service_log(void *arg, int priority, const char *line)
+static void on_service_log(void *arg, enum log_level level, const char *line)
 {
-    enum log_level level = priority <= LOG_ERR       ? LOG_LEVEL_ERROR
-                           : priority == LOG_WARNING ? LOG_LEVEL_WARNING
-                           : priority <= LOG_INFO    ? LOG_LEVEL_INFO
-                                                     : LOG_LEVEL_DEBUG;
-
     (void) arg;
     log_event(level, "service", LOG_TEXT("message", line));
 }

@@ -2,7 +2,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <syslog.h>
 
 #include "service/service_internal.h"
 
@@ -35,7 +34,7 @@ int fault_from_engine(struct service *service, const char *what, const struct gb
 {
     if (err->code == EADDRNOTAVAIL) /* the client's to mend, and nothing for the operator's log */
         return fault_set(fault, PROBLEM_VOLUME_NOT_AVAILABLE, "volumes", "%s", err->msg);
-    service_log(service, LOG_ERR, "%s: %s", what, err->msg);
+    service_log(service, LOG_LEVEL_ERROR, "%s: %s", what, err->msg);
     if (err->code == ENOSPC) {
         (void) fault_set(fault, PROBLEM_NO_SPACE, NULL,
                          "%s: the host's disk has no room for a workspace of that size; ask for a "

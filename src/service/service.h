@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/log.h"
 #include "base/problem.h"
 #include "egress/egress.h"
 #include "engine/engine.h"
@@ -140,7 +141,7 @@ struct service_config {
 
     bool log_code; /* the operator asked for it: the first 300 bytes of each program */
     /* One line of the log; may be NULL. Called by any thread. */
-    void (*log)(void *arg, int priority, const char *line);
+    void (*log)(void *arg, enum log_level level, const char *line);
     void *log_arg;
     int64_t (*now_us)(void); /* for tests; NULL: clock_now_us() */
 };
@@ -169,7 +170,7 @@ void service_drain(struct service *service);
 void service_close(struct service *service);
 
 /* A line for the operator's log, if there is one. */
-void service_log(struct service *service, int priority, const char *fmt, ...)
+void service_log(struct service *service, enum log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* The bounds of the histogram of durations in microseconds; the last bucket has none. */

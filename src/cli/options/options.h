@@ -43,8 +43,6 @@ enum action_id {
     ACTION_TEMPLATE_CHECK,
 };
 
-enum log_level_choice { LOG_CHOICE_ERROR, LOG_CHOICE_WARNING, LOG_CHOICE_INFO, LOG_CHOICE_DEBUG };
-enum log_format_choice { LOG_CHOICE_TEXT, LOG_CHOICE_JSON };
 enum landlock_choice { LANDLOCK_OFF, LANDLOCK_ON };
 
 struct config {
@@ -85,8 +83,8 @@ struct config {
     struct limits max; /* --max-memory and its like; 0 where there is no such option */
     int64_t pool, max_sessions, idle_us, sweep_us, grace_us;
     int64_t connections, connections_per_client;
-    int log_format; /* enum log_format_choice */
-    int log_level;  /* enum log_level_choice */
+    int log_format; /* enum log_format */
+    int log_level;  /* enum log_level */
     char *log_file; /* NULL: stderr */
     bool log_code;
     bool mcp_fixtures;

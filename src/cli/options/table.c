@@ -9,6 +9,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/parse.h"
 #include "base/units.h"
 #include "engine/cgroup/cgroup.h"
@@ -39,8 +40,6 @@ enum {
 
 static const char *const cgroup_choices[] = { "auto", "v2", "v1", "none", NULL };
 static const char *const landlock_choices[] = { "off", "on", NULL };
-static const char *const log_level_choices[] = { "error", "warning", "info", "debug", NULL };
-static const char *const log_format_choices[] = { "text", "json", NULL };
 static const char *const client_choices[] = { "claude-desktop", "claude-code", "cursor", "vscode",
                                               "mcpo",           "open-webui",  NULL };
 static const char *const preload_choices[] = { "auto", "all", "none", NULL };
@@ -308,10 +307,10 @@ static const struct config_option options[] = {
     { "mcp-fixtures", 0, OPT_BOOL, MEMBER(mcp_fixtures), "no", .commands = FOR_SERVE,
       .flags = CONFIG_HIDDEN | CONFIG_ARGS_ONLY, .group = "Access",
       .help = "register what the MCP conformance suite asks for; for tests only" },
-    { "log-level", 0, OPT_CHOICE, MEMBER(log_level), "info", .choices = log_level_choices,
+    { "log-level", 0, OPT_CHOICE, MEMBER(log_level), "info", .choices = log_level_names,
       .aliases = { { "LOG_LEVEL", 0 } }, .commands = FOR_SERVE, .group = "Log",
       .help = "how much is logged" },
-    { "log-format", 0, OPT_CHOICE, MEMBER(log_format), "text", .choices = log_format_choices,
+    { "log-format", 0, OPT_CHOICE, MEMBER(log_format), "text", .choices = log_format_names,
       .commands = FOR_SERVE, .group = "Log", .help = "lines for people, or JSON lines" },
     { "log-file", 0, OPT_STRING, MEMBER(log_file), NULL, 1, PATH_BYTES_MAX, .metavar = "PATH",
       .aliases = { { "LOG_FILE", 0 } }, .commands = FOR_SERVE, .group = "Log",

@@ -18,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <syslog.h>
 
 #include "base/autoclean.h"
 #include "base/clock.h"
@@ -488,7 +487,8 @@ static void audit_note(struct execution *x, const struct session *session,
         return;
     audit_hash_code(request->code, request->code_len, entry.code_hash);
     if (audit_write(x->service->audit, &entry, &err) < 0)
-        service_log(x->service, LOG_ERR, "execution %s: not in the audit log: %s", x->id, err.msg);
+        service_log(x->service, LOG_LEVEL_ERROR, "execution %s: not in the audit log: %s", x->id,
+                    err.msg);
 }
 
 static void count_outcome(struct execution *x, const struct outcome *outcome)
@@ -500,7 +500,7 @@ static void count_outcome(struct execution *x, const struct outcome *outcome)
     atomic_fetch_add(&service->buckets[bucket_of(us)], 1);
     atomic_fetch_add(&service->duration_sum_us, us);
     if (service->config.log)
-        service_log(service, LOG_INFO, "execution %s%s%s %s: %s in %lld us", x->id,
+        service_log(service, LOG_LEVEL_INFO, "execution %s%s%s %s: %s in %lld us", x->id,
                     x->session_id[0] ? " session " : "", x->session_id, kind_name(x->kind),
                     run_status_name(outcome->status), (long long) us);
 }
@@ -517,7 +517,8 @@ static void log_code(struct execution *x, const struct execution_request *reques
     text = json_stringn(request->code, len - utf8_partial_end(request->code, len));
     quoted = json_dumps(text, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
     json_decref(text);
-    service_log(x->service, LOG_INFO, "execution %s code %s", x->id, quoted ? quoted : "not text");
+    service_log(x->service, LOG_LEVEL_INFO, "execution %s code %s", x->id,
+                quoted ? quoted : "not text");
 }
 
 /* The displays were copied when they came; the outcome takes these copies in place of its own. */

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <syslog.h>
 
 #include "base/autoclean.h"
 #include "base/clock.h"
@@ -313,7 +312,7 @@ static void audit_install(const struct install_job *job, const struct caller *ca
         used += (size_t) snprintf(text + used, sizeof text - used, "%s%s", i ? "\n" : "",
                                   job->items[i].text);
     used = strlen(text);
-    service_log(service, LOG_INFO, "install%s%s: %s: %s", session_id ? " session " : "",
+    service_log(service, LOG_LEVEL_INFO, "install%s%s: %s: %s", session_id ? " session " : "",
                 session_id ? session_id : "", text, ok ? "ok" : "failed");
     if (!service->audit || id_new("pkg_", id, sizeof id) < 0)
         return;
@@ -321,7 +320,7 @@ static void audit_install(const struct install_job *job, const struct caller *ca
     entry.code_bytes = (int64_t) used;
     audit_hash_code(text, used, entry.code_hash);
     if (audit_write(service->audit, &entry, &err) < 0)
-        service_log(service, LOG_ERR, "an install is not in the audit log: %s", err.msg);
+        service_log(service, LOG_LEVEL_ERROR, "an install is not in the audit log: %s", err.msg);
 }
 
 /* Where an install goes: into a session, a default set, or, with neither, just into the store. */

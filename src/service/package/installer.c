@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <syslog.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -42,7 +41,7 @@ void install_result_release(struct install_result *result)
     *result = (struct install_result){ 0 };
 }
 
-void installer_log(const struct installer *installer, int priority, const char *fmt, ...)
+void installer_log(const struct installer *installer, enum log_level level, const char *fmt, ...)
 {
     char line[1024];
     va_list args;
@@ -52,7 +51,7 @@ void installer_log(const struct installer *installer, int priority, const char *
     va_start(args, fmt);
     (void) vsnprintf(line, sizeof line, fmt, args);
     va_end(args);
-    installer->log(installer->log_arg, priority, line);
+    installer->log(installer->log_arg, level, line);
 }
 
 /* ---- what a request means ---- */
@@ -230,7 +229,7 @@ static void known_put(struct installer *installer, const char *hash,
     struct gb_err err;
 
     if (!json || layers_request_put(installer->layers, hash, json, &err) < 0)
-        installer_log(installer, LOG_WARNING, "packages: %s", json ? err.msg : "no memory");
+        installer_log(installer, LOG_LEVEL_WARNING, "packages: %s", json ? err.msg : "no memory");
     json_decref(json);
 }
 
@@ -298,7 +297,7 @@ int install(struct installer *installer, const struct install_request *request,
     if (known_get(installer, hash, age_us, ret_result) == 0)
         return 0;
     if (layers_lock(installer->layers, "request", hash, &lock, &err) < 0) {
-        installer_log(installer, LOG_ERR, "packages: %s", err.msg);
+        installer_log(installer, LOG_LEVEL_ERROR, "packages: %s", err.msg);
         return fault_set(fault, PROBLEM_PACKAGES_STORE, NULL,
                          "the store of packages cannot be used; see the server's log");
     }

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <syslog.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -43,7 +42,7 @@ struct job {
 
 static int ours(struct job *job, const char *what, const struct gb_err *err, struct fault *fault)
 {
-    installer_log(job->installer, LOG_ERR, "packages: %s: %s", what, err->msg);
+    installer_log(job->installer, LOG_LEVEL_ERROR, "packages: %s: %s", what, err->msg);
     if (err->code == ENOSPC || err->code == EDQUOT)
         return fault_set(fault, PROBLEM_DISK_FULL, NULL,
                          "the disk of the service is full; ask the operator to make room");
@@ -355,7 +354,7 @@ static int stopped(struct job *job, const struct outcome *outcome, struct fault 
              outcome->err.tail_len ? outcome->err.tail
              : outcome->err.head   ? outcome->err.head
                                    : "");
-    installer_log(job->installer, LOG_ERR, "packages: the installer ended with %d: %s",
+    installer_log(job->installer, LOG_LEVEL_ERROR, "packages: the installer ended with %d: %s",
                   outcome->exit_code, text);
     return fault_set(fault, PROBLEM_INSTALLER_FAILED, NULL,
                      "the installer failed; see the server's log");
@@ -590,7 +589,8 @@ int installer_box_run(struct installer *installer, const struct install_request 
     job.deadline_us = begun + installer->config->timeout_us;
     r = job_run(&job, ret_result, fault);
     job_release(&job);
-    installer_log(installer, r < 0 ? LOG_WARNING : LOG_INFO, "packages: install took %lld ms: %s",
+    installer_log(installer, r < 0 ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO,
+                  "packages: install took %lld ms: %s",
                   (long long) ((clock_now_us() - begun) / USEC_PER_MSEC),
                   r < 0               ? fault->detail
                   : ret_result->layer ? layer_key(ret_result->layer)

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <syslog.h>
 
 #include "base/autoclean.h"
 #include "base/clock.h"
@@ -272,7 +271,7 @@ int session_create(struct service *service, const struct caller *caller,
         return -1;
     }
     atomic_fetch_add(&service->sessions_made, 1);
-    service_log(service, LOG_INFO, "session %s made%s%s", (*ret_session)->id,
+    service_log(service, LOG_LEVEL_INFO, "session %s made%s%s", (*ret_session)->id,
                 (*ret_session)->bindings ? " with volumes " : "",
                 (*ret_session)->bindings ? (*ret_session)->bindings->text : "");
     return 0;
@@ -545,8 +544,8 @@ static void record_end(struct session *session, enum session_end end)
 
     if (service->config.store &&
         store_session_end(service->config.store, session->id, unix_now_us(), ends[end], &err) < 0)
-        service_log(service, LOG_ERR, "session %s: its end could not be recorded: %s", session->id,
-                    err.msg);
+        service_log(service, LOG_LEVEL_ERROR, "session %s: its end could not be recorded: %s",
+                    session->id, err.msg);
 }
 
 /* Marks it as ended and out of the table, if @idle_since is negative or it has been unused since.
@@ -591,7 +590,7 @@ static void session_finish(struct session *session, enum session_end end)
         execution_unref(x);
     }
     record_end(session, end);
-    service_log(session->service, LOG_INFO, "session %s ended", session->id);
+    service_log(session->service, LOG_LEVEL_INFO, "session %s ended", session->id);
     session_unref(session); /* the table's */
 }
 

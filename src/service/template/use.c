@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <syslog.h>
 
 #include "service/package/internal.h"
 #include "service/service_internal.h"
@@ -46,7 +45,7 @@ int template_open(struct service *service, const char *name, struct template **r
     if (r == 0)
         return 0;
     /* What went wrong inside is the operator's to see. */
-    service_log(service, LOG_ERR, "template %s: %s", name, err.msg);
+    service_log(service, LOG_LEVEL_ERROR, "template %s: %s", name, err.msg);
     (void) fault_set(fault, PROBLEM_TEMPLATE_UNUSABLE, "template",
                      "the template \"%s\" does not start; the operator can see why with: glovebox "
                      "template check %s",
