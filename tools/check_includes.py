@@ -14,20 +14,21 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 MAY_INCLUDE = {
     "base": [],
+    "schema": ["base"],
     "store": ["base"],
     "engine": ["base"],
     "egress": ["base"],
     "service": ["base", "store", "engine", "egress"],
     "mark": ["base", "store", "service"],
-    "mcp": ["base", "service"],
-    "server": ["base", "service", "mark", "mcp"],
+    "mcp": ["base", "schema", "service"],
+    "server": ["base", "schema", "service", "mark", "mcp"],
     "cli": ["base", "engine", "egress", "service", "mcp", "server"],
 }
 
 OUTSIDE = {
     "Python.h": ["engine/python/"],
     "seccomp.h": [],  # tools/gen_seccomp only
-    "jansson.h": ["service/", "mark/", "mcp/", "server/", "cli/"],
+    "jansson.h": ["schema/", "service/", "mark/", "mcp/", "server/", "cli/"],
     "sqlite3.h": ["store/db_sqlite.c"],
     "libpq-fe.h": ["store/db_postgres.c"],
     "microhttpd.h": ["server/"],

@@ -156,7 +156,7 @@ int cmd_audit(const struct config *cfg)
 
     if (r == 0)
         r = cfg->action == ACTION_AUDIT_VERIFY ? verify(cfg, store, &err) : show(cfg, store, &err);
-    data_close(store);
+    store_close(store);
     if (r < 0)
         say("%s", err.msg);
     return r < 0 ? EXIT_OURS : r > 0 ? EXIT_BROKEN : 0;

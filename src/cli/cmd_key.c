@@ -177,7 +177,7 @@ int cmd_key(const struct config *cfg)
         r = key_list(cfg, store, &err);
     else if (r == 0)
         r = key_revoke(cfg, store, &err);
-    data_close(store);
+    store_close(store);
     if (r == 0)
         return 0;
     say("%s", err.msg);

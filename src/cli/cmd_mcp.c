@@ -134,6 +134,7 @@ static int serve(const struct config *cfg, struct service *service, int stop_fd,
     mcp_config_default(&config);
     config.service = service;
     config.wall_max_us = cfg->simple_max_timeout_us;
+    config.more = cfg->mcp_more;
     if (cfg->reply_bytes != REPLY_BYTES_DEFAULT)
         config.reply_bytes = cfg->reply_bytes;
     r = mcp_open(&config, &mcp, err);

@@ -21,21 +21,16 @@
 enum { EXIT_FAILED = 1 };
 
 /* Whose set: an address has a colon or a slash in it, the id of a key has not. */
-static struct caller caller_of(const struct config *cfg)
+static int caller_of(const struct config *cfg, struct caller *ret_caller, struct gb_err *err)
 {
     const char *who = cfg->pip_for ? cfg->pip_for : DEFAULT_ADDRESS;
-    bool address = strpbrk(who, ":/") != NULL;
 
-    return (struct caller){ .key_id = address ? "" : who,
-                            .listener = address ? who : "",
-                            .limits = { -1, -1, -1 } };
-}
-
-static void name_of(const struct config *cfg, char ret_name[SET_NAME_MAX])
-{
-    struct caller caller = caller_of(cfg);
-
-    set_name(caller.key_id, caller.listener, ret_name);
+    *ret_caller = (struct caller){ .listener = who, .limits = { -1, -1, -1 } };
+    if (strpbrk(who, ":/"))
+        return 0;
+    if (principal_from_key(who, &ret_caller->principal) < 0)
+        return gb_fail_plain(err, EINVAL, "--for takes an address or the id of a key");
+    return 0;
 }
 
 static int data_dir(const struct config *cfg, char **ret_dir, struct gb_err *err)
@@ -59,10 +54,10 @@ static int print_installed(const struct config *cfg, json_t *result, struct gb_e
 }
 
 /* @dir exists and is ours, which opening the store sees to. */
-static int pip_install(const struct config *cfg, const char *dir, struct gb_err *err)
+static int pip_install(const struct config *cfg, const struct caller *caller, const char *dir,
+                       struct gb_err *err)
 {
     const char *const *wanted = (const char *const *) cfg->args;
-    struct caller caller = caller_of(cfg);
     struct service *service = NULL;
     struct fault fault = { 0 };
     json_t *result = NULL;
@@ -70,7 +65,7 @@ static int pip_install(const struct config *cfg, const char *dir, struct gb_err 
 
     cmd_show_progress("installing");
     r = cmd_open_installer(cfg, dir, cmd_preload(cfg), wanted, &service, err);
-    if (r == 0 && packages_install(service, &caller, NULL, wanted, false, &result, &fault) < 0)
+    if (r == 0 && packages_install(service, caller, NULL, wanted, false, &result, &fault) < 0)
         r = gb_fail_plain(err, ECANCELED, "%.190s", fault.detail);
     service_close(service);
     cmd_hide_progress();
@@ -129,13 +124,14 @@ static int show_set(void *arg, const char *name, json_t *set)
     return 0;
 }
 
-static int pip_show(const struct config *cfg, struct layers *layers, struct gb_err *err)
+static int pip_show(const struct config *cfg, const struct caller *caller, struct layers *layers,
+                    struct gb_err *err)
 {
     char name[SET_NAME_MAX];
     struct view view = { .cfg = cfg, .layers = layers };
     int r;
 
-    name_of(cfg, name);
+    set_name(&caller->principal, caller->listener, name);
     if (cfg->pip_for || cfg->action == ACTION_PIP_FREEZE)
         view.only = name;
     if (cfg->json)
@@ -150,12 +146,13 @@ static int pip_show(const struct config *cfg, struct layers *layers, struct gb_e
     return r;
 }
 
-static int pip_reset(const struct config *cfg, struct layers *layers, struct gb_err *err)
+static int pip_reset(const struct config *cfg, const struct caller *caller, struct layers *layers,
+                     struct gb_err *err)
 {
     char name[SET_NAME_MAX];
     int r;
 
-    name_of(cfg, name);
+    set_name(&caller->principal, caller->listener, name);
     r = set_remove(layers, name, err);
     if (r == -ENOENT)
         r = 0; /* empty it is */
@@ -172,17 +169,20 @@ int cmd_pip(const struct config *cfg)
     struct gb_err err = { 0 };
     struct layers *layers = NULL;
     struct store *store = NULL;
-    int r = data_dir(cfg, &dir, &err);
+    struct caller caller;
+    int r = caller_of(cfg, &caller, &err);
 
+    if (r == 0)
+        r = data_dir(cfg, &dir, &err);
     /* Makes the data directory, or sees whose it is. */
     if (r == 0)
         r = cmd_open_store(cfg, cfg->action != ACTION_PIP_INSTALL, &store, &err);
-    data_close(store);
+    store_close(store);
     if (r == 0 && cfg->action == ACTION_PIP_INSTALL)
-        r = pip_install(cfg, dir, &err);
+        r = pip_install(cfg, &caller, dir, &err);
     else if (r == 0 && (r = layers_open(dir, &layers, &err)) == 0)
-        r = cfg->action == ACTION_PIP_RESET ? pip_reset(cfg, layers, &err)
-                                            : pip_show(cfg, layers, &err);
+        r = cfg->action == ACTION_PIP_RESET ? pip_reset(cfg, &caller, layers, &err)
+                                            : pip_show(cfg, &caller, layers, &err);
     layers_close(layers);
     if (r == 0)
         return 0;

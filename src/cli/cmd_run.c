@@ -22,6 +22,7 @@
 #include "cli/terminal/out_stream.h"
 #include "engine/engine.h"
 #include "service/execution/receipt.h"
+#include "service/session/network.h"
 #include "service/template/templates.h"
 
 #include "base/banned.h"
@@ -37,9 +38,7 @@ struct job {
     struct box *box;
     struct egress_policy *policy; /* NULL: no network */
     struct egress *egress;
-    struct egress_proxy *proxy;
-    char *env[16]; /* how the program finds it */
-    size_t env_len;
+    struct network network; /* of the box */
     struct egress_contact *contacts;
     size_t contacts_len;
     struct snapshot before;
@@ -328,33 +327,22 @@ static int put_program(struct job *job, struct gb_err *err)
     return r < 0 ? gb_fail(err, -r, "put the program into the workspace: raise --disk") : 0;
 }
 
-static void add_env(void *arg, const char *assignment)
-{
-    struct job *job = arg;
-    char *copy = strdup(assignment);
-
-    if (copy && job->env_len + 1 < ARRAY_LEN(job->env))
-        job->env[job->env_len++] = copy;
-    else
-        free(copy);
-}
-
 static int open_network(struct job *job, struct gb_err *err)
 {
     struct egress_config config = network_config(job->cfg);
     struct egress_limits limits = network_limits(job->cfg);
-    int fd, r;
+    int r;
 
     if (!job->policy)
         return 0;
     if (job->cfg->network_secrets)
         network_no_core();
-    egress_env_each(job->policy, add_env, job);
     config.allow_setting = "--allow-host";
-    if ((r = egress_open(&config, &job->egress, err)) < 0 ||
-        (r = box_listen(job->box, EGRESS_PORT, &fd, err)) < 0)
+    r = egress_open(&config, &job->egress, err);
+    if (r < 0)
         return r;
-    return egress_serve(job->egress, fd, TAKE_PTR(job->policy), &limits, "run", &job->proxy, err);
+    return network_open(job->egress, job->box, TAKE_PTR(job->policy), &limits, "run", &job->network,
+                        err);
 }
 
 static int fill_box(struct job *job, struct gb_err *err)
@@ -382,7 +370,6 @@ static int run(struct job *job, struct gb_err *err)
         .code_len = job->program.len,
         .filename = job->program.filename,
         .argv = job->program.argv,
-        .env = job->env,
         .cell = cfg->cell,
         .echo = !cfg->json,
         .limits = job->limits,
@@ -400,6 +387,7 @@ static int run(struct job *job, struct gb_err *err)
     hide_progress(job);
     if (r < 0 || (r = catch_signals(err)) < 0)
         return r;
+    spec.env = job->network.env;
     spec.cancel_fd = cancel_pipe[0];
     if (!cfg->json) {
         if (out_streams_new(&job->streams) < 0)
@@ -407,8 +395,8 @@ static int run(struct job *job, struct gb_err *err)
         spec.sink = out_streams_sink(job->streams);
     }
     r = execution_run(job->box, &spec, &job->outcome, err);
-    if (r == 0 && job->proxy &&
-        egress_take_contacts(job->proxy, &job->contacts, &job->contacts_len) < 0)
+    if (r == 0 && job->network.proxy &&
+        egress_take_contacts(job->network.proxy, &job->contacts, &job->contacts_len) < 0)
         r = gb_fail(err, ENOMEM, "list who was contacted");
     lost = out_streams_free(job->streams);
     job->streams = NULL;
@@ -487,12 +475,10 @@ static void job_release(struct job *job)
 {
     outcome_release(&job->outcome);
     snapshot_release(&job->before);
-    egress_end(job->proxy);
+    network_close(&job->network);
     egress_close(job->egress);
     egress_policy_free(job->policy);
     free(job->contacts);
-    for (size_t i = 0; i < job->env_len; i++)
-        free(job->env[i]);
     box_release(job->box);
     engine_close(job->engine);
     program_release(&job->program);

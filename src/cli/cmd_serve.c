@@ -155,7 +155,7 @@ static void fill_server(struct serve *serve)
     config->connections_max = cfg->connections;
     config->connections_per_client = cfg->connections_per_client;
     config->simple_wall_max_us = cfg->simple_max_timeout_us;
-    config->mcp_fixtures = cfg->mcp_fixtures;
+    config->mcp_more = cfg->mcp_more;
     if (cfg->reply_bytes != REPLY_BYTES_DEFAULT)
         config->mcp_reply_bytes = cfg->reply_bytes;
     config->log_code = cfg->log_code;
@@ -351,7 +351,7 @@ static void stop(struct serve *serve)
     server_close(serve->server);
     service_close(serve->service);
     keys_close(serve->keys);
-    data_close(serve->store);
+    store_close(serve->store);
     egress_policy_free(serve->network);
     free(serve->data_dir);
     if (serve->signal_fd >= 0)

@@ -291,7 +291,7 @@ static int packages_find(const struct config *cfg, const char *data_dir,
     if (r < 0)
         return r;
     r = cmd_open_store(cfg, false, &store, err);
-    data_close(store); /* it made the directory, if that was missing */
+    store_close(store); /* it made the directory, if that was missing */
     if (r == 0 && !cfg->template_replace)
         r = templates_check_free(data_dir, cfg->args[0], err);
     if (r == 0)
@@ -329,7 +329,7 @@ static int add(const struct config *cfg, const char *data_dir, struct gb_err *er
     if (r == 0 && !cfg->template_no_check)
         r = add_checked(cfg, &entry, &trial, err);
     if (r == 0 && (r = cmd_open_store(cfg, false, &store, err)) == 0) {
-        data_close(store); /* it made the directory, if that was missing */
+        store_close(store); /* it made the directory, if that was missing */
         r = templates_save(data_dir, &entry, cfg->template_replace, err);
     }
     if (r == 0)

@@ -45,8 +45,8 @@ int mcp_open(const struct mcp_config *config, struct mcp **ret_mcp, struct gb_er
     tools_register(mcp);
     prompts_register(mcp);
     resources_register(mcp);
-    if (config->fixtures)
-        fixtures_register(mcp);
+    if (config->more)
+        config->more(mcp);
     *ret_mcp = mcp;
     return 0;
 }

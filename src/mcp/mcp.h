@@ -34,7 +34,8 @@ struct mcp_config {
     int64_t reply_bytes;                  /* of each stream in an answer */
     int64_t peer_idle_us;                 /* peers over HTTP end when unused for so long */
     size_t peers_max;
-    bool fixtures; /* register what the conformance suite asks for; for tests only */
+    /* Registers more tools, prompts and resources (mcp/tool.h) beside ours; may be NULL. */
+    void (*more)(struct mcp *mcp);
 };
 
 /* Everything but the service. */
@@ -90,7 +91,8 @@ int mcp_call_status(const struct mcp_call *call);
 /* Whether it belongs to the era without sessions, where a client that leaves has cancelled. */
 bool mcp_call_is_modern(const struct mcp_call *call);
 
-/* Whether a response is still wanted; a cancelled call has none where it can be left out. */
+/* Whether the client no longer wants the response, which is then left out where the transport
+ * allows it. */
 bool mcp_call_is_cancelled(struct mcp_call *call);
 
 /* Interrupts what it runs. */
@@ -137,8 +139,9 @@ void mcp_call_park(struct mcp_call *call);
 /* It was answered at once after all: nobody will come back for it. */
 void mcp_call_forget(struct mcp_call *call);
 
-/* Whether a tool wants the client to come back for the rest (fixtures only). */
-bool mcp_call_wants_break(struct mcp_call *call);
+/* Whether the stream is to be closed now although the call goes on; true once for each
+ * call_close_stream(). */
+bool mcp_call_wants_close(struct mcp_call *call);
 
 /* ---- peers ---- */
 

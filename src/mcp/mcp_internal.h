@@ -6,6 +6,7 @@
 
 #include "mcp/mcp.h"
 #include "mcp/outbox.h"
+#include "mcp/tool.h"
 
 /* Fifteen digits, as the server writes its replies. */
 #define MCP_JSON (JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15))
@@ -19,32 +20,13 @@
 #define MCP_URI_MAX        (3 * FILE_PATH_MAX + 128)
 #define MCP_META           "io.modelcontextprotocol/"
 #define MCP_PAGE           100
-#define MCP_KEY_ID_MAX     64
-#define MCP_ASK_US         (INT64_C(300) * 1000000) /* for a client to answer us */
-
-enum mcp_code {
-    MCP_PARSE_ERROR = -32700,
-    MCP_INVALID_REQUEST = -32600,
-    MCP_NO_METHOD = -32601,
-    MCP_INVALID_PARAMS = -32602,
-    MCP_INTERNAL = -32603,
-    MCP_NO_SESSION = -32001,
-    MCP_HEADER_MISMATCH = -32020,
-    MCP_NO_CAPABILITY = -32021,
-    MCP_NO_VERSION = -32022,
-};
 
 enum mcp_era { MCP_LEGACY = 1 << 0, MCP_MODERN = 1 << 1 };
-
-/* By rising severity, as in the specification. */
-enum mcp_level { LEVEL_DEBUG, LEVEL_INFO, LEVEL_NOTICE, LEVEL_WARNING, LEVEL_ERROR, LEVEL_OFF = 8 };
 
 /* The number of a level's name, or -1. */
 int mcp_level_find(const char *name);
 
 /* ---- calls ---- */
-
-struct mcp_tool;
 
 struct mcp_call {
     struct mcp *mcp;
@@ -53,7 +35,6 @@ struct mcp_call {
     enum mcp_transport transport;
     enum mcp_era era;
     struct caller caller;
-    char key_id[MCP_KEY_ID_MAX];
 
     json_t *message;                           /* as it came; what is below borrows from it */
     json_t *id, *params, *meta, *capabilities; /* NULL when absent */
@@ -76,8 +57,7 @@ struct mcp_call {
     json_t *out;            /* an array of messages that wait to be fetched */
     json_t *result, *error; /* one of them, once it is over */
     int status;
-    bool told;   /* the response was fetched */
-    bool silent; /* a batch of nothing but notifications */
+    bool told; /* the response was fetched */
 
     pthread_mutex_t lock; /* what follows; others than the driver touch it */
     pthread_cond_t wake;
@@ -86,7 +66,7 @@ struct mcp_call {
     char ask_id[32];             /* the request that we wait to be answered, or "" */
     json_t *answer;
     int asks;
-    bool wants_break;
+    bool close_stream;
 
     struct outbox *log; /* of a call whose messages are kept */
     pthread_mutex_t drive;
@@ -96,40 +76,10 @@ struct mcp_call {
 
 struct mcp_call *call_new(struct mcp *mcp, const struct mcp_arrival *arrival);
 
-/* Ends it with a result, which is taken; NULL is want of memory. */
-void call_reply(struct mcp_call *call, json_t *result);
-
-/* Ends it with an error. */
-void call_fail(struct mcp_call *call, int code, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-void call_fail_data(struct mcp_call *call, int code, json_t *data, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
 void call_fail_fault(struct mcp_call *call, const struct fault *fault);
-
-bool call_is_over(const struct mcp_call *call);
 
 /* Tells the client something before the end; takes @params. */
 void call_notify(struct mcp_call *call, const char *method, json_t *params);
-void call_log(struct mcp_call *call, enum mcp_level level, const char *logger, const char *text,
-              size_t len);
-/* Progress must rise; what does not is left out. @total below 0: unknown. */
-void call_progress(struct mcp_call *call, double progress, double total, const char *message);
-
-/* Waits until something happens to the call: it is cancelled, or answered. */
-void call_wait(struct mcp_call *call, int64_t timeout_us);
-
-/* Sends a request to the client, in the era that has them; takes @params. The answer comes to
- * call_take_answer(), the whole response. */
-void call_ask(struct mcp_call *call, const char *method, json_t *params);
-json_t *call_take_answer(struct mcp_call *call);
-
-/* Answers with resultType input_required; takes both, @state may be NULL. */
-void call_require_input(struct mcp_call *call, json_t *requests, json_t *state);
-
-/* Whether the client declared it; without it, the call ends with the error for that. */
-bool call_has_capability(const struct mcp_call *call, const char *name);
-bool call_needs_capability(struct mcp_call *call, const char *name);
-
 /* Text or an object among the parameters; NULL when absent. On a wrong type the call fails. */
 const char *call_text(struct mcp_call *call, const char *name, bool required);
 
@@ -140,6 +90,10 @@ void call_set_execution(struct mcp_call *call, struct execution *execution);
  * there is none. NULL in *@ret_session: the call is to have a box of its own. */
 int call_session(struct mcp_call *call, const char *id, struct session **ret_session,
                  struct fault *fault);
+
+/* Reads what a client sends along when it repeats a call after input_required; on failure the call
+ * has ended. (protocol/ask.c) */
+int ask_check_retry(struct mcp_call *call);
 
 /* ---- messages (protocol/message.c) ---- */
 
@@ -200,44 +154,17 @@ void method_listen(struct mcp_call *call);
 
 /* ---- the registry (catalog/registry.c): what tools, prompts and resources there are ---- */
 
-struct mcp_tool {
-    const char *name, *title, *description;
-    const char *input, *output; /* JSON Schema as text; output may be NULL */
-    const char *annotations;    /* JSON text, or NULL */
-    void (*handle)(struct mcp_call *call, json_t *arguments);
-};
-
-struct mcp_prompt_argument {
-    const char *name, *description;
-    bool required;
-};
-
-struct mcp_prompt {
-    const char *name, *title, *description;
-    const struct mcp_prompt_argument *arguments; /* ends with a NULL name; may be NULL */
-    void (*handle)(struct mcp_call *call, const json_t *arguments);
-};
-
-/* A resource, or a template of some: @uri then holds braces. */
-struct mcp_resource {
-    const char *uri, *name, *title, *description, *mime;
-    bool template;
-    /* Whether @uri is one of these, and then the call has ended or goes on in steps. */
-    bool (*read)(struct mcp_call *call, const char *uri);
-};
-
 int registry_open(struct mcp *mcp);
 void registry_close(struct mcp *mcp);
-void registry_add_tool(struct mcp *mcp, const struct mcp_tool *tool);
-void registry_remove_tool(struct mcp *mcp, const char *name);
-void registry_add_prompt(struct mcp *mcp, const struct mcp_prompt *prompt);
-void registry_remove_prompt(struct mcp *mcp, const char *name);
-void registry_add_resource(struct mcp *mcp, const struct mcp_resource *resource);
+/* A tool as it was registered. All of it lives as long as @mcp. */
+struct tool_entry {
+    const struct mcp_tool *tool;
+    const struct schema *input; /* with the configured limits; NULL where the tool has none */
+    const json_t *json_input;   /* the same as JSON Schema */
+};
 
-const struct mcp_tool *registry_tool(struct mcp *mcp, const char *name);
+bool registry_tool(struct mcp *mcp, const char *name, struct tool_entry *ret_entry);
 const struct mcp_prompt *registry_prompt(struct mcp *mcp, const char *name);
-/* The parsed input schema; lives as long as the tool. */
-const json_t *registry_tool_input(struct mcp *mcp, const struct mcp_tool *tool);
 
 json_t *registry_tools_to_json(struct mcp *mcp);
 json_t *registry_prompts_to_json(struct mcp *mcp);
@@ -247,16 +174,16 @@ bool registry_read(struct mcp_call *call, const char *uri);
 void tools_register(struct mcp *mcp);     /* catalog/tools.c */
 void prompts_register(struct mcp *mcp);   /* catalog/prompts.c */
 void resources_register(struct mcp *mcp); /* catalog/resources.c */
-void fixtures_register(struct mcp *mcp);  /* fixtures.c */
 
-/* What a description's "{timeout}" and the like stand for; the caller frees. */
+/* ---- texts with the configured numbers in them (catalog/describe.c) ---- */
+
+/* With {timeout} and the like replaced; the caller frees. NULL: out of memory. */
 char *describe_fill(struct mcp *mcp, const char *text);
 
-/* ---- schemas (catalog/schema.c) ---- */
-
-/* Whether @value is as @schema has it, of which the common part is understood. What is wrong is
- * written to @why, for a model to read. */
-bool schema_check(const json_t *schema, const json_t *value, char *why, size_t size);
+/* A copy of the table with its texts filled and its limits as configured, for
+ * describe_schema_free(). NULL: out of memory. */
+struct schema *describe_schema(struct mcp *mcp, const struct schema *schema);
+void describe_schema_free(struct schema *schema); /* accepts NULL */
 
 /* ---- state that the client carries (protocol/state.c) ---- */
 
@@ -294,7 +221,6 @@ struct mcp_peer {
     _Atomic int refs;
     enum mcp_transport transport;
     char id[MCP_SESSION_ID_MAX];
-    char key_id[MCP_KEY_ID_MAX];
     struct caller caller;
     bool keeps;
     struct outbox *outbox;
@@ -325,6 +251,9 @@ void peer_cancel(struct mcp_peer *peer, const json_t *id);
 void peer_answer(struct mcp_peer *peer, json_t *response);
 void peer_add_session(struct mcp_peer *peer, const char *id);
 void peer_remove_session(struct mcp_peer *peer, const char *id);
+/* The session that its calls share, which is created for @caller if there is none yet. */
+int peer_session(struct mcp_peer *peer, const struct caller *caller, struct session **ret_session,
+                 struct fault *fault);
 size_t peer_sessions(struct mcp_peer *peer, char (*ret)[SESSION_ID_MAX], size_t max);
 
 /* Counts the threads that drive calls; with -1 it also lets go of @call. */
@@ -337,12 +266,13 @@ void peer_wait_idle(struct mcp *mcp, int64_t timeout_us);
 
 enum change_kind { CHANGE_TOOLS, CHANGE_PROMPTS, CHANGE_RESOURCES, CHANGE_FILE };
 
-/* @key_id: whose files; @uri of CHANGE_FILE. */
-void change_publish(struct mcp *mcp, enum change_kind kind, const char *key_id, const char *uri);
+/* @owner: whose files; NULL: everybody hears of it. @uri of CHANGE_FILE. */
+void change_publish(struct mcp *mcp, enum change_kind kind, const struct principal *owner,
+                    const char *uri);
 
 struct listener {
     struct listener *prev, *next;
-    char key_id[MCP_KEY_ID_MAX];
+    struct principal owner;
     bool tools, prompts, resources;
     json_t *uris; /* an object whose keys are URIs, or NULL */
     json_t *id;   /* of the request that listens */
@@ -369,6 +299,6 @@ struct mcp {
     pthread_cond_t idle; /* no call is driven by a thread of ours */
 };
 
-/* Ends what @listener hears, and forgets it. */
+/* Returns -1 if there are too many, or the protocol is about to stop. */
 int listener_enter(struct mcp *mcp, struct listener *listener);
 void listener_leave(struct mcp *mcp, struct listener *listener);

@@ -211,7 +211,7 @@ int mcp_stdio(struct mcp *mcp, int in_fd, int out_fd, int stop_fd, struct gb_err
     pthread_t writer;
     int r;
 
-    s.caller = (struct caller){ .key_id = "", .listener = "stdio", .limits = { -1, -1, -1 } };
+    s.caller = (struct caller){ .listener = "stdio", .limits = { -1, -1, -1 } };
     s.gone_fd = eventfd(0, EFD_CLOEXEC);
     if (s.gone_fd < 0)
         return gb_fail(err, errno, "serve stdio");

@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 
+struct mcp;
 struct server;
 struct service;
 struct keys;
@@ -37,8 +38,8 @@ struct server_config {
     int64_t body_bytes_max;              /* of a JSON body */
     int64_t simple_wall_max_us;          /* the most that the simple API gives */
     int64_t mcp_reply_bytes;             /* of each stream in an answer of MCP; 0: the default */
-    bool mcp_fixtures;                   /* what the conformance suite asks for; for tests only */
     bool log_code;                       /* write programs into the log */
+    void (*mcp_more)(struct mcp *mcp);   /* as in struct mcp_config */
 };
 
 /* Everything but service, keys and the lists. */

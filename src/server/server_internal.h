@@ -12,10 +12,10 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "schema/fields.h"
 #include "server/http/listen.h"
 #include "server/http/negotiate.h"
 #include "server/http/url.h"
-#include "server/schema/fields.h"
 #include "server/server.h"
 #include "service/access/keys.h"
 #include "service/service.h"
@@ -176,7 +176,6 @@ struct request {
     const char *param_id; /* {id} */
     char *path;           /* {path} or {name}, or NULL */
     struct caller caller;
-    struct keys_info key;
 
     bool seen;        /* its headers were handled */
     bool uploads;     /* the body goes into a file, and the caller was let in */

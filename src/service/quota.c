@@ -17,9 +17,9 @@ static int64_t pick(int64_t of_key, int64_t configured)
     return of_key < 0 ? configured : of_key;
 }
 
-static struct account *account_get(struct service *service, const char *key_id)
+static struct account *account_get(struct service *service, const struct principal *principal)
 {
-    struct id_node *node = id_table_find(&service->accounts, key_id);
+    struct id_node *node = id_table_find(&service->accounts, principal_record(principal));
     struct account *account;
 
     if (node)
@@ -27,11 +27,11 @@ static struct account *account_get(struct service *service, const char *key_id)
     account = calloc(1, sizeof *account);
     if (!account)
         return NULL;
-    memcpy(account->key_id, key_id, strnlen(key_id, sizeof account->key_id - 1));
+    account->principal = *principal;
     /* full; cut to the burst when it is looked at */
     account->work = account->installs =
         (struct bucket){ .tokens_milli = INT64_MAX, .filled_us = service_now(service) };
-    id_table_add(&service->accounts, &account->node, account->key_id);
+    id_table_add(&service->accounts, &account->node, principal_record(&account->principal));
     return account;
 }
 
@@ -83,13 +83,13 @@ static int account_take(struct service *service, const struct caller *caller, bo
                         struct account **ret_account, struct fault *fault)
 {
     const struct key_limits *mine = &caller->limits, *common = &service->config.key;
-    struct account *account = account_get(service, caller->key_id);
+    struct account *account = account_get(service, &caller->principal);
     int64_t *count, most;
 
     if (!account)
         return fault_no_memory(fault);
     count = session ? &account->sessions : &account->in_flight;
-    if (caller->key_id[0]) {
+    if (!principal_is_local(&caller->principal)) {
         most = session ? pick(mine->sessions, common->sessions)
                        : pick(mine->in_flight, common->in_flight);
         if (*count >= most) {
@@ -127,10 +127,10 @@ int account_take_install(struct service *service, const struct caller *caller, s
     struct account *account;
     int r = 0;
 
-    if (!caller->key_id[0])
+    if (principal_is_local(&caller->principal))
         return 0;
     pthread_mutex_lock(&service->lock);
-    account = account_get(service, caller->key_id);
+    account = account_get(service, &caller->principal);
     if (!account)
         r = fault_no_memory(fault);
     else

@@ -19,9 +19,12 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/thread.h"
+#include "service/access/audit.h"
 #include "service/access/keys.h"
-#include "service/service_internal.h"
+#include "service/execution/internal.h"
+#include "service/session/internal.h"
 #include "service/session/network.h"
+#include "service/session/reaper.h"
 #include "service/session/volumes_request.h"
 #include "store/sessions.h"
 

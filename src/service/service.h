@@ -8,7 +8,7 @@
  * the call. Functions that can fail return 0 or a negative number and fill a struct fault, which is
  * ready to be shown to the client. What user code does wrong is no fault but a receipt.
  *
- * Sessions and executions belong to the key that made them: for any other key they do not exist.
+ * Sessions and executions belong to the principal that made them: for any other they do not exist.
  */
 #pragma once
 
@@ -23,6 +23,7 @@
 #include "egress/egress.h"
 #include "engine/engine.h"
 #include "engine/limits.h"
+#include "service/access/principal.h"
 #include "service/template/templates.h"
 
 struct service;
@@ -214,8 +215,8 @@ json_t *service_templates_to_json(struct service *service);
 /* ---- callers ---- */
 
 struct caller {
-    const char *key_id;       /* "" when it has none */
-    const char *listener;     /* for the log */
+    struct principal principal;
+    const char *listener;     /* its address; local principals have a set of packages for each */
     struct key_limits limits; /* of the key */
 };
 
@@ -353,9 +354,6 @@ enum execution_state execution_state(struct execution *x);
 /* Waits until it has ended, at most @timeout_us (negative: for ever); true when it has. */
 bool execution_wait(struct execution *x, int64_t timeout_us);
 
-/* Its status once done. */
-enum run_status execution_status(struct execution *x);
-
 /* Its receipt, new at each call and the caller's own. Before the end: state, ids, times and how
  * much has been printed. A run that was refused or failed on our side tells that as a fault. */
 int execution_receipt(struct execution *x, json_t **ret_json, struct fault *fault);
@@ -457,10 +455,6 @@ int packages_check(const struct package_config *config, const char *const *wante
 int files_list(struct session *session, const char *dir, size_t dir_len, bool recursive,
                const char *after, size_t after_len, size_t max, struct file_list *ret_list,
                struct fault *fault);
-
-/* One entry; free with file_info_release(). */
-int files_stat(struct session *session, const char *path, size_t path_len,
-               struct file_info *ret_info, struct fault *fault);
 
 /* As JSON: path (U+FFFD where it is not UTF-8, and then path_base64 too), kind, size, mtime. */
 json_t *file_info_to_json(const struct file_info *info);

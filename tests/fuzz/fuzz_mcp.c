@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fixtures.h"
 #include "mcp/mcp_internal.h"
 
 #include "base/banned.h"
@@ -158,7 +159,7 @@ static void begin(void)
     if (mcp)
         return;
     mcp_config_default(&config);
-    config.fixtures = true;
+    config.more = fixtures_register;
     must(mcp_open(&config, &mcp, NULL) == 0);
 }
 
@@ -166,7 +167,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
-    static const struct caller caller = { .key_id = "", .listener = "fuzz" };
+    static const struct caller caller = { .listener = "fuzz" };
     char *copy = malloc(size + 1), *at = copy, *end;
     struct mcp_arrival arrival = { .caller = &caller };
     struct mcp_headers headers = { 0 };

@@ -43,8 +43,9 @@ static void check_target(const char *raw)
         must(*part && strcmp(part, ".") != 0 && strcmp(part, "..") != 0);
         must(utf8_valid(part, strlen(part)));
     }
-    (void) fields_read_query(&schema_output_query, &url, &query.output, errors);
-    (void) fields_read_query(&schema_files_query, &url, &query.files, errors);
+    (void) fields_read_query(&schema_output_query, url.params, url.params_len, &query.output,
+                             errors);
+    (void) fields_read_query(&schema_files_query, url.params, url.params_len, &query.files, errors);
     json_decref(errors);
     url_release(&url);
 }

@@ -20,6 +20,8 @@ from conftest import BINARY, SLOW, Glovebox, leaves_nothing, need, wait_for
 HERE = os.path.dirname(os.path.abspath(__file__))
 KIT = os.environ.get("GB_MCP_KIT") or os.path.join(os.path.dirname(BINARY), "mcp-kit")
 NODE = os.path.join(KIT, "node", "node")
+FIXTURE_SERVER = os.path.join(os.path.dirname(BINARY), "tests", "mcp", "fixtures",
+                              "mcp_fixture_server")
 PATIENCE = 900 * SLOW  # only ends what hangs
 
 
@@ -60,12 +62,13 @@ class Service:
 
 
 @contextlib.contextmanager
-def service(*options, preload="none"):
-    """`glovebox serve` with these options, and a home that must be as empty after it as before."""
+def service(*options, preload="none", binary=BINARY):
+    """`serve` with these options, and a home that must be as empty after it as before."""
     home = tempfile.mkdtemp(prefix="gbtest-home-")
     data = tempfile.mkdtemp(prefix="gbtest-data-")
     port_file = os.path.join(data, "port")
     gb = Glovebox(home)
+    gb.binary = binary
     try:
         with leaves_nothing(home), open(os.path.join(data, "log"), "w+b") as log:
             try:

@@ -2,8 +2,8 @@
 The official conformance suite against the service, on the wire of both revisions.
 
 The suite runs once for each revision; each of its scenarios is a test here. It knows a server by
-fixtures of its own (tools, prompts and resources that it calls), which `serve --mcp-fixtures` adds
-to the real ones. What a revision requires must pass, and so must what it reports without requiring
+fixtures of its own (tools, prompts and resources that it calls), which mcp_fixture_server (fixtures/)
+registers beside the real ones: it is the product's server otherwise. What a revision requires must pass, and so must what it reports without requiring
 it, but for extensions: of those we offer none.
 """
 
@@ -13,8 +13,8 @@ import re
 
 import pytest
 
-from conftest import ROOT
-from mcp_kit import KIT, NODE, kit, run, service  # noqa: F401
+from conftest import ROOT, need
+from mcp_kit import FIXTURE_SERVER, KIT, NODE, kit, run, service  # noqa: F401
 
 SUITE = os.path.join(KIT, "node", "node_modules", "@modelcontextprotocol", "conformance")
 REVISIONS = ("2025-11-25", "2026-07-28")
@@ -60,7 +60,8 @@ class Results:
 
 @pytest.fixture(scope="module")
 def server():
-    with service("--mcp-fixtures") as running:
+    need(os.access(FIXTURE_SERVER, os.X_OK), "no mcp_fixture_server: build with -Dtests=enabled")
+    with service(binary=FIXTURE_SERVER) as running:
         yield running
 
 

@@ -359,6 +359,6 @@ def test_print_config_of_nobody(gb):
     assert r.code == 2 and r.out == "" and "claude-code" in r.err
 
 
-def test_the_flag_for_tests_is_not_in_the_help(gb):
-    for words in (("serve", "--help"), ("--help",), ("mcp", "--help")):
-        assert "fixtures" not in gb(*words).out
+def test_the_product_has_no_flag_for_tests(gb):
+    for command in ("serve", "mcp"):
+        assert gb(command, "--mcp-fixtures").code == 2

@@ -20,14 +20,16 @@
 
 struct session {
     struct service *service;
-    char id[SESSION_ID_MAX], owner[32];
+    char id[SESSION_ID_MAX];
+    struct principal owner;
     bool used;
 };
 
 struct execution {
     struct service *service;
     struct session *session;
-    char id[EXECUTION_ID_MAX], owner[32];
+    char id[EXECUTION_ID_MAX];
+    struct principal owner;
     char *code;
     int refs;
     bool done, interrupted;
@@ -273,7 +275,7 @@ int session_create(struct service *s, const struct caller *caller,
         session->used = true;
         session->service = s;
         snprintf(session->id, sizeof session->id, "sess_%d", i);
-        snprintf(session->owner, sizeof session->owner, "%s", caller->key_id);
+        session->owner = caller->principal;
         pthread_mutex_unlock(&s->lock);
         *ret = session;
         return 0;
@@ -290,7 +292,7 @@ int session_find(struct service *s, const struct caller *caller, const char *id,
     pthread_mutex_lock(&s->lock);
     for (int i = 0; i < 8; i++)
         if (s->sessions[i].used && strcmp(s->sessions[i].id, id) == 0 &&
-            strcmp(s->sessions[i].owner, caller->key_id) == 0) {
+            principal_equal(&s->sessions[i].owner, &caller->principal)) {
             *ret = &s->sessions[i];
             pthread_mutex_unlock(&s->lock);
             return 0;
@@ -340,7 +342,7 @@ int session_list(struct service *s, const struct caller *caller, const char *aft
     *ret_len = 0;
     *ret_more = false;
     for (int i = 0; i < 8; i++) {
-        if (!s->sessions[i].used || strcmp(s->sessions[i].owner, caller->key_id) != 0)
+        if (!s->sessions[i].used || !principal_equal(&s->sessions[i].owner, &caller->principal))
             continue;
         if (*ret_len == max) {
             *ret_more = true;
@@ -423,7 +425,7 @@ int execution_start(struct service *s, const struct caller *caller, struct sessi
     e->session = session;
     e->code = strdup(request->code);
     e->refs = 2;
-    snprintf(e->owner, sizeof e->owner, "%s", caller->key_id);
+    e->owner = caller->principal;
     pthread_mutex_lock(&s->lock);
     snprintf(e->id, sizeof e->id, "exec_%d", s->executions_len);
     s->executions[s->executions_len++] = e;
@@ -461,7 +463,7 @@ int execution_find(struct service *s, const struct caller *caller, const char *i
     pthread_mutex_lock(&s->lock);
     for (int i = 0; i < s->executions_len; i++)
         if (strcmp(s->executions[i]->id, id) == 0 &&
-            strcmp(s->executions[i]->owner, caller->key_id) == 0) {
+            principal_equal(&s->executions[i]->owner, &caller->principal)) {
             *ret = s->executions[i];
             (*ret)->refs++;
             pthread_mutex_unlock(&s->lock);

@@ -418,11 +418,11 @@ void file_list_release(struct file_list *list)
 
 /* ---- a service to test ---- */
 
-const struct caller local = { .key_id = "", .listener = "test" };
-const struct caller alice = { .key_id = "aaaaaaaaaaaa",
+const struct caller local = { .listener = "test" };
+const struct caller alice = { .principal = { PRINCIPAL_KEY, "aaaaaaaaaaaa" },
                               .listener = "test",
                               .limits = { -1, -1, -1 } };
-const struct caller bob = { .key_id = "bbbbbbbbbbbb",
+const struct caller bob = { .principal = { PRINCIPAL_KEY, "bbbbbbbbbbbb" },
                             .listener = "test",
                             .limits = { -1, -1, -1 } };
 
@@ -478,6 +478,16 @@ struct session *session_new(struct service *service, const struct caller *caller
     if (session_create(service, caller, &request, &session, &fault) < 0)
         fail_msg("%s", fault.detail);
     return session;
+}
+
+enum run_status status_of(struct execution *x)
+{
+    enum run_status status;
+
+    pthread_mutex_lock(&x->lock);
+    status = x->fault.kind == FAULT_NONE ? x->outcome.status : RUN_SYSTEM;
+    pthread_mutex_unlock(&x->lock);
+    return status;
 }
 
 struct execution_request request_of(const char *code)

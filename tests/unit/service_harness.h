@@ -32,7 +32,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "service/service_internal.h"
+#include "service/execution/internal.h"
+#include "service/session/internal.h"
 
 #define PATIENCE_US (120 * USEC_PER_SEC) /* ends a test that hangs; no test waits for it */
 
@@ -53,6 +54,7 @@ void service_end(struct service *service);
 struct session *session_new(struct service *service, const struct caller *caller);
 
 struct execution_request request_of(const char *code);
+enum run_status status_of(struct execution *x); /* once it has ended */
 /* Runs to the end; the fault, if any, in @ret_fault. */
 struct execution *run_here(struct service *service, const struct caller *caller,
                            struct session *session, const char *code, struct fault *ret_fault);

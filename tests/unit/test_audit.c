@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
-#include "service/access/audit.h"
+#include "service/access/audit_internal.h"
+#include "service/access/principal.h"
 
 #include "base/banned.h"
 
@@ -62,7 +63,7 @@ static int teardown(void **state)
 static struct audit_entry entry_of(const char *execution_id)
 {
     struct audit_entry entry = {
-        .who = AUDIT_WHO_LOCAL,
+        .who = PRINCIPAL_TEXT_LOCAL,
         .execution_id = execution_id,
         .kind = "cell",
         .time_us = 1700000000000000,

@@ -8,6 +8,8 @@
 #include <cmocka.h>
 
 #include "base/json_depth.h"
+#include "schema_check.h"
+#include "server/http/url.h"
 #include "server/schema/schemas.h"
 
 #include "base/banned.h"
@@ -110,7 +112,7 @@ static int read_output(const char *target, struct query_output *ret)
     int r;
 
     assert_int_equal(url_parse(target, &url, &why), 0);
-    r = fields_read_query(&schema_output_query, &url, ret, errors);
+    r = fields_read_query(&schema_output_query, url.params, url.params_len, ret, errors);
     json_decref(errors);
     url_release(&url);
     return r;
@@ -166,11 +168,127 @@ static void test_schemas(void **state)
     }
 }
 
+/* ---- a table and its JSON Schema ---- */
+
+struct thing {
+    int64_t count, wait_us, any;
+    const char *name;
+    int kind;
+    bool flag;
+    const json_t *words;
+};
+
+static const char *const kinds[] = { "x", "y", NULL };
+
+static const struct field thing_fields[] = {
+    { "count", FIELD_INT, FIELD_REQUIRED, offsetof(struct thing, count), .min = 1, .max = 9 },
+    { "any", FIELD_INT, 0, offsetof(struct thing, any), .min = 0, .max = INT64_MAX },
+    { "wait", FIELD_SECONDS, 0, offsetof(struct thing, wait_us), .min = FIELD_ABOVE_ZERO,
+      .max = 5000000 },
+    { "name", FIELD_TEXT, 0, offsetof(struct thing, name), .min = 1, .max = 3 },
+    { "kind", FIELD_CHOICE, 0, offsetof(struct thing, kind), .choices = kinds },
+    { "flag", FIELD_BOOL, 0, .offset = offsetof(struct thing, flag) },
+    { "words", FIELD_LIST, 0, .offset = offsetof(struct thing, words) },
+    { 0 },
+};
+
+/* What a table accepts is what its schema, as a client reads it, says that it does. */
+static void test_schema_says_the_same(void **state)
+{
+    static const struct schema schema = { .fields = thing_fields, .size = sizeof(struct thing) };
+    static const struct {
+        const char *value;
+        bool good;
+    } rows[] = {
+        { "{\"count\":1}", true },
+        { "{\"count\":9,\"name\":\"abc\"}", true },
+        { "{}", false },
+        { "[]", false },
+        { "{\"count\":0}", false },
+        { "{\"count\":10}", false },
+        { "{\"count\":1.5}", false },
+        { "{\"count\":\"1\"}", false },
+        { "{\"count\":1,\"any\":9223372036854775807}", true },
+        { "{\"count\":1,\"any\":-1}", false },
+        { "{\"count\":1,\"name\":\"\"}", false },
+        { "{\"count\":1,\"name\":\"abcd\"}", false },
+        { "{\"count\":1,\"name\":5}", false },
+        { "{\"count\":1,\"kind\":\"x\"}", true },
+        { "{\"count\":1,\"kind\":\"z\"}", false },
+        { "{\"count\":1,\"flag\":true}", true },
+        { "{\"count\":1,\"flag\":1}", false },
+        { "{\"count\":1,\"words\":[\"a\",\"b\"]}", true },
+        { "{\"count\":1,\"words\":[1]}", false },
+        { "{\"count\":1,\"words\":\"a\"}", false },
+        { "{\"count\":1,\"wait\":0}", false },
+        { "{\"count\":1,\"wait\":0.1}", true },
+        { "{\"count\":1,\"wait\":5}", true },
+        { "{\"count\":1,\"wait\":5.1}", false },
+        { "{\"count\":1,\"z\":1}", false },
+    };
+    json_t *json = fields_to_whole_schema(&schema, true);
+
+    (void) state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        json_t *value = json_loads(rows[i].value, 0, NULL), *errors = json_array();
+        char why[40] = ""; /* short: it must be cut and not overrun */
+        struct thing thing;
+
+        if (schema_check(json, value, why, sizeof why) != rows[i].good)
+            fail_msg("the schema, row %zu: %s", i, why);
+        assert_true(rows[i].good || why[0]);
+        if ((fields_read_body(&schema, value, true, &thing, errors) == 0) != rows[i].good)
+            fail_msg("the table, row %zu", i);
+        json_decref(errors);
+        json_decref(value);
+    }
+    json_decref(json);
+}
+
+/* Members are written out, and may be null. */
+static void test_whole_schema(void **state)
+{
+    static const struct schema inner = { .fields = thing_fields };
+    static const struct field fields[] = {
+        { "one", FIELD_OBJECT, FIELD_REQUIRED | FIELD_NULLABLE, .of = &inner },
+        { "some", FIELD_LIST, .of = &inner },
+        { "word", FIELD_TEXT, .flags = FIELD_NULLABLE },
+        { 0 },
+    };
+    static const struct schema outer = { .fields = fields };
+    static const struct {
+        const char *value;
+        bool good;
+    } rows[] = {
+        { "{\"one\":null,\"word\":null,\"more\":1}", true },
+        { "{\"one\":{\"count\":1},\"word\":\"a\"}", true },
+        { "{\"one\":{}}", false },
+        { "{\"one\":3}", false },
+        { "{\"one\":null,\"some\":[{\"count\":2}]}", true },
+        { "{\"one\":null,\"some\":[{\"count\":0}]}", false },
+        { "{\"one\":null,\"some\":null}", false },
+    };
+    json_t *json = fields_to_whole_schema(&outer, false);
+
+    (void) state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        json_t *value = json_loads(rows[i].value, 0, NULL);
+        char why[100] = "";
+
+        if (schema_check(json, value, why, sizeof why) != rows[i].good)
+            fail_msg("row %zu: %s", i, why);
+        json_decref(value);
+    }
+    json_decref(json);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good),  cmocka_unit_test(test_bad),     cmocka_unit_test(test_query),
-        cmocka_unit_test(test_depth), cmocka_unit_test(test_schemas),
+        cmocka_unit_test(test_good),         cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_query),        cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_schemas),      cmocka_unit_test(test_schema_says_the_same),
+        cmocka_unit_test(test_whole_schema),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

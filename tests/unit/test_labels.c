@@ -12,7 +12,8 @@
 #include "fake_service.h"
 #include "server/compat/labels.h"
 
-static const struct caller nobody = { .key_id = "" }, somebody = { .key_id = "key_1" };
+static const struct caller nobody = { .listener = NULL },
+                           somebody = { .principal = { PRINCIPAL_KEY, "key_1" } };
 static struct service *service;
 static struct labels *labels;
 

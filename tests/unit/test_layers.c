@@ -407,12 +407,14 @@ static void test_sets(void **state)
 static void test_names_of_sets(void **state)
 {
     static const struct {
-        const char *key, *listener, *name;
+        const char *key; /* NULL: local */
+        const char *listener, *name;
     } rows[] = {
         { "key_1", "http://127.0.0.1:80", "key_1" },
-        { "", "http://127.0.0.1:80", "listener-127.0.0.1-80" },
-        { "", "unix:///run/x.sock", "listener--run-x.sock" },
-        { "", "", "listener-" },
+        { NULL, "http://127.0.0.1:80", "listener-127.0.0.1-80" },
+        { NULL, "unix:///run/x.sock", "listener--run-x.sock" },
+        { NULL, "", "listener-" },
+        { NULL, NULL, "listener-" },
         { "../../etc", "", "-.-..-etc" },
         { "a/b\n\xff", "", "a-b--" },
     };
@@ -420,12 +422,16 @@ static void test_names_of_sets(void **state)
 
     (void) state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        set_name(rows[i].key, rows[i].listener, name);
+        struct principal principal = { 0 };
+
+        if (rows[i].key)
+            assert_int_equal(principal_from_key(rows[i].key, &principal), 0);
+        set_name(&principal, rows[i].listener, name);
         assert_string_equal(name, rows[i].name);
     }
     memset(longest, 'x', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
-    set_name(longest, "", name);
+    set_name(&(struct principal){ 0 }, longest, name);
     assert_int_equal(strlen(name), SET_NAME_MAX - 1);
 }
 

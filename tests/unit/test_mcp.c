@@ -12,14 +12,16 @@
 
 #include "base/clock.h"
 #include "fake_service.h"
+#include "fixtures.h"
 #include "mcp/mcp_internal.h"
+#include "schema_check.h"
 
 #include "base/banned.h"
 
 static struct service *service;
 static struct mcp *mcp;
 static struct mcp_peer *peer; /* of the old era, over HTTP, initialized with 2025-11-25 */
-static const struct caller caller = { .key_id = "", .listener = "test", .limits = { -1, -1, -1 } };
+static const struct caller caller = { .listener = "test", .limits = { -1, -1, -1 } };
 static int last_status;
 
 #define INITIALIZE(version)                                                                        \
@@ -125,7 +127,7 @@ static int set_up(void **state)
     service = fake_service_new();
     mcp_config_default(&config);
     config.service = service;
-    config.fixtures = true;
+    config.more = fixtures_register;
     assert_int_equal(mcp_open(&config, &mcp, NULL), 0);
     call = receive(&headers, INITIALIZE("2025-11-25"));
     assert_non_null(mcp_call_new_session(call));
@@ -289,7 +291,9 @@ static void test_encoded_name(void **state)
 
 static void test_peers(void **state)
 {
-    const struct caller other = { .key_id = "k2", .listener = "test", .limits = { -1, -1, -1 } };
+    const struct caller other = { .principal = { PRINCIPAL_KEY, "k2" },
+                                  .listener = "test",
+                                  .limits = { -1, -1, -1 } };
     struct mcp_headers headers = { .session = mcp_peer_id(peer) };
     static const char ping[] = "{\"jsonrpc\":\"2.0\",\"id\":5,\"method\":\"ping\"}";
     json_t *reply;
@@ -339,18 +343,28 @@ static void test_arguments(void **state)
     static const struct {
         const char *tool, *arguments, *says;
     } rows[] = {
-        { "execute_python", "{}", "code: is required" },
-        { "execute_python", "{\"code\":5}", "code: must be of type string" },
+        { "execute_python", "{}", "code is required" },
+        { "execute_python", "{\"code\":5}", "code must be a string" },
         { "execute_python", "{\"code\":\"echo x\",\"timeout\":\"soon\"}", "timeout" },
-        { "execute_python", "{\"code\":\"echo x\",\"timeout\":-1}", "timeout: must be above 0" },
+        { "execute_python", "{\"code\":\"echo x\",\"timeout\":-1}",
+          "timeout must be above 0 and at most 120" },
         { "execute_python", "{\"code\":\"echo x\",\"timeout\":1e9}", "at most 120" },
-        { "execute_python", "{\"code\":\"echo x\",\"colour\":1}", "colour: is not known" },
+        { "execute_python", "{\"code\":\"echo x\",\"colour\":1}", "colour is not a known field" },
         { "execute_python", "{\"code\":\"echo x\",\"session_id\":\"nope\"}", "no such session" },
         { "execute_python", "{\"code\":\"fault 429\"}", "" },
+        { "execute_python", "{\"timeout\":0,\"cod\":\"1\"}",
+          "timeout must be above 0 and at most 120; cod is not a known field; did you mean "
+          "\"code\"?; code is required" },
+        { "run_command", "{\"command\":\"\"}", "command must not be empty" },
+        { "create_session", "{\"idle_timeout\":1e12}", "idle_timeout must be" },
+        { "read_file", "{\"path\":\"a\",\"offset\":-1}", "offset must be at least 0" },
+        { "read_file", "{\"path\":\"a\",\"limit\":1.5}", "limit must be a whole number" },
+        { "list_files", "{\"recursive\":\"yes\"}", "recursive must be true or false" },
+        { "interrupt", "{\"session_id\":[]}", "session_id must be a string" },
         { "upload_file", "{\"path\":\"a\"}", "content" },
         { "upload_file", "{\"path\":\"a\",\"content\":\"x\",\"content_base64\":\"eA==\"}",
-          "one of" },
-        { "upload_file", "{\"path\":\"a\",\"content_base64\":\"!\"}", "is not base64" },
+          "either" },
+        { "upload_file", "{\"path\":\"a\",\"content_base64\":\"!\"}", "is not valid base64" },
         { "pip_install", "{\"package\":\"-r x\"}", "package" },
         { "pip_install", "{\"package\":\"six\",\"version\":\"; rm\"}", "version" },
         { "pip_install", "{\"package\":\"blocked\"}", "it is blocked" },

@@ -1,4 +1,4 @@
-/* Parts of the protocol by themselves: outboxes, URIs, schemas, subscriptions, state, stdio. */
+/* Parts of the protocol by themselves: outboxes, URIs, subscriptions, state, stdio. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,13 +15,14 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "fake_service.h"
+#include "fixtures.h"
 #include "mcp/mcp_internal.h"
 
 #include "base/banned.h"
 
 static struct service *service;
 static struct mcp *mcp;
-static const struct caller caller = { .key_id = "", .listener = "test", .limits = { -1, -1, -1 } };
+static const struct caller caller = { .listener = "test", .limits = { -1, -1, -1 } };
 
 static int set_up(void **state)
 {
@@ -31,7 +32,7 @@ static int set_up(void **state)
     service = fake_service_new();
     mcp_config_default(&config);
     config.service = service;
-    config.fixtures = true;
+    config.more = fixtures_register;
     return mcp_open(&config, &mcp, NULL);
 }
 
@@ -156,52 +157,6 @@ static void test_uris(void **state)
     assert_null(uri_mime("csv"));
 }
 
-/* ---- schemas ---- */
-
-static void test_schema(void **state)
-{
-    static const char schema_text[] =
-        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":1,"
-        "\"maximum\":"
-        "9},\"b\":{\"type\":[\"string\",\"null\"],\"maxLength\":3},\"c\":{\"enum\":[\"x\",\"y\"]},"
-        "\"d\":{\"type\":\"array\",\"items\":{\"type\":\"boolean\"}},\"e\":{\"type\":\"number\","
-        "\"exclusiveMinimum\":0}},\"required\":[\"a\"],\"additionalProperties\":false}";
-    static const struct {
-        const char *value;
-        bool good;
-    } rows[] = {
-        { "{\"a\":1}", true },
-        { "{\"a\":9,\"b\":null}", true },
-        { "{}", false },
-        { "[]", false },
-        { "{\"a\":0}", false },
-        { "{\"a\":10}", false },
-        { "{\"a\":1.5}", false },
-        { "{\"a\":1,\"b\":\"abcd\"}", false },
-        { "{\"a\":1,\"b\":5}", false },
-        { "{\"a\":1,\"c\":\"x\"}", true },
-        { "{\"a\":1,\"c\":\"z\"}", false },
-        { "{\"a\":1,\"d\":[true,false]}", true },
-        { "{\"a\":1,\"d\":[1]}", false },
-        { "{\"a\":1,\"e\":0}", false },
-        { "{\"a\":1,\"e\":0.1}", true },
-        { "{\"a\":1,\"z\":1}", false },
-    };
-    json_t *schema = json_loads(schema_text, 0, NULL);
-
-    (void) state;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        json_t *value = json_loads(rows[i].value, 0, NULL);
-        char why[40] = ""; /* short: it must be cut and not overrun */
-
-        if (schema_check(schema, value, why, sizeof why) != rows[i].good)
-            fail_msg("row %zu: %s", i, why);
-        assert_true(rows[i].good || why[0]);
-        json_decref(value);
-    }
-    json_decref(schema);
-}
-
 /* ---- the new era: listening, and state that the client carries ---- */
 
 #define META                                                                                       \
@@ -250,6 +205,7 @@ static void assert_heard(struct mcp_call *call, const char *method)
 
 static void test_listen(void **state)
 {
+    const struct principal other = { PRINCIPAL_KEY, "other key" };
     struct mcp_call *call = receive_modern("subscriptions/listen", NULL,
                                            ",\"notifications\":{\"toolsListChanged\":true,"
                                            "\"resourceSubscriptions\":[\"glovebox://x\"]}");
@@ -259,11 +215,11 @@ static void test_listen(void **state)
     (void) state;
     assert_true(mcp_call_takes_time(call));
     assert_heard(call, "notifications/subscriptions/acknowledged");
-    change_publish(mcp, CHANGE_PROMPTS, "", NULL); /* not asked for */
-    change_publish(mcp, CHANGE_FILE, "", "glovebox://y");
-    change_publish(mcp, CHANGE_FILE, "other key", "glovebox://x");
-    change_publish(mcp, CHANGE_TOOLS, "", NULL);
-    change_publish(mcp, CHANGE_FILE, "", "glovebox://x");
+    change_publish(mcp, CHANGE_PROMPTS, NULL, NULL); /* not asked for */
+    change_publish(mcp, CHANGE_FILE, &caller.principal, "glovebox://y");
+    change_publish(mcp, CHANGE_FILE, &other, "glovebox://x");
+    change_publish(mcp, CHANGE_TOOLS, NULL, NULL);
+    change_publish(mcp, CHANGE_FILE, &caller.principal, "glovebox://x");
     assert_heard(call, "notifications/tools/list_changed");
     assert_heard(call, "notifications/resources/updated");
     assert_int_equal(mcp_call_next(call, 0, &text), 0);
@@ -444,13 +400,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_outbox),
-        cmocka_unit_test(test_outbox_full),
-        cmocka_unit_test(test_uris),
-        cmocka_unit_test(test_schema),
-        TEST(test_listen),
-        TEST(test_request_state),
-        TEST(test_stdio),
+        cmocka_unit_test(test_outbox), cmocka_unit_test(test_outbox_full),
+        cmocka_unit_test(test_uris),   TEST(test_listen),
+        TEST(test_request_state),      TEST(test_stdio),
         TEST(test_stdio_deaf),
     };
 

@@ -39,7 +39,7 @@
 #define PATIENCE_US (60 * USEC_PER_SEC)
 #define SKIP        77
 
-static const struct caller local = { .key_id = "", .listener = "test" };
+static const struct caller local = { .listener = "test" };
 static char data_dir[] = "/tmp/glovebox-test-XXXXXX";
 static struct store *store;
 static struct service *service;

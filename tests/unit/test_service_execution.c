@@ -405,7 +405,7 @@ static void test_drain_lets_finish(void **state)
     gate_close();
     assert_false(service_is_ready(service));
     assert_true(execution_wait(x, PATIENCE_US));
-    assert_int_equal(execution_status(x), RUN_OK);
+    assert_int_equal(status_of(x), RUN_OK);
     assert_null(run_here(service, &local, NULL, "say x", &fault));
     check_fault(&fault, FAULT_UNAVAILABLE, "draining");
     assert_true(fault.retry_after_s > 0);
@@ -439,9 +439,9 @@ static void test_drain_stops_the_rest(void **state)
     service_drain(service);
     assert_true(execution_wait(a, PATIENCE_US) && execution_wait(b, PATIENCE_US) &&
                 execution_wait(c, PATIENCE_US));
-    assert_int_equal(execution_status(a), RUN_CANCELLED);
-    assert_int_equal(execution_status(b), RUN_CANCELLED);
-    assert_int_equal(execution_status(c), RUN_CANCELLED);
+    assert_int_equal(status_of(a), RUN_CANCELLED);
+    assert_int_equal(status_of(b), RUN_CANCELLED);
+    assert_int_equal(status_of(c), RUN_CANCELLED);
     assert_null(strstr(order, "say b"));
     execution_unref(a);
     execution_unref(b);
@@ -464,7 +464,7 @@ static void test_hangup(void **state)
     request.hangup_fd = pair[0];
     close(pair[1]);
     assert_int_equal(execution_run_here(service, &local, session, &request, &x, &fault), 0);
-    assert_int_equal(execution_status(x), RUN_CANCELLED);
+    assert_int_equal(status_of(x), RUN_CANCELLED);
     execution_unref(x);
     close(pair[0]);
     /* One that stays gets its receipt, pipelined bytes or not. */
@@ -473,7 +473,7 @@ static void test_hangup(void **state)
     request = request_of("say x");
     request.hangup_fd = pair[0];
     assert_int_equal(execution_run_here(service, &local, session, &request, &x, &fault), 0);
-    assert_int_equal(execution_status(x), RUN_OK);
+    assert_int_equal(status_of(x), RUN_OK);
     execution_unref(x);
     close(pair[0]);
     close(pair[1]);

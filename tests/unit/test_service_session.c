@@ -105,9 +105,9 @@ static void test_interrupt(void **state)
     wait_for_run(a);
     assert_int_equal(execution_interrupt(a, &fault), 0);
     assert_true(execution_wait(a, PATIENCE_US));
-    assert_int_equal(execution_status(a), RUN_CANCELLED);
+    assert_int_equal(status_of(a), RUN_CANCELLED);
     assert_true(execution_wait(c, PATIENCE_US));
-    assert_int_equal(execution_status(c), RUN_OK);
+    assert_int_equal(status_of(c), RUN_OK);
     assert_true(execution_interrupt(c, &fault) < 0);
     check_fault(&fault, FAULT_CONFLICT, "execution-ended");
     assert_string_equal(order, "wait a;say c;");
@@ -315,7 +315,7 @@ static void test_delete(void **state)
     wait_for_run(a);
     b = start(service, &local, session, "say b");
     assert_int_equal(session_delete(session, &fault), 0);
-    assert_int_equal(execution_status(a), RUN_CANCELLED);
+    assert_int_equal(status_of(a), RUN_CANCELLED);
     assert_true(execution_wait(b, PATIENCE_US));
     assert_true(execution_receipt(b, &json, &fault) < 0);
     check_fault(&fault, FAULT_NOT_FOUND, "session-deleted");

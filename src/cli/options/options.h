@@ -11,6 +11,8 @@
 #include "base/err.h"
 #include "engine/limits.h"
 
+struct mcp;
+
 enum command_id {
     COMMAND_NONE,
     COMMAND_RUN,
@@ -87,7 +89,9 @@ struct config {
     int log_level;  /* enum log_level */
     char *log_file; /* NULL: stderr */
     bool log_code;
-    bool mcp_fixtures;
+
+    /* Not an option: what the program registers with MCP beside our own (mcp/mcp.h). */
+    void (*mcp_more)(struct mcp *mcp);
 
     /* serve, mcp, pip, template */
     char *index_url;      /* NULL: as pip is configured; "none": none */

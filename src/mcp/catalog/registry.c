@@ -1,38 +1,53 @@
 /*
- * What tools, prompts and resources there are.
+ * The tools, prompts and resources that exist.
  *
- * Everything is a row of some table and is entered once. A row that is taken out is only hidden, so
- * that whoever just found it can go on with it.
+ * Each is a row of some table and is entered once. A row that is removed is only hidden, so that a
+ * call that has just found it can go on with it.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/autoclean.h"
-#include "base/clock.h"
-#include "base/parse.h"
 #include "mcp/mcp_internal.h"
 
 #include "base/banned.h"
 
-#define TOOLS_MAX     64
-#define PROMPTS_MAX   32
+#define ENTRIES_MAX   64 /* tools, and prompts */
 #define RESOURCES_MAX 32
 
-struct registry {
-    pthread_mutex_t lock;
-    struct {
-        const struct mcp_tool *tool;
-        json_t *json, *input; /* as listed; its inputSchema */
-        bool hidden;
-    } tools[TOOLS_MAX];
-    struct {
-        const struct mcp_prompt *prompt;
-        bool hidden;
-    } prompts[PROMPTS_MAX];
-    const struct mcp_resource *resources[RESOURCES_MAX];
-    size_t tools_len, prompts_len, resources_len;
+struct entry {
+    const char *name;
+    const void *row;
+    json_t *json;         /* as listed */
+    struct schema *input; /* of a tool with a table; owned */
+    bool hidden;
 };
+
+struct list {
+    struct entry entries[ENTRIES_MAX];
+    size_t len;
+};
+
+struct registry {
+    pthread_mutex_t lock; /* the lists; resources never change */
+    struct list tools, prompts;
+    const struct mcp_resource *resources[RESOURCES_MAX];
+    size_t resources_len;
+};
+
+static void entry_release(struct entry *entry)
+{
+    json_decref(entry->json);
+    describe_schema_free(entry->input);
+}
+
+static void list_release(struct list *list)
+{
+    for (size_t i = 0; i < list->len; i++)
+        entry_release(&list->entries[i]);
+}
 
 int registry_open(struct mcp *mcp)
 {
@@ -49,228 +64,167 @@ void registry_close(struct mcp *mcp)
 
     if (!r)
         return;
-    for (size_t i = 0; i < r->tools_len; i++)
-        json_decref(r->tools[i].json);
+    list_release(&r->tools);
+    list_release(&r->prompts);
     pthread_mutex_destroy(&r->lock);
     free(r);
 }
 
-/* ---- texts with numbers in them ---- */
+/* ---- lists that may change ---- */
 
-static const char *number_of(const struct mcp *mcp, const json_t *limits, const char *name,
-                             char buf[FORMAT_NUMBER_MAX])
+/* Takes what the entry owns. A row that was removed is shown again. */
+static void list_add(struct mcp *mcp, struct list *list, struct entry entry)
 {
-    const json_t *session = json_object_get(limits, "session");
+    pthread_mutex_t *lock = &mcp->registry->lock;
+    size_t i;
 
-    if (strcmp(name, "timeout") == 0)
-        format_fixed(mcp->config.wall_default_us, USEC_PER_SEC, buf);
-    else if (strcmp(name, "timeout_max") == 0)
-        format_fixed(mcp->config.wall_max_us, USEC_PER_SEC, buf);
-    else if (strcmp(name, "reply") == 0)
-        snprintf(buf, FORMAT_NUMBER_MAX, "%lld", (long long) mcp->config.reply_bytes);
-    else if (strcmp(name, "memory") == 0)
-        format_size(json_integer_value(json_object_get(session, "memory")), buf);
-    else if (strcmp(name, "disk") == 0)
-        format_size(json_integer_value(json_object_get(session, "disk")), buf);
-    else if (strcmp(name, "idle") == 0)
-        snprintf(buf, FORMAT_NUMBER_MAX, "%g",
-                 json_number_value(
-                     json_object_get(json_object_get(limits, "sessions"), "idle_timeout")));
-    else
-        return NULL;
-    return buf;
+    pthread_mutex_lock(lock);
+    for (i = 0; i < list->len && list->entries[i].row != entry.row; i++)
+        ;
+    if (i < list->len) {
+        list->entries[i].hidden = false;
+        entry_release(&entry);
+    } else if (entry.json && i < ENTRIES_MAX) {
+        list->entries[list->len++] = entry;
+    } else {
+        entry_release(&entry);
+    }
+    pthread_mutex_unlock(lock);
 }
 
-char *describe_fill(struct mcp *mcp, const char *text)
+static void list_remove(struct mcp *mcp, struct list *list, const char *name)
 {
-    json_t *limits = service_limits_to_json(mcp->config.service);
-    size_t size = strlen(text) + 1024, used = 0;
-    char *out = malloc(size);
+    pthread_mutex_lock(&mcp->registry->lock);
+    for (size_t i = 0; i < list->len; i++)
+        if (strcmp(list->entries[i].name, name) == 0)
+            list->entries[i].hidden = true;
+    pthread_mutex_unlock(&mcp->registry->lock);
+}
 
-    while (out && *text && used + FORMAT_NUMBER_MAX < size) {
-        size_t len = *text == '{' ? strspn(text + 1, "abcdefghijklmnopqrstuvwxyz_") : 0;
-        char name[16] = "", number[FORMAT_NUMBER_MAX];
+/* Entries never move and never go. */
+static const struct entry *list_find(struct mcp *mcp, const struct list *list, const char *name)
+{
+    const struct entry *found = NULL;
 
-        if (len > 0 && len < sizeof name && text[len + 1] == '}') {
-            memcpy(name, text + 1, len);
-            if (number_of(mcp, limits, name, number)) {
-                used += (size_t) snprintf(out + used, size - used, "%s", number);
-                text += len + 2;
-                continue;
-            }
-        }
-        out[used++] = *text++;
-    }
-    if (out)
-        out[used] = '\0';
-    json_decref(limits);
-    return out;
+    pthread_mutex_lock(&mcp->registry->lock);
+    for (size_t i = 0; i < list->len && !found; i++)
+        if (!list->entries[i].hidden && strcmp(list->entries[i].name, name) == 0)
+            found = &list->entries[i];
+    pthread_mutex_unlock(&mcp->registry->lock);
+    return found;
+}
+
+/* A deep copy: reference counts are not safe with two threads. */
+static json_t *list_to_json(struct mcp *mcp, const struct list *list)
+{
+    json_t *json = json_array();
+
+    pthread_mutex_lock(&mcp->registry->lock);
+    for (size_t i = 0; i < list->len; i++)
+        if (!list->entries[i].hidden)
+            (void) json_array_append_new(json, json_deep_copy(list->entries[i].json));
+    pthread_mutex_unlock(&mcp->registry->lock);
+    return json;
 }
 
 /* ---- tools ---- */
 
-static json_t *parse(const char *text)
-{
-    return text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
-}
-
-static json_t *tool_to_json(struct mcp *mcp, const struct mcp_tool *tool)
+static json_t *tool_to_json(struct mcp *mcp, const struct mcp_tool *tool,
+                            const struct schema *input)
 {
     autofree char *description = describe_fill(mcp, tool->description);
-    autofree char *input = describe_fill(mcp, tool->input);
-    json_t *json = json_pack("{s:s, s:s, s:s, s:o}", "name", tool->name, "title", tool->title,
-                             "description", description, "inputSchema", parse(input));
+    json_t *input_json = input ? fields_to_whole_schema(input, true)
+                               : json_loads(tool->input_text, JSON_DECODE_ANY, NULL);
+    json_t *json =
+        json_pack("{s:s, s:s, s:s, s:o, s:{s:b, s:b, s:b, s:b}}", "name", tool->name, "title",
+                  tool->title, "description", description, "inputSchema", input_json, "annotations",
+                  "readOnlyHint", (tool->hints & TOOL_READ_ONLY) != 0, "destructiveHint",
+                  (tool->hints & TOOL_DESTRUCTIVE) != 0, "idempotentHint",
+                  (tool->hints & TOOL_IDEMPOTENT) != 0, "openWorldHint",
+                  (tool->hints & TOOL_OPEN_WORLD) != 0);
 
     if (json && tool->output)
-        (void) json_object_set_new(json, "outputSchema", parse(tool->output));
-    if (json && tool->annotations)
-        (void) json_object_set_new(json, "annotations", parse(tool->annotations));
+        (void) json_object_set_new(json, "outputSchema",
+                                   fields_to_whole_schema(tool->output, false));
     return json;
 }
 
 void registry_add_tool(struct mcp *mcp, const struct mcp_tool *tool)
 {
-    struct registry *r = mcp->registry;
-    json_t *json = tool_to_json(mcp, tool);
-    size_t i;
+    struct schema *input = tool->input ? describe_schema(mcp, tool->input) : NULL;
 
-    pthread_mutex_lock(&r->lock);
-    for (i = 0; i < r->tools_len && r->tools[i].tool != tool; i++)
-        ;
-    if (i < r->tools_len) {
-        r->tools[i].hidden = false;
-        json_decref(json);
-    } else if (json && i < TOOLS_MAX) {
-        r->tools[i].tool = tool;
-        r->tools[i].json = json;
-        r->tools[i].input = json_object_get(json, "inputSchema");
-        r->tools_len++;
-    }
-    pthread_mutex_unlock(&r->lock);
+    if (tool->input && !input)
+        return;
+    list_add(mcp, &mcp->registry->tools,
+             (struct entry){ .name = tool->name,
+                             .row = tool,
+                             .json = tool_to_json(mcp, tool, input),
+                             .input = input });
+    change_publish(mcp, CHANGE_TOOLS, NULL, NULL);
 }
 
 void registry_remove_tool(struct mcp *mcp, const char *name)
 {
-    struct registry *r = mcp->registry;
-
-    pthread_mutex_lock(&r->lock);
-    for (size_t i = 0; i < r->tools_len; i++)
-        if (strcmp(r->tools[i].tool->name, name) == 0)
-            r->tools[i].hidden = true;
-    pthread_mutex_unlock(&r->lock);
+    list_remove(mcp, &mcp->registry->tools, name);
+    change_publish(mcp, CHANGE_TOOLS, NULL, NULL);
 }
 
-const struct mcp_tool *registry_tool(struct mcp *mcp, const char *name)
+bool registry_tool(struct mcp *mcp, const char *name, struct tool_entry *ret_entry)
 {
-    const struct mcp_tool *tool = NULL;
-    struct registry *r = mcp->registry;
+    const struct entry *entry = list_find(mcp, &mcp->registry->tools, name);
 
-    pthread_mutex_lock(&r->lock);
-    for (size_t i = 0; i < r->tools_len && !tool; i++)
-        if (!r->tools[i].hidden && strcmp(r->tools[i].tool->name, name) == 0)
-            tool = r->tools[i].tool;
-    pthread_mutex_unlock(&r->lock);
-    return tool;
+    if (!entry)
+        return false;
+    *ret_entry = (struct tool_entry){ entry->row, entry->input,
+                                      json_object_get(entry->json, "inputSchema") };
+    return true;
 }
 
-const json_t *registry_tool_input(struct mcp *mcp, const struct mcp_tool *tool)
-{
-    struct registry *r = mcp->registry;
-    const json_t *input = NULL;
-
-    pthread_mutex_lock(&r->lock);
-    for (size_t i = 0; i < r->tools_len; i++)
-        if (r->tools[i].tool == tool)
-            input = r->tools[i].input;
-    pthread_mutex_unlock(&r->lock);
-    return input;
-}
-
-/* A deep copy: reference counts are not for two threads. */
 json_t *registry_tools_to_json(struct mcp *mcp)
 {
-    struct registry *r = mcp->registry;
-    json_t *list = json_array();
-
-    pthread_mutex_lock(&r->lock);
-    for (size_t i = 0; i < r->tools_len; i++)
-        if (!r->tools[i].hidden)
-            (void) json_array_append_new(list, json_deep_copy(r->tools[i].json));
-    pthread_mutex_unlock(&r->lock);
-    return list;
+    return list_to_json(mcp, &mcp->registry->tools);
 }
 
 /* ---- prompts ---- */
 
-void registry_add_prompt(struct mcp *mcp, const struct mcp_prompt *prompt)
-{
-    struct registry *r = mcp->registry;
-    size_t i;
-
-    pthread_mutex_lock(&r->lock);
-    for (i = 0; i < r->prompts_len && r->prompts[i].prompt != prompt; i++)
-        ;
-    if (i < PROMPTS_MAX) {
-        r->prompts[i].prompt = prompt;
-        r->prompts[i].hidden = false;
-        if (i == r->prompts_len)
-            r->prompts_len++;
-    }
-    pthread_mutex_unlock(&r->lock);
-}
-
-void registry_remove_prompt(struct mcp *mcp, const char *name)
-{
-    struct registry *r = mcp->registry;
-
-    pthread_mutex_lock(&r->lock);
-    for (size_t i = 0; i < r->prompts_len; i++)
-        if (strcmp(r->prompts[i].prompt->name, name) == 0)
-            r->prompts[i].hidden = true;
-    pthread_mutex_unlock(&r->lock);
-}
-
-const struct mcp_prompt *registry_prompt(struct mcp *mcp, const char *name)
-{
-    const struct mcp_prompt *prompt = NULL;
-    struct registry *r = mcp->registry;
-
-    pthread_mutex_lock(&r->lock);
-    for (size_t i = 0; i < r->prompts_len && !prompt; i++)
-        if (!r->prompts[i].hidden && strcmp(r->prompts[i].prompt->name, name) == 0)
-            prompt = r->prompts[i].prompt;
-    pthread_mutex_unlock(&r->lock);
-    return prompt;
-}
-
 static json_t *prompt_to_json(const struct mcp_prompt *prompt)
 {
-    json_t *json = json_pack("{s:s, s:s, s:s}", "name", prompt->name, "title", prompt->title,
-                             "description", prompt->description);
     json_t *list = json_array();
 
     for (const struct mcp_prompt_argument *a = prompt->arguments; a && a->name; a++)
         (void) json_array_append_new(list,
                                      json_pack("{s:s, s:s, s:b}", "name", a->name, "description",
                                                a->description, "required", a->required));
-    (void) json_object_set_new(json, "arguments", list);
-    return json;
+    return json_pack("{s:s, s:s, s:s, s:o}", "name", prompt->name, "title", prompt->title,
+                     "description", prompt->description, "arguments", list);
+}
+
+void registry_add_prompt(struct mcp *mcp, const struct mcp_prompt *prompt)
+{
+    list_add(mcp, &mcp->registry->prompts,
+             (struct entry){ .name = prompt->name, .row = prompt, .json = prompt_to_json(prompt) });
+    change_publish(mcp, CHANGE_PROMPTS, NULL, NULL);
+}
+
+void registry_remove_prompt(struct mcp *mcp, const char *name)
+{
+    list_remove(mcp, &mcp->registry->prompts, name);
+    change_publish(mcp, CHANGE_PROMPTS, NULL, NULL);
+}
+
+const struct mcp_prompt *registry_prompt(struct mcp *mcp, const char *name)
+{
+    const struct entry *entry = list_find(mcp, &mcp->registry->prompts, name);
+
+    return entry ? entry->row : NULL;
 }
 
 json_t *registry_prompts_to_json(struct mcp *mcp)
 {
-    struct registry *r = mcp->registry;
-    json_t *list = json_array();
-
-    pthread_mutex_lock(&r->lock);
-    for (size_t i = 0; i < r->prompts_len; i++)
-        if (!r->prompts[i].hidden)
-            (void) json_array_append_new(list, prompt_to_json(r->prompts[i].prompt));
-    pthread_mutex_unlock(&r->lock);
-    return list;
+    return list_to_json(mcp, &mcp->registry->prompts);
 }
 
-/* ---- resources; these never change ---- */
+/* ---- resources ---- */
 
 void registry_add_resource(struct mcp *mcp, const struct mcp_resource *resource)
 {

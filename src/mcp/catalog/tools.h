@@ -1,33 +1,66 @@
-/* What the tools share. */
+/*
+ * What the tools share. Each tool is a row with its tables in the file of its handler; tools.c has
+ * the list of them.
+ */
 #pragma once
 
 #include "mcp/mcp_internal.h"
 
-/* Ends the call with a tool's result: @structured is taken and stands in it as it is and as text;
- * @content, taken too, follows (NULL: nothing). */
+extern const struct mcp_tool tool_execute_python, tool_run_command, tool_pip_install,
+    tool_create_session, tool_close_session, tool_interrupt, tool_upload_file, tool_read_file,
+    tool_list_files;
+
+/* ---- tables ---- */
+
+#define OUT_TEXT(name, ...)                                                                        \
+    {                                                                                              \
+        name, FIELD_TEXT, FIELD_REQUIRED, .help = __VA_ARGS__                                      \
+    }
+#define OUT_INT(name, ...)                                                                         \
+    {                                                                                              \
+        name, FIELD_INT, FIELD_REQUIRED, .help = __VA_ARGS__                                       \
+    }
+#define OUT_NUMBER(name, ...)                                                                      \
+    {                                                                                              \
+        name, FIELD_NUMBER, FIELD_REQUIRED, .help = __VA_ARGS__                                    \
+    }
+#define OUT_BOOL(name, ...)                                                                        \
+    {                                                                                              \
+        name, FIELD_BOOL, FIELD_REQUIRED, .help = __VA_ARGS__                                      \
+    }
+#define OUT_SESSION OUT_TEXT("session_id", "the session that was used")
+
+#define SESSION_WORD_MAX 64 /* longer than any id, to be told that there is no such session */
+
+#define SESSION_ID_FIELD(args)                                                                     \
+    {                                                                                              \
+        "session_id", FIELD_TEXT, 0, offsetof(struct args, session_id), 1, SESSION_WORD_MAX,       \
+            .help = "Session to use, as returned by create_session. If omitted, the session of "   \
+                    "this conversation; where the connection keeps none, a fresh sandbox for "     \
+                    "this call only."                                                              \
+    }
+
+#define FILE_PATH_FIELD(args)                                                                      \
+    {                                                                                              \
+        "path", FIELD_TEXT, FIELD_REQUIRED, offsetof(struct args, path), 1, FILE_PATH_MAX,         \
+            .help = "Path of the file, relative to /workspace, for example data/sales.csv"         \
+    }
+
+/* ---- results ---- */
+
+/* Ends the call with a tool's result: @structured, which is taken, as it is and as text; @content
+ * (taken too, may be NULL) follows. */
 void tool_reply(struct mcp_call *call, json_t *structured, json_t *content, bool is_error);
 
-/* A reason that a model can act on. */
+/* Ends the call with a reason that a model can act on. */
 void tool_fail(struct mcp_call *call, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void tool_fail_fault(struct mcp_call *call, const struct fault *fault);
 
-/* Adds a link to @content, or words where the client's revision has no links. @size below 0: not
- * known. */
+/* Adds a link to @content, or text where the client's revision has no links. @size below 0:
+ * unknown. */
 void tool_add_link(struct mcp_call *call, json_t *content, const char *uri, const char *name,
                    const char *description, const char *mime, int64_t size);
 
-/* Text among the arguments; NULL when absent. They have been checked. */
-const char *tool_text(const json_t *arguments, const char *name);
-
-/* The session for a tool that makes no sense without one; on failure the call has ended. */
-int tool_session(struct mcp_call *call, const json_t *arguments, struct session **ret_session);
-
-void tool_execute_python(struct mcp_call *call, json_t *arguments);
-void tool_run_command(struct mcp_call *call, json_t *arguments);
-void tool_pip_install(struct mcp_call *call, json_t *arguments);
-void tool_create_session(struct mcp_call *call, json_t *arguments);
-void tool_close_session(struct mcp_call *call, json_t *arguments);
-void tool_interrupt(struct mcp_call *call, json_t *arguments);
-void tool_upload_file(struct mcp_call *call, json_t *arguments);
-void tool_read_file(struct mcp_call *call, json_t *arguments);
-void tool_list_files(struct mcp_call *call, json_t *arguments);
+/* The session for a tool that makes no sense without one; on failure the call has ended. @id may be
+ * NULL. */
+int tool_session(struct mcp_call *call, const char *id, struct session **ret_session);

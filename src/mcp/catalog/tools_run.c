@@ -15,6 +15,7 @@
 
 #include "base/banned.h"
 
+#define CODE_BYTES_MAX  (INT64_C(8) * 1024 * 1024)
 #define TEXT_BYTES      4096
 #define IMAGES_MAX      10
 #define IMAGE_BYTES_MAX ((size_t) 8 * 1024 * 1024) /* of all together, in base64 */
@@ -22,6 +23,98 @@
 #define DISPLAYS_MAX    50
 #define TICK_US         USEC_PER_SEC
 #define PROGRESS_US     (USEC_PER_SEC / 10) /* at most so often */
+
+/* ---- the tables ---- */
+
+static const char *const run_statuses[] = { "ok",        "error",  "timeout", "oom",
+                                            "killed",    "pids",   "disk",    "output",
+                                            "cancelled", "system", NULL };
+
+struct run_args {
+    const char *code; /* or the command */
+    int64_t timeout_us;
+    const char *session_id;
+};
+
+#define AT(member) offsetof(struct run_args, member)
+#define TIMEOUT_FIELD                                                                              \
+    {                                                                                              \
+        "timeout", FIELD_SECONDS, 0, AT(timeout_us), FIELD_ABOVE_ZERO, MCP_WALL_MAX,               \
+            .help = "Time limit in seconds. Default {timeout}, maximum {timeout_max}."             \
+    }
+
+static const struct schema schema_execute_python = {
+    .fields =
+        (const struct field[]){
+            { "code", FIELD_TEXT, FIELD_REQUIRED, AT(code), 0, CODE_BYTES_MAX,
+              .help = "Python code to run. End it with an expression to get its value back." },
+            TIMEOUT_FIELD,
+            SESSION_ID_FIELD(run_args),
+            { 0 },
+        },
+    .size = sizeof(struct run_args),
+};
+
+static const struct schema schema_run_command = {
+    .fields =
+        (const struct field[]){
+            { "command", FIELD_TEXT, FIELD_REQUIRED, AT(code), 1, CODE_BYTES_MAX,
+              .help = "Command for /bin/sh, for example: ls -l; head -n 5 data.csv" },
+            TIMEOUT_FIELD,
+            SESSION_ID_FIELD(run_args),
+            { 0 },
+        },
+    .size = sizeof(struct run_args),
+};
+
+static const struct schema schema_run_error = {
+    .fields =
+        (const struct field[]){
+            OUT_TEXT("name", "the type of the exception"),
+            OUT_TEXT("value", "its message"),
+            OUT_TEXT("traceback", "its traceback"),
+            { 0 },
+        },
+};
+
+static const struct schema schema_run_file = {
+    .fields =
+        (const struct field[]){
+            OUT_TEXT("path", "relative to /workspace"),
+            { "size", FIELD_INT, .help = "in bytes" },
+            OUT_TEXT("change", "created, modified or deleted"),
+            { 0 },
+        },
+};
+
+static const struct schema schema_run_result = {
+    .fields =
+        (const struct field[]){
+            { "status", FIELD_CHOICE, FIELD_REQUIRED, .choices = run_statuses,
+              .help =
+                  "error: an exception, or an exit code other than 0; killed: by a signal; system: "
+                  "a failure of the service; the others name the limit that was hit" },
+            OUT_BOOL("success", "whether status is ok"),
+            OUT_INT("exit_code", "of the process"),
+            OUT_TEXT("stdout", "what the program printed"),
+            OUT_TEXT("stderr", "what it printed to stderr"),
+            { "result", FIELD_TEXT, FIELD_REQUIRED | FIELD_NULLABLE,
+              .help = "the value of the last expression" },
+            { "displays", FIELD_LIST, FIELD_REQUIRED, .help = "other values that it displayed" },
+            OUT_INT("images", "the number of figures, which follow as image content"),
+            { "error", FIELD_OBJECT, FIELD_REQUIRED | FIELD_NULLABLE, .of = &schema_run_error,
+              .help = "the exception that ended the program" },
+            { "files", FIELD_LIST, FIELD_REQUIRED, .of = &schema_run_file,
+              .help = "files that were created, modified or deleted" },
+            OUT_NUMBER("execution_time", "in seconds"),
+            { "truncated", FIELD_OBJECT, FIELD_REQUIRED,
+              .help = "how many bytes of stdout and stderr were left out" },
+            { "session_id", FIELD_TEXT, FIELD_REQUIRED | FIELD_NULLABLE,
+              .help = "the session it ran in; null for a sandbox of its own" },
+            { "hint", FIELD_TEXT, .help = "what to do about the failure" },
+            { 0 },
+        },
+};
 
 struct run {
     struct session *session; /* NULL: a box for this alone */
@@ -53,16 +146,17 @@ static const char *hint_of(const char *status)
     static const struct {
         const char *status, *hint;
     } rows[] = {
-        { "timeout", "It ran out of time. Ask for more with timeout, do less at once, or work on a "
-                     "sample first." },
-        { "oom", "It needed more memory than the box has. Work in parts, drop what is no longer "
-                 "needed, or use smaller types." },
+        { "timeout", "It hit the time limit. Set a higher timeout, do less per call, or try it on "
+                     "a sample first." },
+        { "oom", "It ran out of memory. Process the data in parts, delete objects that are no "
+                 "longer needed, or use smaller data types." },
         { "pids", "It started too many processes or threads. Use fewer workers." },
-        { "disk", "It wrote more than the box may hold. Delete files, or write less." },
-        { "output", "It printed too much. Print less, or write it to a file." },
-        { "killed", "Its process was ended by a signal, most likely a crash in native code." },
-        { "cancelled", "It was interrupted before it ended." },
-        { "system", "This was a fault of the service, not of the program. Try again." },
+        { "disk", "It ran out of disk space. Delete files, or write less." },
+        { "output", "It printed too much. Print less, or write to a file." },
+        { "killed",
+          "Its process was killed by a signal, most likely because native code crashed." },
+        { "cancelled", "It was interrupted before it finished." },
+        { "system", "The service failed, not the program. Try again." },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
@@ -156,8 +250,7 @@ static void add_output_links(struct mcp_call *call, json_t *content, const json_
         if (json_integer_value(json_object_get(truncated, names[i])) <= 0)
             continue;
         uri = uri_of_output(call->execution_id, i == 1 ? STREAM_ERR : STREAM_OUT);
-        tool_add_link(call, content, uri, names[i], "everything that was printed", "text/plain",
-                      -1);
+        tool_add_link(call, content, uri, names[i], "the complete output", "text/plain", -1);
     }
 }
 
@@ -176,13 +269,13 @@ static void add_file_links(struct mcp_call *call, json_t *content, const json_t 
         if (!uri || !change)
             continue;
         listed |= strcmp(change, "modified") != 0;
-        change_publish(call->mcp, CHANGE_FILE, call->key_id, uri);
+        change_publish(call->mcp, CHANGE_FILE, &call->caller.principal, uri);
         if (strcmp(change, "deleted") != 0 && links++ < LINKS_MAX)
-            tool_add_link(call, content, uri, path, "a file in the box", uri_mime(path),
+            tool_add_link(call, content, uri, path, "a file in the session", uri_mime(path),
                           json_integer_value(json_object_get(file, "size")));
     }
     if (listed)
-        change_publish(call->mcp, CHANGE_RESOURCES, call->key_id, NULL);
+        change_publish(call->mcp, CHANGE_RESOURCES, &call->caller.principal, NULL);
 }
 
 static void reply_receipt(struct mcp_call *call, struct run *run, json_t *receipt)
@@ -220,8 +313,8 @@ static void reply_receipt(struct mcp_call *call, struct run *run, json_t *receip
         (void) json_object_set_new(structured, "hint", json_string(hint));
     else if (structured && json_is_true(json_object_get(receipt, "session_lost")))
         (void) json_object_set_new(structured, "hint",
-                                   json_string("The session's variables are gone; its files are "
-                                               "still there. Define again what you need."));
+                                   json_string("The variables and imports of the session are lost; "
+                                               "its files are kept. Define again what you need."));
     tool_reply(call, structured, shown.content, !ok);
 }
 
@@ -305,15 +398,13 @@ static int make_passing(struct mcp_call *call, struct run *run, struct fault *fa
 }
 
 static int begin(struct mcp_call *call, struct run *run, struct execution_request *request,
-                 const json_t *arguments, struct fault *fault)
+                 const struct run_args *args, struct fault *fault)
 {
-    const json_t *timeout = json_object_get(arguments, "timeout");
-
-    run->wall_us = timeout ? (int64_t) (json_number_value(timeout) * USEC_PER_SEC)
-                           : call->mcp->config.wall_default_us;
+    run->wall_us =
+        args->timeout_us == FIELD_ABSENT ? call->mcp->config.wall_default_us : args->timeout_us;
     request->limits.wall_us = run->wall_us;
     request->reply_bytes = call->mcp->config.reply_bytes;
-    if (call_session(call, tool_text(arguments, "session_id"), &run->session, fault) < 0)
+    if (call_session(call, args->session_id, &run->session, fault) < 0)
         return -1;
     if (!run->session && request->kind == EXECUTION_COMMAND && make_passing(call, run, fault) < 0)
         return -1;
@@ -322,8 +413,7 @@ static int begin(struct mcp_call *call, struct run *run, struct execution_reques
                            fault);
 }
 
-static void run_tool(struct mcp_call *call, enum execution_kind kind, const char *code,
-                     const json_t *arguments)
+static void run_tool(struct mcp_call *call, enum execution_kind kind, const struct run_args *args)
 {
     struct run *run = calloc(1, sizeof *run);
     struct execution_request request;
@@ -333,13 +423,12 @@ static void run_tool(struct mcp_call *call, enum execution_kind kind, const char
         call_reply(call, NULL);
         return;
     }
-    call->work = run;
-    call->work_free = run_free;
+    call_continue(call, run_step, run, run_free);
     execution_request_init(&request);
     request.kind = kind;
-    request.code = code;
-    request.code_len = strlen(code);
-    if (begin(call, run, &request, arguments, &fault) < 0) {
+    request.code = args->code;
+    request.code_len = strlen(args->code);
+    if (begin(call, run, &request, args, &fault) < 0) {
         tool_fail_fault(call, &fault);
         return;
     }
@@ -347,15 +436,53 @@ static void run_tool(struct mcp_call *call, enum execution_kind kind, const char
     run->follow = call->progress_token || call->log_level < LEVEL_OFF;
     run->started_us = clock_now_us();
     run->told_us = run->started_us - PROGRESS_US;
-    call->step = run_step;
 }
 
-void tool_execute_python(struct mcp_call *call, json_t *arguments)
+static void execute_python(struct mcp_call *call, const void *arguments)
 {
-    run_tool(call, EXECUTION_CELL, tool_text(arguments, "code"), arguments);
+    run_tool(call, EXECUTION_CELL, arguments);
 }
 
-void tool_run_command(struct mcp_call *call, json_t *arguments)
+static void run_command(struct mcp_call *call, const void *arguments)
 {
-    run_tool(call, EXECUTION_COMMAND, tool_text(arguments, "command"), arguments);
+    run_tool(call, EXECUTION_COMMAND, arguments);
 }
+
+const struct mcp_tool tool_execute_python = {
+    .name = "execute_python",
+    .title = "Run Python",
+    .description =
+        "Run Python 3 code in an isolated Linux sandbox. Use it to calculate, analyse data, "
+        "convert "
+        "files and draw charts instead of guessing the result.\n\n"
+        "Returns stdout and stderr, the value of the last expression as a notebook would show it, "
+        "every matplotlib figure as an image, and the files that were created or changed; if the "
+        "code fails, the exception with its traceback.\n\n"
+        "Installed are numpy, pandas, scipy, scikit-learn, matplotlib, plotly, openpyxl, Pillow, "
+        "requests and the standard library; pip_install adds more. The working directory is "
+        "/workspace. There is no network access. Within a session, variables, imports and files "
+        "persist from call to call. Figures need not be saved: show them, or leave them open.\n\n"
+        "Limits: {timeout} s per call unless timeout is set (at most {timeout_max} s), {memory} of "
+        "memory, {disk} of disk. Of stdout and stderr the first and last part is returned, {reply} "
+        "bytes each; the complete output is available as a resource.",
+    .input = &schema_execute_python,
+    .output = &schema_run_result,
+    .handle = execute_python,
+};
+
+const struct mcp_tool tool_run_command = {
+    .name = "run_command",
+    .title = "Run a shell command",
+    .description =
+        "Run a shell command with /bin/sh in the sandbox. Use it for command-line tools such as "
+        "ls, "
+        "grep, head or tar. Returns the exit code, stdout, stderr and the files that were created "
+        "or "
+        "changed.\n\n"
+        "The working directory is /workspace. Files are shared with the Python code of the same "
+        "session, variables are not. There is no network access and there are no root privileges. "
+        "The limits are those of execute_python.",
+    .input = &schema_run_command,
+    .output = &schema_run_result,
+    .handle = run_command,
+};

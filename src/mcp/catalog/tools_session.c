@@ -7,21 +7,46 @@
 
 #include "base/banned.h"
 
-void tool_create_session(struct mcp_call *call, json_t *arguments)
+#define YEAR_US (INT64_C(365) * 24 * 3600 * USEC_PER_SEC)
+
+/* ---- create ---- */
+
+struct create_args {
+    int64_t idle_us;
+};
+
+static const struct schema schema_create_args = {
+    .fields =
+        (const struct field[]){
+            { "idle_timeout", FIELD_SECONDS, 0, offsetof(struct create_args, idle_us),
+              FIELD_ABOVE_ZERO, YEAR_US,
+              .help = "Seconds without use after which the session is closed. Default {idle}." },
+            { 0 },
+        },
+    .size = sizeof(struct create_args),
+};
+
+static const struct schema schema_created = {
+    .fields =
+        (const struct field[]){
+            OUT_TEXT("session_id", "to pass to the other tools"),
+            OUT_NUMBER("idle_timeout", "in seconds"),
+            { "limits", FIELD_OBJECT, FIELD_REQUIRED, .help = "of the session" },
+            { 0 },
+        },
+};
+
+static void create_session(struct mcp_call *call, const void *arguments)
 {
-    const json_t *idle = json_object_get(arguments, "idle_timeout");
+    const struct create_args *args = arguments;
     struct session_request request;
     struct session_info info;
     struct session *session;
     struct fault fault = { 0 };
 
     session_request_init(&request);
-    if (idle && json_number_value(idle) > 1e9) {
-        tool_fail(call, "idle_timeout: is too long");
-        return;
-    }
-    if (idle)
-        request.idle_us = (int64_t) (json_number_value(idle) * USEC_PER_SEC);
+    if (args->idle_us != FIELD_ABSENT)
+        request.idle_us = args->idle_us;
     if (session_create(call->mcp->config.service, &call->caller, &request, &session, &fault) < 0) {
         tool_fail_fault(call, &fault);
         return;
@@ -38,27 +63,76 @@ void tool_create_session(struct mcp_call *call, json_t *arguments)
     session_unref(session);
 }
 
-/* Without a session_id only one that is there already: none is made to be ended. */
-static int existing_session(struct mcp_call *call, const json_t *arguments,
+const struct mcp_tool tool_create_session = {
+    .name = "create_session",
+    .title = "Create a session",
+    .description =
+        "Create a session: a sandbox in which variables, imports and files persist from call to "
+        "call. Returns its session_id, to pass to the other tools. Needed only where calls do not "
+        "share a session already, or to keep tasks apart. Close it with close_session when it is "
+        "no "
+        "longer needed; it is closed by itself after {idle} s without use.",
+    .input = &schema_create_args,
+    .output = &schema_created,
+    .handle = create_session,
+};
+
+/* ---- close and interrupt ---- */
+
+struct session_args {
+    const char *session_id;
+};
+
+static const struct schema schema_session_args = {
+    .fields =
+        (const struct field[]){
+            { "session_id", FIELD_TEXT, 0, offsetof(struct session_args, session_id), 1,
+              SESSION_WORD_MAX,
+              .help = "Session, as returned by create_session. If omitted, the session of this "
+                      "conversation." },
+            { 0 },
+        },
+    .size = sizeof(struct session_args),
+};
+
+static const struct schema schema_closed = {
+    .fields =
+        (const struct field[]){
+            OUT_TEXT("closed", "the session_id"),
+            { 0 },
+        },
+};
+
+static const struct schema schema_interrupted = {
+    .fields =
+        (const struct field[]){
+            OUT_INT("interrupted", "how many executions were told to stop"),
+            OUT_SESSION,
+            { 0 },
+        },
+};
+
+/* Without a session_id only one that exists: none is created just to be closed. */
+static int existing_session(struct mcp_call *call, const struct session_args *args,
                             struct session **ret_session)
 {
     struct mcp_peer *peer = call->peer;
     char own[SESSION_ID_MAX] = "";
     struct fault fault = { 0 };
-    const char *id = tool_text(arguments, "session_id");
+    const char *id = args->session_id;
 
     if (!id && peer && peer->keeps) {
         pthread_mutex_lock(&peer->session_lock);
         memcpy(own, peer->session_id, sizeof own);
         pthread_mutex_unlock(&peer->session_lock);
         if (!own[0]) {
-            tool_fail(call, "There is no session yet: nothing has been run in this conversation.");
+            tool_fail(call, "There is no session yet: nothing has run in this conversation.");
             return -1;
         }
         id = own;
     }
     if (!id)
-        return tool_session(call, arguments, ret_session);
+        return tool_session(call, NULL, ret_session);
     if (call_session(call, id, ret_session, &fault) < 0) {
         tool_fail_fault(call, &fault);
         return -1;
@@ -66,7 +140,7 @@ static int existing_session(struct mcp_call *call, const json_t *arguments,
     return 0;
 }
 
-void tool_close_session(struct mcp_call *call, json_t *arguments)
+static void close_session(struct mcp_call *call, const void *arguments)
 {
     struct fault fault = { 0 };
     struct session *session;
@@ -78,13 +152,13 @@ void tool_close_session(struct mcp_call *call, json_t *arguments)
     if (session_delete(session, &fault) < 0) {
         tool_fail_fault(call, &fault);
     } else {
-        change_publish(call->mcp, CHANGE_RESOURCES, call->key_id, NULL);
+        change_publish(call->mcp, CHANGE_RESOURCES, &call->caller.principal, NULL);
         tool_reply(call, json_pack("{s:s}", "closed", session_id(session)), NULL, false);
     }
     session_unref(session);
 }
 
-void tool_interrupt(struct mcp_call *call, json_t *arguments)
+static void interrupt(struct mcp_call *call, const void *arguments)
 {
     struct fault fault = { 0 };
     struct session *session;
@@ -101,3 +175,27 @@ void tool_interrupt(struct mcp_call *call, json_t *arguments)
                    NULL, false);
     session_unref(session);
 }
+
+const struct mcp_tool tool_close_session = {
+    .name = "close_session",
+    .title = "Close a session",
+    .description =
+        "Close a session: stop what runs in it and delete its variables and files. This cannot be "
+        "undone. If the session of the conversation is closed, the next call starts with a new "
+        "one.",
+    .input = &schema_session_args,
+    .output = &schema_closed,
+    .hints = TOOL_DESTRUCTIVE | TOOL_IDEMPOTENT,
+    .handle = close_session,
+};
+
+const struct mcp_tool tool_interrupt = {
+    .name = "interrupt",
+    .title = "Interrupt execution",
+    .description = "Stop what runs in a session, like Ctrl-C. Variables and files are kept. Use it "
+                   "when code that another call started takes too long.",
+    .input = &schema_session_args,
+    .output = &schema_interrupted,
+    .hints = TOOL_IDEMPOTENT,
+    .handle = interrupt,
+};

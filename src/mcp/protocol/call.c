@@ -32,8 +32,6 @@ struct mcp_call *call_new(struct mcp *mcp, const struct mcp_arrival *arrival)
     call->transport = arrival->transport;
     call->era = MCP_LEGACY;
     call->caller = *arrival->caller;
-    snprintf(call->key_id, sizeof call->key_id, "%s", arrival->caller->key_id);
-    call->caller.key_id = call->key_id;
     call->log_level = LEVEL_OFF;
     call->status = 200;
     call->progress = -1;
@@ -74,6 +72,11 @@ void mcp_call_unref(struct mcp_call *call)
     pthread_mutex_destroy(&call->drive);
     pthread_mutex_destroy(&call->lock);
     free(call);
+}
+
+struct mcp *call_mcp(const struct mcp_call *call)
+{
+    return call->mcp;
 }
 
 /* ---- how it ends ---- */
@@ -173,18 +176,6 @@ void call_fail_fault(struct mcp_call *call, const struct fault *fault)
     call_fail(call, code, "%s", fault->detail);
 }
 
-void call_require_input(struct mcp_call *call, json_t *requests, json_t *state)
-{
-    json_t *result =
-        json_pack("{s:s, s:o}", "resultType", "input_required", "inputRequests", requests);
-    autofree char *sealed = state ? state_seal(call, state) : NULL;
-
-    if (sealed && result)
-        (void) json_object_set_new(result, "requestState", json_string(sealed));
-    json_decref(state);
-    call_reply(call, result);
-}
-
 /* ---- what it says meanwhile ---- */
 
 void call_notify(struct mcp_call *call, const char *method, json_t *params)
@@ -218,6 +209,21 @@ void call_progress(struct mcp_call *call, double progress, double total, const c
     call_notify(call, "notifications/progress", params);
 }
 
+/* ---- work that takes time ---- */
+
+void call_continue(struct mcp_call *call, void (*step)(struct mcp_call *call, int64_t timeout_us),
+                   void *work, void (*work_free)(void *work))
+{
+    call->step = step;
+    call->work = work;
+    call->work_free = work_free;
+}
+
+void *call_work(const struct mcp_call *call)
+{
+    return call->work;
+}
+
 /* ---- what reaches it from outside ---- */
 
 void call_wait(struct mcp_call *call, int64_t timeout_us)
@@ -229,28 +235,6 @@ void call_wait(struct mcp_call *call, int64_t timeout_us)
     if (!call->cancelled && !call->answer)
         (void) pthread_cond_timedwait(&call->wake, &call->lock, &until);
     pthread_mutex_unlock(&call->lock);
-}
-
-void call_ask(struct mcp_call *call, const char *method, json_t *params)
-{
-    pthread_mutex_lock(&call->lock);
-    snprintf(call->ask_id, sizeof call->ask_id, "gb-%d-%d", call->number, ++call->asks);
-    json_decref(call->answer);
-    call->answer = NULL;
-    pthread_mutex_unlock(&call->lock);
-    (void) json_array_append_new(call->out,
-                                 json_pack("{s:s, s:s, s:s, s:o}", "jsonrpc", "2.0", "id",
-                                           call->ask_id, "method", method, "params", params));
-}
-
-json_t *call_take_answer(struct mcp_call *call)
-{
-    json_t *answer;
-
-    pthread_mutex_lock(&call->lock);
-    answer = TAKE_PTR(call->answer);
-    pthread_mutex_unlock(&call->lock);
-    return answer;
 }
 
 void call_set_execution(struct mcp_call *call, struct execution *execution)
@@ -292,6 +276,34 @@ bool mcp_call_is_cancelled(struct mcp_call *call)
     cancelled = call->cancelled;
     pthread_mutex_unlock(&call->lock);
     return cancelled;
+}
+
+/* ---- what its method needs ---- */
+
+const char *call_text(struct mcp_call *call, const char *name, bool required)
+{
+    const json_t *value = json_object_get(call->params, name);
+
+    if (json_is_string(value))
+        return json_string_value(value);
+    if (value || required)
+        call_fail(call, MCP_INVALID_PARAMS, "%s must be text", name);
+    return NULL;
+}
+
+int call_session(struct mcp_call *call, const char *id, struct session **ret_session,
+                 struct fault *fault)
+{
+    int r = 0;
+
+    *ret_session = NULL;
+    if (id)
+        r = session_find(call->mcp->config.service, &call->caller, id, ret_session, fault);
+    else if (call->peer && call->peer->keeps)
+        r = peer_session(call->peer, &call->caller, ret_session, fault);
+    if (r == 0 && *ret_session)
+        snprintf(call->session_id, sizeof call->session_id, "%s", session_id(*ret_session));
+    return r;
 }
 
 /* ---- driving ---- */
@@ -397,13 +409,20 @@ const char *mcp_call_execution_id(const struct mcp_call *call)
     return call->execution_id;
 }
 
-bool mcp_call_wants_break(struct mcp_call *call)
+void call_close_stream(struct mcp_call *call)
+{
+    pthread_mutex_lock(&call->lock);
+    call->close_stream = true;
+    pthread_mutex_unlock(&call->lock);
+}
+
+bool mcp_call_wants_close(struct mcp_call *call)
 {
     bool wants;
 
     pthread_mutex_lock(&call->lock);
-    wants = call->wants_break;
-    call->wants_break = false;
+    wants = call->close_stream;
+    call->close_stream = false;
     pthread_mutex_unlock(&call->lock);
     return wants;
 }

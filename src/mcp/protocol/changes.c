@@ -48,12 +48,13 @@ static char *change_text(enum change_kind kind, const char *uri, json_t *id)
     return text;
 }
 
-static bool is_mine(enum change_kind kind, const char *mine, const char *key_id)
+static bool is_mine(enum change_kind kind, const struct principal *mine,
+                    const struct principal *owner)
 {
-    return kind == CHANGE_TOOLS || kind == CHANGE_PROMPTS || strcmp(mine, key_id) == 0;
+    return kind == CHANGE_TOOLS || kind == CHANGE_PROMPTS || principal_equal(mine, owner);
 }
 
-static bool hears(const struct listener *l, enum change_kind kind, const char *key_id,
+static bool hears(const struct listener *l, enum change_kind kind, const struct principal *owner,
                   const char *uri)
 {
     switch (kind) {
@@ -62,33 +63,34 @@ static bool hears(const struct listener *l, enum change_kind kind, const char *k
     case CHANGE_PROMPTS:
         return l->prompts;
     case CHANGE_RESOURCES:
-        return l->resources && is_mine(kind, l->key_id, key_id);
+        return l->resources && is_mine(kind, &l->owner, owner);
     case CHANGE_FILE:
     default:
-        return l->uris && is_mine(kind, l->key_id, key_id) && json_object_get(l->uris, uri);
+        return l->uris && is_mine(kind, &l->owner, owner) && json_object_get(l->uris, uri);
     }
 }
 
-static void tell_peer(struct mcp_peer *peer, enum change_kind kind, const char *key_id,
+static void tell_peer(struct mcp_peer *peer, enum change_kind kind, const struct principal *owner,
                       const char *uri)
 {
     bool wants;
 
     pthread_mutex_lock(&peer->lock);
-    wants = peer->initialized && is_mine(kind, peer->key_id, key_id) &&
+    wants = peer->initialized && is_mine(kind, &peer->caller.principal, owner) &&
             (kind != CHANGE_FILE || json_object_get(peer->subscriptions, uri));
     pthread_mutex_unlock(&peer->lock);
     if (wants)
         (void) outbox_put(peer->outbox, change_text(kind, uri, NULL), PUT_MAY);
 }
 
-void change_publish(struct mcp *mcp, enum change_kind kind, const char *key_id, const char *uri)
+void change_publish(struct mcp *mcp, enum change_kind kind, const struct principal *owner,
+                    const char *uri)
 {
     pthread_mutex_lock(&mcp->lock);
     for (struct mcp_peer *peer = mcp->peers; peer; peer = peer->next)
-        tell_peer(peer, kind, key_id, uri);
+        tell_peer(peer, kind, owner, uri);
     for (struct listener *l = mcp->listeners.next; l != &mcp->listeners; l = l->next)
-        if (hears(l, kind, key_id, uri))
+        if (hears(l, kind, owner, uri))
             (void) outbox_put(l->outbox, change_text(kind, uri, l->id), PUT_MAY);
     pthread_mutex_unlock(&mcp->lock);
 }
@@ -212,9 +214,8 @@ void method_listen(struct mcp_call *call)
     w->claim = outbox_claim(w->listener.outbox);
     w->listener.uris = json_object();
     w->listener.id = json_incref(call->id);
-    snprintf(w->listener.key_id, sizeof w->listener.key_id, "%s", call->key_id);
-    call->work = w;
-    call->work_free = listen_free;
+    w->listener.owner = call->caller.principal;
+    call_continue(call, listen_step, w, listen_free);
     honoured = read_filter(call, &w->listener);
     if (!honoured)
         return;
@@ -226,8 +227,6 @@ void method_listen(struct mcp_call *call)
     } else if (listener_enter(call->mcp, &w->listener) < 0) {
         (void) json_array_clear(call->out);
         call_fail(call, MCP_INTERNAL, "there are too many subscriptions; try again later");
-    } else {
-        call->step = listen_step;
     }
     json_decref(honoured);
 }

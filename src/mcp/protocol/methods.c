@@ -164,31 +164,3 @@ void method_notification(struct mcp_call *call)
     if (strcmp(method, "notifications/cancelled") == 0 && call->peer && id)
         peer_cancel(call->peer, id);
 }
-
-/* ---- what methods ask of a call ---- */
-
-const char *call_text(struct mcp_call *call, const char *name, bool required)
-{
-    const json_t *value = json_object_get(call->params, name);
-
-    if (json_is_string(value))
-        return json_string_value(value);
-    if (value || required)
-        call_fail(call, MCP_INVALID_PARAMS, "%s must be text", name);
-    return NULL;
-}
-
-bool call_has_capability(const struct mcp_call *call, const char *name)
-{
-    return message_object(call->capabilities, name) != NULL;
-}
-
-bool call_needs_capability(struct mcp_call *call, const char *name)
-{
-    if (call_has_capability(call, name))
-        return true;
-    call_fail_data(call, call->era == MCP_MODERN ? MCP_NO_CAPABILITY : MCP_INVALID_REQUEST,
-                   json_pack("{s:{s:{}}}", "requiredCapabilities", name),
-                   "this needs a client that has the capability %s", name);
-    return false;
-}

@@ -37,8 +37,6 @@ static struct mcp_peer *peer_alloc(struct mcp *mcp, enum mcp_transport transport
     peer->keeps = keeps;
     peer->log_level = LEVEL_OFF;
     peer->caller = *caller;
-    snprintf(peer->key_id, sizeof peer->key_id, "%s", caller->key_id);
-    peer->caller.key_id = peer->key_id;
     randombytes_buf(bits, sizeof bits);
     sodium_bin2hex(peer->id, sizeof peer->id, bits, sizeof bits);
     atomic_store(&peer->used_us, clock_now_us());
@@ -115,12 +113,13 @@ static bool end_idle(struct mcp *mcp, int64_t idle_us)
     return peer != NULL;
 }
 
-static bool has_room(const struct mcp *mcp, const char *key_id)
+static bool has_room(const struct mcp *mcp, const struct principal *principal)
 {
     size_t same = 0;
 
     for (const struct mcp_peer *peer = mcp->peers; peer; peer = peer->next)
-        same += *key_id && strcmp(peer->key_id, key_id) == 0;
+        same +=
+            !principal_is_local(principal) && principal_equal(&peer->caller.principal, principal);
     return !mcp->stopping && mcp->peers_len < mcp->config.peers_max && same < KEY_PEERS_MAX;
 }
 
@@ -137,7 +136,7 @@ int mcp_peer_new(struct mcp *mcp, enum mcp_transport transport, const struct cal
         return -ENOMEM;
     do {
         pthread_mutex_lock(&mcp->lock);
-        room = has_room(mcp, peer->key_id);
+        room = has_room(mcp, &peer->caller.principal);
         if (room) {
             peer->next = mcp->peers;
             mcp->peers = mcp_peer_ref(peer);
@@ -162,7 +161,7 @@ struct mcp_peer *mcp_peer_find(struct mcp *mcp, const struct caller *caller, con
     pthread_mutex_lock(&mcp->lock);
     for (peer = mcp->peers; peer; peer = peer->next)
         if (peer->transport == transport && strcmp(peer->id, id) == 0 &&
-            strcmp(peer->key_id, caller->key_id) == 0)
+            principal_equal(&peer->caller.principal, &caller->principal))
             break;
     if (peer) {
         (void) mcp_peer_ref(peer);
@@ -426,19 +425,19 @@ size_t peer_sessions(struct mcp_peer *peer, char (*ret)[SESSION_ID_MAX], size_t 
     return len;
 }
 
-static int own_session(struct mcp_call *call, struct session **ret_session, struct fault *fault)
+int peer_session(struct mcp_peer *peer, const struct caller *caller, struct session **ret_session,
+                 struct fault *fault)
 {
-    struct service *service = call->mcp->config.service;
-    struct mcp_peer *peer = call->peer;
+    struct service *service = peer->mcp->config.service;
     struct session_request request;
     bool made = false;
     int r = 0;
 
     pthread_mutex_lock(&peer->session_lock);
     if (!peer->session_id[0] ||
-        session_find(service, &call->caller, peer->session_id, ret_session, fault) < 0) {
+        session_find(service, caller, peer->session_id, ret_session, fault) < 0) {
         session_request_init(&request);
-        r = session_create(service, &call->caller, &request, ret_session, fault);
+        r = session_create(service, caller, &request, ret_session, fault);
         if (r == 0) {
             snprintf(peer->session_id, sizeof peer->session_id, "%s", session_id(*ret_session));
             made = true;
@@ -447,20 +446,5 @@ static int own_session(struct mcp_call *call, struct session **ret_session, stru
     pthread_mutex_unlock(&peer->session_lock);
     if (made)
         peer_add_session(peer, session_id(*ret_session));
-    return r;
-}
-
-int call_session(struct mcp_call *call, const char *id, struct session **ret_session,
-                 struct fault *fault)
-{
-    int r = 0;
-
-    *ret_session = NULL;
-    if (id)
-        r = session_find(call->mcp->config.service, &call->caller, id, ret_session, fault);
-    else if (call->peer && call->peer->keeps)
-        r = own_session(call, ret_session, fault);
-    if (r == 0 && *ret_session)
-        snprintf(call->session_id, sizeof call->session_id, "%s", session_id(*ret_session));
     return r;
 }

@@ -134,35 +134,6 @@ static int check_params(struct mcp_call *call)
     return 0;
 }
 
-/* What a client sends along when it tries again after input_required. */
-static int check_retry(struct mcp_call *call)
-{
-    json_t *responses = json_object_get(call->params, "inputResponses"), *value;
-    json_t *state = json_object_get(call->params, "requestState");
-    const char *key;
-
-    if (responses && !json_is_object(responses)) {
-        call_fail(call, MCP_INVALID_PARAMS, "inputResponses must be an object");
-        return -1;
-    }
-    json_object_foreach (responses, key, value) {
-        if (!json_is_object(value)) {
-            call_fail(call, MCP_INVALID_PARAMS, "each of inputResponses must be an object");
-            return -1;
-        }
-    }
-    call->input_responses = responses;
-    if (!state)
-        return 0;
-    call->request_state = json_is_string(state) ? state_open(call, json_string_value(state)) : NULL;
-    if (!call->request_state) {
-        call_fail(call, MCP_INVALID_PARAMS,
-                  "requestState is not what was given to you for this request, or too old");
-        return -1;
-    }
-    return 0;
-}
-
 static int check_request(struct mcp_call *call, const struct mcp_arrival *arrival)
 {
     bool initialize = is_method(call, "initialize");
@@ -188,8 +159,8 @@ static int check_request(struct mcp_call *call, const struct mcp_arrival *arriva
     if (check_params(call) < 0)
         return -1;
     if (call->era == MCP_MODERN &&
-        (check_retry(call) < 0 || (arrival->headers && is_method(call, "tools/call") &&
-                                   era_check_params(call, arrival->headers) < 0)))
+        (ask_check_retry(call) < 0 || (arrival->headers && is_method(call, "tools/call") &&
+                                       era_check_params(call, arrival->headers) < 0)))
         return -1;
     return call->peer ? peer_enter(call->peer, call) : 0;
 }
@@ -366,9 +337,7 @@ static struct mcp_call *receive_batch(struct mcp *mcp, const struct mcp_arrival 
         call_fail(call, MCP_INTERNAL, "there is no memory for this; try again later");
         return call;
     }
-    call->work = batch;
-    call->work_free = batch_free;
-    call->step = batch_step;
+    call_continue(call, batch_step, batch, batch_free);
     json_array_foreach (list, i, item) {
         part = receive_one(mcp, arrival, json_incref(item));
         if (part)

@@ -169,13 +169,14 @@ static bool primitive_text(const json_t *value, char *buf, size_t size)
 int era_check_params(struct mcp_call *call, const struct mcp_headers *headers)
 {
     const char *name = json_string_value(json_object_get(call->params, "name"));
-    const struct mcp_tool *tool = name ? registry_tool(call->mcp, name) : NULL;
     const json_t *arguments = message_object(call->params, "arguments");
-    const json_t *schema = tool ? registry_tool_input(call->mcp, tool) : NULL;
+    struct tool_entry entry;
     const char *key;
     json_t *row;
 
-    json_object_foreach (message_object(schema, "properties"), key, row) {
+    if (!name || !registry_tool(call->mcp, name, &entry))
+        return 0;
+    json_object_foreach (message_object(entry.json_input, "properties"), key, row) {
         const char *header = json_string_value(json_object_get(row, "x-mcp-header")), *value, *text;
         char body[HEADER_MAX], buf[HEADER_MAX], full[96];
 

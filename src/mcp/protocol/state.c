@@ -25,7 +25,8 @@ static void mac_of(const struct mcp_call *call, const char *body,
                    unsigned char mac[crypto_auth_BYTES])
 {
     const char *name = json_string_value(json_object_get(call->params, "name"));
-    const char *parts[] = { call->key_id, call->method->name, name ? name : "", body };
+    const char *parts[] = { principal_record(&call->caller.principal), call->method->name,
+                            name ? name : "", body };
     crypto_auth_hmacsha512256_state state;
 
     crypto_auth_hmacsha512256_init(&state, call->mcp->state_key, sizeof call->mcp->state_key);

@@ -10,12 +10,11 @@
 #include "base/banned.h"
 
 #define LABELS_KEPT 4096u /* the one that was not used for longest makes way */
-#define OWNER_MAX   80
 
 struct label {
     TAILQ_ENTRY(label) in_list;
     const void *listener;
-    char owner[OWNER_MAX];
+    struct principal owner;
     char name[LABEL_MAX + 1];
     char session_id[SESSION_ID_MAX]; /* "": none yet, or gone */
     char loss[LABEL_LOSS_MAX];       /* "": none to tell */
@@ -81,7 +80,8 @@ static struct label *label_find(struct labels *labels, const struct label_scope 
     struct label *label;
 
     TAILQ_FOREACH(label, &labels->list, in_list)
-    if (label->listener == scope->listener && strcmp(label->owner, scope->caller->key_id) == 0 &&
+    if (label->listener == scope->listener &&
+        principal_equal(&label->owner, &scope->caller->principal) &&
         strcmp(label->name, scope->label) == 0)
         return label;
     return NULL;
@@ -100,7 +100,7 @@ static void make_room(struct labels *labels)
     }
 }
 
-/* The label, new if need be, as the one used last. NULL: no memory, or an owner that is no key. */
+/* The label, new if need be, as the one used last. NULL: no memory, or a label that is too long. */
 static struct label *label_use(struct labels *labels, const struct label_scope *scope)
 {
     struct label *label = label_find(labels, scope);
@@ -110,14 +110,14 @@ static struct label *label_use(struct labels *labels, const struct label_scope *
         TAILQ_INSERT_HEAD(&labels->list, label, in_list);
         return label;
     }
-    if (strlen(scope->caller->key_id) >= OWNER_MAX || strlen(scope->label) > LABEL_MAX)
+    if (strlen(scope->label) > LABEL_MAX)
         return NULL;
     make_room(labels);
     label = calloc(1, sizeof *label);
     if (!label)
         return NULL;
     label->listener = scope->listener;
-    (void) snprintf(label->owner, sizeof label->owner, "%s", scope->caller->key_id);
+    label->owner = scope->caller->principal;
     (void) snprintf(label->name, sizeof label->name, "%s", scope->label);
     TAILQ_INSERT_HEAD(&labels->list, label, in_list);
     labels->len++;

@@ -2,9 +2,9 @@
  * Labels: sessions by a name of the client's choice (the header X-Session-Id), made when they are
  * first used.
  *
- * A label belongs to a key and a listener; the empty one is the session of all who name none. What
- * is remembered of it is the id of its session and, when that has gone or lost its variables, the
- * words for it, until somebody has heard them. Every function may be called by any thread.
+ * A label belongs to a principal and a listener; the empty one is the session of all who name none.
+ * What is remembered of it is the id of its session and, when that has gone or lost its variables,
+ * the words for it, until somebody has heard them. Every function may be called by any thread.
  */
 #pragma once
 

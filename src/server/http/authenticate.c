@@ -250,11 +250,11 @@ _Static_assert(STORE_LIMIT_DEFAULT == -1, "what a key leaves to the configuratio
 int gate_authenticate(struct request *rq)
 {
     const char *token = token_of(rq);
+    struct keys_info key;
     struct gb_err err = { 0 };
     int r;
 
-    rq->caller =
-        (struct caller){ .key_id = "", .listener = rq->listener->url, .limits = { -1, -1, -1 } };
+    rq->caller = (struct caller){ .listener = rq->listener->url, .limits = { -1, -1, -1 } };
     if (check_origin(rq) < 0)
         return -1;
     if (!token) {
@@ -267,15 +267,14 @@ int gate_authenticate(struct request *rq)
     }
     if (rq->route->auth != ROUTE_KEY)
         return 0;
-    r = rq->server->config.keys ? keys_verify(rq->server->config.keys, token, &rq->key, &err)
-                                : -EACCES;
+    r = rq->server->config.keys ? keys_verify(rq->server->config.keys, token, &key, &err) : -EACCES;
     if (r == -EACCES)
         return refuse(rq, PROBLEM_KEY_UNKNOWN, "this key is not known here, or was revoked");
     if (r < 0)
         return refuse(rq, PROBLEM_KEYS_UNAVAILABLE, "keys cannot be checked just now; try again");
-    rq->caller.key_id = rq->key.id;
-    rq->caller.limits.sessions = rq->key.sessions;
-    rq->caller.limits.in_flight = rq->key.executions;
-    rq->caller.limits.rate_per_minute = rq->key.rate_per_minute;
+    (void) principal_from_key(key.id, &rq->caller.principal); /* an id always fits */
+    rq->caller.limits.sessions = key.sessions;
+    rq->caller.limits.in_flight = key.executions;
+    rq->caller.limits.rate_per_minute = key.rate_per_minute;
     return 0;
 }

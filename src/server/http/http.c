@@ -340,13 +340,14 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
 static void log_request(const struct request *rq)
 {
     const char *path = rq->route ? rq->route->pattern : "-";
+    bool local = principal_is_local(&rq->caller.principal);
 
     if (!log_wants(LOG_LEVEL_INFO))
         return;
     log_event(rq->status >= 500 ? LOG_LEVEL_ERROR : LOG_LEVEL_INFO, "request",
               LOG_TEXT("id", rq->id), LOG_TEXT("method", rq->method_name), LOG_TEXT("path", path),
               LOG_INT("status", rq->status), LOG_MSEC("ms", clock_now_us() - rq->started_us),
-              LOG_TEXT("key", rq->caller.key_id && *rq->caller.key_id ? rq->caller.key_id : NULL),
+              LOG_TEXT("key", local ? NULL : principal_text(&rq->caller.principal)),
               LOG_TEXT("session", rq->session_id[0] ? rq->session_id : NULL),
               LOG_TEXT("execution", rq->execution_id[0] ? rq->execution_id : NULL),
               LOG_TEXT("problem", rq->refusal.status ? rq->refusal.type : NULL));
@@ -549,7 +550,7 @@ static int open_mcp(struct server *server, struct gb_err *err)
     mcp_config_default(&mcp);
     mcp.service = config->service;
     mcp.wall_max_us = config->simple_wall_max_us;
-    mcp.fixtures = config->mcp_fixtures;
+    mcp.more = config->mcp_more;
     if (config->mcp_reply_bytes > 0)
         mcp.reply_bytes = config->mcp_reply_bytes;
     return mcp_open(&mcp, &server->mcp, err);

@@ -36,7 +36,7 @@ int request_query(struct request *rq, void *ret)
 {
     json_t *errors = json_array();
 
-    if (fields_read_query(rq->route->query, &rq->url, ret, errors) < 0) {
+    if (fields_read_query(rq->route->query, rq->url.params, rq->url.params_len, ret, errors) < 0) {
         reply_invalid(rq, errors);
         return -1;
     }

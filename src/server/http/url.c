@@ -88,7 +88,7 @@ static int parse_query(const char *raw, struct url *url, char **at, const char *
     while (*raw) {
         size_t len = strcspn(raw, "&");
         size_t name_len = strcspn(raw, "=&");
-        struct url_param *param = &url->params[url->params_len];
+        struct param *param = &url->params[url->params_len];
         long used;
 
         if (len > 0) {

@@ -9,20 +9,18 @@
 
 #include <stddef.h>
 
+#include "schema/param.h"
+
 #define URL_RAW_MAX    16384
 #define URL_PATH_MAX   4096 /* decoded */
 #define URL_PARTS_MAX  256
 #define URL_PARAMS_MAX 16
 
-struct url_param {
-    const char *name, *value;
-};
-
 struct url {
     char *data;        /* owns every text below */
     const char *parts; /* decoded, each with its NUL, one after the other */
     size_t parts_len;
-    struct url_param params[URL_PARAMS_MAX];
+    struct param params[URL_PARAMS_MAX];
     size_t params_len;
 };
 

@@ -99,7 +99,7 @@ static int next_text(struct mcp_stream *s)
         }
         if (r > 0)
             return put_message(s, message);
-        if (s->call && mcp_call_wants_break(s->call))
+        if (s->call && mcp_call_wants_close(s->call))
             return 1;
         switch (client_look(s->fd)) {
         case CLIENT_GONE:

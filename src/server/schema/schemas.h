@@ -1,7 +1,7 @@
 /* The tables of bodies and queries, and the structs that they fill. */
 #pragma once
 
-#include "server/schema/fields.h"
+#include "schema/fields.h"
 
 #define CODE_BYTES_MAX  (INT64_C(8) * 1024 * 1024)
 #define INPUT_BYTES_MAX (INT64_C(8) * 1024 * 1024)

@@ -20,13 +20,12 @@
 
 #define AUDIT_HASH_BYTES STORE_HASH_BYTES
 #define AUDIT_HEX_MAX    (2 * AUDIT_HASH_BYTES + 1) /* of a hash as text, with its end */
-#define AUDIT_WHO_LOCAL  "local"                    /* who came without a key */
 
 struct audit;
 
 /* One execution. Strings and pointers are read during the call only. */
 struct audit_entry {
-    const char *who;        /* the key's id, or AUDIT_WHO_LOCAL */
+    const char *who;        /* principal_text() */
     const char *session_id; /* NULL: a one-shot */
     const char *execution_id;
     const char *kind; /* "cell", "script", "command", ...: [a-z_]{1,15} */
@@ -54,9 +53,6 @@ int audit_close(struct audit *audit, struct gb_err *err);
 
 /* Queues a copy; waits while the queue is full. -EINVAL for an entry that is malformed. */
 int audit_write(struct audit *audit, const struct audit_entry *entry, struct gb_err *err);
-
-/* Waits until everything that was queued before is committed; fails when a commit does. */
-int audit_flush(struct audit *audit, struct gb_err *err);
 
 /* Whether the log can be written as far as is known. To be asked before a program is run; costs
  * next to nothing. */

@@ -17,6 +17,10 @@ struct audit_slot {
 int audit_slot_fill(struct audit_slot *ret_slot, const struct audit_entry *entry,
                     struct gb_err *err);
 
+/* For tests: waits until everything that was queued before is committed; fails when a commit does.
+ */
+int audit_flush(struct audit *audit, struct gb_err *err);
+
 /* Makes the row that follows @head, and moves @head to it. The caller frees the row's fields. */
 int audit_slot_chain(const struct audit_slot *slot, struct store_head *head,
                      struct store_audit *ret_row, struct gb_err *err);

@@ -45,8 +45,3 @@ int data_open(const struct store_config *config, struct store **ret_store, struc
     }
     return store_open(&filled, ret_store, err);
 }
-
-void data_close(struct store *store)
-{
-    store_close(store);
-}

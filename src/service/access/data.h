@@ -8,8 +8,6 @@
  * directory. The caller frees the path. */
 int data_default_dir(char **ret_dir, struct gb_err *err);
 
-/* Opens the store in @config->dir, or in the default directory when that is NULL. */
+/* Opens the store in @config->dir, or in the default directory when that is NULL. Close it with
+ * store_close(). */
 int data_open(const struct store_config *config, struct store **ret_store, struct gb_err *err);
-
-/* Accepts NULL. */
-void data_close(struct store *store);

@@ -21,27 +21,28 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
-#include "base/thread.h"
+#include "base/strv.h"
 #include "base/utf8.h"
-#include "service/execution/receipt.h"
-#include "service/service_internal.h"
-#include "service/session/env.h"
-#include "service/session/limits_request.h"
-#include "service/session/network.h"
+#include "service/access/audit.h"
+#include "service/execution/internal.h"
+#include "service/session/internal.h"
 #include "service/session/volumes_request.h"
 
 #include "base/banned.h"
 
-#define KEPT_FILES_MAX 512 /* descriptors are few */
-#define LOGGED_CODE    300u
-
-void execution_request_init(struct execution_request *ret_request)
-{
-    *ret_request = (struct execution_request){ .reply_bytes = -1, .hangup_fd = -1 };
-    limits_wish_init(&ret_request->limits);
-}
+#define LOGGED_CODE 300u
 
 /* ---- references ---- */
+
+static void texts_free(struct texts *texts)
+{
+    free(texts->code);
+    free(texts->filename);
+    free(texts->names);
+    free(texts->input);
+    strv_free(texts->env);
+    *texts = (struct texts){ 0 };
+}
 
 static void execution_free(struct execution *x)
 {
@@ -54,7 +55,7 @@ static void execution_free(struct execution *x)
     output_log_release(&x->logs[STREAM_OUT]);
     output_log_release(&x->logs[STREAM_ERR]);
     budget_unref(x->budget);
-    execution_copy_free(x->copy);
+    texts_free(&x->own);
     if (x->done_fd >= 0)
         (void) close(x->done_fd);
     layer_unref(x->layer);
@@ -75,211 +76,6 @@ void execution_unref(struct execution *x)
 {
     if (x && atomic_fetch_sub(&x->refs, 1) == 1)
         execution_free(x);
-}
-
-/* ---- admit ---- */
-
-static int request_check(struct service *service, const struct session *session,
-                         const struct execution_request *request, struct fault *fault)
-{
-    const struct service_config *config = &service->config;
-
-    if (!request->code)
-        return fault_set(fault, PROBLEM_CODE_MISSING, "code", "code is missing");
-    if ((int64_t) request->code_len > config->code_bytes_max)
-        return fault_set(fault, PROBLEM_CODE_TOO_LARGE, "code",
-                         "code may have %lld bytes; upload a file and run that",
-                         (long long) config->code_bytes_max);
-    if (memchr(request->code, 0, request->code_len))
-        return fault_set(fault, PROBLEM_CODE_MALFORMED, "code",
-                         "code must not have NUL characters");
-    if ((int64_t) request->input_len > config->input_bytes_max)
-        return fault_set(fault, PROBLEM_INPUT_TOO_LARGE, "stdin",
-                         "stdin may have %lld bytes; upload a file and read that",
-                         (long long) config->input_bytes_max);
-    if (request->reply_bytes > config->reply_bytes_max)
-        return fault_set(fault, PROBLEM_REPLY_TOO_LARGE, "reply_bytes",
-                         "a reply has at most %lld bytes a stream; page through the output instead",
-                         (long long) config->reply_bytes_max);
-    if (session && request->kind == EXECUTION_SCRIPT)
-        return fault_set(fault, PROBLEM_KIND_NOT_IN_SESSION, "kind",
-                         "a session runs cells and commands");
-    if (session && request->env && request->env[0] && request->kind != EXECUTION_COMMAND)
-        return fault_set(fault, PROBLEM_ENV_NOT_HERE, "env",
-                         "the environment of a session is set when it is made");
-    return env_check(request->env, fault);
-}
-
-static int limits_make(struct service *service, const struct session *session,
-                       const struct execution_request *request, struct limits *ret_limits,
-                       struct fault *fault)
-{
-    const struct service_config *config = &service->config;
-    bool shell = request->kind == EXECUTION_COMMAND || request->kind == EXECUTION_SHELL;
-    struct wish_bounds bounds = {
-        .defaults = &config->oneshot,
-        .ceiling = &config->ceiling,
-        .wall_default_us = shell ? config->command_wall_default_us : config->wall_default_us,
-        .wall_max_us = shell ? config->command_wall_max_us : config->wall_max_us,
-    };
-
-    if (!session)
-        return wish_to_limits(&request->limits, &bounds, ret_limits, fault);
-    if (wish_beyond_time(&request->limits))
-        return fault_set(fault, PROBLEM_LIMIT_NOT_HERE, "limits",
-                         "in a session an execution can set its timeout only; other limits are set "
-                         "when the session is made");
-    if (!shell)
-        bounds.wall_default_us = session->limits.wall_us;
-    *ret_limits = session->limits;
-    ret_limits->cpu_us = session->cpu_us;
-    return wish_to_wall(&request->limits, &bounds, &ret_limits->wall_us, fault);
-}
-
-static struct execution *execution_alloc(struct service *service, const struct caller *caller,
-                                         struct session *session,
-                                         const struct execution_request *request)
-{
-    struct execution *x = calloc(1, sizeof *x);
-
-    if (!x)
-        return NULL;
-    x->service = service;
-    x->kind = request->kind;
-    x->accept_loss = request->accept_loss;
-    x->cancel_fd = x->done_fd = -1;
-    atomic_init(&x->refs, 1);
-    pthread_mutex_init(&x->lock, NULL);
-    pthread_mutex_init(&x->place_lock, NULL);
-    cond_init(&x->cond);
-    cond_init(&x->turn_cond);
-    (void) snprintf(x->key_id, sizeof x->key_id, "%s", caller->key_id);
-    if (!session)
-        set_name(caller->key_id, caller->listener ? caller->listener : "", x->set_name);
-    if (session) {
-        memcpy(x->session_id, session->id, sizeof x->session_id);
-        x->budget = session->budget;
-        atomic_fetch_add(&x->budget->refs, 1);
-    }
-    for (size_t i = 0; i < 2; i++)
-        output_log_init(&x->logs[i], &x->lock, service->config.data_dir,
-                        x->budget ? &x->budget->output : NULL, &service->output);
-    return x;
-}
-
-/* With the lock held. */
-static int admit_locked(struct service *service, const struct caller *caller, struct execution *x,
-                        struct fault *fault)
-{
-    if (service->draining) {
-        (void) fault_set(fault, PROBLEM_DRAINING, NULL,
-                         "the service is stopping; try another or come back");
-        fault->retry_after_s = 5;
-        return -1;
-    }
-    if (service->in_flight >= service->config.in_flight_max) {
-        (void) fault_set(fault, PROBLEM_EXECUTIONS_MAX, NULL,
-                         "%lld executions are under way; try again in a moment",
-                         (long long) service->in_flight);
-        fault->retry_after_s = 1;
-        return -1;
-    }
-    if (account_take_execution(service, caller, &x->account, fault) < 0)
-        return -1;
-    service->in_flight++;
-    id_table_add(&service->executions, &x->node, x->id);
-    TAILQ_INSERT_TAIL(&service->live, x, in_list);
-    execution_ref(x);
-    return 0;
-}
-
-static int admit(struct service *service, const struct caller *caller, struct execution *x,
-                 struct fault *fault)
-{
-    struct gb_err err;
-    int r;
-
-    /* What cannot be logged is not run. */
-    if (service->audit && audit_check(service->audit, &err) < 0)
-        return fault_from_engine(service, "the audit log cannot be written", &err, fault);
-    pthread_mutex_lock(&service->lock);
-    r = admit_locked(service, caller, x, fault);
-    pthread_mutex_unlock(&service->lock);
-    return r;
-}
-
-static void execution_finish(struct execution *x, struct outcome *outcome,
-                             const struct fault *fault, bool keep);
-static void kept_remove(struct service *service, struct execution *x);
-
-/* What earlier executions of a session printed counts against its quota. Once that is half full,
- * the oldest of them make way. */
-static void budget_make_room(struct service *service, struct session *session)
-{
-    struct output_budget *budget = &session->budget->output;
-    struct execution *x, *next;
-    struct execution_list gone = TAILQ_HEAD_INITIALIZER(gone);
-    int64_t surplus = atomic_load(&budget->disk_used) - budget->disk_max / 2;
-
-    if (surplus <= 0)
-        return;
-    pthread_mutex_lock(&service->lock);
-    for (x = TAILQ_FIRST(&service->kept); x && surplus > 0; x = next) {
-        next = TAILQ_NEXT(x, in_list);
-        if (x->budget != session->budget || x->kept_files == 0)
-            continue;
-        surplus -= x->kept_disk;
-        kept_remove(service, x);
-        TAILQ_INSERT_TAIL(&gone, x, in_list);
-    }
-    pthread_mutex_unlock(&service->lock);
-    for (x = TAILQ_FIRST(&gone); x; x = next) {
-        next = TAILQ_NEXT(x, in_list);
-        execution_unref(x);
-    }
-}
-
-int execution_begin(struct service *service, const struct caller *caller, struct session *session,
-                    const struct execution_request *request, struct execution **ret_execution,
-                    struct fault *fault)
-{
-    struct egress_policy *policy = NULL;
-    char template[TEMPLATE_NAME_MAX];
-    struct execution *x;
-    struct limits limits;
-
-    if (request_check(service, session, request, fault) < 0 ||
-        (!session && template_wish(service, request->template, template, fault) < 0) ||
-        limits_make(service, session, request, &limits, fault) < 0 ||
-        (!session && network_policy_from_json(service, request->network, &policy, fault) < 0))
-        return -1;
-    x = execution_alloc(service, caller, session, request);
-    if (!x || receipt_new_id(x->id, sizeof x->id) < 0) {
-        execution_unref(x);
-        egress_policy_free(policy);
-        return fault_no_memory(fault);
-    }
-    memcpy(x->template, session ? session->template : template, sizeof x->template);
-    x->policy = policy;
-    x->limits = limits;
-    x->begun_unix_us = unix_now_us();
-    if (session)
-        budget_make_room(service, session);
-    if (session)
-        x->session = session_ref(session);
-    if (admit(service, caller, x, fault) < 0) {
-        session_unref(x->session);
-        execution_unref(x);
-        return -1;
-    }
-    if (session && turn_enter(session, x, fault) < 0) {
-        execution_finish(x, NULL, fault, false);
-        execution_unref(x);
-        return -1;
-    }
-    atomic_fetch_add(&service->waiting, 1);
-    *ret_execution = x;
-    return 0;
 }
 
 /* ---- run ---- */
@@ -345,7 +141,7 @@ static void run_begin(struct execution *x, int cancel_fd)
     pthread_mutex_lock(&x->lock);
     x->state = EXECUTION_RUNNING;
     x->started_us = clock_now_us();
-    x->cancel_fd = cancel_fd;
+    x->cancel_fd = x->spec.cancel_fd = cancel_fd;
     if (atomic_load(&x->interrupted))
         cancel_write(cancel_fd);
     pthread_mutex_unlock(&x->lock);
@@ -370,8 +166,7 @@ static void cancel_drain(struct execution *x, int fd)
         ;
 }
 
-static int run_once(struct execution *x, const struct execution_request *request,
-                    struct outcome *ret_outcome, struct fault *fault)
+static int run_once(struct execution *x, struct outcome *ret_outcome, struct fault *fault)
 {
     autoclose int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
     int r;
@@ -381,47 +176,19 @@ static int run_once(struct execution *x, const struct execution_request *request
         r = fault_set(fault, PROBLEM_OUT_OF_DESCRIPTORS, NULL,
                       "the service has too much open; try later");
     else
-        r = lodging_run_once(x, request, ret_outcome, fault);
+        r = lodging_run_once(x, ret_outcome, fault);
     run_end(x);
     return r;
 }
 
-/* The session's variables for a command, and those of the request after them. */
-static int env_join(char *const *first, const char *const *second, const char ***ret_env)
-{
-    size_t a = 0, b = 0;
-    const char **env;
-
-    while (first && first[a])
-        a++;
-    while (second[b])
-        b++;
-    env = calloc(a + b + 1, sizeof *env);
-    if (!env)
-        return -ENOMEM;
-    for (size_t i = 0; i < a; i++)
-        env[i] = first[i];
-    for (size_t i = 0; i < b; i++)
-        env[a + i] = second[i];
-    *ret_env = env;
-    return 0;
-}
-
-static int run_in_session(struct execution *x, const struct execution_request *request,
-                          struct outcome *ret_outcome, struct fault *fault)
+static int run_in_session(struct execution *x, struct outcome *ret_outcome, struct fault *fault)
 {
     struct session *session = x->session;
-    struct execution_request own = *request;
     struct lodging_change change = { 0 };
-    autofree const char **env = NULL;
     int r;
 
     run_begin(x, session->cancel_fd);
-    if (request->env && request->env[0] && env_join(session->lodging.env, request->env, &env) == 0)
-        own.env = env;
-    else
-        own.env = NULL;
-    r = lodging_run(session, x, &own, ret_outcome, &change, fault);
+    r = lodging_run(session, x, ret_outcome, &change, fault);
     run_end(x);
     cancel_drain(x, session->cancel_fd);
     if (change.found_lost)
@@ -462,16 +229,16 @@ static const char *kind_name(enum execution_kind kind)
 }
 
 static void audit_note(struct execution *x, const struct session *session,
-                       const struct execution_request *request, const struct outcome *outcome)
+                       const struct outcome *outcome)
 {
     struct audit_entry entry = {
-        .who = x->key_id[0] ? x->key_id : AUDIT_WHO_LOCAL,
+        .who = principal_text(&x->principal),
         .session_id = x->session_id[0] ? x->session_id : NULL,
         .execution_id = x->id,
         .kind = kind_name(x->kind),
         .time_us = x->begun_unix_us,
-        .code_bytes = (int64_t) request->code_len,
-        .limits = x->limits,
+        .code_bytes = (int64_t) x->spec.code_len,
+        .limits = x->spec.limits,
         .status = outcome->status,
         .limit = outcome->limit,
         .exit_code = outcome->exit_code,
@@ -485,7 +252,7 @@ static void audit_note(struct execution *x, const struct session *session,
 
     if (!x->service->audit)
         return;
-    audit_hash_code(request->code, request->code_len, entry.code_hash);
+    audit_hash_code(x->spec.code, x->spec.code_len, entry.code_hash);
     if (audit_write(x->service->audit, &entry, &err) < 0)
         service_log(x->service, LOG_LEVEL_ERROR, "execution %s: not in the audit log: %s", x->id,
                     err.msg);
@@ -506,15 +273,15 @@ static void count_outcome(struct execution *x, const struct outcome *outcome)
 }
 
 /* As a JSON string, so that no byte of it can pass for a line of the log. */
-static void log_code(struct execution *x, const struct execution_request *request)
+static void log_code(struct execution *x)
 {
-    size_t len = request->code_len < LOGGED_CODE ? request->code_len : LOGGED_CODE;
+    size_t len = x->spec.code_len < LOGGED_CODE ? x->spec.code_len : LOGGED_CODE;
     autofree char *quoted = NULL;
     json_t *text;
 
     if (!x->service->config.log_code)
         return;
-    text = json_stringn(request->code, len - utf8_partial_end(request->code, len));
+    text = json_stringn(x->spec.code, len - utf8_partial_end(x->spec.code, len));
     quoted = json_dumps(text, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
     json_decref(text);
     service_log(x->service, LOG_LEVEL_INFO, "execution %s code %s", x->id,
@@ -533,101 +300,16 @@ static void displays_join(struct execution *x)
     x->displays_taken = true;
 }
 
-static int64_t memory_of(const struct execution *x)
-{
-    const struct outcome *o = &x->outcome;
-
-    return (int64_t) (sizeof *x + x->logs[0].mem_cap + x->logs[1].mem_cap + o->out.head_len +
-                      o->out.tail_len + o->err.head_len + o->err.tail_len + o->outputs_bytes +
-                      o->files_len * 128 + x->contacts_len * sizeof *x->contacts);
-}
-
-/* With the lock held; the table's reference is the caller's now. */
-static void kept_remove(struct service *service, struct execution *x)
-{
-    TAILQ_REMOVE(&service->kept, x, in_list);
-    id_table_remove(&service->executions, &x->node);
-    service->kept_len--;
-    service->kept_memory -= x->kept_memory;
-    service->kept_disk -= x->kept_disk;
-    service->kept_files -= x->kept_files;
-}
-
-/* With the lock held: the oldest, if there are too many or it is too old. */
-static struct execution *kept_surplus(struct service *service, int64_t now)
-{
-    const struct service_config *config = &service->config;
-    struct execution *x = TAILQ_FIRST(&service->kept);
-
-    if (!x)
-        return NULL;
-    if (service->kept_len <= config->kept_count &&
-        service->kept_memory <= config->kept_memory_bytes &&
-        service->kept_disk <= config->kept_disk_bytes && service->kept_files <= KEPT_FILES_MAX &&
-        now - x->kept_since_us <= config->kept_us)
-        return NULL;
-    kept_remove(service, x);
-    return x;
-}
-
-void execution_sweep(struct service *service)
-{
-    struct execution *x;
-
-    do {
-        pthread_mutex_lock(&service->lock);
-        x = kept_surplus(service, service_now(service));
-        pthread_mutex_unlock(&service->lock);
-        execution_unref(x);
-    } while (x);
-}
-
-/* Out of what is under way: kept, or gone. */
-static void execution_leave(struct execution *x, bool keep)
-{
-    struct service *service = x->service;
-    struct execution *surplus;
-
-    pthread_mutex_lock(&service->lock);
-    TAILQ_REMOVE(&service->live, x, in_list);
-    account_give_execution(x->account);
-    service->in_flight--;
-    if (service->in_flight == 0)
-        pthread_cond_broadcast(&service->idle);
-    if (keep) {
-        x->kept_since_us = service_now(service);
-        x->kept_memory = memory_of(x);
-        for (size_t i = 0; i < 2; i++)
-            if (x->logs[i].fd >= 0) {
-                x->kept_disk += x->logs[i].kept;
-                x->kept_files++;
-            }
-        TAILQ_INSERT_TAIL(&service->kept, x, in_list);
-        service->kept_len++;
-        service->kept_memory += x->kept_memory;
-        service->kept_disk += x->kept_disk;
-        service->kept_files += x->kept_files;
-    } else {
-        id_table_remove(&service->executions, &x->node);
-    }
-    surplus = kept_surplus(service, service_now(service));
-    pthread_mutex_unlock(&service->lock);
-    if (!keep)
-        execution_unref(x);
-    /* One in, one out; the rest, if much was let go of at once, in another round. */
-    if (surplus) {
-        execution_unref(surplus);
-        execution_sweep(service);
-    }
-}
-
 /* Everything that others may wait for comes before DONE: who has seen the receipt finds the turn,
  * the session and the key's numbers free. */
-static void execution_finish(struct execution *x, struct outcome *outcome,
-                             const struct fault *fault, bool keep)
+void execution_finish(struct execution *x, struct outcome *outcome, const struct fault *fault,
+                      bool keep)
 {
     struct session *session;
 
+    /* Programs are not kept. */
+    x->spec = (struct run_spec){ 0 };
+    texts_free(&x->own);
     pthread_mutex_lock(&x->lock);
     if (outcome) {
         x->outcome = *outcome;
@@ -666,18 +348,14 @@ static void outcome_failed(struct outcome *ret_outcome)
                                      .memory_peak_bytes = -1 };
 }
 
-int execution_go(struct execution *x, const struct execution_request *request, bool keep_refused,
-                 struct fault *fault)
+int execution_go(struct execution *x, bool keep_refused, struct fault *fault)
 {
     struct service *service = x->service;
     struct session *session = x->session;
     struct outcome outcome = { 0 };
-    struct execution_request own = *request;
     bool ran = false;
     int r = 0;
 
-    if (own.reply_bytes < 0)
-        own.reply_bytes = service->config.reply_bytes;
     if (session)
         r = turn_wait(session, x, fault);
     else if (atomic_load(&x->interrupted))
@@ -689,7 +367,7 @@ int execution_go(struct execution *x, const struct execution_request *request, b
         r = 0;
     } else if (r == 0) {
         ran = true;
-        r = session ? run_in_session(x, &own, &outcome, fault) : run_once(x, &own, &outcome, fault);
+        r = session ? run_in_session(x, &outcome, fault) : run_once(x, &outcome, fault);
     }
     if (r < 0)
         atomic_fetch_add(&service->refused, 1);
@@ -697,12 +375,34 @@ int execution_go(struct execution *x, const struct execution_request *request, b
     if (r < 0 && ran && fault->kind != FAULT_CONFLICT)
         outcome_failed(&outcome);
     if (r == 0 || outcome.status == RUN_SYSTEM) {
-        audit_note(x, session, request, &outcome);
+        audit_note(x, session, &outcome);
         count_outcome(x, &outcome);
-        log_code(x, request);
+        log_code(x);
     }
     if (session && ran)
         turn_give(session);
     execution_finish(x, r == 0 ? &outcome : NULL, fault, r == 0 || keep_refused);
     return r;
+}
+
+int execution_run_here(struct service *service, const struct caller *caller,
+                       struct session *session, const struct execution_request *request,
+                       struct execution **ret_execution, struct fault *fault)
+{
+    struct execution *x;
+    int r;
+
+    if (request->hangup_fd >= 0)
+        return execution_run_watched(service, caller, session, request, ret_execution, fault);
+    if (execution_begin(service, caller, session, request, &x, fault) < 0) {
+        atomic_fetch_add(&service->refused, 1);
+        return -1;
+    }
+    r = execution_go(x, false, fault);
+    if (r < 0) {
+        execution_unref(x);
+        return r;
+    }
+    *ret_execution = x;
+    return 0;
 }

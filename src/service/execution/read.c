@@ -15,8 +15,9 @@
 #include "base/utf8.h"
 #include "engine/frame.h"
 #include "service/execution/bundle.h"
+#include "service/execution/internal.h"
 #include "service/execution/receipt.h"
-#include "service/service_internal.h"
+#include "service/session/internal.h"
 
 #include "base/banned.h"
 
@@ -32,7 +33,7 @@ int execution_find(struct service *service, const struct caller *caller, const c
     node = id_table_find(&service->executions, id);
     if (node) {
         x = ID_NODE_OF(node, struct execution, node);
-        if (strcmp(x->key_id, caller->key_id) == 0)
+        if (principal_equal(&x->principal, &caller->principal))
             execution_ref(x);
         else
             x = NULL;
@@ -64,16 +65,6 @@ enum execution_state execution_state(struct execution *x)
     state = x->state;
     pthread_mutex_unlock(&x->lock);
     return state;
-}
-
-enum run_status execution_status(struct execution *x)
-{
-    enum run_status status;
-
-    pthread_mutex_lock(&x->lock);
-    status = x->fault.kind == FAULT_NONE ? x->outcome.status : RUN_SYSTEM;
-    pthread_mutex_unlock(&x->lock);
-    return status;
 }
 
 /* With the lock held: waits for news; false when the time is over. A negative deadline is none. */

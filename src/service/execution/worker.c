@@ -1,8 +1,7 @@
 /*
- * Who runs an execution: the thread that asked for it, or a worker.
- *
- * A worker is a thread for one execution, for streams and for those who come back later. There are
- * never more of them than executions in flight, which the service bounds.
+ * Workers: a worker is a thread for one execution, for streams, for clients that come back later,
+ * and for those whose execution ends when they hang up. There are never more of them than
+ * executions in flight, which the service bounds.
  */
 #include <errno.h>
 #include <poll.h>
@@ -10,10 +9,8 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-#include "base/autoclean.h"
 #include "base/strv.h"
-#include "service/service_internal.h"
-#include "service/session/env.h"
+#include "service/execution/internal.h"
 
 #include "base/banned.h"
 
@@ -24,72 +21,32 @@
 #define WORKER_STACK (512u * 1024)
 #endif
 
-/* A request that outlives the call that brought it. */
-struct execution_copy {
-    struct execution_request request;
-    char *code, *input, *filename, *names;
-    char **env;
-};
-
-void execution_copy_free(struct execution_copy *copy)
+static int text_keep(const char **text, size_t len, char **ret_own)
 {
-    if (!copy)
-        return;
-    free(copy->code);
-    free(copy->input);
-    free(copy->filename);
-    free(copy->names);
-    strv_free(copy->env);
-    free(copy);
+    if (!*text)
+        return 0;
+    *ret_own = malloc(len + 1);
+    if (!*ret_own)
+        return -ENOMEM;
+    memcpy(*ret_own, *text, len);
+    (*ret_own)[len] = 0;
+    *text = *ret_own;
+    return 0;
 }
 
-static char *bytes_copy(const char *data, size_t len)
+/* The worker outlives the call that brought the request: the texts become the execution's own. */
+static int texts_keep(struct execution *x)
 {
-    char *copy = malloc(len + 1);
+    struct run_spec *spec = &x->spec;
 
-    if (!copy)
-        return NULL;
-    if (len > 0)
-        memcpy(copy, data, len);
-    copy[len] = 0;
-    return copy;
-}
-
-static struct execution_copy *copy_new(const struct execution_request *request)
-{
-    struct execution_copy *copy = calloc(1, sizeof *copy);
-    bool ok;
-
-    if (!copy)
-        return NULL;
-    copy->code = bytes_copy(request->code, request->code_len);
-    ok = copy->code && strv_copy(request->env, &copy->env) == 0;
-    if (ok && request->input) {
-        copy->input = bytes_copy(request->input, request->input_len);
-        ok = copy->input != NULL;
-    }
-    if (ok && request->names) {
-        copy->names = bytes_copy(request->names, request->names_len);
-        ok = copy->names != NULL;
-    }
-    if (ok && request->filename) {
-        copy->filename = strdup(request->filename);
-        ok = copy->filename != NULL;
-    }
-    if (!ok) {
-        execution_copy_free(copy);
-        return NULL;
-    }
-    copy->request = *request;
-    copy->request.code = copy->code;
-    copy->request.input = copy->input;
-    copy->request.filename = copy->filename;
-    copy->request.names = copy->names;
-    copy->request.env = (const char *const *) copy->env;
-    copy->request.template = NULL; /* it is known by now */
-    copy->request.network = NULL;  /* likewise */
-    copy->request.hangup_fd = -1;
-    return copy;
+    if (text_keep(&spec->code, spec->code_len, &x->own.code) < 0 ||
+        text_keep(&spec->filename, strlen(spec->filename), &x->own.filename) < 0 ||
+        text_keep(&spec->names, spec->names_len, &x->own.names) < 0 ||
+        text_keep(&spec->input, spec->input_len, &x->own.input) < 0 ||
+        (spec->env && strv_copy((const char *const *) spec->env, &x->own.env) < 0))
+        return -ENOMEM;
+    spec->env = x->own.env;
+    return 0;
 }
 
 void service_worker_count(struct service *service, int by)
@@ -108,7 +65,7 @@ static void *worker_main(void *arg)
     struct fault fault = { 0 };
 
     /* One that was refused in line is kept too: its reader wants to know why. */
-    (void) execution_go(x, &x->copy->request, true, &fault);
+    (void) execution_go(x, true, &fault);
     execution_unref(x);
     /* The last that this thread does with the service: it may be closed now. */
     service_worker_count(service, -1);
@@ -139,23 +96,22 @@ static int start(struct service *service, const struct caller *caller, struct se
                  const struct execution_request *request, bool done_fd,
                  struct execution **ret_execution, struct fault *fault)
 {
-    struct execution_copy *copy;
     struct fault ignored;
     struct execution *x;
+    int r;
 
     if (execution_begin(service, caller, session, request, &x, fault) < 0)
         return -1;
-    copy = copy_new(request);
-    x->copy = copy;
+    r = texts_keep(x);
     if (done_fd)
         x->done_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (copy && (!done_fd || x->done_fd >= 0) && worker_spawn(x) == 0) {
+    if (r == 0 && (!done_fd || x->done_fd >= 0) && worker_spawn(x) == 0) {
         *ret_execution = x;
         return 0;
     }
     /* It is in line already: let it leave as one that was interrupted. */
     atomic_store(&x->interrupted, true);
-    (void) execution_go(x, request, false, &ignored);
+    (void) execution_go(x, false, &ignored);
     execution_unref(x);
     (void) fault_set(fault, PROBLEM_OUT_OF_THREADS, NULL,
                      "the service has too much to do; try again in a moment");
@@ -205,28 +161,12 @@ static int run_watched(struct service *service, const struct caller *caller,
     return 0;
 }
 
-int execution_run_here(struct service *service, const struct caller *caller,
-                       struct session *session, const struct execution_request *request,
-                       struct execution **ret_execution, struct fault *fault)
+int execution_run_watched(struct service *service, const struct caller *caller,
+                          struct session *session, const struct execution_request *request,
+                          struct execution **ret_execution, struct fault *fault)
 {
-    struct execution *x;
-    int r;
-
-    if (request->hangup_fd >= 0) {
-        r = run_watched(service, caller, session, request, ret_execution, fault);
-        if (r < 0)
-            atomic_fetch_add(&service->refused, 1);
-        return r;
-    }
-    if (execution_begin(service, caller, session, request, &x, fault) < 0) {
-        atomic_fetch_add(&service->refused, 1);
-        return -1;
-    }
-    r = execution_go(x, request, false, fault);
-    if (r < 0) {
-        execution_unref(x);
-        return r;
-    }
-    *ret_execution = x;
-    return 0;
+    if (run_watched(service, caller, session, request, ret_execution, fault) == 0)
+        return 0;
+    atomic_fetch_add(&service->refused, 1);
+    return -1;
 }

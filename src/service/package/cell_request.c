@@ -13,7 +13,9 @@
 
 #include "base/autoclean.h"
 #include "base/io.h"
+#include "service/execution/internal.h"
 #include "service/package/internal.h"
+#include "service/session/internal.h"
 
 #include "base/banned.h"
 
@@ -132,7 +134,7 @@ static const char **wanted_of(const json_t *wish)
 static json_t *answer_make(struct ask_job *job)
 {
     struct execution *x = job->x;
-    struct caller caller = { .key_id = x->key_id, .listener = "", .limits = { -1, -1, -1 } };
+    struct caller caller = { .principal = x->principal, .limits = { -1, -1, -1 } };
     autofree const char **wanted = wanted_of(job->wish);
     struct fault fault = { 0 };
     json_t *json = NULL;

@@ -18,7 +18,9 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/strv.h"
+#include "service/access/audit.h"
 #include "service/package/internal.h"
+#include "service/session/internal.h"
 
 #include "base/banned.h"
 
@@ -295,7 +297,7 @@ static void audit_install(const struct install_job *job, const struct caller *ca
 {
     struct service *service = job->service;
     char text[REQUIREMENTS_MAX * 64] = "", id[EXECUTION_ID_MAX];
-    struct audit_entry entry = { .who = caller->key_id[0] ? caller->key_id : AUDIT_WHO_LOCAL,
+    struct audit_entry entry = { .who = principal_text(&caller->principal),
                                  .session_id = session_id,
                                  .execution_id = id,
                                  .kind = "install",
@@ -337,7 +339,7 @@ static int job_run(struct install_job *job, const struct caller *caller, const s
 
     if (audit_allows(job->service, fault) < 0 || install_begin(job->service, caller, fault) < 0)
         return -1;
-    set_name(caller->key_id, caller->listener ? caller->listener : "", name);
+    set_name(&caller->principal, caller->listener, name);
     if (place->session || place->set)
         job->scope = name;
     r = place->session ? install_into_session(job, place->session, fault)
@@ -384,7 +386,7 @@ int packages_install(struct service *service, const struct caller *caller, struc
 int packages_make_layer(struct service *service, const char *const *wanted,
                         struct layer **ret_layer, json_t **ret_json, struct fault *fault)
 {
-    const struct caller caller = { .key_id = "", .listener = "", .limits = { -1, -1, -1 } };
+    const struct caller caller = { .limits = { -1, -1, -1 } };
     struct install_job job;
 
     if (install_wanted(&job, service, &caller, &(struct place){ 0 }, wanted, false, fault) < 0)
@@ -406,7 +408,7 @@ int packages_move_in(struct session *session, const struct caller *caller,
 
     if (!service->packages)
         return 0;
-    set_name(caller->key_id, caller->listener ? caller->listener : "", name);
+    set_name(&caller->principal, caller->listener, name);
     if (packages_template_fits(session->template))
         session->layer = packages_default(service, name);
     if (session->layer && packages_mount(service, session->lodging.box, session->layer, fault) < 0)

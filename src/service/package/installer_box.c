@@ -14,6 +14,7 @@
 #include "base/utf8.h"
 #include "egress/egress.h"
 #include "service/package/installer_internal.h"
+#include "service/session/network.h"
 
 #include "base/banned.h"
 
@@ -21,16 +22,13 @@
 #define RESULT_MAX (4 << 20)
 #define INDEX_S    15 /* seconds without a byte from the index */
 #define ITEMS_MAX  512
-#define ENV_MAX    16
 
 /* One install under way. */
 struct job {
     struct installer *installer;
     const struct install_request *request;
     struct box *box;
-    struct egress_proxy *proxy;
-    char *env[ENV_MAX + 1];
-    size_t env_len;
+    struct network network;
     struct limits limits;
     int64_t deadline_us;
     json_t *result;   /* of the last phase */
@@ -148,14 +146,6 @@ static void limits_fill(struct job *job)
         job->limits.memory_bytes += job->limits.disk_bytes;
 }
 
-static void env_add(void *arg, const char *assignment)
-{
-    struct job *job = arg;
-
-    if (job->env_len < ENV_MAX && (job->env[job->env_len] = strdup(assignment)))
-        job->env_len++;
-}
-
 /* An index that the operator named may be anywhere, also where others are not let: at home. */
 static int allow_addresses(struct egress_policy *policy, const char *host, struct gb_err *err)
 {
@@ -235,21 +225,13 @@ static int network_make(struct job *job, struct gb_err *err)
     struct egress_limits limits = { .bytes = 4 * job->installer->config->set_bytes + 64 * MIB,
                                     .idle_us = 2 * INDEX_S * USEC_PER_SEC };
     struct egress_policy *policy = NULL;
-    int fd, r = policy_make(job, &policy, err);
+    int r = policy_make(job, &policy, err);
 
     if (r < 0)
         return r;
-    if (egress_policy_is_empty(policy)) { /* all is in directories */
-        egress_policy_free(policy);
-        return 0;
-    }
-    egress_env_each(policy, env_add, job);
-    r = box_listen(job->box, EGRESS_PORT, &fd, err);
-    if (r < 0) {
-        egress_policy_free(policy);
-        return r;
-    }
-    return egress_serve(job->installer->egress, fd, policy, &limits, "installer", &job->proxy, err);
+    /* The policy is empty when all packages are in directories. */
+    return network_open(job->installer->egress, job->box, policy, &limits, "installer",
+                        &job->network, err);
 }
 
 static int box_make(struct job *job, struct fault *fault)
@@ -272,12 +254,10 @@ static int box_make(struct job *job, struct fault *fault)
 
 static void job_release(struct job *job)
 {
-    egress_end(job->proxy);
+    network_close(&job->network);
     box_release(job->box);
     json_decref(job->result);
     json_decref(job->packages);
-    for (size_t i = 0; i < job->env_len; i++)
-        free(job->env[i]);
 }
 
 /* ---- a phase ---- */
@@ -370,7 +350,7 @@ static int phase_run(struct job *job, const char *phase, struct fault *fault)
                              .code_len = strlen(installer_program),
                              .filename = "<string>",
                              .argv = no_args,
-                             .env = job->env,
+                             .env = job->network.env,
                              .limits = job->limits,
                              .reply_bytes = 4096,
                              .input = input,

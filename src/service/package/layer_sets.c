@@ -25,15 +25,15 @@
 
 /* ---- sets ---- */
 
-void set_name(const char *key_id, const char *listener, char ret_name[SET_NAME_MAX])
+void set_name(const struct principal *principal, const char *listener, char ret_name[SET_NAME_MAX])
 {
-    const char *from = key_id;
+    const char *from = principal_record(principal);
     size_t n = 0;
 
-    if (!key_id[0]) {
-        const char *scheme = strstr(listener, "://");
+    if (principal_is_local(principal)) {
+        const char *address = listener ? listener : "", *scheme = strstr(address, "://");
 
-        from = scheme ? scheme + 3 : listener;
+        from = scheme ? scheme + 3 : address;
         n = (size_t) snprintf(ret_name, SET_NAME_MAX, LISTENER_SIGN);
     }
     for (; *from && n < SET_NAME_MAX - 1; from++) {

@@ -19,6 +19,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "service/access/principal.h"
+
 #include "base/err.h"
 
 #define LAYER_KEY_MAX 65 /* with its end */
@@ -88,8 +90,8 @@ void layers_get_stats(struct layers *layers, struct layers_stats *ret_stats);
 
 #define SET_NAME_MAX 128
 
-/* The name of the set of a key or, if that is "", of a listener. */
-void set_name(const char *key_id, const char *listener, char ret_name[SET_NAME_MAX]);
+/* The name of the set of a principal; local ones share one for each listener (NULL: unknown). */
+void set_name(const struct principal *principal, const char *listener, char ret_name[SET_NAME_MAX]);
 
 /* {"requirements": [...], "key": "...", "python": "..."}; -ENOENT: there is none. */
 int set_get(struct layers *layers, const char *name, json_t **ret_json);

@@ -15,9 +15,10 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/parse.h"
+#include "service/access/audit.h"
 #include "service/package/installer.h"
 #include "service/package/internal.h"
-#include "service/service_internal.h"
+#include "service/session/internal.h"
 
 #include "base/banned.h"
 
@@ -231,7 +232,7 @@ int packages_list(struct service *service, const struct caller *caller, struct s
         *ret_json = layer_to_json(session->layer, session->requirements);
         pthread_mutex_unlock(&session->packages_lock);
     } else {
-        set_name(caller->key_id, caller->listener ? caller->listener : "", name);
+        set_name(&caller->principal, caller->listener, name);
         if (set_get(service->packages->installer.layers, name, &set) < 0)
             set = NULL;
         layer = set ? set_layer(service, name, set) : NULL;
@@ -247,7 +248,7 @@ int packages_reset(struct service *service, const struct caller *caller, struct 
     char name[SET_NAME_MAX];
     struct gb_err err;
 
-    set_name(caller->key_id, caller->listener ? caller->listener : "", name);
+    set_name(&caller->principal, caller->listener, name);
     if (set_remove(service->packages->installer.layers, name, &err) < 0 && err.code != ENOENT)
         return fault_from_engine(service, "the default packages cannot be changed", &err, fault);
     return 0;

@@ -11,7 +11,6 @@
 #include "service/session/network.h"
 
 struct execution;
-struct execution_request;
 struct fault;
 struct service;
 struct session;
@@ -39,10 +38,8 @@ struct lodging_change {
 
 /* Runs the code to its end. 0 with an outcome, or a fault of ours; @ret_change is filled in any
  * case. */
-int lodging_run(struct session *session, struct execution *x,
-                const struct execution_request *request, struct outcome *ret_outcome,
+int lodging_run(struct session *session, struct execution *x, struct outcome *ret_outcome,
                 struct lodging_change *ret_change, struct fault *fault);
 
 /* The same in a fresh box that is gone afterwards. */
-int lodging_run_once(struct execution *x, const struct execution_request *request,
-                     struct outcome *ret_outcome, struct fault *fault);
+int lodging_run_once(struct execution *x, struct outcome *ret_outcome, struct fault *fault);

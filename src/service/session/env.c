@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/strv.h"
 #include "service/service.h"
 
 #include "base/banned.h"
@@ -38,4 +39,18 @@ int env_check(const char *const *env, struct fault *fault)
                 "at most 256 variables of 64 KiB together; write large values to a file");
     }
     return 0;
+}
+
+int env_join(char *const *first, char *const *second, char ***ret_env)
+{
+    char **env = NULL;
+    int r = strv_copy((const char *const *) first, &env);
+
+    for (; r == 0 && second && *second; second++)
+        r = strv_add(&env, *second);
+    if (r == 0)
+        *ret_env = env;
+    else
+        strv_free(env);
+    return r;
 }

@@ -108,6 +108,23 @@ int files_fault(struct session *session, const struct gb_err *err, struct fault 
     return fault_from_engine(session->service, "the workspace could not be used", err, fault);
 }
 
+/* Before a call of the engine for one path: checks and copies it, and keeps the session from
+ * expiring. files_end() follows, unless this fails. */
+static int files_begin(struct session *session, const char *path, size_t len, char **ret_path,
+                       struct fault *fault)
+{
+    if (path_copy(path, len, false, "path", ret_path, fault) < 0)
+        return -1;
+    return session_use_begin(session, fault);
+}
+
+/* After it, with what it returned. */
+static int files_end(struct session *session, int r, const struct gb_err *err, struct fault *fault)
+{
+    session_use_end(session);
+    return r < 0 ? files_fault(session, err, fault) : 0;
+}
+
 /* ---- looking ---- */
 
 int files_list(struct session *session, const char *dir, size_t dir_len, bool recursive,
@@ -126,23 +143,7 @@ int files_list(struct session *session, const char *dir, size_t dir_len, bool re
         session_use_begin(session, fault) < 0)
         return -1;
     r = box_file_list(session->lodging.box, dir_path, recursive, after_path, max, ret_list, &err);
-    session_use_end(session);
-    return r < 0 ? files_fault(session, &err, fault) : 0;
-}
-
-int files_stat(struct session *session, const char *path, size_t path_len,
-               struct file_info *ret_info, struct fault *fault)
-{
-    autofree char *copy = NULL;
-    struct gb_err err;
-    int r;
-
-    if (path_copy(path, path_len, true, "path", &copy, fault) < 0 ||
-        session_use_begin(session, fault) < 0)
-        return -1;
-    r = box_file_stat(session->lodging.box, copy, ret_info, &err);
-    session_use_end(session);
-    return r < 0 ? files_fault(session, &err, fault) : 0;
+    return files_end(session, r, &err, fault);
 }
 
 static char *base64(const char *data, size_t len)
@@ -193,15 +194,13 @@ int files_open(struct session *session, const char *path, size_t path_len,
     struct stat st;
     int r;
 
-    if (path_copy(path, path_len, false, "path", &copy, fault) < 0 ||
-        session_use_begin(session, fault) < 0)
+    if (files_begin(session, path, path_len, &copy, fault) < 0)
         return -1;
     r = box_open_read(session->lodging.box, copy, &fd, &err);
     if (r == 0 && fstat(fd, &st) < 0)
         r = gb_fail(&err, errno, "stat a file of the workspace");
-    session_use_end(session);
-    if (r < 0)
-        return files_fault(session, &err, fault);
+    if (files_end(session, r, &err, fault) < 0)
+        return -1;
     reader.size = st.st_size;
     reader.mtime_ns = (int64_t) st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
     /* A file that changes changes one of these; the second change within a tick of the clock that
@@ -323,12 +322,10 @@ int files_delete(struct session *session, const char *path, size_t path_len, boo
     struct gb_err err;
     int r;
 
-    if (path_copy(path, path_len, false, "path", &copy, fault) < 0 ||
-        session_use_begin(session, fault) < 0)
+    if (files_begin(session, path, path_len, &copy, fault) < 0)
         return -1;
     r = box_file_remove(session->lodging.box, copy, recursive, &err);
-    session_use_end(session);
-    return r < 0 ? files_fault(session, &err, fault) : 0;
+    return files_end(session, r, &err, fault);
 }
 
 int files_move(struct session *session, const char *from, size_t from_len, const char *to,
@@ -343,8 +340,7 @@ int files_move(struct session *session, const char *from, size_t from_len, const
         session_use_begin(session, fault) < 0)
         return -1;
     r = box_file_rename(session->lodging.box, from_path, to_path, replace, &err);
-    session_use_end(session);
-    return r < 0 ? files_fault(session, &err, fault) : 0;
+    return files_end(session, r, &err, fault);
 }
 
 int files_mkdir(struct session *session, const char *path, size_t path_len, struct fault *fault)
@@ -353,10 +349,8 @@ int files_mkdir(struct session *session, const char *path, size_t path_len, stru
     struct gb_err err;
     int r;
 
-    if (path_copy(path, path_len, false, "path", &copy, fault) < 0 ||
-        session_use_begin(session, fault) < 0)
+    if (files_begin(session, path, path_len, &copy, fault) < 0)
         return -1;
     r = box_file_mkdir(session->lodging.box, copy, true, &err);
-    session_use_end(session);
-    return r < 0 ? files_fault(session, &err, fault) : 0;
+    return files_end(session, r, &err, fault);
 }

@@ -7,7 +7,6 @@
 #include "base/autoclean.h"
 #include "base/strv.h"
 #include "service/service_internal.h"
-#include "service/session/env.h"
 
 #include "base/banned.h"
 
@@ -15,28 +14,18 @@
 
 struct env_list {
     char **items;
-    size_t len;
     bool failed;
 };
 
 static void env_add(void *arg, const char *assignment)
 {
     struct env_list *list = arg;
-    char **items = reallocarray(list->items, list->len + 2, sizeof *items);
-    char *copy = strdup(assignment);
 
-    if (items)
-        list->items = items;
-    if (!items || !copy) {
-        free(copy);
+    if (strv_add(&list->items, assignment) < 0)
         list->failed = true;
-        return;
-    }
-    items[list->len++] = copy;
-    items[list->len] = NULL;
 }
 
-int network_open(struct service *service, struct box *box, struct egress_policy *policy,
+int network_open(struct egress *egress, struct box *box, struct egress_policy *policy,
                  const struct egress_limits *limits, const char *label, struct network *ret_network,
                  struct gb_err *err)
 {
@@ -56,7 +45,7 @@ int network_open(struct service *service, struct box *box, struct egress_policy 
     if (r < 0)
         egress_policy_free(policy);
     else
-        r = egress_serve(service->egress, fd, policy, limits, label, &network.proxy, err);
+        r = egress_serve(egress, fd, policy, limits, label, &network.proxy, err);
     if (r < 0) {
         network_close(&network);
         return r;
@@ -70,22 +59,6 @@ void network_close(struct network *network)
     egress_end(network->proxy);
     strv_free(network->env);
     *network = (struct network){ 0 };
-}
-
-int network_env(const struct network *network, char *const *env, char ***ret_env)
-{
-    struct env_list list = { 0 };
-
-    for (char *const *at = network->env; at && *at; at++)
-        env_add(&list, *at);
-    for (char *const *at = env; at && *at; at++)
-        env_add(&list, *at);
-    if (list.failed) {
-        strv_free(list.items);
-        return -ENOMEM;
-    }
-    *ret_env = list.items;
-    return 0;
 }
 
 /* ---- what a session asks for ---- */

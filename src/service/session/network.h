@@ -1,8 +1,9 @@
 /*
  * The network of one box: its socket in there and the proxy that serves it.
  *
- * For sessions and one-shots (engine_calls.c), and for whoever makes a box of his own. Without a
- * policy, or with an empty one, nothing is opened and the box stays shut.
+ * Used by everything that opens a box: sessions and one-shots (engine_calls.c), the installer of
+ * packages, and `glovebox run`. Without a policy, or with an empty one, nothing is opened and the
+ * box has no network.
  */
 #pragma once
 
@@ -23,16 +24,12 @@ struct network {
 
 /* Opens the socket in the box, and serves it with @policy, which it takes over, also when it fails.
  * @policy may be NULL. @limits may be NULL. */
-int network_open(struct service *service, struct box *box, struct egress_policy *policy,
+int network_open(struct egress *egress, struct box *box, struct egress_policy *policy,
                  const struct egress_limits *limits, const char *label, struct network *ret_network,
                  struct gb_err *err);
 
 /* Before the box is released. Accepts one that is all zero. */
 void network_close(struct network *network);
-
-/* @env after the network's own, so that a program's wish counts; the caller frees with strv_free().
- * *@ret_env is NULL when there is nothing. 0 or -ENOMEM. */
-int network_env(const struct network *network, char *const *env, char ***ret_env);
 
 /* What the session asks for: {"allow": [...], "secrets": [{host, port, header, value}]}, within the
  * operator's ceiling. *@ret_policy is NULL when that is nothing. Values of secrets are wiped from

@@ -9,10 +9,8 @@
  * afterwards is. From then on somebody knows, and a new interpreter is used. Commands do not work
  * on variables and are not concerned.
  */
-#include <stdlib.h>
-#include <unistd.h>
-
-#include "service/service_internal.h"
+#include "service/execution/internal.h"
+#include "service/session/internal.h"
 
 #include "base/banned.h"
 
@@ -140,34 +138,6 @@ void turn_lost(struct session *session, bool told)
     session->loss_untold = !told;
     pthread_mutex_unlock(&session->lock);
     atomic_fetch_add(&session->service->sessions_lost, 1);
-}
-
-int session_interrupt(struct session *session, bool all, size_t *ret_count, struct fault *fault)
-{
-    struct execution **list, *x;
-    struct fault ended;
-    size_t len = 0, count = 0;
-
-    pthread_mutex_lock(&session->lock);
-    list = calloc((size_t) session->line_len + 1, sizeof *list);
-    if (list) {
-        /* What waits comes first: it must not get the turn of what is stopped. */
-        if (all)
-            TAILQ_FOREACH(x, &session->line, in_line)
-        list[len++] = execution_ref(x);
-        if (session->running)
-            list[len++] = execution_ref(session->running);
-    }
-    pthread_mutex_unlock(&session->lock);
-    if (!list)
-        return fault_no_memory(fault);
-    for (size_t i = 0; i < len; i++) {
-        count += execution_interrupt(list[i], &ended) == 0;
-        execution_unref(list[i]);
-    }
-    free(list);
-    *ret_count = count;
-    return 0;
 }
 
 void turn_wake(struct session *session, struct execution *x)

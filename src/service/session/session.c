@@ -15,8 +15,9 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/parse.h"
-#include "service/service_internal.h"
+#include "service/execution/internal.h"
 #include "service/session/env.h"
+#include "service/session/internal.h"
 #include "service/session/limits_request.h"
 #include "service/session/network.h"
 #include "service/session/volumes_request.h"
@@ -144,7 +145,7 @@ static struct session *session_alloc(struct service *service, const struct calle
     session->service = service;
     session->cancel_fd = -1;
     TAILQ_INIT(&session->line);
-    (void) snprintf(session->key_id, sizeof session->key_id, "%s", caller->key_id);
+    session->principal = caller->principal;
     atomic_init(&session->refs, 1);
     pthread_mutex_init(&session->lock, NULL);
     pthread_mutex_init(&session->packages_lock, NULL);
@@ -186,7 +187,8 @@ static int record_add(struct session *session, struct fault *fault)
     if (!store)
         return 0;
     (void) snprintf(record.id, sizeof record.id, "%s", session->id);
-    (void) snprintf(record.key_id, sizeof record.key_id, "%s", session->key_id);
+    (void) snprintf(record.key_id, sizeof record.key_id, "%s",
+                    principal_record(&session->principal));
     if (store_session_add(store, &record, &err) < 0)
         return fault_from_engine(session->service, "the session could not be recorded", &err,
                                  fault);
@@ -303,20 +305,21 @@ void session_fault_ended(enum session_end end, const char *id, struct fault *fau
 }
 
 static const struct tombstone *tombstone_find(const struct service *service, const char *id,
-                                              const char *key_id)
+                                              const struct principal *principal)
 {
     for (size_t i = 0; i < TOMBSTONES; i++) {
         const struct tombstone *stone = &service->tombstones[i];
 
         if (stone->end != END_NONE && strcmp(stone->id, id) == 0 &&
-            strcmp(stone->key_id, key_id) == 0)
+            principal_equal(&stone->principal, principal))
             return stone;
     }
     return NULL;
 }
 
 /* What the store remembers of it; for ids that are at least shaped like ours. */
-static enum session_end end_recorded(struct service *service, const char *id, const char *key_id)
+static enum session_end end_recorded(struct service *service, const char *id,
+                                     const struct principal *principal)
 {
     struct store_session record;
     struct gb_err err;
@@ -324,7 +327,7 @@ static enum session_end end_recorded(struct service *service, const char *id, co
     if (!service->config.store || strncmp(id, "ses_", 4) != 0 || strlen(id) != 36 ||
         strspn(id + 4, "0123456789abcdef") != 32 ||
         store_session_get(service->config.store, id, &record, &err) < 0 ||
-        strcmp(record.key_id, key_id) != 0)
+        strcmp(record.key_id, principal_record(principal)) != 0)
         return END_NONE;
     switch (record.end) {
     case STORE_END_EXPIRED:
@@ -352,12 +355,12 @@ int session_find(struct service *service, const struct caller *caller, const cha
     node = id_table_find(&service->sessions, id);
     if (node) {
         session = ID_NODE_OF(node, struct session, node);
-        if (strcmp(session->key_id, caller->key_id) == 0)
+        if (principal_equal(&session->principal, &caller->principal))
             session_ref(session);
         else
             session = NULL;
     } else {
-        stone = tombstone_find(service, id, caller->key_id);
+        stone = tombstone_find(service, id, &caller->principal);
         end = stone ? stone->end : END_NONE;
     }
     pthread_mutex_unlock(&service->lock);
@@ -366,7 +369,7 @@ int session_find(struct service *service, const struct caller *caller, const cha
         return 0;
     }
     if (!node && end == END_NONE)
-        end = end_recorded(service, id, caller->key_id);
+        end = end_recorded(service, id, &caller->principal);
     /* Only an id that has ended is repeated: that one is well formed. */
     session_fault_ended(end, id, fault);
     return -1;
@@ -436,7 +439,7 @@ json_t *session_info_to_json(const struct session_info *info)
 }
 
 /* The place of @after in the order of age; it may have ended. */
-static int serial_of(struct service *service, const char *after, const char *key_id,
+static int serial_of(struct service *service, const char *after, const struct principal *principal,
                      uint64_t *ret_serial)
 {
     struct id_node *node = id_table_find(&service->sessions, after);
@@ -445,12 +448,12 @@ static int serial_of(struct service *service, const char *after, const char *key
     if (node) {
         struct session *session = ID_NODE_OF(node, struct session, node);
 
-        if (strcmp(session->key_id, key_id) != 0)
+        if (!principal_equal(&session->principal, principal))
             return -ENOENT;
         *ret_serial = session->serial;
         return 0;
     }
-    stone = tombstone_find(service, after, key_id);
+    stone = tombstone_find(service, after, principal);
     if (!stone)
         return -ENOENT;
     *ret_serial = stone->serial;
@@ -469,11 +472,12 @@ int session_list(struct service *service, const struct caller *caller, const cha
 
     pthread_mutex_lock(&service->lock);
     if (after)
-        r = serial_of(service, after, caller->key_id, &serial);
+        r = serial_of(service, after, &caller->principal, &serial);
     if (r == 0) {
         TAILQ_FOREACH(session, &service->sessions_by_age, by_age)
         {
-            if (session->serial <= serial || strcmp(session->key_id, caller->key_id) != 0)
+            if (session->serial <= serial ||
+                !principal_equal(&session->principal, &caller->principal))
                 continue;
             more = len == max;
             if (more)
@@ -495,6 +499,34 @@ void session_touch(struct session *session)
     pthread_mutex_lock(&session->lock);
     session->last_used_us = service_now(session->service);
     pthread_mutex_unlock(&session->lock);
+}
+
+int session_interrupt(struct session *session, bool all, size_t *ret_count, struct fault *fault)
+{
+    struct execution **list, *x;
+    struct fault ended;
+    size_t len = 0, count = 0;
+
+    pthread_mutex_lock(&session->lock);
+    list = calloc((size_t) session->line_len + 1, sizeof *list);
+    if (list) {
+        /* What waits comes first: it must not get the turn of what is stopped. */
+        if (all)
+            TAILQ_FOREACH(x, &session->line, in_line)
+        list[len++] = execution_ref(x);
+        if (session->running)
+            list[len++] = execution_ref(session->running);
+    }
+    pthread_mutex_unlock(&session->lock);
+    if (!list)
+        return fault_no_memory(fault);
+    for (size_t i = 0; i < len; i++) {
+        count += execution_interrupt(list[i], &ended) == 0;
+        execution_unref(list[i]);
+    }
+    free(list);
+    *ret_count = count;
+    return 0;
 }
 
 int session_use_begin(struct session *session, struct fault *fault)
@@ -528,7 +560,7 @@ static void tombstone_set(struct service *service, const struct session *session
     struct tombstone *stone = &service->tombstones[service->tombstones_next++ % TOMBSTONES];
 
     memcpy(stone->id, session->id, sizeof stone->id);
-    memcpy(stone->key_id, session->key_id, sizeof stone->key_id);
+    stone->principal = session->principal;
     stone->end = end;
     stone->serial = session->serial;
 }

@@ -1,4 +1,4 @@
-#include "server/schema/fields.h"
+#include "schema/fields.h"
 
 #include <errno.h>
 #include <math.h>
@@ -75,7 +75,12 @@ static void describe_range(const struct field *field, char buf[MSG_MAX])
         snprintf(low, sizeof low, "%lld", (long long) field->min);
         snprintf(high, sizeof high, "%lld", (long long) field->max);
     }
-    snprintf(buf, MSG_MAX, "must be from %s to %s", low, high);
+    if (field->type == FIELD_SECONDS && field->min == FIELD_ABOVE_ZERO)
+        snprintf(buf, MSG_MAX, "must be above 0 and at most %s", high);
+    else if (field->max == INT64_MAX)
+        snprintf(buf, MSG_MAX, "must be at least %s", low);
+    else
+        snprintf(buf, MSG_MAX, "must be from %s to %s", low, high);
 }
 
 static int set_number(const struct slot *slot, int64_t value)
@@ -97,8 +102,7 @@ static int set_text(const struct slot *slot, const char *text, size_t len)
     char msg[MSG_MAX];
 
     if (field->max != 0 && len > (size_t) field->max) {
-        snprintf(msg, sizeof msg, "has %zu bytes; at most %lld are taken", len,
-                 (long long) field->max);
+        snprintf(msg, sizeof msg, "has %zu bytes; the limit is %lld", len, (long long) field->max);
         return refuse(slot, "too_long", msg);
     }
     if (len < (size_t) field->min)
@@ -136,7 +140,7 @@ static int set_seconds(const struct slot *slot, const json_t *value)
     /* Also keeps what no int64_t can hold out of the cast. */
     if (!(seconds >= 0 && seconds < 1e12))
         return set_number(slot, -1);
-    /* A wish above zero is not none. */
+    /* Anything above zero must not become zero. */
     return set_number(slot, seconds > 0 && seconds < 1e-6 ? 1 : (int64_t) llround(seconds * 1e6));
 }
 
@@ -148,7 +152,7 @@ static int set_size(const struct slot *slot, const json_t *value)
         return set_number(slot, json_integer_value(value));
     if (json_is_string(value) && parse_size(json_string_value(value), &bytes) == 0)
         return set_number(slot, bytes);
-    return refuse(slot, "not_a_size", "must be a number of bytes, or text such as \"512m\"");
+    return refuse(slot, "not_a_size", "must be a number of bytes, or a string such as \"512m\"");
 }
 
 static int set_map(const struct slot *slot, const json_t *value)
@@ -157,12 +161,12 @@ static int set_map(const struct slot *slot, const json_t *value)
     json_t *item;
 
     if (!json_is_object(value))
-        return refuse(slot, "not_an_object", "must be an object whose values are texts");
+        return refuse(slot, "not_an_object", "must be an object whose values are strings");
     if (slot->field->max != 0 && json_object_size(value) > (size_t) slot->field->max)
         return refuse(slot, "too_long", "has too many entries");
     json_object_foreach ((json_t *) value, name, item)
         if (!json_is_string(item))
-            return refuse(slot, "not_a_text", "must be an object whose values are texts");
+            return refuse(slot, "not_a_text", "must be an object whose values are strings");
     *(const json_t **) slot->target = value;
     return 0;
 }
@@ -177,7 +181,7 @@ static int set_list(const struct slot *slot, const json_t *value)
         return refuse(slot, "too_short", "has too few entries");
     for (size_t i = 0; !slot->field->of && i < json_array_size(value); i++)
         if (!json_is_string(json_array_get(value, i)))
-            return refuse(slot, "not_a_text", "must be a list of texts");
+            return refuse(slot, "not_a_text", "must be a list of strings");
     *(const json_t **) slot->target = value;
     return 0;
 }
@@ -188,7 +192,7 @@ static int set_from_json(const struct slot *slot, const json_t *value)
     case FIELD_TEXT:
         return json_is_string(value)
                    ? set_text(slot, json_string_value(value), json_string_length(value))
-                   : refuse(slot, "not_a_text", "must be text");
+                   : refuse(slot, "not_a_text", "must be a string");
     case FIELD_BOOL:
         if (!json_is_boolean(value))
             return refuse(slot, "not_a_bool", "must be true or false");
@@ -204,7 +208,7 @@ static int set_from_json(const struct slot *slot, const json_t *value)
         return set_size(slot, value);
     case FIELD_CHOICE:
         return json_is_string(value) ? set_choice(slot, json_string_value(value))
-                                     : refuse(slot, "not_a_text", "must be text");
+                                     : refuse(slot, "not_a_text", "must be a string");
     case FIELD_OBJECT:
         if (!json_is_object(value))
             return refuse(slot, "not_an_object", "must be an object");
@@ -247,25 +251,17 @@ static void refuse_unknown(const struct schema *schema, const char *where, const
         }
     }
     if (near)
-        snprintf(msg, sizeof msg, "is not known here; did you mean \"%s\"?", near);
+        snprintf(msg, sizeof msg, "is not a known field; did you mean \"%s\"?", near);
     else
-        snprintf(msg, sizeof msg, "is not known here; leave it out");
+        snprintf(msg, sizeof msg, "is not a known field");
     snprintf(loc, sizeof loc, "%.60s", name);
     loc[strlen(loc) - utf8_partial_end(loc, strlen(loc))] = '\0';
     fields_add_error(errors, where, loc, "unknown_field", msg);
 }
 
-static void check_required(const struct schema *schema, const char *where, const json_t *body,
-                           const struct url *url, json_t *errors)
+static void refuse_missing(const struct field *field, const char *where, json_t *errors)
 {
-    for (const struct field *field = schema->fields; field->name; field++) {
-        bool there = body ? json_object_get(body, field->name) &&
-                                !json_is_null(json_object_get(body, field->name))
-                          : url_param(url, field->name) != NULL;
-
-        if ((field->flags & FIELD_REQUIRED) && !there)
-            fields_add_error(errors, where, field->name, "missing", "is required");
-    }
+    fields_add_error(errors, where, field->name, "missing", "is required");
 }
 
 int fields_read_body(const struct schema *schema, const json_t *body, bool strict, void *ret,
@@ -289,7 +285,11 @@ int fields_read_body(const struct schema *schema, const json_t *body, bool stric
             (void) set_from_json(
                 &(struct slot){ field, "body", (char *) ret + field->offset, errors }, value);
     }
-    check_required(schema, "body", body, NULL, errors);
+    for (const struct field *field = schema->fields; field->name; field++) {
+        value = json_object_get(body, field->name);
+        if ((field->flags & FIELD_REQUIRED) && (!value || json_is_null(value)))
+            refuse_missing(field, "body", errors);
+    }
     return json_array_size(errors) > 0 ? -EINVAL : 0;
 }
 
@@ -312,7 +312,7 @@ static int set_from_text(const struct slot *slot, const char *text)
                    : set_number(slot, value);
     case FIELD_SIZE:
         return parse_size(text, &value) < 0
-                   ? refuse(slot, "not_a_size", "must be a number of bytes, or such as 512m")
+                   ? refuse(slot, "not_a_size", "must be a number of bytes, or a size such as 512m")
                    : set_number(slot, value);
     case FIELD_SECONDS:
         return parse_seconds(text, &value) < 0
@@ -330,7 +330,17 @@ static int set_from_text(const struct slot *slot, const char *text)
     return refuse(slot, "unknown", "cannot be set in a URL");
 }
 
-int fields_read_query(const struct schema *schema, const struct url *url, void *ret, json_t *errors)
+/* The first of that name; NULL if there is none. */
+static const struct param *find_param(const struct param *params, size_t len, const char *name)
+{
+    for (size_t i = 0; i < len; i++)
+        if (strcmp(params[i].name, name) == 0)
+            return &params[i];
+    return NULL;
+}
+
+int fields_read_query(const struct schema *schema, const struct param *params, size_t len,
+                      void *ret, json_t *errors)
 {
     static const struct field none = { 0 };
     static const struct schema nothing = { .fields = &none };
@@ -338,118 +348,20 @@ int fields_read_query(const struct schema *schema, const struct url *url, void *
     schema = schema ? schema : &nothing;
     for (const struct field *field = schema->fields; field->name; field++)
         set_absent(field, (char *) ret + field->offset);
-    for (size_t i = 0; i < url->params_len; i++) {
-        const struct field *field = find_field(schema, url->params[i].name);
+    for (size_t i = 0; i < len; i++) {
+        const struct field *field = find_field(schema, params[i].name);
 
         if (!field)
-            refuse_unknown(schema, "query", url->params[i].name, errors);
-        else if (url_param(url, field->name) != url->params[i].value)
-            fields_add_error(errors, "query", field->name, "repeated", "is there twice");
+            refuse_unknown(schema, "query", params[i].name, errors);
+        else if (find_param(params, len, field->name) != &params[i])
+            fields_add_error(errors, "query", field->name, "repeated", "is given twice");
         else
             (void) set_from_text(
                 &(struct slot){ field, "query", (char *) ret + field->offset, errors },
-                url->params[i].value);
+                params[i].value);
     }
-    check_required(schema, "query", NULL, url, errors);
+    for (const struct field *field = schema->fields; field->name; field++)
+        if ((field->flags & FIELD_REQUIRED) && !find_param(params, len, field->name))
+            refuse_missing(field, "query", errors);
     return json_array_size(errors) > 0 ? -EINVAL : 0;
-}
-
-/* ---- JSON Schema ---- */
-
-static json_t *reference(const struct schema *schema)
-{
-    return json_pack("{s:s+}", "$ref", "#/components/schemas/", schema->name);
-}
-
-static json_t *type_schema(const struct field *field)
-{
-    switch (field->type) {
-    case FIELD_TEXT:
-        return json_pack("{s:s}", "type", "string");
-    case FIELD_BOOL:
-        return json_pack("{s:s}", "type", "boolean");
-    case FIELD_INT:
-        return json_pack("{s:s}", "type", "integer");
-    case FIELD_SECONDS:
-    case FIELD_NUMBER:
-        return json_pack("{s:s}", "type", "number");
-    case FIELD_SIZE:
-        return json_pack("{s:[s,s]}", "type", "integer", "string");
-    case FIELD_CHOICE:
-        return json_pack("{s:s}", "type", "string");
-    case FIELD_OBJECT:
-        return field->of ? reference(field->of) : json_pack("{s:s}", "type", "object");
-    case FIELD_MAP:
-        return json_pack("{s:s,s:{s:s}}", "type", "object", "additionalProperties", "type",
-                         "string");
-    case FIELD_LIST:
-        return json_pack("{s:s,s:o}", "type", "array", "items",
-                         field->of ? reference(field->of) : json_pack("{s:s}", "type", "string"));
-    case FIELD_ANY:
-        break;
-    }
-    return json_object();
-}
-
-static void add_bounds(const struct field *field, json_t *json)
-{
-    bool text = field->type == FIELD_TEXT, list = field->type == FIELD_LIST;
-
-    if (field->max == 0 && field->min == 0)
-        return;
-    if (text || list) {
-        if (field->min > 0)
-            (void) json_object_set_new(json, text ? "minLength" : "minItems",
-                                       json_integer(field->min));
-        if (field->max > 0)
-            (void) json_object_set_new(json, text ? "maxLength" : "maxItems",
-                                       json_integer(field->max));
-    } else if (field->type == FIELD_INT || field->type == FIELD_SIZE) {
-        (void) json_object_set_new(json, "minimum", json_integer(field->min));
-        (void) json_object_set_new(json, "maximum", json_integer(field->max));
-    } else if (field->type == FIELD_SECONDS) {
-        (void) json_object_set_new(json, "minimum", json_real((double) field->min / 1e6));
-        (void) json_object_set_new(json, "maximum", json_real((double) field->max / 1e6));
-    }
-}
-
-json_t *field_to_schema(const struct field *field)
-{
-    json_t *json = type_schema(field), *choices;
-
-    if (!json)
-        return NULL;
-    add_bounds(field, json);
-    if (field->choices) {
-        choices = json_array();
-        for (size_t i = 0; field->choices[i]; i++)
-            (void) json_array_append_new(choices, json_string(field->choices[i]));
-        (void) json_object_set_new(json, "enum", choices);
-    }
-    if (field->flags & FIELD_NULLABLE)
-        json = json_pack("{s:[o,{s:s}]}", "anyOf", json, "type", "null");
-    if (field->help)
-        (void) json_object_set_new(json, "description", json_string(field->help));
-    if (field->example)
-        (void) json_object_set_new(
-            json, "examples", json_pack("[o]", json_loads(field->example, JSON_DECODE_ANY, NULL)));
-    return json;
-}
-
-json_t *fields_to_schema(const struct schema *schema)
-{
-    json_t *properties = json_object(), *required = json_array();
-    json_t *json = json_pack("{s:s,s:o}", "type", "object", "properties", properties);
-
-    for (const struct field *field = schema->fields; field->name; field++) {
-        (void) json_object_set_new(properties, field->name, field_to_schema(field));
-        if (field->flags & FIELD_REQUIRED)
-            (void) json_array_append_new(required, json_string(field->name));
-    }
-    if (schema->help)
-        (void) json_object_set_new(json, "description", json_string(schema->help));
-    if (json_array_size(required) > 0)
-        (void) json_object_set(json, "required", required);
-    json_decref(required);
-    return json;
 }

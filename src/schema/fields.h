@@ -1,8 +1,8 @@
 /*
- * What a request may say: one table a body or a query.
+ * Tables of fields: what a body, a query or the arguments of a tool may contain.
  *
- * The same rows check what comes in, fill a struct for the handler, and become a schema in
- * /openapi.json. Tables of responses are there for the last purpose only.
+ * The same rows check the input, fill a struct for the handler, and are rendered as JSON Schema in
+ * /openapi.json and in the tools of MCP. Tables of responses only serve the last purpose.
  */
 #pragma once
 
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "server/http/url.h"
+#include "schema/param.h"
 
 enum field_type {
     FIELD_TEXT,    /* const char *; NULL when absent */
@@ -21,16 +21,17 @@ enum field_type {
     FIELD_SIZE,    /* int64_t, bytes, from a number or "512m"; FIELD_ABSENT when absent */
     FIELD_CHOICE,  /* int, index into choices; -1 when absent */
     FIELD_OBJECT,  /* const json_t *; NULL when absent; @of is its schema, checked elsewhere */
-    FIELD_MAP,     /* const json_t *: an object whose values are texts */
-    FIELD_LIST,    /* const json_t *: an array of @of, or of texts */
-    FIELD_NUMBER,  /* only in responses, as the two below */
+    FIELD_MAP,     /* const json_t *: an object whose values are strings */
+    FIELD_LIST,    /* const json_t *: an array of @of, or of strings */
+    FIELD_NUMBER,  /* responses only, like the next */
     FIELD_ANY,
 };
 
-#define FIELD_ABSENT INT64_MIN
+#define FIELD_ABSENT     INT64_MIN
+#define FIELD_ABOVE_ZERO 1 /* as the minimum of FIELD_SECONDS: anything but 0 */
 
 enum field_flag {
-    FIELD_REQUIRED = 1 << 0, /* in responses: always there */
+    FIELD_REQUIRED = 1 << 0, /* in responses: always present */
     FIELD_NULLABLE = 1 << 1, /* responses only: in requests null always counts as absent */
 };
 
@@ -41,7 +42,7 @@ struct field {
     enum field_type type;
     unsigned flags;
     size_t offset;
-    int64_t min, max;           /* of numbers; of texts the bytes, of lists the items. 0, 0: any */
+    int64_t min, max;           /* numbers: value; strings: bytes; lists: items. 0, 0: any */
     const char *const *choices; /* ends with NULL */
     const struct schema *of;
     const char *help;
@@ -49,28 +50,32 @@ struct field {
 };
 
 struct schema {
-    const char *name; /* in /openapi.json */
+    const char *name; /* in /openapi.json; NULL where only MCP has it */
     const char *help;
     const struct field *fields; /* ends with a NULL name */
     size_t size;                /* of the struct that it fills; 0 for responses */
 };
 
-/* Fills @ret, a struct of schema->size bytes, from @body, whose texts it borrows. What is wrong is
- * added to @errors as {loc, msg, type}; @strict makes unknown names wrong too. Returns 0, or
+/* Fills @ret, a struct of schema->size bytes, from @body, whose strings it borrows. Mistakes are
+ * added to @errors as {loc, msg, type}; @strict makes unknown names mistakes too. Returns 0, or
  * -EINVAL when @errors is not empty. */
 int fields_read_body(const struct schema *schema, const json_t *body, bool strict, void *ret,
                      json_t *errors);
 
 /* The same for a query, where every value is text. */
-int fields_read_query(const struct schema *schema, const struct url *url, void *ret,
-                      json_t *errors);
+int fields_read_query(const struct schema *schema, const struct param *params, size_t len,
+                      void *ret, json_t *errors);
 
 /* Adds {loc: [@where, @name], msg, type} to @errors, unless it is full. */
 void fields_add_error(json_t *errors, const char *where, const char *name, const char *type,
                       const char *msg);
 
-/* As JSON Schema; the caller owns the object. */
+/* As JSON Schema; the caller owns the object. Schemas of members are referred to by name, as
+ * components of /openapi.json. */
 json_t *fields_to_schema(const struct schema *schema);
 
 /* One field of it, as for a query parameter. */
 json_t *field_to_schema(const struct field *field);
+
+/* As JSON Schema that stands alone, as in a tool of MCP. @closed: other members are refused. */
+json_t *fields_to_whole_schema(const struct schema *schema, bool closed);

@@ -1,14 +1,15 @@
 /*
- * Arguments of tools against their schema, for the part of JSON Schema that our tools use: type,
- * properties, required, additionalProperties, enum, items, and bounds of numbers and texts. What is
- * not among these is not looked at.
+ * Values against a JSON Schema, for the part of it that src/schema renders: type, properties,
+ * required, additionalProperties, enum, items, and bounds of numbers and strings. The rest is
+ * ignored.
  */
+#include "schema_check.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/autoclean.h"
-#include "mcp/mcp_internal.h"
 
 #include "base/banned.h"
 

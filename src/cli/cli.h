@@ -1,0 +1,8 @@
+/* The program as a function, so that others can be made of it. */
+#pragma once
+
+struct mcp;
+
+/* What main() does; returns the exit code. @mcp_more (may be NULL) registers more tools where the
+ * program serves MCP, as in struct mcp_config. */
+int cli_main(int argc, char **argv, void (*mcp_more)(struct mcp *mcp));
