@@ -36,6 +36,7 @@ struct server_config {
     int64_t header_us, body_us, idle_us; /* deadlines; http/http.c says how the second grows */
     int64_t keepalive_us;                /* silence in a stream before a comment is sent */
     int64_t body_bytes_max;              /* of a JSON body */
+    int64_t sockets_per_caller;          /* open WebSockets of one key */
     int64_t simple_wall_max_us;          /* the most that the simple API gives */
     int64_t mcp_reply_bytes;             /* of each stream in an answer of MCP; 0: the default */
     bool log_code;                       /* write programs into the log */
@@ -44,9 +45,6 @@ struct server_config {
 
 /* Everything but service, keys and the lists. */
 void server_config_default(struct server_config *config);
-
-/* Whether @text names an address to listen at; for the option table. */
-bool server_listen_valid(const char *text);
 
 /* Checks the addresses against @config->auth before anything is started: -EACCES when one would be
  * open to the world without a key. @have_keys: there is at least one. */

@@ -15,7 +15,9 @@
 #include "schema/fields.h"
 #include "server/http/listen.h"
 #include "server/http/negotiate.h"
+#include "server/http/router.h"
 #include "server/http/url.h"
+#include "server/http/ws.h"
 #include "server/server.h"
 #include "service/access/keys.h"
 #include "service/service.h"
@@ -25,64 +27,6 @@
 #define REPLY_JSON (JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15))
 
 #define REQUEST_ID_MAX 32
-
-enum method {
-    METHOD_OTHER = 0,
-    METHOD_GET = 1 << 0,
-    METHOD_HEAD = 1 << 1,
-    METHOD_POST = 1 << 2,
-    METHOD_PUT = 1 << 3,
-    METHOD_DELETE = 1 << 4,
-    METHOD_OPTIONS = 1 << 5,
-};
-
-/* ---- routes ---- */
-
-struct request;
-
-enum route_auth {
-    ROUTE_OPEN, /* needs no key anywhere */
-    ROUTE_KEY,
-    ROUTE_PAGE, /* needs no key, and a link on another site may lead here */
-};
-
-enum route_body {
-    ROUTE_NO_BODY,
-    ROUTE_JSON,      /* collected, then parsed by the handler with request_json() */
-    ROUTE_RAW,       /* streamed to what begin() has set up */
-    ROUTE_MULTIPART, /* likewise */
-};
-
-enum route_flag {
-    ROUTE_LENIENT = 1 << 0,    /* a dialect: unknown fields are ignored */
-    ROUTE_STREAMS = 1 << 1,    /* may answer with a stream of events */
-    ROUTE_LABEL = 1 << 2,      /* X-Session-Id names the session */
-    ROUTE_TWO_SHAPES = 1 << 3, /* refusals carry what clients of the locals API read, too */
-    ROUTE_JSONRPC = 1 << 4,    /* refusals are errors of JSON-RPC */
-};
-
-struct route {
-    enum method method;
-    const char *pattern; /* "{id}" is one part, "{path}" and "{name}" all the rest */
-    void (*handle)(struct request *rq);
-    int (*begin)(struct request *rq); /* of streamed bodies; on failure it has called refuse() */
-    enum route_auth auth;
-    enum route_body body;
-    unsigned flags;
-    const struct schema *query, *request, *response;
-    int success;       /* the status of success */
-    const char *media; /* of success, when it is not JSON */
-    const char *tag, *name, *summary, *help;
-};
-
-extern const struct route routes[];
-extern const size_t routes_len;
-
-/* Finds the route of @rq and fills its parameters; refuses with 404 or 405. */
-int router_find(struct request *rq);
-
-/* "GET, HEAD, OPTIONS" of what @rq's path has. */
-void router_allow(const struct request *rq, char buf[64]);
 
 /* ---- the server ---- */
 
@@ -101,7 +45,7 @@ struct listener {
 struct conn {
     struct conn *prev, *next;
     int fd;
-    bool local_client;
+    bool upgraded;               /* to a WebSocket; under the server's lock */
     _Atomic int64_t deadline_us; /* 0: none */
 };
 
@@ -112,10 +56,13 @@ struct server {
 
     pthread_t watch_thread;
     bool watch_runs;
-    pthread_mutex_t lock; /* conns, stop */
-    pthread_cond_t wake;
+    pthread_mutex_t lock; /* all of these */
+    pthread_cond_t wake, emptied;
     struct conn conns; /* head of a ring */
     bool stop;
+    struct ws *sockets; /* of requests under way */
+    size_t upgraded;    /* connections that the library has not taken back */
+    bool stops_sockets;
 
     _Atomic int64_t body_bytes; /* of JSON bodies in memory */
     _Atomic uint64_t request_count;
@@ -126,6 +73,7 @@ struct server {
     struct labels *labels; /* of the dialects */
     struct mcp *mcp;
 
+    struct router *router;
     char *openapi; /* made once */
     size_t openapi_len;
 };
@@ -138,6 +86,7 @@ struct headers {
     const char *content_type, *range, *if_range, *if_none_match, *if_match, *expect;
     const char *transfer_encoding, *content_length, *last_event_id, *session_id;
     const char *mcp_session, *mcp_version, *mcp_method, *mcp_name;
+    const char *upgrade, *connection, *ws_key, *ws_version, *ws_protocol;
     const char *twice; /* the name of one that may come once and came again */
     bool bad;          /* a blank in a name, a NUL in a value */
 };
@@ -170,11 +119,11 @@ struct request {
 
     enum method method;
     char method_name[16];
+    bool is_http_1_1;
     struct url url;
     struct headers headers;
     const struct route *route;
-    const char *param_id; /* {id} */
-    char *path;           /* {path} or {name}, or NULL */
+    struct route_match match;
     struct caller caller;
 
     bool seen;        /* its headers were handled */
@@ -185,6 +134,7 @@ struct request {
     size_t body_len, body_size;
     json_t *json; /* what request_json() has parsed */
     struct sink sink;
+    struct ws *ws; /* once it was accepted */
     struct refusal refusal;
 
     bool queued;
@@ -198,6 +148,12 @@ int refuse(struct request *rq, enum problem problem, const char *fmt, ...)
 int refuse_no_memory(struct request *rq);
 int refuse_fault(struct request *rq, const struct fault *fault);
 
+/* Finds the route of @rq and its parameters; refuses with 404 or 405. */
+int request_route(struct request *rq);
+
+/* What stands in place of {name} in the route's pattern, which must have it. */
+const char *request_param(const struct request *rq, const char *name);
+
 /* Reads the query into @ret; on failure the reply has been sent. */
 int request_query(struct request *rq, void *ret);
 
@@ -207,6 +163,9 @@ int request_json(struct request *rq, void *ret);
 
 /* Finds the session {id} of the caller; on failure the reply has been sent. */
 int request_session(struct request *rq, struct session **ret_session);
+
+/* The same for an id that came otherwise. */
+int request_session_named(struct request *rq, const char *id, struct session **ret_session);
 
 /* The client's socket. */
 int request_socket(const struct request *rq);
@@ -244,27 +203,6 @@ void reply_refusal(struct request *rq);
 void reply_send(struct request *rq, int status, struct MHD_Response *response);
 void reply_header(struct MHD_Response *response, const char *name, const char *value);
 
-/* ---- streams (v1/stream.c) ---- */
-
-/* Answers with the events of @execution, from @cursor on, as @media has it. Takes the reference.
- * @cancel: interrupt it when the client leaves. */
-void stream_events(struct request *rq, enum media media, struct execution *execution,
-                   const struct event_cursor *cursor, bool cancel);
-
-enum client { CLIENT_THERE, CLIENT_SILENT, CLIENT_GONE };
-
-/* CLIENT_SILENT: it will send nothing more; it may still read. */
-enum client client_look(int fd);
-
-/* Text of a stream on its way; NULL: none. */
-struct pending {
-    char *text;
-    size_t len, used;
-};
-
-/* Takes as much of it as there is room for; what is used up is freed. */
-ssize_t pending_read(struct pending *pending, char *buf, size_t max);
-
 /* ---- streams of MCP (mcp/stream.c) ---- */
 
 struct mcp_call;
@@ -288,5 +226,5 @@ json_t *openapi_make(void);
 /* ---- handlers ---- */
 
 #define ROUTE(method, pattern, handler, ...) void handler(struct request *rq);
-#include "server/http/routes.def"
+#include "server/routes.def"
 #undef ROUTE

@@ -9,10 +9,11 @@
 #include "base/json_depth.h"
 #include "base/utf8.h"
 #include "server/compat/json_text.h"
+#include "server/compat/schemas.h"
 #include "server/http/listen.h"
 #include "server/http/negotiate.h"
 #include "server/http/url.h"
-#include "server/schema/schemas.h"
+#include "server/v1/schemas.h"
 
 #include "base/banned.h"
 

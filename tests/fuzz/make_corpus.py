@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the seeds of tests/fuzz/corpus/frame; the same bytes every time.
+"""Writes the seeds of tests/fuzz/corpus/frame and .../ws; the same bytes every time.
 
 With --check nothing is written and the exit code says whether the seeds are up to date. Other
-files in the directory, crashes that were found and fixed for example, are left alone.
+files in the directories, crashes that were found and fixed for example, are left alone.
 """
 
 import pathlib
@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / "runner"))
 
 from glovebox_runner import frames as f  # noqa: E402
 
-CORPUS = ROOT / "tests" / "fuzz" / "corpus" / "frame"
+CORPUS = ROOT / "tests" / "fuzz" / "corpus"
 
 
 def packet(type, flags, total, body, version=f.FRAME_VERSION, length=None):
@@ -77,16 +77,66 @@ def seeds():
     yield "announced-32-mib", [packet(f.FRAME_DONE, f.FRAME_MORE, f.FRAME_MESSAGE_MAX, b"a")] * 3
 
 
+def ws_frame(head, payload, mask=b"\1\2\3\4", length=None):
+    """A frame as a client sends it. @length: what the header claims."""
+    length = len(payload) if length is None else length
+    bit = 0x80 if mask else 0
+    if length < 126:
+        size = bytes([bit | length])
+    elif length < 65536:
+        size = bytes([bit | 126]) + struct.pack(">H", length)
+    else:
+        size = bytes([bit | 127]) + struct.pack(">Q", length)
+    masked = bytes(b ^ mask[i % 4] for i, b in enumerate(payload)) if mask else payload
+    return bytes([head]) + size + mask + masked
+
+
+def ws_input(*pieces, protocols="v2, v1.kernel", key="dGhlIHNhbXBsZSBub25jZQ=="):
+    """What fuzz_ws.c reads: two lines, then pieces; an empty one lets it put something out."""
+    head = f"{protocols}\n{key}\n".encode()
+    return head + b"".join(bytes([len(piece)]) + piece for piece in pieces)
+
+
+def ws_seeds():
+    text = ws_frame(0x81, b'{"type": "interrupt"}')
+    yield "text", ws_input(text)
+    yield "text-byte-by-byte", ws_input(*(text[i : i + 1] for i in range(len(text))))
+    yield "binary", ws_input(ws_frame(0x82, bytes(range(200))))
+    yield "fragments", ws_input(
+        ws_frame(0x01, b"one \xe2\x82"), ws_frame(0x89, b"ping"), b"", ws_frame(0x80, b"\xac")
+    )
+    yield "pings", ws_input(*([ws_frame(0x89, b"p" * 125)] * 5), b"", b"")
+    yield "close", ws_input(ws_frame(0x88, b"\x03\xe8bye"), text)
+    yield "close-bad-code", ws_input(ws_frame(0x88, b"\x03\xee"))
+    yield "close-one-byte", ws_input(ws_frame(0x88, b"\x03"))
+    yield "unmasked", ws_input(ws_frame(0x81, b"x", mask=b""))
+    yield "reserved-bits", ws_input(ws_frame(0xF1, b"x"))
+    yield "bad-opcode", ws_input(ws_frame(0x83, b"x"))
+    yield "bad-utf8", ws_input(ws_frame(0x81, b"\xc3\x28"))
+    yield "fragmented-ping", ws_input(ws_frame(0x09, b"x"))
+    yield "continuation-of-nothing", ws_input(ws_frame(0x80, b"x"))
+    yield "too-big", ws_input(ws_frame(0x82, b"x" * 100, length=301))
+    yield "too-big-fragments", ws_input(*([ws_frame(0x02, b"x" * 200)] + [ws_frame(0x00, b"x" * 200)]))
+    yield "huge", ws_input(ws_frame(0x82, b"x", length=1 << 62))
+    yield "hello-bad-key", ws_input(text, protocols="", key="short")
+    yield "http", ws_input(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+
+def all_seeds():
+    for name, packets in seeds():
+        yield CORPUS / "frame" / name, b"".join(struct.pack("<H", len(p)) + p for p in packets)
+    for name, data in ws_seeds():
+        yield CORPUS / "ws" / name, data
+
+
 def main():
     check = sys.argv[1:] == ["--check"]
     stale = []
-    CORPUS.mkdir(parents=True, exist_ok=True)
-    for name, packets in seeds():
-        data = b"".join(struct.pack("<H", len(p)) + p for p in packets)
-        path = CORPUS / name
+    for path, data in all_seeds():
+        path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_file() and path.read_bytes() == data:
             continue
-        stale.append(name)
+        stale.append(path.name)
         if not check:
             path.write_bytes(data)
     if check and stale:

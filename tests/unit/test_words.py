@@ -136,7 +136,7 @@ def test_problems_have_one_meaning_each():
     assert len({row[0] for row in problems}) == len(problems)
     assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", row[1]) for row in problems)
     assert all(row[2] in ("400", "401", "403", "404", "405", "406", "409", "413", "414", "415",
-                          "421", "422", "429", "500", "503") for row in problems)
+                          "421", "422", "426", "429", "500", "503") for row in problems)
 
 
 def test_problems_of_the_documentation_are_the_table_s():

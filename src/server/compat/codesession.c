@@ -12,6 +12,7 @@
 
 #include "server/compat/dialect.h"
 #include "server/compat/json_text.h"
+#include "server/compat/schemas.h"
 #include "server/handlers.h"
 #include "server/schema/schemas.h"
 #include "server/server_internal.h"
@@ -52,10 +53,11 @@ static bool may_be_name(const char *name)
 
 int codesession_upload_begin(struct request *rq)
 {
+    const char *name = request_param(rq, "name");
     struct session *session;
     char path[PASSING_MAX];
 
-    if (!may_be_name(rq->path) || strlen(rq->path) > NAME_BYTES_MAX)
+    if (!may_be_name(name) || strlen(name) > NAME_BYTES_MAX)
         return refuse(rq, PROBLEM_BAD_NAME,
                       "the name becomes a variable, so it must be a Python identifier: letters, "
                       "digits and _, not a digit first");
@@ -67,6 +69,7 @@ int codesession_upload_begin(struct request *rq)
 
 void codesession_upload(struct request *rq)
 {
+    const char *name = request_param(rq, "name");
     struct execution_request request;
     struct session *session;
     json_t *receipt = NULL;
@@ -76,7 +79,7 @@ void codesession_upload(struct request *rq)
     if (upload_form_end(rq, &file) < 0)
         return;
     session = file.session;
-    code = dialect_call("read_csv", rq->path, file.path);
+    code = dialect_call("read_csv", name, file.path);
     if (!code) {
         reply_no_memory(rq);
     } else {
@@ -84,7 +87,7 @@ void codesession_upload(struct request *rq)
         if (dialect_run_in(rq, session, &request, LOSS_KEEP, &receipt) == 0 &&
             dialect_is_ok(rq, receipt))
             reply_json(rq, MHD_HTTP_OK,
-                       json_pack("{s:s++}", "message", "File ", rq->path, " has been uploaded"));
+                       json_pack("{s:s++}", "message", "File ", name, " has been uploaded"));
     }
     remove_passing(session, file.path); /* it is gone already unless something went wrong */
     json_decref(receipt);
@@ -180,7 +183,7 @@ void codesession_download(struct request *rq)
     char path[PASSING_MAX], *code;
 
     passing_path(rq, path);
-    code = dialect_call("write_records", rq->path, path);
+    code = dialect_call("write_records", request_param(rq, "name"), path);
     if (code)
         download(rq, code, path);
     else

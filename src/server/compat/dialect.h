@@ -57,7 +57,7 @@ char *dialect_call(const char *function, const char *first, const char *second);
 /* A request for code that came from a client. */
 void dialect_request(struct request *rq, const char *code, struct execution_request *ret_request);
 
-struct body_execute_code; /* schema/schemas.h */
+struct body_execute_code; /* compat/schemas.h */
 
 /* Handlers of POST /execute_code/ in either dialect, once it is known which. */
 void codesession_execute(struct request *rq, const struct body_execute_code *body);

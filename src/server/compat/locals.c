@@ -11,8 +11,8 @@
 
 #include "server/compat/dialect.h"
 #include "server/compat/json_text.h"
+#include "server/compat/schemas.h"
 #include "server/handlers.h"
-#include "server/schema/schemas.h"
 #include "server/server_internal.h"
 
 #include "base/banned.h"
@@ -142,8 +142,8 @@ void locals_download(struct request *rq)
     struct execution *execution;
     struct fault fault = { 0 };
 
-    if (execution_find(rq->server->config.service, &rq->caller, rq->param_id, &execution, &fault) <
-        0) {
+    if (execution_find(rq->server->config.service, &rq->caller, request_param(rq, "id"), &execution,
+                       &fault) < 0) {
         reply_fault(rq, &fault);
         return;
     }

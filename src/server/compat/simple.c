@@ -5,9 +5,10 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/parse.h"
+#include "server/compat/schemas.h"
 #include "server/handlers.h"
-#include "server/schema/schemas.h"
 #include "server/server_internal.h"
+#include "server/v1/schemas.h"
 #include "service/package/requirement.h"
 
 #include "base/banned.h"
@@ -37,11 +38,8 @@ void simple_execute(struct request *rq)
 
     if (request_json(rq, &body) < 0 || check_timeout(rq, &body) < 0)
         return;
-    if (body.session_id) {
-        rq->param_id = body.session_id;
-        if (request_session(rq, &session) < 0)
-            return;
-    }
+    if (body.session_id && request_session_named(rq, body.session_id, &session) < 0)
+        return;
     execution_request_init(&request);
     request.kind = EXECUTION_CELL;
     request.code = body.code;
@@ -79,11 +77,8 @@ void simple_pip_install(struct request *rq)
 
     if (request_json(rq, &body) < 0 || check_package(rq, &body) < 0)
         return;
-    if (body.session_id) {
-        rq->param_id = body.session_id;
-        if (request_session(rq, &session) < 0)
-            return;
-    }
+    if (body.session_id && request_session_named(rq, body.session_id, &session) < 0)
+        return;
     if (packages_install_named(rq->server->config.service, &rq->caller, session, body.package,
                                body.version, &json, &fault) < 0)
         reply_fault(rq, &fault);

@@ -53,6 +53,9 @@ static const struct header_row header_rows[] = {
     HEADER("MCP-Protocol-Version", mcp_version),
     HEADER("Mcp-Method", mcp_method),
     HEADER("Mcp-Name", mcp_name),
+    HEADER("Upgrade", upgrade),
+    HEADER("Sec-WebSocket-Key", ws_key),
+    HEADER("Sec-WebSocket-Version", ws_version),
 };
 
 static enum MHD_Result collect(void *cls, enum MHD_ValueKind kind, const char *key, size_t key_size,
@@ -65,9 +68,13 @@ static enum MHD_Result collect(void *cls, enum MHD_ValueKind kind, const char *k
     /* "Content-Length : 5" is a length to some and none to others. */
     if (strlen(key) != key_size || strlen(value) != value_size || strpbrk(key, " \t"))
         headers->bad = true;
-    /* Several Accept lines are one list; the first is enough for what we offer. */
+    /* Several lines of these are one list; the first is enough for what we offer. */
     if (strcasecmp(key, "Accept") == 0 && !headers->accept)
         headers->accept = value;
+    if (strcasecmp(key, "Connection") == 0 && !headers->connection)
+        headers->connection = value;
+    if (strcasecmp(key, "Sec-WebSocket-Protocol") == 0 && !headers->ws_protocol)
+        headers->ws_protocol = value;
     for (size_t i = 0; i < sizeof header_rows / sizeof *header_rows; i++) {
         const char **member = (const char **) ((char *) headers + header_rows[i].offset);
 

@@ -127,28 +127,14 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **slot,
     pthread_mutex_lock(&server->lock);
     conn->prev->next = conn->next;
     conn->next->prev = conn->prev;
+    server->upgraded -= conn->upgraded;
+    pthread_cond_broadcast(&server->emptied);
     pthread_mutex_unlock(&server->lock);
     free(conn);
     *slot = NULL;
 }
 
 /* ---- the life of a request ---- */
-
-static enum method method_of(const char *name)
-{
-    static const struct {
-        const char *name;
-        enum method method;
-    } methods[] = {
-        { "GET", METHOD_GET },       { "POST", METHOD_POST }, { "PUT", METHOD_PUT },
-        { "DELETE", METHOD_DELETE }, { "HEAD", METHOD_HEAD }, { "OPTIONS", METHOD_OPTIONS },
-    };
-
-    for (size_t i = 0; i < ARRAY_LEN(methods); i++)
-        if (strcmp(methods[i].name, name) == 0)
-            return methods[i].method;
-    return METHOD_OTHER;
-}
 
 static void *on_target(void *cls, const char *target, struct MHD_Connection *mhd)
 {
@@ -215,10 +201,10 @@ static void begin_body(struct request *rq)
 static void handle_headers(struct request *rq, const char *method)
 {
     snprintf(rq->method_name, sizeof rq->method_name, "%s", method);
-    rq->method = method_of(method);
+    rq->method = method_from_name(method);
     if (gate_check(rq) < 0 || rq->refusal.status != 0)
         return;
-    if (router_find(rq) < 0 || gate_authenticate(rq) < 0)
+    if (request_route(rq) < 0 || gate_authenticate(rq) < 0)
         return;
     if (rq->method != METHOD_OPTIONS)
         begin_body(rq);
@@ -275,9 +261,9 @@ static void answer_options(struct request *rq)
 {
     struct MHD_Response *response =
         MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
-    char allow[64];
+    char allow[ROUTER_ALLOW_MAX];
 
-    router_allow(rq, allow);
+    methods_to_allow(rq->match.methods, allow);
     if (response)
         reply_header(response, "Allow", allow);
     reply_send(rq, MHD_HTTP_NO_CONTENT, response);
@@ -308,11 +294,11 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
     (void) cls;
     (void) mhd;
     (void) url;
-    (void) version;
     if (!rq || !rq->conn)
         return MHD_NO;
     if (!rq->seen) {
         rq->seen = true;
+        rq->is_http_1_1 = strcmp(version, "HTTP/1.1") == 0;
         rq->body_started_us = clock_now_us();
         set_deadline(rq->conn, rq->body_started_us + rq->server->config.body_us);
         handle_headers(rq, method);
@@ -368,6 +354,7 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **slot,
     server = rq->server;
     if (rq->sink.abort)
         rq->sink.abort(rq);
+    ws_free(rq->ws);
     /* The next request may take as long as an idle connection may stay, and then its headers. */
     set_deadline(rq->conn, clock_now_us() + server->config.idle_us + server->config.header_us);
     if (rq->status >= 100 && rq->status < 600)
@@ -377,7 +364,7 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **slot,
     atomic_fetch_sub(&server->body_bytes, (int64_t) rq->body_size);
     json_decref(rq->json);
     free(rq->body);
-    free(rq->path);
+    route_match_release(&rq->match);
     url_release(&rq->url);
     free(rq);
 }
@@ -394,15 +381,9 @@ void server_config_default(struct server_config *config)
         .idle_us = 75 * USEC_PER_SEC,
         .keepalive_us = 15 * USEC_PER_SEC,
         .body_bytes_max = INT64_C(20) * 1024 * 1024,
+        .sockets_per_caller = 64,
         .simple_wall_max_us = 120 * USEC_PER_SEC,
     };
-}
-
-bool server_listen_valid(const char *text)
-{
-    struct listen_spec spec;
-
-    return listen_parse(text, &spec, NULL) == 0;
 }
 
 int server_check(const struct server_config *config, bool have_keys, struct gb_err *err)
@@ -486,7 +467,7 @@ static int listener_start(struct listener *l, struct gb_err *err)
     /* clang-format off */
     l->daemon = MHD_start_daemon(
         MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
-            MHD_USE_ITC | MHD_USE_ERROR_LOG,
+            MHD_USE_ITC | MHD_USE_ERROR_LOG | MHD_ALLOW_UPGRADE,
         0, NULL, NULL, on_request, l,
         MHD_OPTION_EXTERNAL_LOGGER, on_library_log, NULL,
         MHD_OPTION_LISTEN_SOCKET, l->fd,
@@ -525,6 +506,7 @@ static int watch_open(struct server *server, struct gb_err *err)
     server->conns.prev = server->conns.next = &server->conns;
     pthread_mutex_init(&server->lock, NULL);
     cond_init(&server->wake);
+    cond_init(&server->emptied);
     r = pthread_create(&server->watch_thread, NULL, watch_main, server);
     server->watch_runs = r == 0;
     return r == 0 ? 0 : gb_fail(err, r, "start a thread");
@@ -575,6 +557,8 @@ int server_open(const struct server_config *config, struct server **ret_server, 
     if (r == 0 && !server->labels)
         r = gb_fail(err, ENOMEM, "start the server");
     if (r == 0)
+        r = router_new(routes, routes_len, &server->router, err);
+    if (r == 0)
         r = make_openapi(server, err);
     if (r == 0)
         r = open_mcp(server, err);
@@ -606,6 +590,7 @@ void server_close(struct server *server)
     if (!server)
         return;
     mcp_stop(server->mcp); /* its streams end by themselves */
+    ws_stop(server);
     for (size_t i = 0; i < server->listeners_len; i++)
         listener_close(&server->listeners[i]);
     if (server->watch_runs) {
@@ -616,9 +601,11 @@ void server_close(struct server *server)
         pthread_join(server->watch_thread, NULL);
     }
     pthread_cond_destroy(&server->wake);
+    pthread_cond_destroy(&server->emptied);
     pthread_mutex_destroy(&server->lock);
     labels_free(server->labels);
     mcp_close(server->mcp);
+    router_free(server->router);
     free(server->listeners);
     free(server->openapi);
     free(server);

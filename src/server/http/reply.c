@@ -36,7 +36,7 @@ static void add_challenge(struct request *rq, struct MHD_Response *response)
 
 void reply_send(struct request *rq, int status, struct MHD_Response *response)
 {
-    char number[24], allow[64];
+    char number[24], allow[ROUTER_ALLOW_MAX];
 
     if (!response)
         return; /* no memory: the connection is closed */
@@ -51,8 +51,12 @@ void reply_send(struct request *rq, int status, struct MHD_Response *response)
         reply_header(response, "Retry-After", number);
     }
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED) {
-        router_allow(rq, allow);
+        methods_to_allow(rq->match.methods, allow);
         reply_header(response, "Allow", allow);
+    }
+    if (status == MHD_HTTP_UPGRADE_REQUIRED) {
+        reply_header(response, "Upgrade", "websocket");
+        reply_header(response, "Sec-WebSocket-Version", "13");
     }
     if (status == MHD_HTTP_UNAUTHORIZED)
         add_challenge(rq, response);

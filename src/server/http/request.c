@@ -32,6 +32,11 @@ void request_note(struct request *rq, const char *session_id, const char *execut
         snprintf(rq->execution_id, sizeof rq->execution_id, "%s", execution_id);
 }
 
+const char *request_param(const struct request *rq, const char *name)
+{
+    return route_match_param(&rq->match, name);
+}
+
 int request_query(struct request *rq, void *ret)
 {
     json_t *errors = json_array();
@@ -84,10 +89,14 @@ int request_json(struct request *rq, void *ret)
 
 int request_session(struct request *rq, struct session **ret_session)
 {
+    return request_session_named(rq, request_param(rq, "id"), ret_session);
+}
+
+int request_session_named(struct request *rq, const char *id, struct session **ret_session)
+{
     struct fault fault = { 0 };
 
-    if (session_find(rq->server->config.service, &rq->caller, rq->param_id, ret_session, &fault) <
-        0) {
+    if (session_find(rq->server->config.service, &rq->caller, id, ret_session, &fault) < 0) {
         reply_fault(rq, &fault);
         return -1;
     }

@@ -10,7 +10,7 @@
 
 #include "mcp/mcp.h"
 #include "mcp/outbox.h"
-#include "server/schema/schemas.h"
+#include "server/mcp/schemas.h"
 #include "server/server_internal.h"
 
 #include "base/banned.h"

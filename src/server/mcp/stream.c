@@ -9,23 +9,16 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/clock.h"
+#include "base/autoclean.h"
 #include "mcp/mcp.h"
 #include "mcp/outbox.h"
+#include "server/http/sse.h"
 #include "server/server_internal.h"
 
 #include "base/banned.h"
 
-#define BLOCK_BYTES 16384
-#define SLICE_US    USEC_PER_SEC
-
 struct mcp_stream {
-    struct server *server;
-    struct MHD_Connection *mhd;
-    int fd;
-
     struct mcp_call *call; /* or the outbox of the peer */
     struct mcp_peer *peer;
     bool own_peer; /* it ends with the stream */
@@ -34,45 +27,31 @@ struct mcp_stream {
     uint64_t pos;
 
     bool primed, ended;
-    char *first; /* a message that was fetched before the stream began */
-    int64_t quiet_since_us;
-    struct pending pending;
+    char *endpoint; /* an event that comes before all others, or NULL */
+    char *first;    /* a message that was fetched before the stream began, or NULL */
 };
 
 /* ---- text ---- */
 
-static int put_text(struct mcp_stream *s, char *text)
-{
-    if (!text)
-        return -1;
-    s->pending.text = text;
-    s->pending.len = strlen(text);
-    s->pending.used = 0;
-    return 0;
-}
-
 /* Takes @message. */
-static int put_message(struct mcp_stream *s, char *message)
+static char *make_text(const struct mcp_stream *s, char *message)
 {
-    char *text = NULL;
-    int len;
+    char id[48], *text;
 
-    if (s->number >= 0)
-        len = asprintf(&text, "id: %d-%llu\nevent: message\ndata: %s\n\n", s->number,
-                       (unsigned long long) (s->pos - 1), message);
-    else
-        len = asprintf(&text, "event: message\ndata: %s\n\n", message);
+    snprintf(id, sizeof id, "%d-%llu", s->number, (unsigned long long) (s->pos - 1));
+    text = sse_event(s->number >= 0 ? id : NULL, "message", message);
     free(message);
-    return put_text(s, len < 0 ? NULL : text);
+    return text;
 }
 
 /* An event without a message: an id to come back with, before anything has happened. */
-static int put_prime(struct mcp_stream *s)
+static char *make_prime(const struct mcp_stream *s)
 {
     char *text = NULL;
 
-    return put_text(s, asprintf(&text, "id: %d-0\nretry: 1000\ndata: \n\n", s->number) < 0 ? NULL
-                                                                                           : text);
+    if (asprintf(&text, "id: %d-0\nretry: 1000\ndata: \n\n", s->number) < 0)
+        return NULL;
+    return text;
 }
 
 /* ---- the next one ---- */
@@ -80,77 +59,53 @@ static int put_prime(struct mcp_stream *s)
 static int fetch(struct mcp_stream *s, char **ret_message)
 {
     if (!s->call)
-        return outbox_next(mcp_peer_outbox(s->peer), s->claim, &s->pos, SLICE_US, ret_message);
+        return outbox_next(mcp_peer_outbox(s->peer), s->claim, &s->pos, SSE_SLICE_US, ret_message);
     if (s->number < 0)
-        return mcp_call_next(s->call, SLICE_US, ret_message);
-    return mcp_call_read(s->call, s->claim, &s->pos, SLICE_US, ret_message);
+        return mcp_call_next(s->call, SSE_SLICE_US, ret_message);
+    return mcp_call_read(s->call, s->claim, &s->pos, SSE_SLICE_US, ret_message);
 }
 
-/* 0 with text pending, 1 after the last, -1 when the stream cannot go on. */
-static int next_text(struct mcp_stream *s)
+static enum sse_next next_message(struct mcp_stream *s, char **ret_text)
 {
-    for (;;) {
-        char *message = NULL;
-        int r = fetch(s, &message);
+    char *message = NULL;
+    int r = fetch(s, &message);
 
-        if (r < 0) {
-            s->ended = true;
-            return 1;
-        }
-        if (r > 0)
-            return put_message(s, message);
-        if (s->call && mcp_call_wants_close(s->call))
-            return 1;
-        switch (client_look(s->fd)) {
-        case CLIENT_GONE:
-            return -1;
-        case CLIENT_SILENT:
-            return put_text(s, strdup(": keep-alive\n\n"));
-        case CLIENT_THERE:
-            if (clock_now_us() - s->quiet_since_us >= s->server->config.keepalive_us)
-                return put_text(s, strdup(": keep-alive\n\n"));
-        }
+    if (r < 0) {
+        s->ended = true;
+        return SSE_END;
     }
+    if (r > 0) {
+        *ret_text = make_text(s, message);
+        return SSE_TEXT;
+    }
+    return s->call && mcp_call_wants_close(s->call) ? SSE_END : SSE_NOTHING;
 }
 
-static int next_piece(struct mcp_stream *s)
+static enum sse_next stream_next(void *arg, char **ret_text)
 {
-    char *first = s->first;
+    struct mcp_stream *s = arg;
 
+    if (s->endpoint) {
+        *ret_text = TAKE_PTR(s->endpoint);
+        return SSE_TEXT;
+    }
     if (!s->primed) {
         s->primed = true;
-        if (s->call && s->number > 0 && mcp_peer_primes(s->peer) && s->pos <= 2)
-            return put_prime(s);
+        if (s->call && s->number > 0 && mcp_peer_primes(s->peer) && s->pos <= 2) {
+            *ret_text = make_prime(s);
+            return SSE_TEXT;
+        }
     }
-    if (first) {
-        s->first = NULL;
-        return put_message(s, first);
+    if (s->first) {
+        *ret_text = make_text(s, TAKE_PTR(s->first));
+        return SSE_TEXT;
     }
-    return next_text(s);
+    return next_message(s, ret_text);
 }
 
-static ssize_t on_read(void *cls, uint64_t pos, char *buf, size_t max)
+static void stream_free(void *arg)
 {
-    struct mcp_stream *s = cls;
-    int r;
-
-    (void) pos;
-    if (!s->pending.text) {
-        /* While we wait the library must not think the connection idle. */
-        (void) MHD_set_connection_option(s->mhd, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
-        r = next_piece(s);
-        (void) MHD_set_connection_option(s->mhd, MHD_CONNECTION_OPTION_TIMEOUT,
-                                         (unsigned) (s->server->config.idle_us / USEC_PER_SEC));
-        if (r != 0)
-            return r > 0 ? MHD_CONTENT_READER_END_OF_STREAM : MHD_CONTENT_READER_END_WITH_ERROR;
-    }
-    s->quiet_since_us = clock_now_us();
-    return pending_read(&s->pending, buf, max);
-}
-
-static void on_free(void *cls)
-{
-    struct mcp_stream *s = cls;
+    struct mcp_stream *s = arg;
 
     if (s->call && !s->ended && (s->number < 0 || mcp_call_is_modern(s->call)))
         mcp_call_cancel(s->call);
@@ -158,11 +113,10 @@ static void on_free(void *cls)
         mcp_call_park(mcp_call_ref(s->call));
     if (s->own_peer)
         mcp_peer_end(s->peer);
-    atomic_fetch_sub(&s->server->streams, 1);
     mcp_call_unref(s->call);
     mcp_peer_unref(s->peer);
+    free(s->endpoint);
     free(s->first);
-    free(s->pending.text);
     free(s);
 }
 
@@ -171,25 +125,10 @@ static void on_free(void *cls)
 /* Takes everything. */
 static void start(struct request *rq, struct mcp_stream *s)
 {
-    struct MHD_Response *response;
+    static const struct sse_source source = { stream_next, stream_free, NULL, NULL };
+    bool named = s->peer && !s->own_peer;
 
-    s->server = rq->server;
-    s->mhd = rq->mhd;
-    s->fd = request_socket(rq);
-    s->quiet_since_us = clock_now_us();
-    atomic_fetch_add(&s->server->streams, 1);
-    response =
-        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, on_read, s, on_free);
-    if (!response) {
-        on_free(s);
-        return;
-    }
-    reply_header(response, "Content-Type", "text/event-stream");
-    reply_header(response, "Cache-Control", "no-cache, no-transform");
-    reply_header(response, "X-Accel-Buffering", "no"); /* proxies must not collect it */
-    if (s->peer && !s->own_peer)
-        reply_header(response, "MCP-Session-Id", mcp_peer_id(s->peer));
-    reply_send(rq, MHD_HTTP_OK, response);
+    sse_reply(rq, &source, s, named ? "MCP-Session-Id" : NULL, named ? mcp_peer_id(s->peer) : NULL);
 }
 
 void mcp_stream_call(struct request *rq, struct mcp_call *call, int number, unsigned claim,
@@ -216,7 +155,6 @@ void mcp_stream_outbox(struct request *rq, struct mcp_peer *peer, uint64_t pos,
                        const char *endpoint)
 {
     struct mcp_stream *s = calloc(1, sizeof *s);
-    char *text = NULL;
 
     if (!s) {
         mcp_peer_unref(peer);
@@ -228,10 +166,7 @@ void mcp_stream_outbox(struct request *rq, struct mcp_peer *peer, uint64_t pos,
     s->number = endpoint ? -1 : 0;
     s->pos = pos;
     s->claim = outbox_claim(mcp_peer_outbox(peer));
-    if (endpoint) {
-        if (asprintf(&text, "event: endpoint\ndata: %s\n\n", endpoint) < 0)
-            text = NULL;
-        (void) put_text(s, text);
-    }
+    if (endpoint)
+        s->endpoint = sse_event(NULL, "endpoint", endpoint);
     start(rq, s);
 }

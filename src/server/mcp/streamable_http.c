@@ -11,7 +11,8 @@
 
 #include "base/clock.h"
 #include "mcp/mcp.h"
-#include "server/schema/schemas.h"
+#include "server/http/sse.h"
+#include "server/mcp/schemas.h"
 #include "server/server_internal.h"
 
 #include "base/banned.h"
@@ -221,8 +222,10 @@ void mcp_metadata(struct request *rq)
 
 void mcp_metadata_of(struct request *rq)
 {
-    if (strcmp(rq->path, "mcp") == 0 || strcmp(rq->path, "mcp/sse") == 0)
-        send_metadata(rq, rq->path);
+    const char *path = request_param(rq, "path");
+
+    if (strcmp(path, "mcp") == 0 || strcmp(path, "mcp/sse") == 0)
+        send_metadata(rq, path);
     else
         reply_problem(rq, PROBLEM_NO_SUCH_ROUTE, "this is about /mcp and /mcp/sse only");
 }

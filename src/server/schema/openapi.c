@@ -3,9 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "server/about/schemas.h"
+#include "server/compat/schemas.h"
 #include "server/handlers.h"
+#include "server/mcp/schemas.h"
 #include "server/schema/schemas.h"
 #include "server/server_internal.h"
+#include "server/v1/schemas.h"
 
 #include "base/banned.h"
 
@@ -22,15 +26,18 @@ static json_t *content(const char *media, const struct schema *schema)
 
 /* ---- parameters ---- */
 
-static json_t *path_parameter(const char *name)
+/* The parameter whose brace is at *@at, which is moved behind it. */
+static json_t *path_parameter(const char **at)
 {
-    const char *help = "an id";
+    size_t len = strcspn(++*at, "}");
+    const char *name = *at, *help = "an id";
 
-    if (strcmp(name, "path") == 0)
+    *at += len;
+    if (strncmp(name, "path", len) == 0)
         help = "a path beneath the workspace; its slashes may stand as they are";
-    else if (strcmp(name, "name") == 0)
+    else if (strncmp(name, "name", len) == 0)
         help = "the name of a variable";
-    return json_pack("{s:s,s:s,s:b,s:s,s:{s:s}}", "name", name, "in", "path", "required", 1,
+    return json_pack("{s:s%,s:s,s:b,s:s,s:{s:s}}", "name", name, len, "in", "path", "required", 1,
                      "description", help, "schema", "type", "string");
 }
 
@@ -38,12 +45,8 @@ static json_t *parameters(const struct route *route)
 {
     json_t *list = json_array();
 
-    if (strstr(route->pattern, "{id}"))
-        (void) json_array_append_new(list, path_parameter("id"));
-    if (strstr(route->pattern, "{path}"))
-        (void) json_array_append_new(list, path_parameter("path"));
-    if (strstr(route->pattern, "{name}"))
-        (void) json_array_append_new(list, path_parameter("name"));
+    for (const char *at = strchr(route->pattern, '{'); at; at = strchr(at, '{'))
+        (void) json_array_append_new(list, path_parameter(&at));
     if (route->flags & ROUTE_LABEL)
         (void) json_array_append_new(
             list, json_pack("{s:s,s:s,s:b,s:s,s:{s:s,s:s}}", "name", "X-Session-Id", "in", "header",
@@ -88,7 +91,7 @@ static json_t *success(const struct route *route)
 {
     json_t *json = json_pack("{s:s}", "description", route->summary), *media;
 
-    if (route->success == MHD_HTTP_NO_CONTENT)
+    if (route->success == MHD_HTTP_NO_CONTENT || route->success == MHD_HTTP_SWITCHING_PROTOCOLS)
         return json;
     if (strcmp(route->pattern, "/v1/executions/{id}/events") == 0)
         media = json_object();
@@ -147,7 +150,9 @@ static json_t *responses(const struct route *route)
         add_problem(json, 413);
     if (route->query || route->body != ROUTE_NO_BODY)
         add_problem(json, 422);
-    if (route->body == ROUTE_JSON)
+    if (route->flags & ROUTE_SOCKET)
+        add_problem(json, 426);
+    if (route->body == ROUTE_JSON || route->flags & ROUTE_SOCKET)
         add_problem(json, 429);
     add_problem(json, 503);
     return json;
@@ -171,17 +176,23 @@ static json_t *operation(const struct route *route)
     return json;
 }
 
+/* "get" */
+static void method_key(enum method method, char buf[16])
+{
+    snprintf(buf, 16, "%s", method_name(method));
+    for (char *p = buf; *p; p++)
+        *p = (char) tolower((unsigned char) *p);
+}
+
 static json_t *paths(void)
 {
     json_t *json = json_object();
 
     for (size_t i = 0; i < routes_len; i++) {
         json_t *item = json_object_get(json, routes[i].pattern);
-        const char *method = routes[i].method == METHOD_GET    ? "get"
-                             : routes[i].method == METHOD_POST ? "post"
-                             : routes[i].method == METHOD_PUT  ? "put"
-                                                               : "delete";
+        char method[16];
 
+        method_key(routes[i].method, method);
         if (!item) {
             item = json_object();
             (void) json_object_set_new(json, routes[i].pattern, item);
@@ -220,14 +231,16 @@ static json_t *components(void)
         { 404, "there is no such thing, or it is not yours, or it has expired" },
         { 413, "too large" },
         { 422, "a field is missing, unknown, of the wrong type or out of range" },
+        { 426, "this is a WebSocket; ask for an upgrade" },
         { 429, "too many; Retry-After says when to try again" },
         { 503, "not now; Retry-After says when to try again" },
     };
     json_t *schemas = json_object(), *list = json_object();
     char code[8];
 
-    for (size_t i = 0; schemas_all[i]; i++)
-        (void) json_object_set_new(schemas, schemas_all[i]->name, fields_to_schema(schemas_all[i]));
+    for (size_t i = 0; schema_lists[i]; i++)
+        for (const struct schema *const *one = schema_lists[i]; *one; one++)
+            (void) json_object_set_new(schemas, (*one)->name, fields_to_schema(*one));
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
         snprintf(code, sizeof code, "%d", problems[i].status);
         (void) json_object_set_new(

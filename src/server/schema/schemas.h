@@ -1,146 +1,20 @@
-/* The tables of bodies and queries, and the structs that they fill. */
+/* The tables that more than one dialect shows; each dialect has its own in a schemas.h beside its
+ * handlers. */
 #pragma once
 
 #include "schema/fields.h"
 
 #define CODE_BYTES_MAX  (INT64_C(8) * 1024 * 1024)
 #define INPUT_BYTES_MAX (INT64_C(8) * 1024 * 1024)
+#define NAME_BYTES_MAX  200 /* of a variable, a package, a version */
 
-/* ---- requests ---- */
+extern const char *const volume_modes[]; /* by enum volume_mode */
 
-/* What every execution has. */
-struct body_execute {
-    const char *code; /* or the command */
-    const char *stdin_text;
-    const char *filename;
-    int64_t timeout_us;
-    int64_t reply_bytes;
-    const json_t *limits, *env, *files;
-    const json_t *network;
-    const char *template;
-    int mode; /* enum execute_mode */
-    bool shell, detach, cancel, accept_loss;
-    const char *session_id; /* simple API */
-};
+extern const struct schema schema_limits, schema_bound, schema_problem;
 
-enum execute_mode { MODE_CELL, MODE_SCRIPT };
+/* What /openapi.json lists of each dialect; a list ends with NULL. */
+extern const struct schema *const about_schemas[], *const compat_schemas[],
+                                                       *const v1_schemas[], *const mcp_schemas[];
 
-extern const struct schema schema_execute, schema_session_execute, schema_command,
-    schema_simple_execute;
-
-#define NAME_BYTES_MAX 200 /* of a variable, a package, a version */
-
-struct body_execute_code { /* code-session and locals API */
-    const char *code;
-    const json_t *local_dict; /* NULL also for null, which is not the same as absent here */
-};
-
-struct body_pip {
-    const char *package, *version, *session_id;
-};
-
-struct body_packages {
-    const json_t *packages;
-    bool newest;
-};
-
-extern const struct schema schema_execute_code, schema_pip_install, schema_packages_add;
-
-struct body_session {
-    const json_t *limits, *env, *files, *packages, *volumes;
-    const json_t *network;
-    int64_t idle_us;
-    const char *template;
-};
-
-extern const struct schema schema_session_create;
-
-struct body_file { /* an element of "files" */
-    const char *path, *text, *base64;
-};
-
-extern const struct schema schema_new_file;
-
-struct body_volume { /* an element of "volumes" */
-    const char *source, *target;
-    int mode; /* enum volume_mode */
-};
-
-extern const struct schema schema_volume;
-
-struct body_move {
-    const char *from, *to;
-    bool replace;
-};
-
-extern const struct schema schema_move;
-
-struct body_mkdir {
-    const char *path;
-};
-
-extern const struct schema schema_mkdir;
-
-/* ---- queries ---- */
-
-struct query_page {
-    const char *after;
-    int64_t limit;
-};
-
-struct query_files {
-    const char *dir, *after;
-    int64_t limit;
-    bool recursive;
-};
-
-struct query_dir {
-    const char *dir;
-};
-
-struct query_delete {
-    bool recursive;
-};
-
-struct query_output {
-    int stream;
-    int64_t offset, limit;
-};
-
-struct query_events {
-    int64_t out, err, displays;
-};
-
-struct query_wait {
-    int64_t wait_us;
-};
-
-struct query_interrupt {
-    bool all;
-};
-
-struct query_mcp {
-    int state; /* 1: of the session; -1 when absent */
-};
-
-struct query_mcp_messages {
-    const char *session_id;
-};
-
-extern const struct schema schema_mcp_query, schema_mcp_messages_query;
-
-extern const struct schema schema_page_query, schema_files_query, schema_upload_query,
-    schema_archive_query, schema_delete_query, schema_output_query, schema_events_query,
-    schema_wait_query, schema_interrupt_query;
-
-/* ---- responses ---- */
-
-extern const struct schema schema_root, schema_health, schema_ready, schema_limits_info,
-    schema_templates, schema_stats, schema_receipt, schema_progress, schema_interrupted,
-    schema_output, schema_event, schema_session, schema_session_page, schema_file_page, schema_file,
-    schema_uploaded, schema_moved, schema_problem, schema_pip_installed, schema_packages_added,
-    schema_package_list, schema_message, schema_names, schema_locals, schema_locals_uploaded,
-    schema_rpc, schema_mcp_metadata;
-
-/* All of them, for /openapi.json; ends with NULL. */
-extern const struct schema *const schemas_all[];
+/* Those lists and the shared one; ends with NULL. */
+extern const struct schema *const *const schema_lists[];

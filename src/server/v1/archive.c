@@ -20,8 +20,8 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "server/handlers.h"
-#include "server/schema/schemas.h"
 #include "server/server_internal.h"
+#include "server/v1/schemas.h"
 
 #include "base/banned.h"
 

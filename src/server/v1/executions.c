@@ -6,8 +6,9 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "server/handlers.h"
-#include "server/schema/schemas.h"
 #include "server/server_internal.h"
+#include "server/v1/schemas.h"
+#include "server/v1/stream.h"
 
 #include "base/banned.h"
 
@@ -227,8 +228,8 @@ static int find_execution(struct request *rq, struct execution **ret_execution)
 {
     struct fault fault = { 0 };
 
-    if (execution_find(rq->server->config.service, &rq->caller, rq->param_id, ret_execution,
-                       &fault) < 0) {
+    if (execution_find(rq->server->config.service, &rq->caller, request_param(rq, "id"),
+                       ret_execution, &fault) < 0) {
         reply_fault(rq, &fault);
         return -1;
     }
@@ -314,15 +315,14 @@ static void read_event_id(const char *text, struct event_cursor *cursor)
     }
 }
 
-void v1_execution_events(struct request *rq)
+/* Where a client that comes back is: by the query, else by the last event that it has seen. */
+static int read_cursor(struct request *rq, struct event_cursor *ret_cursor)
 {
-    enum media media = negotiate_media(rq->headers.accept);
     struct event_cursor cursor = { 0 };
-    struct execution *execution;
     struct query_events query;
 
-    if (request_query(rq, &query) < 0 || find_execution(rq, &execution) < 0)
-        return;
+    if (request_query(rq, &query) < 0)
+        return -1;
     read_event_id(rq->headers.last_event_id, &cursor);
     if (query.out != FIELD_ABSENT)
         cursor.out = query.out;
@@ -330,7 +330,27 @@ void v1_execution_events(struct request *rq)
         cursor.err = query.err;
     if (query.displays != FIELD_ABSENT)
         cursor.displays = (size_t) query.displays;
-    stream_events(rq, media == MEDIA_JSON ? MEDIA_SSE : media, execution, &cursor, false);
+    *ret_cursor = cursor;
+    return 0;
+}
+
+void v1_execution_events(struct request *rq)
+{
+    enum media media = negotiate_media(rq->headers.accept);
+    struct event_cursor cursor;
+    struct execution *execution;
+
+    if (read_cursor(rq, &cursor) == 0 && find_execution(rq, &execution) == 0)
+        stream_events(rq, media == MEDIA_JSON ? MEDIA_SSE : media, execution, &cursor, false);
+}
+
+void v1_execution_stream(struct request *rq)
+{
+    struct event_cursor cursor;
+    struct execution *execution;
+
+    if (read_cursor(rq, &cursor) == 0 && find_execution(rq, &execution) == 0)
+        socket_events(rq, execution, &cursor);
 }
 
 void v1_execution_interrupt(struct request *rq)

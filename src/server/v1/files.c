@@ -7,8 +7,8 @@
 
 #include "base/autoclean.h"
 #include "server/handlers.h"
-#include "server/schema/schemas.h"
 #include "server/server_internal.h"
+#include "server/v1/schemas.h"
 
 #include "base/banned.h"
 
@@ -58,7 +58,8 @@ void v1_files_list(struct request *rq)
 static void add_file_headers(struct MHD_Response *response, const struct request *rq,
                              const struct file_reader *file)
 {
-    const char *slash = strrchr(rq->path, '/'), *name = slash ? slash + 1 : rq->path;
+    const char *path = request_param(rq, "path"), *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
     char disposition[3 * 255 + 64] = "attachment; filename*=UTF-8''";
     size_t used = strlen(disposition);
 
@@ -143,14 +144,14 @@ static void send_file(struct request *rq, struct file_reader *file)
 
 void v1_file_get(struct request *rq)
 {
-    const char *match = rq->headers.if_none_match;
+    const char *match = rq->headers.if_none_match, *path = request_param(rq, "path");
     struct file_reader file;
     struct fault fault = { 0 };
     struct session *session;
 
     if (request_query(rq, NULL) < 0 || request_session(rq, &session) < 0)
         return;
-    if (files_open(session, rq->path, strlen(rq->path), &file, &fault) < 0) {
+    if (files_open(session, path, strlen(path), &file, &fault) < 0) {
         reply_fault(rq, &fault);
     } else if (match && negotiate_etag(match, file.etag)) {
         (void) close(file.fd);
@@ -165,13 +166,14 @@ void v1_file_get(struct request *rq)
 
 void v1_file_delete(struct request *rq)
 {
+    const char *path = request_param(rq, "path");
     struct fault fault = { 0 };
     struct query_delete query;
     struct session *session;
 
     if (request_query(rq, &query) < 0 || request_session(rq, &session) < 0)
         return;
-    if (files_delete(session, rq->path, strlen(rq->path), query.recursive, &fault) < 0)
+    if (files_delete(session, path, strlen(path), query.recursive, &fault) < 0)
         reply_fault(rq, &fault);
     else
         reply_empty(rq, MHD_HTTP_NO_CONTENT);

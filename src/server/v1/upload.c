@@ -18,8 +18,8 @@
 #include "base/autoclean.h"
 #include "base/utf8.h"
 #include "server/handlers.h"
-#include "server/schema/schemas.h"
 #include "server/server_internal.h"
+#include "server/v1/schemas.h"
 
 #include "base/banned.h"
 
@@ -87,7 +87,8 @@ static struct uploading *uploading_begin(struct request *rq)
     struct session *session;
     struct fault fault = { 0 };
 
-    if (session_find(rq->server->config.service, &rq->caller, rq->param_id, &session, &fault) < 0) {
+    if (session_find(rq->server->config.service, &rq->caller, request_param(rq, "id"), &session,
+                     &fault) < 0) {
         (void) refuse_fault(rq, &fault);
         return NULL;
     }
@@ -111,6 +112,7 @@ static int put_write(struct request *rq, const char *data, size_t len)
 int v1_file_put_begin(struct request *rq)
 {
     struct uploading *up = uploading_begin(rq);
+    const char *path = request_param(rq, "path");
     struct fault fault = { 0 };
 
     if (!up)
@@ -118,8 +120,7 @@ int v1_file_put_begin(struct request *rq)
     if (rq->headers.range || rq->url.params_len > 0)
         return refuse(rq, PROBLEM_BAD_REQUEST,
                       "an upload takes neither a query nor a range; send the whole file");
-    if (files_upload_begin(up->session, rq->path, strlen(rq->path), rq->declared, &up->file,
-                           &fault) < 0)
+    if (files_upload_begin(up->session, path, strlen(path), rq->declared, &up->file, &fault) < 0)
         return refuse_fault(rq, &fault);
     rq->sink.write = put_write;
     return 0;
@@ -135,8 +136,8 @@ void v1_file_put(struct request *rq)
         reply_fault(rq, &fault);
     else
         reply_json(rq, created ? MHD_HTTP_CREATED : MHD_HTTP_OK,
-                   json_pack("{s:s,s:s,s:I}", "path", rq->path, "kind", "file", "size",
-                             (json_int_t) up->file_bytes));
+                   json_pack("{s:s,s:s,s:I}", "path", request_param(rq, "path"), "kind", "file",
+                             "size", (json_int_t) up->file_bytes));
 }
 
 /* ---- multipart ---- */

@@ -1,0 +1,80 @@
+/* What the routes about the service answer. */
+#include "server/about/schemas.h"
+
+#include "server/schema/schemas.h"
+#include "server/schema/tables.h"
+
+#include "base/banned.h"
+
+/* clang-format off */
+
+static const struct field fields_root[] = {
+    ALWAYS("message", FIELD_TEXT, NULL), ALWAYS("status", FIELD_TEXT, NULL), END };
+RESPONSE(root, NULL);
+
+static const struct field fields_health[] = {
+    ALWAYS("status", FIELD_TEXT, "healthy"),
+    ALWAYS("service", FIELD_TEXT, "glovebox"),
+    ALWAYS("version", FIELD_TEXT, NULL),
+    ALWAYS("uptime_seconds", FIELD_NUMBER, NULL),
+    ALWAYS("ready", FIELD_BOOL, "as GET /readyz"),
+    ALWAYS("draining", FIELD_BOOL, NULL),
+    ALWAYS("authentication", FIELD_TEXT, "key, loopback-only or off"),
+    ALWAYS("isolation", FIELD_OBJECT, "how code is kept in on this host"),
+    ALWAYS("sessions", FIELD_OBJECT, "live, most"),
+    ALWAYS("boxes", FIELD_OBJECT, "ready, live"),
+    ALWAYS("memory_bytes", FIELD_INT, "of the server"),
+    END,
+};
+RESPONSE(health, NULL);
+
+static const struct field fields_ready[] = { ALWAYS("ready", FIELD_BOOL, NULL), END };
+RESPONSE(ready, NULL);
+
+static const struct field fields_limits_info[] = {
+    { "oneshot", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_limits,
+      .help = "of a run in a fresh box that asks for nothing" },
+    { "session", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_limits,
+      .help = "of a session that asks for nothing" },
+    { "ceiling", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_limits,
+      .help = "the most that may be asked for" },
+    ALWAYS("command_timeout", FIELD_OBJECT, "default and most, in seconds"),
+    ALWAYS("sessions", FIELD_OBJECT, "most, idle_timeout, idle_timeout_most"),
+    { "volumes", FIELD_LIST, FIELD_REQUIRED, .of = &schema_bound,
+      .help = "directories of the host that sessions may have, or directories in them" },
+    ALWAYS("code_bytes", FIELD_INT, "the longest program"),
+    ALWAYS("stdin_bytes", FIELD_INT, "the longest standard input"),
+    ALWAYS("reply_bytes", FIELD_OBJECT, "default and most, of each stream in a receipt"),
+    ALWAYS("network", FIELD_OBJECT, "allow: the hosts that sessions may ask for; secrets: the headers "
+                                    "that the operator adds"),
+    END,
+};
+RESPONSE(limits_info, "What runs get when they do not ask, and the most they may ask for.");
+
+static const struct field fields_template[] = {
+    ALWAYS("name", FIELD_TEXT, NULL), ALWAYS("kind", FIELD_TEXT, "python, venv or packages"),
+    ALWAYS("preload", FIELD_TEXT, "modules that are imported already, with blanks between"),
+    MAYBE("packages", FIELD_LIST, "of that kind: the requirements that it was made with"), END };
+static const struct schema schema_template = { "template", "A Python to begin with.",
+                                               fields_template, 0 };
+
+static const struct field fields_templates[] = {
+    { "templates", FIELD_LIST, FIELD_REQUIRED, .of = &schema_template },
+    ALWAYS("aliases", FIELD_LIST, "ALIAS=NAME; * stands for anything, and the first that fits counts"),
+    END,
+};
+RESPONSE(templates, "Which templates there are, and what else they are called.");
+
+static const struct field fields_stats[] = {
+    ALWAYS("uptime_seconds", FIELD_NUMBER, NULL),
+    ALWAYS("sessions", FIELD_OBJECT, "live, most, made, expired, lost"),
+    ALWAYS("executions", FIELD_OBJECT, "running, waiting, kept, and by_status since the start"),
+    ALWAYS("boxes", FIELD_OBJECT, "ready, live"),
+    ALWAYS("http", FIELD_OBJECT, "requests, streams"),
+    END,
+};
+RESPONSE(stats, NULL);
+
+const struct schema *const about_schemas[] = {
+    &schema_root, &schema_health, &schema_ready, &schema_limits_info, &schema_template,
+    &schema_templates, &schema_stats, NULL };

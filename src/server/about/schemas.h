@@ -1,0 +1,7 @@
+/* What the routes about the service answer. */
+#pragma once
+
+#include "schema/fields.h"
+
+extern const struct schema schema_root, schema_health, schema_ready, schema_limits_info,
+    schema_templates, schema_stats;

@@ -1,0 +1,62 @@
+/* A route: one row of a routes.def. From the rows come the router, /openapi.json and /docs. */
+#pragma once
+
+#include <stddef.h>
+
+struct request;
+struct schema;
+
+enum method {
+    METHOD_OTHER = 0,
+    METHOD_GET = 1 << 0,
+    METHOD_HEAD = 1 << 1,
+    METHOD_POST = 1 << 2,
+    METHOD_PUT = 1 << 3,
+    METHOD_PATCH = 1 << 4,
+    METHOD_DELETE = 1 << 5,
+    METHOD_OPTIONS = 1 << 6,
+};
+
+#define METHODS 7 /* known ones */
+
+enum route_auth {
+    ROUTE_OPEN, /* needs no key anywhere */
+    ROUTE_KEY,
+    ROUTE_PAGE, /* needs no key, and a link on another site may lead here */
+};
+
+enum route_body {
+    ROUTE_NO_BODY,
+    ROUTE_JSON,      /* collected, then parsed by the handler with request_json() */
+    ROUTE_RAW,       /* streamed to what begin() has set up */
+    ROUTE_MULTIPART, /* likewise */
+};
+
+enum route_flag {
+    ROUTE_LENIENT = 1 << 0,    /* a dialect: unknown fields are ignored */
+    ROUTE_STREAMS = 1 << 1,    /* may answer with a stream of events */
+    ROUTE_LABEL = 1 << 2,      /* X-Session-Id names the session */
+    ROUTE_TWO_SHAPES = 1 << 3, /* refusals carry what clients of the locals API read, too */
+    ROUTE_JSONRPC = 1 << 4,    /* refusals are errors of JSON-RPC */
+    ROUTE_SOCKET = 1 << 6,     /* becomes a WebSocket */
+    ROUTE_REST = 1 << 5,       /* the last parameter takes all parts that are left */
+};
+
+#define ROUTE_PARAMS_MAX 4
+
+struct route {
+    enum method method;
+    const char *pattern; /* "/v1/sessions/{id}/files/{path}" */
+    void (*handle)(struct request *rq);
+    int (*begin)(struct request *rq); /* of streamed bodies; on failure it has called refuse() */
+    enum route_auth auth;
+    enum route_body body;
+    unsigned flags;
+    const struct schema *query, *request, *response;
+    int success;       /* the status of success */
+    const char *media; /* of success, when it is not JSON */
+    const char *tag, *name, *summary, *help;
+};
+
+extern const struct route routes[]; /* those of the server (http/routes.c) */
+extern const size_t routes_len;

@@ -1,0 +1,462 @@
+/* Bodies, queries and responses of /v1. */
+#include "server/v1/schemas.h"
+
+#include "server/schema/schemas.h"
+#include "server/schema/tables.h"
+#include "service/service.h"
+
+#include "base/banned.h"
+
+/* clang-format off */
+
+/* ---- parts of requests ---- */
+
+static const struct field fields_new_file[] = {
+    { "path", FIELD_TEXT, FIELD_REQUIRED, AT(body_file, path), 1, PATH_BYTES,
+      .help = "where it goes, beneath the workspace", .example = "\"data/in.csv\"" },
+    { "text", FIELD_TEXT, 0, AT(body_file, text), .help = "its content as text" },
+    { "base64", FIELD_TEXT, 0, AT(body_file, base64), .help = "or its content in base64" },
+    END,
+};
+REQUEST(new_file, struct body_file, "A file to begin with.");
+
+static const struct field fields_secret[] = {
+    { "host", FIELD_TEXT, FIELD_REQUIRED, .help = "its exact name", .example = "\"api.example.com\"" },
+    { "port", FIELD_INT, .help = "443 when it is left out" },
+    { "header", FIELD_TEXT, FIELD_REQUIRED, .help = "the header's name",
+      .example = "\"Authorization\"" },
+    { "value", FIELD_TEXT, FIELD_REQUIRED, .help = "its value, which is never shown again",
+      .example = "\"Bearer …\"" },
+    END,
+};
+static const struct schema schema_secret = {
+    "secret", "A header that code can use and not see: requests for http://HOST/ leave as HTTPS "
+              "with it.", fields_secret, 0 };
+
+static const struct field fields_network[] = {
+    { "allow", FIELD_LIST,
+      .help = "hosts: example.com, *.example.com, example.com:8443, 192.0.2.7, * for all public "
+              "ones; methods of plain HTTP may come first: \"GET,HEAD example.com\"",
+      .example = "[\"pypi.org\", \"*.pythonhosted.org\"]" },
+    { "secrets", FIELD_LIST, .of = &schema_secret, .help = "headers for some of them" },
+    END,
+};
+static const struct schema schema_network = {
+    "network", "Whom a box may reach, within what the operator permits (--network-allow, shown "
+               "by GET /v1/limits).", fields_network, 0 };
+
+static const struct field fields_volume[] = {
+    { "source", FIELD_TEXT, FIELD_REQUIRED, AT(body_volume, source), 1, PATH_BYTES,
+      .help = "a directory of the host, beneath one that the operator allows",
+      .example = "\"/srv/sets/2026\"" },
+    { "target", FIELD_TEXT, FIELD_REQUIRED, AT(body_volume, target), 1, VOLUME_TARGET_MAX - 1,
+      .help = "its place in the box", .example = "\"/data\"" },
+    { "mode", FIELD_CHOICE, 0, AT(body_volume, mode), .choices = volume_modes,
+      .help = "ro: to read, which is the default; rw: to write too, where the operator allows it; "
+              "auto: as much as the operator allows" },
+    END,
+};
+REQUEST(volume, struct body_volume, "A directory of the host in a box.");
+
+/* ---- requests ---- */
+
+#define ROW_CODE(help_)                                                                            \
+    { "code", FIELD_TEXT, FIELD_REQUIRED, AT(body_execute, code), 0, CODE_BYTES_MAX,               \
+      .help = help_, .example = "\"print(6 * 7)\"" }
+#define ROW_STDIN                                                                                  \
+    { "stdin", FIELD_TEXT, 0, AT(body_execute, stdin_text), 0, INPUT_BYTES_MAX,                    \
+      .help = "standard input; empty when it is left out" }
+#define ROW_TIMEOUT(help_)                                                                         \
+    { "timeout", FIELD_SECONDS, 0, AT(body_execute, timeout_us), SEC / 1000, 7 * DAY,              \
+      .help = help_, .example = "30" }
+#define ROW_REPLY                                                                                  \
+    { "reply_bytes", FIELD_SIZE, 0, AT(body_execute, reply_bytes), 1, 1024 * MIB,                  \
+      .help = "bytes of each stream in the receipt; the rest stays readable with GET "             \
+              "/v1/executions/{id}/output" }
+#define ROW_DETACH                                                                                 \
+    { "detach", FIELD_BOOL, 0, AT(body_execute, detach),                                           \
+      .help = "answer 202 with the execution_id at once instead of waiting for the end" }
+#define ROW_CANCEL                                                                                 \
+    { "cancel_on_disconnect", FIELD_BOOL, 0, AT(body_execute, cancel),                             \
+      .help = "interrupt the run when this connection closes; else it goes on" }
+#define ROW_LOSS                                                                                   \
+    { "accept_loss", FIELD_BOOL, 0, AT(body_execute, accept_loss),                                 \
+      .help = "in a session that lost its variables: go on with new ones instead of being told" }
+#define ROW_ENV(help_)                                                                             \
+    { "env", FIELD_MAP, 0, AT(body_execute, env), 0, 256, .help = help_,                           \
+      .example = "{\"LANG\": \"C.UTF-8\"}" }
+
+#define TEMPLATE_HELP                                                                              \
+    "the Python to begin with: a template of GET /v1/templates, or an alias such as python:3.12"
+
+#define NETWORK_HELP "whom it may reach; nobody when it is left out"
+
+static const char *const mode_choices[] = { "cell", "script", NULL };
+
+static const struct field fields_execute[] = {
+    ROW_CODE("the program"),
+    { "mode", FIELD_CHOICE, 0, AT(body_execute, mode), .choices = mode_choices,
+      .help = "cell: as in a notebook, with a result and displays; script: as python3 would" },
+    ROW_STDIN,
+    ROW_TIMEOUT("wall time in seconds; the same as limits.timeout"),
+    { "limits", FIELD_OBJECT, 0, AT(body_execute, limits), .of = &schema_limits,
+      .help = "what the run may use" },
+    ROW_ENV("more environment variables"),
+    { "filename", FIELD_TEXT, 0, AT(body_execute, filename), 1, 255,
+      .help = "the program's name in tracebacks" },
+    { "template", FIELD_TEXT, 0, AT(body_execute, template), 1, 255, .help = TEMPLATE_HELP,
+      .example = "\"default\"" },
+    { "network", FIELD_OBJECT, 0, AT(body_execute, network), .of = &schema_network,
+      .help = NETWORK_HELP, .example = "{\"allow\": [\"api.example.com\"]}" },
+    ROW_REPLY,
+    ROW_DETACH,
+    ROW_CANCEL,
+    END,
+};
+REQUEST(execute, struct body_execute, "A program for a fresh box.");
+
+static const struct field fields_session_execute[] = {
+    ROW_CODE("the cell"),
+    ROW_STDIN,
+    ROW_TIMEOUT("wall time in seconds"),
+    { "filename", FIELD_TEXT, 0, AT(body_execute, filename), 1, 255,
+      .help = "the cell's name in tracebacks" },
+    ROW_REPLY,
+    ROW_DETACH,
+    ROW_CANCEL,
+    ROW_LOSS,
+    END,
+};
+REQUEST(session_execute, struct body_execute, "A cell for a session.");
+
+static const struct field fields_command[] = {
+    { "command", FIELD_TEXT, FIELD_REQUIRED, AT(body_execute, code), 1, CODE_BYTES_MAX,
+      .help = "the command line, for sh", .example = "\"ls -l\"" },
+    { "shell", FIELD_BOOL, 0, AT(body_execute, shell),
+      .help = "run it in the session's one shell, where cd and export stay" },
+    ROW_STDIN,
+    ROW_TIMEOUT("wall time in seconds; 300 when it is left out"),
+    ROW_ENV("more environment variables; not with shell"),
+    ROW_REPLY,
+    ROW_DETACH,
+    ROW_CANCEL,
+    ROW_LOSS,
+    END,
+};
+REQUEST(command, struct body_execute, "A shell command.");
+
+static const struct field fields_session_create[] = {
+    { "limits", FIELD_OBJECT, 0, AT(body_session, limits), .of = &schema_limits,
+      .help = "what the session may use; timeout is the default of its executions" },
+    { "idle_timeout", FIELD_SECONDS, 0, AT(body_session, idle_us), SEC, 365 * DAY,
+      .help = "seconds without use before it is ended", .example = "3600" },
+    { "env", FIELD_MAP, 0, AT(body_session, env), 0, 256, .help = "more environment variables" },
+    { "files", FIELD_LIST, 0, AT(body_session, files), 0, 256, .of = &schema_new_file,
+      .help = "files to begin with" },
+    { "template", FIELD_TEXT, 0, AT(body_session, template), 1, 255, .help = TEMPLATE_HELP,
+      .example = "\"default\"" },
+    { "network", FIELD_OBJECT, 0, AT(body_session, network), .of = &schema_network, .help = NETWORK_HELP,
+      .example = "{\"allow\": [\"pypi.org\", \"*.example.com:8443\"]}" },
+    { "packages", FIELD_LIST, 0, AT(body_session, packages), 0, 64,
+      .help = "packages to install, as requirements of PEP 508",
+      .example = "[\"humanize>=4\"]" },
+    { "volumes", FIELD_LIST, 0, AT(body_session, volumes), 0, VOLUMES_MAX, .of = &schema_volume,
+      .help = "directories of the host that the session sees; GET /v1/limits tells which may be" },
+    END,
+};
+REQUEST(session_create, struct body_session, "A session to make.");
+
+static const struct field fields_packages_add[] = {
+    { "packages", FIELD_LIST, FIELD_REQUIRED, AT(body_packages, packages), 1, 64,
+      .help = "requirements of PEP 508: names, and perhaps extras and versions",
+      .example = "[\"requests[socks]>=2.31\", \"humanize\"]" },
+    { "newest", FIELD_BOOL, 0, AT(body_packages, newest),
+      .help = "what comes without a version is to be the newest, also where an older one is there" },
+    END,
+};
+REQUEST(packages_add, struct body_packages, "Packages to install.");
+
+static const struct field fields_move[] = {
+    { "from", FIELD_TEXT, FIELD_REQUIRED, AT(body_move, from), 1, PATH_BYTES,
+      .help = "what to move", .example = "\"draft.csv\"" },
+    { "to", FIELD_TEXT, FIELD_REQUIRED, AT(body_move, to), 1, PATH_BYTES, .help = "its new path",
+      .example = "\"out/final.csv\"" },
+    { "replace", FIELD_BOOL, 0, AT(body_move, replace), .help = "replace a file that is there" },
+    END,
+};
+REQUEST(move, struct body_move, "What goes where.");
+
+static const struct field fields_mkdir[] = {
+    { "path", FIELD_TEXT, FIELD_REQUIRED, AT(body_mkdir, path), 1, PATH_BYTES,
+      .help = "the directory; parents are made too", .example = "\"out/plots\"" },
+    END,
+};
+REQUEST(mkdir, struct body_mkdir, "A directory.");
+
+/* ---- queries ---- */
+
+static const struct field fields_page_query[] = {
+    { "after", FIELD_TEXT, 0, AT(query_page, after), 1, 64, .help = "the last id of the page before" },
+    { "limit", FIELD_INT, 0, AT(query_page, limit), 1, 1000, .help = "how many at most; 100" },
+    END,
+};
+REQUEST(page_query, struct query_page, NULL);
+
+static const struct field fields_files_query[] = {
+    { "dir", FIELD_TEXT, 0, AT(query_files, dir), 0, PATH_BYTES, .help = "only beneath it" },
+    { "after", FIELD_TEXT, 0, AT(query_files, after), 0, PATH_BYTES,
+      .help = "the last path of the page before" },
+    { "limit", FIELD_INT, 0, AT(query_files, limit), 1, 1000, .help = "how many at most; 1000" },
+    { "recursive", FIELD_BOOL, 0, AT(query_files, recursive),
+      .help = "the whole tree beneath dir, not only its entries" },
+    END,
+};
+REQUEST(files_query, struct query_files, NULL);
+
+static const struct field fields_upload_query[] = {
+    { "dir", FIELD_TEXT, 0, AT(query_dir, dir), 0, PATH_BYTES, .help = "where the files go" },
+    END,
+};
+REQUEST(upload_query, struct query_dir, NULL);
+
+static const struct field fields_archive_query[] = {
+    { "dir", FIELD_TEXT, 0, AT(query_dir, dir), 0, PATH_BYTES, .help = "only what is beneath it" },
+    END,
+};
+REQUEST(archive_query, struct query_dir, NULL);
+
+static const struct field fields_delete_query[] = {
+    { "recursive", FIELD_BOOL, 0, AT(query_delete, recursive),
+      .help = "a directory with all that is in it" },
+    END,
+};
+REQUEST(delete_query, struct query_delete, NULL);
+
+static const char *const stream_choices[] = { "stdout", "stderr", NULL };
+
+static const struct field fields_output_query[] = {
+    { "stream", FIELD_CHOICE, 0, AT(query_output, stream), .choices = stream_choices,
+      .help = "stdout when it is left out" },
+    { "offset", FIELD_INT, 0, AT(query_output, offset), 0, INT64_MAX, .help = "the first byte; 0" },
+    { "limit", FIELD_INT, 0, AT(query_output, limit), 1, 1024 * 1024,
+      .help = "bytes at most; 65536" },
+    END,
+};
+REQUEST(output_query, struct query_output, NULL);
+
+static const struct field fields_events_query[] = {
+    { "stdout", FIELD_INT, 0, AT(query_events, out), 0, INT64_MAX, .help = "bytes you have already" },
+    { "stderr", FIELD_INT, 0, AT(query_events, err), 0, INT64_MAX, .help = "bytes you have already" },
+    { "displays", FIELD_INT, 0, AT(query_events, displays), 0, 1000000,
+      .help = "displays you have already" },
+    END,
+};
+REQUEST(events_query, struct query_events, NULL);
+
+static const struct field fields_wait_query[] = {
+    { "wait", FIELD_SECONDS, 0, AT(query_wait, wait_us), 0, 300 * SEC,
+      .help = "seconds to wait for the end before answering; 0" },
+    END,
+};
+REQUEST(wait_query, struct query_wait, NULL);
+
+static const struct field fields_interrupt_query[] = {
+    { "all", FIELD_BOOL, 0, AT(query_interrupt, all), .help = "those that wait in line too" },
+    END,
+};
+REQUEST(interrupt_query, struct query_interrupt, NULL);
+
+/* ---- messages over a WebSocket ---- */
+
+static const char *const stream_message_types[] = { "interrupt", NULL };
+static const struct field fields_stream_message[] = {
+    { "type", FIELD_CHOICE, FIELD_REQUIRED, AT(body_stream_message, type),
+      .choices = stream_message_types, .help = "interrupt: as POST /v1/executions/{id}/interrupt" },
+    END,
+};
+REQUEST(stream_message, struct body_stream_message,
+        "What a client may send over GET /v1/executions/{id}/stream.");
+
+/* ---- responses ---- */
+
+static const struct field fields_error[] = {
+    ALWAYS("name", FIELD_TEXT, "NameError"), ALWAYS("value", FIELD_TEXT, NULL),
+    ALWAYS("traceback", FIELD_TEXT, NULL), END };
+static const struct schema schema_error = { "error", "An uncaught exception.", fields_error, 0 };
+
+static const struct field fields_display[] = {
+    ALWAYS("data", FIELD_OBJECT, "by MIME type; images in base64"),
+    ALWAYS("metadata", FIELD_OBJECT, NULL), END };
+static const struct schema schema_display = { "display", "Something shown.", fields_display, 0 };
+
+static const char *const change_choices[] = { "created", "modified", "deleted", NULL };
+static const struct field fields_changed[] = {
+    ALWAYS("path", FIELD_TEXT, NULL), ALWAYS("size", FIELD_INT, NULL),
+    { "change", FIELD_CHOICE, FIELD_REQUIRED, .choices = change_choices }, END };
+static const struct schema schema_changed = { "changed_file", NULL, fields_changed, 0 };
+
+static const char *const status_choices[] = { "ok", "error", "timeout", "oom", "killed", "pids",
+                                              "disk", "output", "cancelled", "system", NULL };
+static const struct field fields_contact[] = {
+    ALWAYS("host", FIELD_TEXT, "the name that was asked for, or (others) when there were too many"),
+    ALWAYS("port", FIELD_INT, NULL),
+    ALWAYS("requests", FIELD_INT, "requests and tunnels that went out"),
+    ALWAYS("refused", FIELD_INT, "those that were not allowed"),
+    ALWAYS("failed", FIELD_INT, "those whose host could not be reached"),
+    ALWAYS("bytes_sent", FIELD_INT, NULL),
+    ALWAYS("bytes_received", FIELD_INT, NULL),
+    END,
+};
+static const struct schema schema_contact = { "contact", "A host that a run contacted.",
+                                              fields_contact, 0 };
+
+static const struct field fields_receipt[] = {
+    { "status", FIELD_CHOICE, FIELD_REQUIRED, .choices = status_choices, .help = "why it ended" },
+    MAYBE("limit", FIELD_TEXT, "the limit that ended it"),
+    ALWAYS("success", FIELD_BOOL, "status is ok"),
+    ALWAYS("exit_code", FIELD_INT, NULL),
+    ALWAYS("stdout", FIELD_TEXT, "its beginning and end, within the budget"),
+    ALWAYS("stderr", FIELD_TEXT, NULL),
+    ALWAYS("execution_time", FIELD_NUMBER, "seconds"),
+    MAYBE("result", FIELD_OBJECT, "the value of the last expression, by MIME type"),
+    MAYBE("result_metadata", FIELD_OBJECT, "what goes with it, by MIME type"),
+    { "outputs", FIELD_LIST, FIELD_REQUIRED, .of = &schema_display, .help = "what it showed" },
+    { "error", FIELD_OBJECT, FIELD_NULLABLE, .of = &schema_error },
+    { "files", FIELD_LIST, FIELD_REQUIRED, .of = &schema_changed, .help = "what it changed" },
+    ALWAYS("truncated", FIELD_OBJECT, "bytes left out of stdout and stderr"),
+    ALWAYS("usage", FIELD_OBJECT, "cpu_ms, peak_memory_bytes, wall_ms, processes, hosts (those that "
+                                  "were reached, as host:port)"),
+    { "network", FIELD_LIST, 0, .of = &schema_contact, .help = "whom it contacted, if anybody" },
+    MAYBE("session_id", FIELD_TEXT, NULL),
+    ALWAYS("execution_id", FIELD_TEXT, NULL),
+    ALWAYS("execution_count", FIELD_INT, NULL),
+    ALWAYS("template", FIELD_TEXT, "the Python that it ran with"),
+    { "session_lost", FIELD_BOOL, 0, .help = "the session's variables are gone; its files are not" },
+    { "shell_lost", FIELD_BOOL, 0, .help = "the session's shell ended; the next one is new" },
+    END,
+};
+RESPONSE(receipt, "What came of an execution.");
+
+static const char *const progress_choices[] = { "waiting", "running", NULL };
+static const struct field fields_progress[] = {
+    { "status", FIELD_CHOICE, FIELD_REQUIRED, .choices = progress_choices },
+    ALWAYS("execution_id", FIELD_TEXT, NULL),
+    MAYBE("session_id", FIELD_TEXT, NULL),
+    ALWAYS("execution_time", FIELD_NUMBER, "seconds so far"),
+    ALWAYS("output", FIELD_OBJECT, "bytes of stdout and stderr so far"),
+    END,
+};
+RESPONSE(progress, "An execution that has not ended: what stands in place of its receipt.");
+
+static const struct field fields_interrupted[] = {
+    ALWAYS("interrupted", FIELD_INT, "how many executions were asked to stop"), END };
+RESPONSE(interrupted, NULL);
+
+static const struct field fields_output[] = {
+    { "stream", FIELD_CHOICE, FIELD_REQUIRED, .choices = stream_choices },
+    ALWAYS("text", FIELD_TEXT, "as UTF-8; what is not becomes U+FFFD"),
+    ALWAYS("offset", FIELD_INT, "of its first byte"),
+    ALWAYS("next", FIELD_INT, "where the next page begins"),
+    ALWAYS("total", FIELD_INT, "bytes printed so far"),
+    ALWAYS("kept", FIELD_INT, "bytes that can be read"),
+    ALWAYS("done", FIELD_BOOL, "nothing more will come after total"),
+    END,
+};
+RESPONSE(output, NULL);
+
+static const char *const event_choices[] = { "start", "stdout", "stderr", "display", "result",
+                                             "receipt", "fault", "keepalive", NULL };
+static const struct field fields_event[] = {
+    { "event", FIELD_CHOICE, FIELD_REQUIRED, .choices = event_choices },
+    ALWAYS("data", FIELD_OBJECT, "start: the ids; stdout, stderr: text, offset, next, left_out; "
+                                 "display: a display; result: a bundle; receipt: the receipt; "
+                                 "fault: a problem"),
+    END,
+};
+RESPONSE(event, "One event of a stream: a line of NDJSON. In server-sent events its name is the "
+                "event's type, and data stands alone.");
+
+static const char *const session_states[] = { "ready", "running", "lost", NULL };
+static const struct field fields_session[] = {
+    ALWAYS("session_id", FIELD_TEXT, NULL),
+    { "state", FIELD_CHOICE, FIELD_REQUIRED, .choices = session_states },
+    ALWAYS("template", FIELD_TEXT, "the Python that it has"),
+    ALWAYS("created", FIELD_NUMBER, "seconds since 1970"),
+    ALWAYS("age", FIELD_NUMBER, "seconds"),
+    ALWAYS("idle", FIELD_NUMBER, "seconds without use"),
+    ALWAYS("idle_timeout", FIELD_NUMBER, "seconds without use before it is ended"),
+    ALWAYS("expires_in", FIELD_NUMBER, "seconds left of them"),
+    ALWAYS("execution_count", FIELD_INT, NULL),
+    ALWAYS("waiting", FIELD_INT, "executions in line, without the one that runs"),
+    { "limits", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_limits },
+    { "network", FIELD_OBJECT, 0, .help = "allow: whom it may reach; secrets: which headers are added "
+                                          "where, without their values. Not in lists" },
+    { "volumes", FIELD_LIST, FIELD_REQUIRED, .of = &schema_bound },
+    END,
+};
+RESPONSE(session, "A session.");
+
+static const struct field fields_session_page[] = {
+    { "sessions", FIELD_LIST, FIELD_REQUIRED, .of = &schema_session },
+    ALWAYS("more", FIELD_BOOL, "ask again with after set to the last id"),
+    END,
+};
+RESPONSE(session_page, NULL);
+
+static const char *const file_kinds[] = { "file", "directory", "link", "other", NULL };
+static const struct field fields_file[] = {
+    ALWAYS("path", FIELD_TEXT, NULL),
+    { "kind", FIELD_CHOICE, 0, .choices = file_kinds },
+    { "size", FIELD_INT, 0, .help = "bytes" },
+    { "mtime", FIELD_NUMBER, 0, .help = "seconds since 1970" },
+    { "path_base64", FIELD_TEXT, 0, .help = "the path's bytes, where they are not UTF-8" },
+    END,
+};
+RESPONSE(file, NULL);
+
+static const struct field fields_file_page[] = {
+    { "files", FIELD_LIST, FIELD_REQUIRED, .of = &schema_file },
+    ALWAYS("more", FIELD_BOOL, "ask again with after set to the last path"),
+    ALWAYS("incomplete", FIELD_BOOL, "the tree is larger than a listing goes"),
+    END,
+};
+RESPONSE(file_page, NULL);
+
+static const struct field fields_uploaded[] = {
+    { "files", FIELD_LIST, FIELD_REQUIRED, .of = &schema_file }, END };
+RESPONSE(uploaded, NULL);
+
+static const struct field fields_moved[] = {
+    ALWAYS("from", FIELD_TEXT, NULL), ALWAYS("to", FIELD_TEXT, NULL), END };
+RESPONSE(moved, NULL);
+
+static const struct field fields_package[] = {
+    ALWAYS("name", FIELD_TEXT, NULL), ALWAYS("version", FIELD_TEXT, NULL),
+    { "sha256", FIELD_TEXT, .help = "of its wheel" },
+    { "requested", FIELD_BOOL, .help = "asked for by name; else others need it" }, END };
+static const struct schema schema_package = { "package", NULL, fields_package, 0 };
+
+static const struct field fields_packages_added[] = {
+    ALWAYS("success", FIELD_BOOL, "true"), ALWAYS("message", FIELD_TEXT, NULL),
+    { "installed", FIELD_LIST, FIELD_REQUIRED, .of = &schema_package, .help = "what is new" },
+    { "present", FIELD_LIST, FIELD_REQUIRED, .of = &schema_package,
+      .help = "what was there already" },
+    ALWAYS("warnings", FIELD_LIST, "such as names that look like others"),
+    MAYBE("layer", FIELD_TEXT, "the key of the set; whoever has the same set has the same key"),
+    ALWAYS("cached", FIELD_BOOL, "the set was known and nothing was asked of an index"),
+    ALWAYS("seconds", FIELD_NUMBER, NULL), END };
+RESPONSE(packages_added, NULL);
+
+static const struct field fields_package_list[] = {
+    { "packages", FIELD_LIST, FIELD_REQUIRED, .of = &schema_package },
+    ALWAYS("requirements", FIELD_LIST, "what was asked for"),
+    MAYBE("layer", FIELD_TEXT, "the key of the set"), END };
+RESPONSE(package_list, NULL);
+
+const struct schema *const v1_schemas[] = {
+    &schema_new_file, &schema_network, &schema_secret, &schema_contact, &schema_volume,
+    &schema_execute, &schema_session_execute, &schema_command, &schema_session_create,
+    &schema_packages_add, &schema_packages_added, &schema_package_list, &schema_package,
+    &schema_move, &schema_mkdir, &schema_error, &schema_display, &schema_changed, &schema_receipt,
+    &schema_progress, &schema_interrupted, &schema_output, &schema_event, &schema_session,
+    &schema_session_page, &schema_file, &schema_file_page, &schema_uploaded, &schema_moved, &schema_stream_message, NULL };
