@@ -261,14 +261,9 @@ static const struct {
     const char *status, *type, *words;
     bool ours; /* the exception, if there is one, only tells how we stopped it */
 } failures[] = {
-    { "error", "SystemExit", "the code ended itself", false },
-    { "timeout", "TimeoutError", "the code took longer than it may and was stopped", true },
-    { "oom", "MemoryError", "the code used more memory than it may", true },
-    { "killed", "ChildProcessError", "the process of the code was ended by a signal", false },
-    { "pids", "BlockingIOError", "the code started more processes than it may", false },
-    { "disk", "OSError", "the code wrote more to the disk than it may", false },
-    { "output", "OSError", "the code printed more than it may", true },
-    { "cancelled", "KeyboardInterrupt", "the code was interrupted", true },
+#define STATUS(name, word, exit_code, meaning, exception, apology, stopped, hint)                  \
+    { word, exception, apology, stopped },
+#include "base/status.def"
 };
 
 static const char *text_of(json_t *object, const char *name)
@@ -307,7 +302,7 @@ bool dialect_is_ok(struct request *rq, json_t *receipt)
     if (strcmp(status, "ok") == 0)
         return true;
     for (size_t i = 0; i < sizeof failures / sizeof *failures; i++)
-        if (strcmp(status, failures[i].status) == 0) {
+        if (failures[i].type && strcmp(status, failures[i].status) == 0) {
             reply_failed(rq, receipt, i);
             return false;
         }
