@@ -176,7 +176,7 @@ static const struct config_option options[] = {
       .help = "print one JSON object instead: the receipt of a run, the doctor's report, keys, "
               "templates, packages, or the audit log" },
     { "quiet", 'q', OPT_BOOL, MEMBER(quiet), "no", .commands = FOR_RUN, .group = "Output",
-      .help = "say nothing of our own on stderr but errors" },
+      .help = "print only errors on stderr" },
     { "reply", 0, OPT_SIZE, MEMBER(reply_bytes), "1m", 1, GIB, .metavar = "SIZE",
       .aliases = { { "MAX_OUTPUT_SIZE", 0 } }, .commands = FOR_RUN | FOR_SERVE | FOR_MCP,
       .group = "Output",
