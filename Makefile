@@ -27,7 +27,8 @@ example: deps-run binary ## run an example program in a box and show its receipt
 	@$(BUILD)/glovebox run --json examples/hello.py | $(PYTHON) -m json.tool
 
 test: deps-test $(BUILD)/.tests compile ## run all suites (as root: as root and as an ordinary user)
-	@$(PYTHON) tests/run.py --build $(BUILD) $(if $(COUNTS),--counts $(COUNTS)) $(TESTS)
+	@$(PYTHON) tests/run.py --build $(BUILD) $(if $(COUNTS),--counts $(COUNTS)) \
+		$(if $(COSTS),--costs $(COSTS)) $(TESTS)
 
 test-without: deps-test $(BUILD)/.tests compile ## limit and abuse suites without cgroups, then without Landlock
 	@GB_WITH=GLOVEBOX_CGROUPS=none $(PYTHON) tests/run.py --build $(BUILD) --only test_limits.py system abuse

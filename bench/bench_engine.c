@@ -30,7 +30,7 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "bench/kit.h"
-#include "engine/builder/builder.h"
+#include "engine/builder.h"
 #include "engine/engine.h"
 
 #include "base/banned.h"

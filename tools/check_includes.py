@@ -1,10 +1,11 @@
 #!/usr/bin/python3
 """Checks that the modules use only what they may, and that the build lists every source.
 
-usage: tools/check_includes.py      prints one line a mistake, exits 1 if there are any
+usage: tools/check_includes.py [ROOT]      prints one line per mistake, exits 1 if there are any
 
 The first table is the architecture: a module may include its own headers and those of the modules
-in its row. The second says who may know an outside library at all.
+in its row. The second does the same for the rooms (folders) of a module. The last says who may know
+an outside library at all.
 """
 import pathlib
 import re
@@ -24,6 +25,34 @@ MAY_INCLUDE = {
     "server": ["base", "schema", "service", "mark", "mcp"],
     "cli": ["base", "engine", "egress", "service", "mcp", "server"],
 }
+
+# The engine's rooms are processes, or parts of one. The supervisor's (supervisor, run, doctor) and
+# the builder's (builder, box) share no header but those right in engine/, which are words and
+# messages; seal and python run between clone and sealed box, or in a tenant, and see only those.
+ROOMS = {
+    "engine": {
+        "": [],  # right in engine/: every room may include it
+        "supervisor": ["disk"],
+        "run": ["supervisor"],
+        "doctor": ["cgroup"],  # only to read what a host has: cgroup/read.h
+        "builder": ["box", "seal", "cgroup", "disk"],
+        "box": ["seal", "cgroup", "disk"],
+        "seal": [],
+        "python": ["seal"],
+        "cgroup": [],
+        "disk": [],
+    },
+}
+
+# Headers of rooms that other modules may include; they have everything else from the headers right
+# in the module's folder.
+DOORS = {
+    "engine": ["doctor/doctor.h", "disk/disk.h"],
+}
+
+# Code between clone and sealed box: the compiler refuses malloc, stdio and locks there.
+AFTER_CLONE = ("engine/seal/", "engine/wire.c")
+BANNED_AFTER_CLONE = "engine/banned_after_clone.h"
 
 OUTSIDE = {
     "Python.h": ["engine/python/"],
@@ -47,60 +76,93 @@ GENERATED = {"seccomp_policy.h"}  # made in the build directory, next to nothing
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
-def check_quoted(source, module, name):
+def room_of(name):
+    """The room of "module/room/file"; "" for what is right in the module."""
+    return name.split("/")[1] if name.count("/") > 1 else ""
+
+
+def check_room(source, module, name):
+    """A header of the same module: yields what is wrong with this room including it."""
+    rooms, own, room = ROOMS.get(module), room_of(source), room_of(name)
+    if rooms is None or room in ("", own):
+        return
+    if name.endswith("internal.h"):
+        yield f'"{name}" is internal to {module}/{room}/'
+    elif room not in rooms.get(own, []):
+        allowed = ", ".join(rooms.get(own, [])) or "no other room"
+        yield f'"{name}": {module}/{own} may include {allowed}'
+
+
+def check_door(module, target, header, name):
+    """A header of another module."""
+    if target not in MAY_INCLUDE[module]:
+        allowed = ", ".join(MAY_INCLUDE[module]) or "no other module"
+        yield f'"{name}": {module} may include {allowed}'
+    elif header.endswith("internal.h"):
+        yield f'"{name}" is internal to {target}'
+    elif target in ROOMS and "/" in header and header not in DOORS.get(target, []):
+        yield f'"{name}" is in a room of {target}, and none of its doors'
+
+
+def check_quoted(root, source, module, name):
     """A header of ours: yields what is wrong with this module including it."""
     target, _, header = name.partition("/")
     if name in GENERATED:
         return
-    if not header or target not in MAY_INCLUDE or not (ROOT / "src" / name).exists():
+    if not header or target not in MAY_INCLUDE or not (root / "src" / name).exists():
         yield f'"{name}" is not "module/header.h" or "module/room/header.h"'
-    elif target != module and target not in MAY_INCLUDE[module]:
-        allowed = ", ".join(MAY_INCLUDE[module]) or "no other module"
-        yield f'"{name}": {module} may include {allowed}'
-    elif target != module and header.endswith("internal.h"):
-        yield f'"{name}" is internal to {target}'
+    elif target == module:
+        yield from check_room(source, module, name)
+    else:
+        yield from check_door(module, target, header, name)
 
 
-def check_file(path):
-    source = path.relative_to(ROOT / "src").as_posix()
+def check_file(root, path):
+    source = path.relative_to(root / "src").as_posix()
     module = source.partition("/")[0]
     text = path.read_text(encoding="utf-8")
     includes = list(INCLUDE.finditer(text))
+    if module in ROOMS and room_of(source) not in ROOMS[module]:
+        yield f"1: {module}/{room_of(source)} is not a room of the table"
     for match in includes:
         line = text.count("\n", 0, match.start(2)) + 1
         name = match.group(2)
         if match.group(1) == '"':
-            for mistake in check_quoted(source, module, name):
+            for mistake in check_quoted(root, source, module, name):
                 yield f"{line}: {mistake}"
         elif not any(source.startswith(who) for who in OUTSIDE.get(name, [source])):
-            yield f"{line}: <{name}> is only for {', '.join(OUTSIDE[name])}"
-    headers = [i for i in includes if not i.group(2).endswith(".def")]  # a table, where it is used
-    if path.suffix == ".c" and headers and headers[-1].group(2) != "base/banned.h":
+            yield f"{line}: <{name}> is only for {', '.join(OUTSIDE[name]) or 'tools'}"
+    # A .def is a table, included where it is used.
+    includes = [match for match in includes if not match.group(2).endswith(".def")]
+    if path.suffix == ".c" and includes and includes[-1].group(2) != "base/banned.h":
         yield '1: does not include "base/banned.h" last'
+    if path.suffix == ".c" and source.startswith(AFTER_CLONE):
+        if [match.group(2) for match in includes[-2:-1]] != [BANNED_AFTER_CLONE]:
+            yield f'1: does not include "{BANNED_AFTER_CLONE}" just before the last'
 
 
-def check_listed():
+def check_listed(root):
     """Sources that no build file names would be dead without anyone noticing."""
     for folder, pattern in (("src", "*.c"), ("runner", "*.py"), ("tests/unit", "test_*.c")):
-        for path in sorted((ROOT / folder).rglob(pattern)):
+        for path in sorted((root / folder).rglob(pattern)):
             build = next(p / "meson.build" for p in path.parents if (p / "meson.build").exists())
             text = re.sub(r"#.*", "", build.read_text(encoding="utf-8"))
             words = re.findall(r"'([^']*)'", text)
             name = path.relative_to(build.parent).as_posix()
             if name not in words and re.sub(r"^test_(.*)\.c$", r"\1", name) not in words:
-                yield f"{path.relative_to(ROOT)}:1: not listed in {build.relative_to(ROOT)}"
+                yield f"{path.relative_to(root)}:1: not listed in {build.relative_to(root)}"
 
 
-def main():
-    mistakes = list(check_listed())
-    for path in sorted((ROOT / "src").rglob("*.[ch]")):
-        if path.relative_to(ROOT / "src").parts[0] not in MAY_INCLUDE:
-            mistakes.append(f"{path.relative_to(ROOT)}:1: not in a module of the table")
+def main(root=ROOT):
+    mistakes = list(check_listed(root))
+    for path in sorted((root / "src").rglob("*.[ch]")):
+        if path.relative_to(root / "src").parts[0] not in MAY_INCLUDE:
+            mistakes.append(f"{path.relative_to(root)}:1: not in a module of the table")
             continue
-        mistakes += [f"{path.relative_to(ROOT)}:{m}" for m in check_file(path)]
+        mistakes += [f"{path.relative_to(root)}:{m}" for m in check_file(root, path)]
     print("\n".join(mistakes), end="\n" if mistakes else "")
     return 1 if mistakes else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*map(pathlib.Path, sys.argv[1:2])))

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# All checks, for .ci/run. Two lanes, since two cores are what there is: in front the suites, which
-# watch the clock, one after the other; behind them, at low priority, what only burns CPU. Each step
-# of the second lane writes a TAP log, shown when the lane is done. A step counts as one check; the
-# suites count test by test.
+# All checks, for .ci/run. Two cores are what there is, and CI is as fast as it leaves none of them idle
+# and does nothing twice. Three lanes: in front the suites, which watch the clock; behind them, at low
+# priority, what only burns CPU; and fuzzing, at the lowest. The steps of the second and third lane
+# write TAP logs, shown when the lane is done. A step counts as one check; the suites
+# count test by test. The last lines before the sum say what took most CPU time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,11 +13,22 @@ mkdir -p "$logs"
 
 say() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
 
+# timed NAME COMMAND... : what it took, for costs(); its status is the command's
+timed() {
+    local name=$1 status=0 TIMEFORMAT='%R %U %S'
+    shift
+    { time "$@" 2>&3 3>&-; } 3>&2 2>"$logs/time.$BASHPID" || status=$?
+    awk -v name="$name" '{ printf "%.1f\t%.1f\t%s\n", $1, $2 + $3, name }' "$logs/time.$BASHPID" \
+        >>"$logs/costs"
+    rm "$logs/time.$BASHPID"
+    return "$status"
+}
+
 # step NAME COMMAND... : one check in TAP words
 step() {
     local name=$1
     shift
-    if "$@" >"$logs/$name.log" 2>&1; then
+    if timed "$name" "$@" >"$logs/$name.log" 2>&1; then
         echo "ok - $name"
     else
         echo "not ok - $name"
@@ -24,38 +36,62 @@ step() {
     fi
 }
 
-# compile DIR MESON-ARGUMENT... : a fresh build
+# compile DIR MESON-ARGUMENT... [-- TARGET...] : a fresh build
 compile() {
-    local dir=$1
+    local dir=$1 options=()
     shift
+    while [[ $# != 0 && $1 != -- ]]; do
+        options+=("$1")
+        shift
+    done
     rm -rf "$dir"
-    meson setup "$dir" -Dtests=enabled "$@"
-    ninja -C "$dir" all bench_engine bench_service
+    meson setup "$dir" -Dtests=enabled "${options[@]}"
+    ninja -C "$dir" "${@:2}"
 }
 
 # machine BINARY : a short form of the suites on the users' kernel, counted test by test
 machine() {
-    GLOVEBOX=$1 tools/vm/suites.sh --short --counts "$logs/vm.counts" >"$logs/vm.log" 2>&1 || true
+    GLOVEBOX=$1 timed vm tools/vm/suites.sh --short --counts "$logs/vm.counts" >"$logs/vm.log" 2>&1 ||
+        true
     sed 's/^/# /' "$logs/vm.log"
 }
 
 behind() {
-    # Without --werror: gcc's warnings are guesses once the sanitizers have rewritten the code.
-    step asan-build compile build-asan -Db_sanitize=address,undefined -Db_lundef=false
+    step fuzz-build tools/fuzz.sh build
+    touch "$logs/fuzz.done"
+    # Without --werror: gcc's warnings are guesses once the sanitizers have rewritten the code. A
+    # sanitizer's report needs the lines of functions, not every variable, and -O2 takes twice as long.
+    step asan-build compile build-asan -Db_sanitize=address,undefined -Db_lundef=false \
+        -Doptimization=1 -Dc_args=-g1
     touch "$logs/asan.done"
-    CC=clang step clang-werror compile build-clang --werror
+    # Nothing of it is run, and clang's warnings do not depend on how much it optimises, as gcc's do.
+    CC=clang step clang-werror compile build-clang --werror -Doptimization=0 -Ddebug=false -- \
+        all bench_engine bench_service
+    step tsan-build tools/tsan.sh build
     step aarch64 tools/cross.sh
     machine build/glovebox
-    BUILD=build-clang tools/lint.sh || true
-    tools/fuzz.sh 60 || true
+    BUILD=build-clang timed lint tools/lint.sh || true
 }
+
+# fuzzing : a minute of each target, one after the other, of what the other lanes leave of the machine
+fuzzing() {
+    local i
+    for ((i = 0; i < 900; i++)); do
+        [[ ! -e $logs/fuzz.done ]] || break
+        sleep 1
+    done
+    FUZZ_JOBS=1 timed fuzz tools/fuzz.sh 60 || true
+}
+
+# kit : what the MCP proofs need, mostly downloads; the suites find it finished, or wait for it
+kit() { timed mcp-kit tools/mcp_kit.sh ${GB_MCP_KIT:+"$GB_MCP_KIT"}; }
 
 asan_files=test_robust.py,test_bad_input.py,test_key.py,test_audit.py
 asan_files+=,test_serve_api.py,test_serve_files.py,test_serve_life.py,test_serve_sessions.py
 asan_files+=,test_network.py,test_serve_network.py
 asan_files+=,test_mcp.py,test_mcp_bad_input.py
 
-# asan_suites : unit and system tests in the sanitized build, once it is there
+# asan_suites WHO : unit and system tests in the sanitized build, once it exists
 asan_suites() {
     while [[ ! -e $logs/asan.done ]] && kill -0 "$behind_pid" 2>/dev/null; do
         sleep 1
@@ -64,10 +100,30 @@ asan_suites() {
     # traced, which is what the leak check would do. Leaks are looked for in the unit tests.
     export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
     ASAN_OPTIONS=detect_leaks=1:abort_on_error=1 \
-        tests/run.py --build build-asan --counts "$logs/asan-unit.counts" unit || true
+        tests/run.py --build build-asan --counts "$logs/asan-unit.counts" --costs "$logs/costs" \
+        unit || true
     ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 \
-        tests/run.py --build build-asan --counts "$logs/asan-system.counts" \
+        tests/run.py --build build-asan --counts "$logs/asan-system.counts" --costs "$logs/costs" \
         --as "$1" --only "$asan_files" system || true
+}
+
+# lane NAME NICE : starts the function of that name in a session of its own, so that what is left of it
+# can be ended as one; its id is then in lane_pid
+lane() {
+    setsid nice -n "$2" bash -c "set -euo pipefail; $1" >"$logs/$1.tap" 2>"$logs/$1.err" &
+    lane_pid=$!
+    lanes+=("$lane_pid")
+}
+
+# end_of_lane NAME PID : waits for it and shows its TAP log
+end_of_lane() {
+    local finished=1
+    wait "$2" || finished=0
+    cat "$logs/$1.tap"
+    if [[ $finished == 0 ]]; then
+        echo "not ok - the lane '$1' broke off" | tee -a "$logs/$1.tap"
+        tail -n 20 "$logs/$1.err"
+    fi
 }
 
 # add_up : the counts of the suites and the TAP lines of the steps
@@ -78,44 +134,64 @@ add_up() {
         cat "$logs/$suite.counts" 2>/dev/null || echo "0 1 0"
     done
     awk '/^ok/ { ok++ } /^not ok/ { bad++ } END { print ok + 0, bad + 0, 0 }' \
-        "$logs/build.tap" "$logs/behind.tap"
+        "$logs/front.tap" "$logs/behind.tap" "$logs/fuzzing.tap"
+}
+
+# costs : the ten steps and test files that took most CPU time
+costs() {
+    awk -F '\t' '{ cpu += $2 } END { printf "all of them: %.0f s CPU\n", cpu }' "$logs/costs"
+    sort -t $'\t' -k 2,2 -rn "$logs/costs" |
+        awk -F '\t' 'NR <= 10 { printf "%8.1f s CPU %8.1f s  %s\n", $2, $1, $3 }'
 }
 
 tools/deps.sh
 
+# Lanes that are still running when this script ends are ended with it.
+lanes=()
+end_lanes() {
+    local pid
+    for pid in "${lanes[@]}"; do
+        kill -- "-$pid" 2>/dev/null || true
+    done
+}
+trap end_lanes EXIT
+export -f timed step compile machine behind fuzzing kit
+export logs
+
+lane kit 10
+
 say "build, with gcc"
-step gcc-werror compile build --werror | tee "$logs/build.tap"
+step gcc-werror compile build --werror -- all bench_engine bench_service | tee "$logs/front.tap"
 
 say "checks and fuzzing start in the background"
-# A session of its own, so that what is left of it can be ended as one.
-export -f step compile machine behind
-export logs
-setsid nice -n 10 bash -c 'set -euo pipefail; behind' >"$logs/behind.tap" 2>"$logs/behind.err" &
-behind_pid=$!
-trap 'kill -- "-$behind_pid" 2>/dev/null || true' EXIT
+lane behind 10
+behind_pid=$lane_pid
+lane fuzzing 19
+fuzzing_pid=$lane_pid
 
 say "make test"
-make test COUNTS="$logs/test.counts" || true
+make test COUNTS="$logs/test.counts" COSTS="$logs/costs" | tee "$logs/suites.log" || true
 
 say "suites under ASan and UBSan"
 who=self
 [[ $(id -u) != 0 ]] || who=root
-asan_suites "$who"
+asan_suites "$who" | tee -a "$logs/suites.log"
 
 say "a minute of mixed load, and another under the thread sanitizer"
-step soak make soak SOAK_SECONDS=60 | tee -a "$logs/build.tap" &
+step soak make soak SOAK_SECONDS=60 | tee -a "$logs/front.tap" &
 soak_pid=$!
-step tsan tools/tsan.sh 60 | tee -a "$logs/build.tap"
+step tsan tools/tsan.sh 60 | tee -a "$logs/front.tap"
 wait "$soak_pid"
 
 say "waiting for the checks in the background"
-finished=1
-wait "$behind_pid" || finished=0
-cat "$logs/behind.tap"
-if [[ $finished == 0 ]]; then
-    echo "not ok - the background lane broke off" | tee -a "$logs/behind.tap"
-    tail -n 20 "$logs/behind.err"
-fi
+end_of_lane behind "$behind_pid"
+end_of_lane fuzzing "$fuzzing_pid"
+
+say "the ten that took most CPU time"
+costs
+
+say "tests that failed at first and then passed three times in a row"
+grep -h '^[^ ].*: UNSTEADY ' "$logs/suites.log" || echo "none"
 
 say "sum"
 add_up | awk '

@@ -2,9 +2,11 @@
 # Builds the fuzz targets with clang, ASan and UBSan, and runs each for a while from its corpus.
 #
 #   tools/fuzz.sh [SECONDS [TARGET...]]     60 seconds, every target of tests/fuzz by default
+#   tools/fuzz.sh build                     only builds them
 #
-# As many at a time as there are processors. One TAP line a target. What it finds anew stays in build-fuzz/; an input that crashed is kept
-# there as crash-TARGET-*, to be committed to tests/fuzz/corpus/TARGET with its fix.
+# FUZZ_JOBS run at the same time (default: as many as there are processors). Prints one TAP line per
+# target. New inputs stay in build-fuzz/; one that crashed is kept there as crash-TARGET-*, to be
+# committed to tests/fuzz/corpus/TARGET with its fix.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,6 +25,7 @@ if [[ ! -f build-fuzz/build.ninja ]]; then
         -Db_sanitize=address,undefined >/dev/null
 fi
 ninja -C build-fuzz "${targets[@]/#/tests/fuzz/fuzz_}" >&2
+[[ $seconds != build ]] || exit 0
 
 # fuzz NAME : its TAP line, without the number, in build-fuzz/NAME.tap
 fuzz() {
@@ -42,7 +45,7 @@ export -f fuzz
 export seconds
 
 rm -f build-fuzz/*.tap
-printf '%s\n' "${targets[@]}" | xargs -P "$(nproc)" -I{} bash -c 'set -euo pipefail; fuzz {}'
+printf '%s\n' "${targets[@]}" | xargs -P "${FUZZ_JOBS:-$(nproc)}" -I{} bash -c 'set -euo pipefail; fuzz {}'
 echo "1..${#targets[@]}"
 taps=("${targets[@]/#/build-fuzz/}")
 cat "${taps[@]/%/.tap}"

@@ -2,7 +2,12 @@
 # Installs what the proofs of MCP are made with: Node 22, the official conformance suite, the
 # official clients and mcpo, in the versions that tests/mcp pins.
 #
-#   tools/mcp_kit.sh DIRECTORY      prints nothing when all of it is there already
+#   tools/mcp_kit.sh [DIRECTORY]    prints nothing when all of it is installed already
+#   tools/mcp_kit.sh --where        prints the default directory
+#
+# The default is below the user's cache directory and is named after the pins, this script and the
+# version of Python: other checkouts with the same pins share it, others get one of their own. Kits
+# that nobody has used for two months are removed. Downloads take a minute.
 #
 # npm and pip are called as their user has configured them: registry, proxy, cache. Nothing is
 # installed outside of DIRECTORY. Node comes as the package that npm's `node@22` would fetch in a
@@ -11,10 +16,21 @@ set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 pins=$root/tests/mcp
-dir=${1:?usage: tools/mcp_kit.sh DIRECTORY}
 python=${PYTHON:-/usr/bin/python3}
+cache=${XDG_CACHE_HOME:-~/.cache}/glovebox
 
 say() { printf 'glovebox: %s\n' "$*" >&2; }
+
+# default_dir : the kit for these pins, this script and this Python
+default_dir() {
+    local key
+    key=$({
+        cat "$0" "$pins"/package*.json "$pins"/requirements-*.txt
+        "$python" -VV
+        uname -m
+    } | sha256sum)
+    echo "$cache/mcp-kit-${key:0:16}"
+}
 
 # quietly NAME COMMAND... : what it printed is shown only when it failed
 quietly() {
@@ -64,10 +80,20 @@ install_python() {
     echo "$stamp" >"$dir/$1/stamp"
 }
 
+dir=${1:-$(default_dir)}
+if [[ $dir == --where ]]; then
+    default_dir
+    exit
+fi
 mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
 exec 9>"$dir/lock"
 flock 9
+touch "$dir/lock" # says when the kit was last used
+if [[ $# == 0 || $dir == "$(default_dir)" ]]; then
+    find "$cache" -mindepth 2 -maxdepth 2 -path '*/mcp-kit-*/lock' -mtime +60 -print0 |
+        xargs -0 -r -n 1 dirname -z | xargs -0 -r rm -rf
+fi
 
 # Without the lock: what they leave running must not hold it.
 install_node 9>&- &

@@ -2,8 +2,9 @@
 # The concurrent parts under the thread sanitizer: unit tests of service and server, then a soak.
 #
 #   tools/tsan.sh [SECONDS]       of the soak, 60 by default
+#   tools/tsan.sh build           only builds what these run
 #
-# Builds in build-tsan. A box cannot be made by a sanitized builder (see builder_program() in
+# Builds in build-tsan; one that is being built already is waited for. A box cannot be made by a sanitized builder (see builder_program() in
 # engine.c), so BUILD/glovebox, an ordinary build (default: build), lends its own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,9 +12,17 @@ cd "$(dirname "$0")/.."
 build=${BUILD:-build}
 tests=(service service_session service_execution http mcp mcp_parts keys audit store store_sqlite log)
 
-[[ -e build-tsan/build.ninja ]] ||
-    meson setup build-tsan -Dtests=enabled -Db_sanitize=thread -Db_lundef=false
-ninja -C build-tsan
+mkdir -p build-tsan
+(
+    flock 9
+    # A report names functions and lines, for which -g1 is enough.
+    [[ -e build-tsan/build.ninja ]] ||
+        meson setup build-tsan -Dtests=enabled -Db_sanitize=thread -Db_lundef=false \
+            -Doptimization=1 -Dc_args=-g1
+    ninja -C build-tsan glovebox "${tests[@]/#/tests/unit/test_}"
+) 9>build-tsan/lock
+[[ ${1:-} != build ]] || exit 0
+
 export TSAN_OPTIONS=halt_on_error=0:second_deadlock_stack=1
 meson test -C build-tsan --no-rebuild --print-errorlogs "${tests[@]}"
 GLOVEBOX_PLAIN_BUILDER=$(realpath "$build/glovebox") SOAK_SECONDS=${1:-60} SOAK_CLIENTS=12 \

@@ -10,7 +10,7 @@
 #include "cli/cmd.h"
 #include "cli/options/help.h"
 #include "cli/options/options.h"
-#include "engine/builder/builder.h"
+#include "engine/builder.h"
 
 #include "base/banned.h"
 

@@ -13,12 +13,11 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "engine/cgroup/cgroup.h"
-#include "engine/disk/disk.h"
+#include "engine/host.h"
 #include "engine/limits.h"
 #include "engine/outcome.h"
+#include "engine/shelf.h"
 #include "engine/volumes.h"
-#include "engine/wire.h"
 
 struct engine;
 struct box;

@@ -3,7 +3,7 @@
  *
  * The operator lists directories. A box may have any directory beneath one of them, at a place of
  * its own choice, and writes to it only where the operator's entry says so. volumes.c has the
- * rules, builder/volumes.c the mounts, seal/volumes.c what PID 1 of a box does with them.
+ * rules, box/volumes.c the mounts, seal/volumes.c what PID 1 of a box does with them.
  */
 #pragma once
 
@@ -80,51 +80,3 @@ struct volume_record {
     uint32_t writable;
     uint32_t path_len, target_len; /* beneath the root, "." for itself; in the box */
 };
-
-/* ---- the builder's ---- */
-
-struct volume_tree {
-    int fd; /* a mount that is attached nowhere; or -errno: why there is none */
-    bool writable;
-};
-
-struct volume_trees {
-    struct volume_tree items[VOLUME_ROOTS_MAX];
-    size_t len;
-};
-
-/* Takes mounts of the operator's directories along, while they are in sight. One that is not there
- * any more is no failure: who asks for it is told. @list_fd as volume_roots_list() makes it. */
-int volume_trees_take(struct volume_trees *trees, int list_fd, struct gb_err *err);
-void volume_trees_close(struct volume_trees *trees);
-
-struct box_volume {
-    int mount; /* attached nowhere */
-    bool writable;
-    const char *target;
-};
-
-/* The mounts for one box, from a list as volumes_list() makes it. @host_id 0: the box has the
- * caller's own id. EADDRNOTAVAIL: one of them cannot be had, which the message explains. */
-struct box_volumes {
-    struct box_volume items[VOLUMES_MAX];
-    size_t len;
-    char *text; /* which the targets are in */
-};
-
-int box_volumes_open(struct volume_trees *trees, int list_fd, uint32_t host_id,
-                     struct box_volumes *ret_volumes, struct gb_err *err);
-void box_volumes_close(struct box_volumes *volumes);
-
-/* ---- PID 1's: async-signal-safe, 0 or -errno ---- */
-
-struct box_spec;
-
-/* Links to the volumes outside /workspace that may be written to: 0, 1, ... For seal_landlock(). */
-#define VOLUMES_LINKS "/.volumes"
-
-/* Before all other mounts: a root directory of the box's own, with the places for volumes in it. */
-int box_volumes_root(const struct box_spec *spec);
-
-/* After them. */
-int box_volumes_mount(const struct box_spec *spec);

@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "engine/banned_after_clone.h"
+
 #include "base/banned.h"
 
 union control_space {

@@ -10,10 +10,10 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "engine/builder/package_mounts.h"
-#include "engine/cgroup/cgroup.h"
-#include "engine/disk/disk.h"
+#include "base/err.h"
+#include "engine/host.h"
 #include "engine/limits.h"
+#include "engine/shelf.h"
 
 #define WIRE_FDS_MAX  16
 #define WIRE_PATH_MAX 4096
@@ -33,7 +33,7 @@ void wire_close_fds(const int *fds, size_t fds_len);
 enum builder_op {
     /* First: root file system, cgroups, ids. fds: pidfd of a template that outlived its builder; a
      * list of the directories for volumes (volumes.h); the shelves
-     * (builder/package_mounts.h). Reply fds: the builder's pidfd; with a keeper its lifeline, user
+     * (shelf.h). Reply fds: the builder's pidfd; with a keeper its lifeline, user
      * and PID namespace; then the locks that show other engines that this one lives. */
     BUILDER_SETUP,
     /* Start an interpreter. fds: its control socket, its stderr until it is ready, and the mount
@@ -131,13 +131,6 @@ struct builder_request {
     };
 };
 
-/* How the engine's processes are placed among the host's ids. */
-enum id_mode {
-    ID_ROOT,   /* real root: every box has a host id of its own */
-    ID_RANGE,  /* a range of subordinate ids: the same, within the user's range */
-    ID_SINGLE, /* one id: boxes share the user's own */
-};
-
 struct builder_reply {
     int32_t error; /* 0 or an errno value; then the fd, if any, is a dead child to collect */
     char msg[sizeof((struct gb_err *) 0)->msg];
@@ -192,11 +185,27 @@ struct scan_record {
     uint32_t path_len;
 };
 
+/* ---- supervisor to a maker of one root file system, builder/template_root.c ---- */
+
+#define ROOT_BINDS_MAX 16
+
+struct root_request {
+    uint32_t count;
+    char binds[ROOT_BINDS_MAX][WIRE_PATH_MAX]; /* absolute, without links in them */
+    char packages[WIRE_PATH_MAX];              /* likewise, to be at SHELF_PLACE; "": none */
+};
+
+/* fd: the mount namespace */
+struct root_reply {
+    int32_t error;
+    char msg[sizeof((struct gb_err *) 0)->msg];
+};
+
 /* ---- supervisor to template ---- */
 
 /* Once, before anything else: what to import. */
 struct template_setup {
-    char preload[WIRE_TEXT_MAX]; /* names, separated by spaces */
+    char preload[PRELOAD_MAX]; /* names, separated by spaces */
 };
 
 /* From the template while it starts: done < total is progress, done == total means ready. */

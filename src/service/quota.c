@@ -64,13 +64,13 @@ static int rate_take(struct service *service, struct bucket *bucket, int64_t rat
         return 0;
     if (rate == 0)
         return fault_set(fault, PROBLEM_RATE_LIMIT, NULL,
-                         "this key may %s nothing; ask the operator for a higher rate", what);
+                         "this key may not %s anything; ask the operator for a higher rate", what);
     burst = rate / 10 > BURST_MIN ? rate / 10 : BURST_MIN;
     bucket_fill(bucket, service_now(service), rate, (burst < rate ? burst : rate) * TOKEN);
     if (bucket->tokens_milli < TOKEN) {
         wait_us = (TOKEN - bucket->tokens_milli) * (MINUTE_US / TOKEN) / rate;
         (void) fault_set(fault, PROBLEM_RATE_LIMIT, NULL,
-                         "this key may %s %lld a minute; wait and try again", what,
+                         "this key may %s at most %lld per minute; retry later", what,
                          (long long) rate);
         fault->retry_after_s = (int) (wait_us / USEC_PER_SEC) + 1;
         return -1;
@@ -93,10 +93,10 @@ static int account_take(struct service *service, const struct caller *caller, bo
         most = session ? pick(mine->sessions, common->sessions)
                        : pick(mine->in_flight, common->in_flight);
         if (*count >= most) {
-            (void) fault_set(fault, session ? PROBLEM_KEY_SESSIONS : PROBLEM_KEY_EXECUTIONS, NULL,
-                             "this key has %lld %s and may have no more; %s", (long long) *count,
-                             session ? "sessions" : "executions under way",
-                             session ? "delete one" : "wait until one has ended");
+            (void) fault_set(fault, session ? PROBLEM_KEY_SESSIONS : PROBLEM_KEY_EXECUTIONS,
+                             NULL, "this key already has %lld %s, its maximum; %s",
+                             (long long) *count, session ? "sessions" : "executions in progress",
+                             session ? "delete one first" : "wait for one to finish");
             fault->retry_after_s = session ? 60 : 1;
             return -1;
         }

@@ -1,8 +1,8 @@
 """
 What the proofs of MCP share: the official programs, and services for them to talk to.
 
-`tools/mcp_kit.sh` has installed the programs; GB_MCP_KIT says where, else they are looked for
-beside the binary. A service lives as long as its module, since a program that is proved against it takes
+`tools/mcp_kit.sh` has installed the programs; GB_MCP_KIT says where, else they are in the
+default directory of that script. A service lives as long as its module, since a program that is proved against it takes
 longer to start than to run; what it leaves behind is looked for when it has ended.
 """
 
@@ -15,10 +15,12 @@ import tempfile
 
 import pytest
 
-from conftest import BINARY, SLOW, Glovebox, leaves_nothing, need, wait_for
+from conftest import ROOT, SLOW, Glovebox, leaves_nothing, need, wait_for
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-KIT = os.environ.get("GB_MCP_KIT") or os.path.join(os.path.dirname(BINARY), "mcp-kit")
+KIT = os.environ.get("GB_MCP_KIT") or subprocess.run(
+    [os.path.join(ROOT, "tools", "mcp_kit.sh"), "--where"], stdout=subprocess.PIPE, text=True,
+    check=True).stdout.strip()
 NODE = os.path.join(KIT, "node", "node")
 FIXTURE_SERVER = os.path.join(os.path.dirname(BINARY), "tests", "mcp", "fixtures",
                               "mcp_fixture_server")

@@ -110,7 +110,7 @@ def test_whole(log):
          "hash"),
         ("UPDATE audit_log SET time_us = 1 WHERE seq = 1", 1, "hash"),
         ("DELETE FROM audit_log WHERE seq = 3", 3, "missing"),
-        ("DELETE FROM audit_log WHERE seq > 4", 5, "cut off"),
+        ("DELETE FROM audit_log WHERE seq > 4", 5, "truncated"),
         ("UPDATE audit_log SET seq = 7 - seq + 100 WHERE seq IN (3, 4)", 3, "missing"),
         ("INSERT INTO audit_log SELECT 7, time_us, session_id, hash, hash, fields FROM audit_log "
          "WHERE seq = 6", 7, "hash"),

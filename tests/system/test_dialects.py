@@ -309,7 +309,7 @@ def test_loss(server):
     assert session.get_files() == {"files": []}  # does not need them, and leaves the words
     assert session.upload("df", CSV).status == 200
     found = session.failed("y = x")
-    assert "variables" in found["detail"] and "gone" in found["detail"]
+    assert "variables" in found["detail"] and "lost" in found["detail"]
     assert session.names("n = len(df)") == {"n": 3}
     session.failed("import os\nos._exit(9)")
     reply = session.ask("GET", "/downloadfile/df")

@@ -1,10 +1,15 @@
-"""The option table's other readers: --help, the manual, the completions.
+"""The option table's other readers (--help, the manual, the completions), and the documents.
 
 The generator is named by GEN_DOCS, else looked for beside the binary. Completions are asked for in
 real shells; the list of options comes from the Markdown reference, which is the plain table.
+
+Every command in the documents is run (doc_kit.py says how), and what they name has to exist.
 """
 
+import glob
+import importlib.util
 import os
+import pathlib
 import pty
 import re
 import select
@@ -13,8 +18,11 @@ import signal
 import subprocess
 import time
 
+import doc_kit
 import pytest
 from conftest import BINARY, ROOT, need
+from package_kit import ALONE, Index
+from test_template import place  # noqa: F401
 
 PROSE = os.path.join(ROOT, "docs", "glovebox.1.md")
 PATIENCE = 120.0
@@ -169,6 +177,7 @@ def test_manual_shows_code_without_its_language(manual):
         ("# DESCRIPTION\n\n```sh\n```sh\n", "without an end"),
         ("# DESCRIPTION\n\n```two words\n```\n", "line 3"),
         ("# DESCRIPTION\n\n`no end\n", "line 3"),
+        ("# DESCRIPTION\n\n<!-- no end\n", "line 3"),
         ("# DESCRIPTION\n\n\u00fcber\n", "line 3"),
         ("# DESCRIPTION\n\nfine\n", "no section"),
     ],
@@ -359,3 +368,217 @@ def test_fish(pages, long_options, tmp_path):
     assert fish_complete(pages, "glovebox ver", tmp_path) == {"version"}
     assert fish_complete(pages, "glovebox run --cgroups ", tmp_path) == {"auto", "v2", "v1", "none"}
     assert "a.py" in fish_complete(pages, "glovebox run a", tmp_path)
+
+
+# ---- the documents -----------------------------------------------------------------------------
+
+NOT_RUN_MOST = 12  # blocks; raise it if one more has a good reason
+ELSEWHERE = {("clients/python/README.md", "python")}  # clients/python/tests/test_readme.py runs these
+COMMAND = re.compile(r"^(\$ |(sudo |\w+=\S+ )*(glovebox|curl|make|pip|apt|apt-get|claude|python3|git) )")
+
+
+@pytest.fixture
+def index():
+    made = Index()
+    made.wheel("humanize", "4.16.0", {"humanize.py": "def naturalsize(n):\n    return '1.0 MB'\n"})
+    made.wheel("ujson", "6.1.0", {"ujson.py": "from json import dumps, loads\n"})
+    yield made
+    made.close()
+
+
+def document_env(gb, index):
+    return gb.environment({**ALONE, "GLOVEBOX_INDEX_URL": index.url})
+
+
+@pytest.mark.parametrize("document", doc_kit.documents())
+def test_documented_commands(gb, index, place, document):
+    found = [b for b in doc_kit.blocks(document) if (document, b.language) not in ELSEWHERE]
+    made = doc_kit.steps(document, found)
+    if not made:
+        return
+    if os.geteuid() != 0:
+        pytest.skip("operators' commands, such as install -o, are run as root")
+    need(shutil.which("curl") and shutil.which("jq"), "curl and jq are not installed")
+    wrong = doc_kit.run(document, made, pathlib.Path(place, "doc"), document_env(gb, index), BINARY)
+    assert not wrong, "\n\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    "text, mention",
+    [
+        ("```sh\ntrue\nglovebox run -c 'print(1)' && false\n```", "a.md:1"),
+        ("```sh\ntrue\n```\n\n```sh\nglovebox run --no-such-option x.py\n```", "a.md:5"),
+        ("```console\n$ true\n$ echo 41\n42\n```", "a.md:3"),
+        ("<!-- run: exit 3 -->\n```sh\nexit_with() { return $1; }; exit_with 4\n```", "a.md:2"),
+        ("```sh\nmake no-such-target\n```", "a.md:1"),
+        ("```sh\npip install x\n```", "say: not run"),
+        ("<!-- run: service -->\n```sh\ncurl http://127.0.0.1:8080/v1/no-such-route\n```", "a.md:2"),
+        ("<!-- run: service -->\n```sh\n"
+         "curl http://127.0.0.1:8080/v1/execute -d '{\"code\": \"1/0\"}'\n```", "execution failed"),
+        ("```sh\nglovebox serve --memory 1x\n```", "a.md:1"),
+        ("one\n\n```python\nimport glovebox\nglovebox.run('1/0', check=True)\n```", '"a.md", line 5'),
+        ("<!-- run: box -->\n```python\nraise SystemExit(1)\n```", "a.md:2"),
+    ],
+    ids=["fails", "option", "output", "exit code", "make", "pip", "404", "execution", "serve", "python", "box"],
+)
+def test_a_wrong_document_is_found(gb, index, place, text, mention):
+    made = doc_kit.steps("a.md", doc_kit.blocks("a.md", text))
+    wrong = doc_kit.run("a.md", made, pathlib.Path(place, "doc"), document_env(gb, index), BINARY)
+    assert len(wrong) == 1 and mention in wrong[0], wrong
+
+
+def test_right_documents_pass(gb, index, place):
+    text = ("```sh\nNAME=box\n```\n\n```console\n$ echo \"$NAME\" 'a\nb'\nbox a\nb\n$ echo 123 45\n…45\n```\n"
+            "<!-- run: exit 3 -->\n```sh\nglovebox run -c 'raise SystemExit(3)'\n```\n"
+            "<!-- not run: it would fail -->\n```sh\nfalse\n```\n```\nno commands\n```\n"
+            "```sh\nmake help\nglovebox serve --pool 1 &\ncurl localhost:8080/health\n```\n"
+            "```python\nimport glovebox\nassert glovebox.run('6 * 7').text == '42'\n```\n")
+    found = doc_kit.blocks("a.md", text)
+    assert [b.reason for b in found if b.reason] == ["it would fail"]
+    made = doc_kit.steps("a.md", found)
+    assert len(made) == 7
+    assert doc_kit.run("a.md", made, pathlib.Path(place, "doc"), document_env(gb, index), BINARY) == []
+
+
+def test_few_blocks_are_not_run():
+    found = [b for d in doc_kit.documents() for b in doc_kit.blocks(d) if b.reason is not None]
+    for block in found:
+        print(f"not run: {block.where}: {block.reason}")
+        assert len(block.reason) > 10, block.where
+    assert len(found) <= NOT_RUN_MOST
+
+
+def test_commands_stand_in_marked_blocks():
+    """Whoever writes no language, or another word for a shell, has forgotten that it is run."""
+    hidden = []
+    for document in doc_kit.documents():
+        for block in doc_kit.blocks(document):
+            if block.language not in (*doc_kit.RUNNABLE, "text", "json", "c", "ini"):
+                hidden += [f"{block.where}: {line}" for line in block.text.split("\n")
+                           if COMMAND.match(line) or block.language]
+    assert not hidden, "mark these sh or console, or text:\n" + "\n".join(hidden)
+
+
+def test_documented_options_exist(gb, long_options):
+    """Also those of commands that are not run, and of those in the text."""
+    wrong = []
+    for document in [*doc_kit.documents(), "SECURITY.md"]:
+        with open(os.path.join(ROOT, document), encoding="utf-8") as f:
+            text = re.sub(r"\\\n", " ", f.read())
+        for command, rest in re.findall(r"\bglovebox (\w+)((?: [^`\n|]*)?)", text):
+            if command not in long_options:
+                continue
+            rest = re.split(r" -c | -- |[;#&]", rest)[0]
+            for option in re.findall(r"(?<=\s)--[a-z][a-z-]*", rest):
+                if option not in long_options[command] | long_options[""]:
+                    wrong.append(f"{document}: glovebox {command} {option}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_picture_is_not_stale(gb, tmp_path):
+    """The terminal in README.md shows what the binary prints, but for numbers."""
+    need(shutil.which("jq"), "jq is not installed")
+    fresh, kept = tmp_path / "terminal.svg", os.path.join(ROOT, "docs", "img", "terminal.svg")
+    tool = os.path.join(ROOT, "tools", "picture.py")
+    subprocess.run([tool, "--binary", BINARY, "--out", fresh], check=True, timeout=300,
+                   env=gb.environment())
+    with open(kept, encoding="utf-8") as f:
+        drawn = re.sub(r"[\d.]+", "0", f.read())
+    assert re.sub(r"[\d.]+", "0", fresh.read_text()) == drawn, "make it again with tools/picture.py"
+
+
+# ---- what the documents name -------------------------------------------------------------------
+
+PLACE = re.compile(r"(?<![\w./<-])((?:src|tests|tools|bench|runner|examples|clients|docs)/[\w.*{},/-]*\w[*}]?)")
+FILE_NAME = re.compile(r"`((?:[\w-]+/)*[\w*-]+\.(?:c|h|def|py|sh))`")
+
+
+def prose():
+    for document in [*doc_kit.documents(), "SECURITY.md"]:
+        with open(os.path.join(ROOT, document), encoding="utf-8") as f:
+            yield document, f.read()
+
+
+def spread(pattern):
+    """a{b,c}d as a shell spreads it."""
+    group = re.search(r"\{([^{}]*)\}", pattern)
+    if not group:
+        return [pattern]
+    return [p for word in group[1].split(",")
+            for p in spread(pattern[: group.start()] + word + pattern[group.end():])]
+
+
+def test_named_places_exist():
+    wrong = [f"{document}: {place}" for document, text in prose()
+             for place in PLACE.findall(re.sub(r"https?://\S+", "", text))
+             for path in spread(place) if not glob.glob(os.path.join(ROOT, path))]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_named_files_exist():
+    """A file in backquotes that has the name of a source: somewhere in the tree, or shown here."""
+    tree = {os.path.relpath(os.path.join(top, name), ROOT) for folder in
+            ("src", "tests", "tools", "bench", "runner", "examples", "clients")
+            for top, _, names in os.walk(os.path.join(ROOT, folder)) for name in names}
+    wrong = []
+    for document, text in prose():
+        for name in FILE_NAME.findall(text):
+            pattern = re.compile("(.*/)?" + re.escape(name).replace(r"\*", "[^/]*"))
+            shown = text.count(name) > text.count(f"`{name}`")
+            if not any(map(pattern.fullmatch, tree)) and not shown:
+                wrong.append(f"{document}: {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def anchors(path):
+    """The fragments of a page's headings, as GitHub makes them."""
+    with open(path, encoding="utf-8") as f:
+        heads = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", f.read(), flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in heads}
+
+
+def test_links_lead_somewhere():
+    wrong = []
+    for document, text in prose():
+        text = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+        for target in re.findall(r"\]\(([^)\s]+)\)|src=\"([^\"]+)\"", text):
+            path, _, fragment = "".join(target).partition("#")
+            if re.match(r"https?:|mailto:", path):
+                continue
+            full = os.path.normpath(os.path.join(ROOT, os.path.dirname(document), path))
+            full = full if path else os.path.join(ROOT, document)
+            if not os.path.exists(full) or (fragment and fragment not in anchors(full)):
+                wrong.append(f"{document}: {path}#{fragment}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_room_has_its_paragraph():
+    """ARCHITECTURE.md is a map: each folder of sources begins a paragraph there, and no other does."""
+    with open(os.path.join(ROOT, "docs", "ARCHITECTURE.md"), encoding="utf-8") as f:
+        paragraphs = f.read().split("\n\n")
+    described = {m[1]: p for p in paragraphs if (m := re.match(r"\*\*`(src/[\w/]+)`\*\*", p))}
+    folders = {os.path.relpath(top, ROOT) for top, _, names in os.walk(os.path.join(ROOT, "src"))
+               if names and "__pycache__" not in top}
+    assert set(described) == folders
+    for folder, paragraph in described.items():
+        assert len(paragraph) > 100, folder
+
+
+def test_module_table_is_the_checked_one():
+    """Who may include whom, as ARCHITECTURE.md says it and as tools/check_includes.py checks it."""
+    spec = importlib.util.spec_from_file_location(
+        "check_includes", os.path.join(ROOT, "tools", "check_includes.py"))
+    checker = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(checker)
+    with open(os.path.join(ROOT, "docs", "ARCHITECTURE.md"), encoding="utf-8") as f:
+        rows = re.findall(r"^\| `src/(\w+)` \|.*\| ([^|]*) \|$", f.read(), re.M)
+    exist = set(os.listdir(os.path.join(ROOT, "src")))
+    assert [name for name, _ in rows if name in exist] == [name for name, _ in rows]
+    said = {name: set(re.findall(r"\w+", who)) & exist for name, who in rows}
+    assert said == {name: set(who) & exist for name, who in checker.MAY_INCLUDE.items()
+                    if name in exist}
+
+
+def test_readme_is_a_landing_page():
+    with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as f:
+        assert len(f.readlines()) <= 150

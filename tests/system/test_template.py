@@ -100,7 +100,7 @@ def test_venv(template, gb, data, place):
     r = template("remove", "lab")
     assert names(template) == []
     r = gb("run", "--data", data, "--template", "lab", "-c", "1")
-    assert r.code == 2 and "there is no template 'lab'; there are: default" in r.err
+    assert r.code == 2 and "no such template: 'lab'; available: default" in r.err
 
 
 def test_definition_is_ours_alone(template, data, place):
@@ -111,10 +111,10 @@ def test_definition_is_ours_alone(template, data, place):
     assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
     assert os.listdir(os.path.dirname(path)) == ["lab.json"]
     os.chmod(path, 0o666)
-    assert "others may write" in template("check", "lab", code=1).err
+    assert "writable by others" in template("check", "lab", code=1).err
     os.chmod(path, 0o600)
     os.chmod(os.path.dirname(path), 0o777)
-    assert "others may write" in template("list", code=1).err
+    assert "writable by others" in template("list", code=1).err
     os.chmod(os.path.dirname(path), 0o700)
     for text in ("", "{", "[]", "{}", '{"version": 2}', "x" * 100000):
         with open(path, "w", encoding="ascii") as f:
@@ -151,7 +151,7 @@ def test_check(template, place):
     assert not seen["ok"] and seen["missing"][0].startswith("two: ModuleNotFoundError")
     shutil.rmtree(f"{venv}/bin")
     assert "bin" in template("check", "lab", code=1).err
-    assert "no template 'other'; there are: default, lab" in template("check", "other", code=1).err
+    assert "no such template: 'other'; available: default, lab" in template("check", "other", code=1).err
 
 
 def test_preloads(template, gb, data, place):
@@ -228,8 +228,8 @@ def test_bad_paths(template, place, tmp_path, is_root):
     fifo = os.path.join(place, "fifo")
     os.mkfifo(fifo, 0o755)
     for path, why in [
-        ("/nonexistent/python3", "No such file"), (venv, "is a directory"), (text, "executed"),
-        (script, "no standard library"), (fifo, "executed"), ("/dev/null", "executed"),
+        ("/nonexistent/python3", "No such file"), (venv, "is a directory"), (text, "not an executable"),
+        (script, "no standard library"), (fifo, "not an executable"), ("/dev/null", "not an executable"),
         ("/bin/true", "is it a Python"), ("/usr/bin/env", ""), ("a" * 4000, ""), (b"/\xff", "printable"),
         ("/x\ny", "printable"),
     ]:
@@ -248,8 +248,8 @@ def test_bad_paths(template, place, tmp_path, is_root):
     with open(f"{nohome}/pyvenv.cfg", "w", encoding="ascii") as f:
         f.write("version = 3.11\n")
     for path, why in [
-        (os.path.join(place, "empty"), "no virtual environment"), (broken, "is broken"),
-        (loop, "is broken"), (nohome, "does not say"), (text, "no virtual environment"),
+        (os.path.join(place, "empty"), "not a virtual environment"), (broken, "is broken"),
+        (loop, "is broken"), (nohome, "does not say"), (text, "not a virtual environment"),
         ("/nonexistent", "No such file"),
     ]:
         r = run_any(template, "add", "x", "--venv", path)
@@ -257,11 +257,11 @@ def test_bad_paths(template, place, tmp_path, is_root):
     # A box has its own /tmp; and what others may change is not trusted.
     inside = make_venv(str(tmp_path), "inside")
     if str(tmp_path).startswith("/tmp/"):
-        assert "where boxes have their own" in run_any(template, "add", "x", "--venv", inside).err
+        assert "which boxes replace with their own" in run_any(template, "add", "x", "--venv", inside).err
     for spoilt in (f"{venv}/bin", f"{venv}/pyvenv.cfg", venv):
         mode = stat.S_IMODE(os.stat(spoilt).st_mode)
         os.chmod(spoilt, mode | 0o002)
-        assert "others may write" in run_any(template, "add", "x", "--venv", venv).err
+        assert "writable by others" in run_any(template, "add", "x", "--venv", venv).err
         os.chmod(spoilt, mode)
     if is_root:
         os.chown(f"{venv}/bin", 12345, 12345)
@@ -366,7 +366,7 @@ def test_service(serve, data, lab, template):
         for path in ("/v1/sessions", "/v1/execute"):
             problem = server.problem(422, "POST", path, {"template": bad, "code": "1"}
                                      if path == "/v1/execute" else {"template": bad})
-            assert "there are: default, one, two" in problem["detail"], problem
+            assert "available: default, one, two" in problem["detail"], problem
             assert problem["errors"][0]["loc"][-1] == "template"
     server.problem(422, "POST", "/v1/sessions", {"template": "x" * 5000})
     server.problem(422, "POST", "/v1/sessions", {"template": 1})

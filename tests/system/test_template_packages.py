@@ -140,7 +140,7 @@ def test_preload(template, data):
     made = template("add", "fast", "--packages", "delta", "--no-check", "--json").receipt
     assert made["version"] is None and made["preload"].split()[-1] == "delta"
     r = template("add", "fast", "--packages", "beta", "--preload", "beta", code=1)
-    assert "there is a template 'fast' already" in r.err
+    assert "template 'fast' already exists" in r.err
     template("add", "fast", "--packages", "beta", "--preload", "beta", "--replace")
     assert definition(data, "fast")["packages"] == ["beta"]
 
@@ -187,7 +187,7 @@ def test_bad_input(template, data):
     assert "no package index" in template("add", "lab", "--packages", "beta", "--preload", "none",
                                           code=1, index=False).err
     assert "for template add" in template("check", "lab", "--packages", "beta", code=2).err
-    assert "no name for a template" in template("add", "../lab", "--packages", "beta", code=2).err
+    assert "not a valid template name" in template("add", "../lab", "--packages", "beta", code=2).err
     assert layers(data) == [] and template("list", "--json").receipt["templates"] == []
 
 
@@ -235,10 +235,10 @@ def test_tampered(template, data, serve, gb):
     good = definition(data)
     server = serve(data=data, env=ALONE)
     os.makedirs(os.path.join(data, "packages", "x"), exist_ok=True)
-    for changes, message in (({"layer": "../x"}, "not one that this version understands"),
-                             ({"layer": 7}, "not one that this version understands"),
-                             ({"packages": []}, "not one that this version understands"),
-                             ({"packages": ["-r /etc/passwd"]}, "not one that this version"),
+    for changes, message in (({"layer": "../x"}, "this version does not understand"),
+                             ({"layer": 7}, "this version does not understand"),
+                             ({"packages": []}, "this version does not understand"),
+                             ({"packages": ["-r /etc/passwd"]}, "this version does not understand"),
                              ({"layer": "0" * 64}, "are gone from the store"),
                              ({"made_for": "/usr/bin/python3.1"}, "are for /usr/bin/python3.1, but")):
         tamper(data, **{**good, **changes})

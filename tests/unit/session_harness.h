@@ -20,7 +20,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
-#include "engine/builder/builder.h"
+#include "engine/builder.h"
 #include "engine/engine.h"
 
 #define WALL_US  (120 * USEC_PER_SEC) /* a machine can be slow; what must end early has its own */

@@ -322,7 +322,7 @@ static void test_store_fails(void **state)
     assert_int_equal(audit_write(f->audit, &entry, &f->err), 0);
     assert_true(audit_flush(f->audit, &f->err) < 0);
     assert_true(audit_check(f->audit, &f->err) < 0);
-    assert_non_null(strstr(f->err.msg, "the audit log cannot be written"));
+    assert_non_null(strstr(f->err.msg, "cannot write to the audit log"));
     tamper(f, "ALTER TABLE away RENAME TO audit_log");
     while (audit_flush(f->audit, &f->err) < 0)
         continue; /* waits for the next attempt */
@@ -339,7 +339,7 @@ static void test_close_tells_what_is_lost(void **state)
     assert_int_equal(audit_write(f->audit, &entry, &f->err), 0);
     assert_int_equal(audit_write(f->audit, &entry, &f->err), 0);
     assert_true(audit_close(f->audit, &f->err) < 0);
-    assert_non_null(strstr(f->err.msg, "2 entries"));
+    assert_non_null(strstr(f->err.msg, "2 audit log entries"));
     f->audit = NULL;
 }
 
@@ -377,42 +377,42 @@ static void test_tampered(void **state)
         const char *why;
     } cases[] = {
         { "UPDATE audit_log SET fields = replace(fields, 'timeout', 'ok') WHERE seq = 3", 3,
-          "does not fit its hash" },
-        { "UPDATE audit_log SET time_us = time_us + 1 WHERE seq = 3", 3, "does not fit its hash" },
-        { "UPDATE audit_log SET session_id = 's2' WHERE seq = 2", 2, "does not fit its hash" },
-        { "UPDATE audit_log SET session_id = 's1' WHERE seq = 3", 3, "does not fit its hash" },
-        { "UPDATE audit_log SET prev_hash = hash WHERE seq = 4", 4, "does not fit its hash" },
-        { "UPDATE audit_log SET hash = prev_hash WHERE seq = 4", 4, "does not fit its hash" },
+          "does not match its hash" },
+        { "UPDATE audit_log SET time_us = time_us + 1 WHERE seq = 3", 3, "does not match its hash" },
+        { "UPDATE audit_log SET session_id = 's2' WHERE seq = 2", 2, "does not match its hash" },
+        { "UPDATE audit_log SET session_id = 's1' WHERE seq = 3", 3, "does not match its hash" },
+        { "UPDATE audit_log SET prev_hash = hash WHERE seq = 4", 4, "does not match its hash" },
+        { "UPDATE audit_log SET hash = prev_hash WHERE seq = 4", 4, "does not match its hash" },
         { "UPDATE audit_log SET hash = 'x' WHERE seq = 1", 1, "cannot be read" },
         { "UPDATE audit_log SET fields = x'00' WHERE seq = 1", 1, "cannot be read" },
-        { "UPDATE audit_log SET time_us = -5 WHERE seq = 2", 2, "does not fit its hash" },
+        { "UPDATE audit_log SET time_us = -5 WHERE seq = 2", 2, "does not match its hash" },
         { "UPDATE audit_log SET seq = 'x' WHERE seq = 3", 3, "missing" },
         { "DELETE FROM audit_log WHERE seq = 1", 1, "missing" },
         { "DELETE FROM audit_log WHERE seq = 3", 3, "missing; the next one is 4" },
-        { "DELETE FROM audit_log WHERE seq = 6", 6, "cut off" },
-        { "DELETE FROM audit_log WHERE seq > 2", 3, "cut off" },
-        { "DELETE FROM audit_log", 1, "cut off" },
+        { "DELETE FROM audit_log WHERE seq = 6", 6, "truncated" },
+        { "DELETE FROM audit_log WHERE seq > 2", 3, "truncated" },
+        { "DELETE FROM audit_log", 1, "truncated" },
         { "UPDATE audit_log SET seq = 99 WHERE seq = 3; "
           "UPDATE audit_log SET seq = 3 WHERE seq = 4; "
           "UPDATE audit_log SET seq = 4 WHERE seq = 99",
-          3, "does not fit its hash" },
+          3, "does not match its hash" },
         { "DELETE FROM audit_log WHERE seq = 3; "
           "UPDATE audit_log SET seq = seq - 1 WHERE seq = 4; "
           "UPDATE audit_log SET seq = seq - 1 WHERE seq = 5; "
           "UPDATE audit_log SET seq = seq - 1 WHERE seq = 6",
-          3, "does not fit its hash" },
+          3, "does not match its hash" },
         { "INSERT INTO audit_log SELECT 7, time_us, session_id, prev_hash, hash, fields "
           "FROM audit_log WHERE seq = 6",
-          7, "does not fit its hash" },
+          7, "does not match its hash" },
         { "INSERT INTO audit_log SELECT 0, time_us, session_id, prev_hash, hash, fields "
           "FROM audit_log WHERE seq = 1",
-          1, "was put in with number 0" },
+          1, "was inserted with number 0" },
         { "INSERT INTO audit_log SELECT 42, time_us, session_id, prev_hash, hash, fields "
           "FROM audit_log WHERE seq = 1",
           7, "missing" },
         { "UPDATE audit_head SET hash = replace(hash, 'a', 'b')", 6, "head of the log" },
-        { "UPDATE audit_head SET seq = 5", 6, "behind the head" },
-        { "UPDATE audit_head SET seq = 7", 7, "cut off" },
+        { "UPDATE audit_head SET seq = 5", 6, "after the head" },
+        { "UPDATE audit_head SET seq = 7", 7, "truncated" },
         { "UPDATE audit_head SET hash = 'x'", 7, "cannot be read" },
         { "DELETE FROM audit_head", 7, "cannot be read" },
     };

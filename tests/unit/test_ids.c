@@ -24,7 +24,7 @@
 
 #include "base/autoclean.h"
 #include "base/io.h"
-#include "engine/builder/ids.h"
+#include "engine/box/ids.h"
 
 #include "base/banned.h"
 

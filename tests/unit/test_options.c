@@ -13,7 +13,7 @@
 #include "base/parse.h"
 #include "cli/options/help.h"
 #include "cli/options/options.h"
-#include "engine/cgroup/cgroup.h"
+#include "engine/host.h"
 #include "engine/limits.h"
 
 #include "base/banned.h"

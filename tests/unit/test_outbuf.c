@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/autoclean.h"
-#include "engine/run/outbuf.h"
+#include "engine/outbuf.h"
 
 #include "base/banned.h"
 

@@ -320,7 +320,7 @@ static void test_preload(void **state)
     for (size_t i = 0; i < ARRAY_LEN(preload_cases); i++) {
         const struct preload_case *c = &preload_cases[i];
         struct program program = program_of(c->code);
-        char buf[WIRE_TEXT_MAX] = "unset";
+        char buf[PRELOAD_MAX] = "unset";
         struct gb_err err;
 
         assert_int_equal(program_preload(&program, c->which, NULL, buf, sizeof buf, &err), 0);

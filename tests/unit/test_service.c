@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "engine/builder/builder.h"
+#include "engine/builder.h"
 #include "service/access/audit.h"
 #include "service/service.h"
 #include "store/audit.h"

@@ -137,7 +137,7 @@ static void test_loss_is_told_once(void **state)
     assert_int_equal(info.state, SESSION_LOST);
     assert_null(run_here(service, &local, session, "say lost", &fault));
     check_fault(&fault, FAULT_CONFLICT, "session-lost");
-    assert_non_null(strstr(fault.detail, "files are still there"));
+    assert_non_null(strstr(fault.detail, "files still exist"));
     x = run_here(service, &local, session, "say again", &fault);
     receipt = receipt_of(x);
     assert_true(json_is_false(json_object_get(receipt, "session_lost")));

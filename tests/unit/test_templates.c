@@ -108,7 +108,7 @@ static void test_round_trip(void **state)
 
     (void) state;
     assert_int_equal(templates_load(dir, "lab", &back, &err), -ENOENT);
-    assert_string_equal(err.msg, "there is no template 'lab'; there are: default");
+    assert_string_equal(err.msg, "no such template: 'lab'; available: default");
     assert_int_equal(templates_save(dir, &entry, false, &err), 0);
     assert_int_equal(templates_save(dir, &entry, false, &err), -EEXIST);
     assert_int_equal(templates_save(dir, &entry, true, &err), 0);
@@ -255,7 +255,7 @@ static void test_resolve(void **state)
             assert_string_equal(name, rows[i].name);
         } else {
             assert_int_equal(r, -ENOENT);
-            assert_non_null(strstr(err.msg, "there are: default, one, two"));
+            assert_non_null(strstr(err.msg, "available: default, one, two"));
         }
     }
     memset(big, '*', sizeof big - 1);

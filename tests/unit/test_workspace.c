@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/autoclean.h"
-#include "engine/run/oneshot.h"
+#include "engine/supervisor/supervisor.h"
 
 #include "base/banned.h"
 

@@ -11,6 +11,7 @@
 #include "session_harness.h"
 
 #include "base/io.h"
+#include "engine/disk/disk.h"
 
 #include "base/banned.h"
 
@@ -657,11 +658,12 @@ static int run_kind(enum disk_kind with)
         cmocka_unit_test(test_both_die),
         cmocka_unit_test(test_neighbour),
     };
+    const char *name = with == DISK_IMAGE ? "image" : "watched";
     int failed;
 
     kind = with;
-    failed = cmocka_run_group_tests_name(disk_kind_name(with), living, engine_start, engine_stop);
-    return failed + cmocka_run_group_tests_name(disk_kind_name(with), dead, NULL, NULL);
+    failed = cmocka_run_group_tests_name(name, living, engine_start, engine_stop);
+    return failed + cmocka_run_group_tests_name(name, dead, NULL, NULL);
 }
 
 static bool can_isolate(enum disk_kind *ret_best)

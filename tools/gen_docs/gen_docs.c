@@ -115,6 +115,14 @@ static bool is_fence(const char *line, bool in_code)
     return !line[in_code ? 0 : strspn(line, "abcdefghijklmnopqrstuvwxyz")];
 }
 
+/* A comment, of one line: the tests of the documents read it (tests/system/doc_kit.py). */
+static bool is_comment(const char *line)
+{
+    size_t len = strlen(line);
+
+    return len > 8 && strncmp(line, "<!-- ", 5) == 0 && strcmp(line + len - 4, " -->") == 0;
+}
+
 static int prose_find_sections(struct prose *prose, struct gb_err *err)
 {
     struct prose_section *section = NULL;
@@ -202,7 +210,7 @@ static int prose_line(FILE *out, const char *line, size_t number, enum prose_sta
         fputc('\n', out);
         return 0;
     }
-    if (!*line) {
+    if (!*line || is_comment(line)) {
         *state = PROSE_BETWEEN;
         return 0;
     }

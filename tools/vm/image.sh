@@ -127,9 +127,9 @@ make_initramfs() {
 }
 
 # names : what the groups list, the libraries that the binary was built with (their -dev packages
-# depend on them), and what a system must have
+# depend on them), and what a system must have. Not npm: the MCP proofs are not made in the guest.
 names() {
-    awk '/^[[:space:]]*(#|$)/ { next }
+    awk '/^[[:space:]]*(#|$)/ || $1 == "npm" { next }
          /^\[/                { on = /sandbox|test/; libraries = /build/; next }
          on                   { gsub(/\|/, " "); print }
          libraries && /^lib/  { print }' packages.txt
@@ -138,18 +138,7 @@ names() {
 }
 
 # packages : what is installed of the groups and of what a system must have, with all they need
-packages() {
-    local names
-    names=$(names | xargs apt-cache depends --recurse --installed --no-recommends --no-suggests \
-        --no-conflicts --no-breaks --no-replaces --no-enhances 2>/dev/null |
-        sed -n 's/^\([a-z0-9][^:<]*\).*/\1/p' | sort -u)
-    # Some are virtual; dpkg-query says so and fails.
-    # shellcheck disable=SC2086 # names, split on purpose
-    {
-        dpkg-query -W -f '${db:Status-Status} ${binary:Package} ${Version}\n' $names \
-            2>/dev/null || true
-    } | sed -n 's/^installed //p'
-}
+packages() { names | tools/vm/closure.py; }
 
 # files_of PACKAGE... : the files that are there, and what maintainer scripts have made of them
 files_of() {
@@ -171,7 +160,7 @@ make_system() {
     local names=$scratch/packages
     packages >"$names"
     # A change of what is packed counts like a change of a package.
-    cat "$names" tools/vm/image.sh >"$names.key"
+    cat "$names" tools/vm/image.sh tools/vm/closure.py >"$names.key"
     if [[ -f $out/system.sqsh ]] && cmp -s "$names.key" "$out/system.key"; then
         return
     fi

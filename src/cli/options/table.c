@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/parse.h"
 #include "base/units.h"
-#include "engine/cgroup/cgroup.h"
+#include "engine/host.h"
 #include "engine/volumes.h"
 
 #include "base/banned.h"

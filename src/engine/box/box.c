@@ -15,7 +15,8 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
-#include "engine/builder/user_namespace.h"
+#include "engine/caller.h"
+#include "engine/disk/disk.h"
 #include "engine/seal/init.h"
 #include "engine/walk.h"
 #include "engine/wire.h"
@@ -65,7 +66,7 @@ static int report_wait(int lifeline, int *ret_root, struct gb_err *err)
     if (strcmp(box_step_name(report.step), "user namespace") == 0) {
         char why[140];
 
-        outer_explain(why, sizeof why);
+        caller_explain_no_userns(why, sizeof why);
         return gb_fail_plain(err, report.error ? report.error : EPROTO,
                              "cannot make a user namespace (%s): %s", strerrorname_np(report.error),
                              why);

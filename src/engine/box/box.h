@@ -6,11 +6,11 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "engine/builder/ids.h"
+#include "engine/box/ids.h"
+#include "engine/box/vault.h"
+#include "engine/box/volumes.h"
 #include "engine/cgroup/cgroup.h"
-#include "engine/disk/disk.h"
 #include "engine/limits.h"
-#include "engine/volumes.h"
 #include "engine/wire.h"
 
 struct box_entry {
@@ -129,7 +129,7 @@ int box_procs(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, str
 int box_signal_new(const struct box_entry *box, struct proc_record *keep, size_t keep_len,
                    pid_t root, bool with_root, int sig, struct gb_err *err);
 
-/* ---- builder/command_start.c ---- */
+/* ---- box/command.c ---- */
 
 /* What a command is made of, as it came over the wire. */
 struct command {

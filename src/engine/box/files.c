@@ -17,7 +17,7 @@
 
 #include "base/autoclean.h"
 #include "base/io.h"
-#include "engine/box/beneath.h"
+#include "engine/beneath.h"
 #include "engine/box/box.h"
 #include "engine/wire.h"
 

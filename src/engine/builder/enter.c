@@ -32,8 +32,10 @@
 
 #include "base/autoclean.h"
 #include "base/err.h"
-#include "engine/builder/builder.h"
+#include "engine/builder.h"
+#include "engine/builder/internal.h"
 #include "engine/builder/user_namespace.h"
+#include "engine/caller.h"
 #include "engine/cgroup/cgroup.h"
 #include "engine/seal/seal.h"
 #include "engine/seal/seccomp.h"
@@ -97,7 +99,7 @@ static int enter_make(char **argv, pid_t *ret_keeper, struct gb_err *err)
     int lifeline[2], r;
     pid_t keeper;
 
-    r = outer_is_privileged() ? 0 : outer_enter(err);
+    r = caller_is_privileged() ? 0 : outer_enter(err);
     if (r < 0)
         return r;
     if (pipe2(lifeline, O_CLOEXEC) < 0)
@@ -162,9 +164,9 @@ int builder_enter(int argc, char **argv, struct gb_err *err)
         return enter_join(argv, err);
     if (strcmp(how, BUILDER_INSIDE) != 0) {
         (void) syscall(SYS_close_range, BUILDER_KEEPER_FD, ~0U, 0);
-        if (!outer_is_privileged() || !outer_owns_pid_namespace())
+        if (!caller_is_privileged() || !outer_owns_pid_namespace())
             return enter_first(argv, err);
-    } else if (!outer_is_privileged()) {
+    } else if (!caller_is_privileged()) {
         return gb_fail_plain(err, EPERM, "the user namespace gives no privileges");
     }
     (void) fcntl(BUILDER_CONTROL_FD, F_SETFD, FD_CLOEXEC);

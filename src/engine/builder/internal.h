@@ -20,6 +20,11 @@ struct exchange {
     int dead;             /* on failure: a child of the supervisor to collect, or -EBADF */
 };
 
+/* enter.c: brings the process into the namespaces a builder needs. Returns 0 when it is
+ * there; otherwise it has become something else and the answer is the exit code, or -errno with
+ * @err filled when a builder is not to be had. */
+int builder_enter(int argc, char **argv, struct gb_err *err);
+
 /* serve_session.c: the requests of sessions, and those about files. */
 int builder_serve_session(struct cgroup_root *cgroups, struct box_entry *box, struct exchange *x,
                           struct gb_err *err);

@@ -1,7 +1,7 @@
 /*
  * The builder's hands on shelves.
  *
- * Theory of operation. As with workspaces on disk (disk/builder_vault.c) the builder takes a mount
+ * Theory of operation. As with workspaces on disk (box/vault.c) the builder takes a mount
  * of each directory along when it leaves the host's file system, attached nowhere. To put a part of
  * one into a box it attaches that mount for a moment, takes a mount of the part and a new one of
  * the whole, and takes the first off again. The part is made read-only, without set-id programs and
@@ -28,18 +28,9 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
-#include "engine/builder/rootfs.h"
+#include "engine/seal/skeleton.h"
 
 #include "base/banned.h"
-
-#define NAME_CHARS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
-
-bool shelf_name_valid(const char *name)
-{
-    size_t len = strlen(name);
-
-    return len > 0 && len < SHELF_NAME_MAX && name[0] != '.' && strspn(name, NAME_CHARS) == len;
-}
 
 static int sys_open_tree(const char *path)
 {

@@ -1,18 +1,10 @@
-/*
- * Shelves: directories of the host of which boxes are given parts, read-only, also while code runs
- * in them. The first is that of package layers, the others are the operator's wheel directories.
- */
+/* The builder's hands on shelves (shelf.h). */
 #pragma once
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/err.h"
-
-#define SHELVES_MAX    5
-#define SHELF_NAME_MAX 128
-/* Where in a box: the first place covers all others. */
-#define SHELF_PLACE "/packages"
+#include "engine/shelf.h"
 
 struct shelf_set {
     int trees[SHELVES_MAX]; /* a mount of each, attached nowhere; -EBADF: none */
@@ -23,10 +15,7 @@ struct shelf_set {
         .trees = { -EBADF, -EBADF, -EBADF, -EBADF, -EBADF }                                        \
     }
 
-/* A name that can be on a shelf: letters, digits and . _ - in it, not a dot in front. */
-bool shelf_name_valid(const char *name);
-
-/* In the builder, in its new mount namespace while the host is still in sight: takes along the
+/* In a new mount namespace while the host is still in sight: takes along the
  * directories that @fds are. */
 int shelf_take(struct shelf_set *set, const int *fds, size_t fds_len, struct gb_err *err);
 void shelf_close(struct shelf_set *set);

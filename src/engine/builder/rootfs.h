@@ -9,9 +9,6 @@ struct volume_trees;
 /* Of builder, templates and boxes alike. */
 #define SKELETON_HOSTNAME "glovebox"
 
-/* Directory of the skeleton that hides other directories. */
-#define SKELETON_EMPTY "/.empty"
-
 /* Moves the calling process (single-threaded) into a new mount namespace whose root is a fresh
  * tmpfs with nothing but what programs need; afterwards no path of the host can be reached but /usr
  * and those in @binds (absolute, resolved, NULL-terminated; may be NULL), all read-only. Unless it
@@ -26,7 +23,3 @@ int skeleton_enter(const char *disk_dir, const char *const *binds, const char *p
 
 /* New network, IPC and UTS namespaces for the calling process. */
 int skeleton_isolate(struct gb_err *err);
-
-/* Fills a new root directory with all that the skeleton has, for a box that needs a root of its
- * own. Async-signal-safe; 0 or -errno. */
-int skeleton_copy(int root);

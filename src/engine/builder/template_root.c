@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
-#include "engine/builder/builder.h"
+#include "engine/builder.h"
 #include "engine/builder/rootfs.h"
 #include "engine/builder/template_root.h"
 #include "engine/wire.h"

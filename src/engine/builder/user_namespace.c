@@ -29,21 +29,9 @@
 
 #include "base/autoclean.h"
 #include "base/io.h"
+#include "engine/caller.h"
 
 #include "base/banned.h"
-
-bool outer_is_privileged(void)
-{
-    struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
-    struct __user_cap_data_struct data[2] = { 0 };
-    const uint32_t needed = 1u << CAP_SYS_ADMIN | 1u << CAP_SETUID | 1u << CAP_SETGID |
-                            1u << CAP_SYS_CHROOT | 1u << CAP_SYS_PTRACE | 1u << CAP_KILL |
-                            1u << CAP_NET_ADMIN;
-
-    if (geteuid() != 0 || syscall(SYS_capget, &header, data) < 0)
-        return false;
-    return (data[0].effective & needed) == needed;
-}
 
 int outer_check_seccomp(struct gb_err *err)
 {
@@ -67,42 +55,6 @@ bool outer_owns_pid_namespace(void)
     /* EPERM means that the owner is out of our sight: above us. */
     return owner >= 0 && fstat(owner, &its) == 0 && stat("/proc/self/ns/user", &ours) == 0 &&
            its.st_dev == ours.st_dev && its.st_ino == ours.st_ino;
-}
-
-/* The first range for this user in /etc/subuid or /etc/subgid: "name:first:count". */
-static bool subordinate_range(const char *path, const char *user, uid_t uid, char *first,
-                              char *count, size_t size)
-{
-    FILE *file = fopen(path, "re");
-    char line[256], uid_text[16];
-    bool found = false;
-
-    if (!file)
-        return false;
-    snprintf(uid_text, sizeof uid_text, "%u", uid);
-    while (!found && fgets(line, sizeof line, file)) {
-        char name[64], from[24], many[24];
-
-        if (sscanf(line, "%63[^:]:%23[0-9]:%23[0-9]", name, from, many) != 3)
-            continue;
-        if (strcmp(name, uid_text) != 0 && (!user || strcmp(name, user) != 0))
-            continue;
-        snprintf(first, size, "%s", from);
-        snprintf(count, size, "%s", many);
-        found = true;
-    }
-    (void) fclose(file);
-    return found;
-}
-
-bool outer_has_range(uid_t uid)
-{
-    struct passwd *pw = getpwuid(uid);
-    const char *user = pw ? pw->pw_name : NULL;
-    char first[24], count[24];
-
-    return subordinate_range("/etc/subuid", user, uid, first, count, sizeof first) &&
-           subordinate_range("/etc/subgid", user, uid, first, count, sizeof first);
 }
 
 /* Runs a map helper; true when it has set the map. */
@@ -135,8 +87,8 @@ static _Noreturn void map_from_outside(int go_fd, pid_t target, uid_t uid, gid_t
     snprintf(pid, sizeof pid, "%d", target);
     snprintf(own_uid, sizeof own_uid, "%u", uid);
     snprintf(own_gid, sizeof own_gid, "%u", gid);
-    if (!subordinate_range("/etc/subuid", user, uid, first[0], count[0], sizeof first[0]) ||
-        !subordinate_range("/etc/subgid", user, uid, first[1], count[1], sizeof first[1]))
+    if (!caller_subid_range("/etc/subuid", user, uid, first[0], count[0], sizeof first[0]) ||
+        !caller_subid_range("/etc/subgid", user, uid, first[1], count[1], sizeof first[1]))
         _exit(1);
     if (read(go_fd, &go, 1) != 1)
         _exit(1);
@@ -164,35 +116,11 @@ static int map_single(uid_t uid, gid_t gid, struct gb_err *err)
     return 0;
 }
 
-static bool setting_is(const char *path, const char *value)
-{
-    char text[32];
-
-    return io_read_text_at(AT_FDCWD, path, text, sizeof text) > 0 && strcmp(text, value) == 0;
-}
-
-void outer_explain(char *buf, size_t size)
-{
-    const char *why;
-
-    if (setting_is("/proc/sys/user/max_user_namespaces", "0"))
-        why = "user namespaces are switched off: sysctl user.max_user_namespaces=16384";
-    else if (setting_is("/proc/sys/kernel/unprivileged_userns_clone", "0"))
-        why = "user namespaces are kept from ordinary users: "
-              "sysctl kernel.unprivileged_userns_clone=1";
-    else if (setting_is("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"))
-        why = "AppArmor restricts user namespaces: install a profile for glovebox, or "
-              "sysctl kernel.apparmor_restrict_unprivileged_userns=0";
-    else
-        why = "check sysctl user.max_user_namespaces, and in a container its seccomp profile";
-    snprintf(buf, size, "%s", why);
-}
-
 static int enter_failed(struct gb_err *err, int code)
 {
     char why[140];
 
-    outer_explain(why, sizeof why);
+    caller_explain_no_userns(why, sizeof why);
     return gb_fail_plain(err, code, "cannot make a user namespace (%s): %s", strerrorname_np(code),
                          why);
 }

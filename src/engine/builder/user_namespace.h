@@ -7,10 +7,6 @@
 
 #include "base/err.h"
 
-/* Whether the caller already has what a builder needs: root of its user namespace, with the
- * capabilities to make namespaces. */
-bool outer_is_privileged(void);
-
 /* Moves the caller (single-threaded, unprivileged) into a new user namespace in which it is root:
  * with a range of subordinate ids where newuidmap gives one, else with its single id. The caller
  * must exec itself afterwards, so that its memory belongs to the new namespace. */
@@ -20,15 +16,9 @@ int outer_enter(struct gb_err *err);
  * its own PID namespace after each clone, which the kernel allows only then. */
 bool outer_owns_pid_namespace(void);
 
-/* Whether /etc/subuid and /etc/subgid have a range for this user. */
-bool outer_has_range(uid_t uid);
-
 /* Whether our uid 0 is the host's (or that of the namespace above us): with a single id a box would
  * then run as root of the host. */
 bool outer_is_host_root(void);
 
 /* Whether the kernel has seccomp filters; @err names what is missing. */
 int outer_check_seccomp(struct gb_err *err);
-
-/* One sentence on why user namespaces may be forbidden here and what to change. */
-void outer_explain(char *buf, size_t size);

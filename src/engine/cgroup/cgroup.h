@@ -14,27 +14,8 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "engine/host.h"
 #include "engine/limits.h"
-
-enum cgroup_mode { CGROUP_AUTO, CGROUP_V2, CGROUP_V1, CGROUP_OFF };
-
-#define CGROUP_FDS_MAX  6
-#define CGROUP_NAME_MAX 48
-
-/* Processes of ours in a box's group, beside those that its limit is for: PID 1, and the holder of
- * the tenant's memory (seal/seal.c). */
-#define CGROUP_OWN_PIDS 2
-
-/* What a box has used so far. A member that this host cannot tell is -1. */
-struct cgroup_usage {
-    int64_t cpu_us;
-    int64_t memory_bytes; /* now */
-    int64_t memory_peak_bytes;
-    int64_t pids; /* now */
-    int64_t pids_peak;
-    int64_t oom_kills;    /* the kernel killed something for memory */
-    int64_t pids_refused; /* forks refused by the limit */
-};
 
 struct cgroup_root; /* opaque */
 
@@ -99,19 +80,8 @@ int cgroup_open_procs(const struct cgroup_root *root, const struct cgroup *cg,
 int cgroup_usage(const struct cgroup_root *root, const struct cgroup *cg,
                  struct cgroup_usage *ret_usage);
 
-/* The counters of a group as open files. */
-enum cgroup_meter {
-    METER_CPU,
-    METER_MEMORY_PEAK,
-    METER_OOM,
-    METER_PIDS,
-    METER_PIDS_PEAK,
-    METER_PIDS_EVENTS,
-    METER_COUNT,
-};
-
-/* Opens those that this host has, in that order; returns their bits. Without cgroups there are
- * none. The caller closes. */
+/* Opens the counters that this host has, in the order of enum cgroup_meter; returns their bits.
+ * Without cgroups there are none. The caller closes. */
 unsigned cgroup_open_meters(const struct cgroup_root *root, const struct cgroup *cg,
                             int ret_fds[METER_COUNT], size_t *ret_fds_len);
 
@@ -121,3 +91,16 @@ int cgroup_kill(const struct cgroup_root *root, const struct cgroup *cg);
 /* Removes the directories, waiting up to @wait_us for the last process to be gone, and closes the
  * descriptors. -EBUSY when something still lives there. */
 int cgroup_remove(struct cgroup_root *root, struct cgroup *cg, int64_t wait_us);
+
+/* The locked descriptors of the engine's directories, borrowed; returns how many. The supervisor
+ * keeps duplicates, so that the engine counts as alive while its builder is being replaced. */
+int cgroup_root_lock_fds(const struct cgroup_root *root, int ret_fds[CGROUP_FDS_MAX]);
+
+/* ---- directories of engines; the vault (box/vault.c) keeps its own in the same way ---- */
+
+/* Makes the engine's directory beneath @parent_fd, or opens it with @reopen, and locks it. */
+int cgroup_engine_open(int parent_fd, const char *name, bool reopen, int *ret_fd);
+
+/* Calls @each with every group right beneath @dir_fd until it returns non-zero, and returns that.
+ */
+int cgroup_each_dir(int dir_fd, int (*each)(int dir_fd, const char *name, void *data), void *data);

@@ -19,16 +19,8 @@
 #include <sys/types.h>
 
 #include "base/err.h"
+#include "engine/host.h"
 #include "engine/limits.h"
-
-enum disk_kind {
-    DISK_NONE, /* in memory */
-    DISK_IMAGE,
-    DISK_WATCHED,
-};
-
-/* "none", "image", "watched" */
-const char *disk_kind_name(enum disk_kind kind);
 
 /* ---- tree.c: counting and removing trees that somebody hostile made; any process ---- */
 
@@ -74,34 +66,3 @@ int disk_image_make(struct disk_images *images, int64_t bytes, int64_t inodes, i
 /* The free bytes with which an image counts as full: a write of several pages is refused as a
  * whole, and a program that failed of it leaves that much. */
 int64_t disk_image_slack(int64_t bytes);
-
-/* ---- builder_vault.c: in the builder ---- */
-
-#define DISK_NAME_MAX 64
-
-/* The host's directory, as the builder sees it. */
-struct disk_vault {
-    int tree; /* a mount of it that is attached nowhere */
-    int base; /* the directory itself */
-    int dir;  /* this engine's directory in it, with a lock that shows that the engine lives */
-    char name[DISK_NAME_MAX];
-};
-
-#define DISK_VAULT_NONE                                                                            \
-    {                                                                                              \
-        .tree = -EBADF, .base = -EBADF, .dir = -EBADF                                              \
-    }
-
-/* Takes over @tree. @name is "" or that of a builder that died. Directories of engines that died
- * become rubbish of this one. */
-int disk_vault_open(struct disk_vault *vault, int tree, const char *name, struct gb_err *err);
-
-/* Removes all that is left, and the engine's directory. */
-void disk_vault_close(struct disk_vault *vault);
-
-/* Makes a workspace that belongs to @host_id; @ret_mount is for move_mount(2). */
-int disk_vault_make(struct disk_vault *vault, uint32_t box, uint32_t host_id, int *ret_mount,
-                    struct gb_err *err);
-
-/* The box is gone: its workspace becomes rubbish. */
-void disk_vault_drop(struct disk_vault *vault, uint32_t box);

@@ -21,7 +21,7 @@
 
 #include "base/autoclean.h"
 #include "base/io.h"
-#include "engine/box/beneath.h"
+#include "engine/beneath.h"
 #include "engine/disk/disk.h"
 
 #include "base/banned.h"
@@ -37,15 +37,6 @@ struct count {
     struct disk_usage usage;
     int64_t most_inodes;
 };
-
-const char *disk_kind_name(enum disk_kind kind)
-{
-    static const char *const names[] = {
-        [DISK_NONE] = "none", [DISK_IMAGE] = "image", [DISK_WATCHED] = "watched"
-    };
-
-    return names[kind];
-}
 
 static bool is_dot(const char *name)
 {

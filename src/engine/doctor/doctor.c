@@ -23,7 +23,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "engine/blobs.h"
-#include "engine/cgroup/internal.h"
+#include "engine/cgroup/read.h"
 #include "engine/doctor/internal.h"
 
 #include "base/banned.h"

@@ -13,8 +13,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "engine/cgroup/cgroup.h"
-#include "engine/wire.h"
+#include "engine/host.h"
 
 #define DOCTOR_CHECKS_MAX   32
 #define DOCTOR_PACKAGES_MAX 9

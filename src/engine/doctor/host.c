@@ -16,8 +16,8 @@
 
 #include "base/autoclean.h"
 #include "base/io.h"
-#include "engine/builder/user_namespace.h"
-#include "engine/cgroup/internal.h"
+#include "engine/caller.h"
+#include "engine/cgroup/read.h"
 #include "engine/doctor/internal.h"
 
 #include "base/banned.h"
@@ -142,7 +142,7 @@ void doctor_host_look(struct doctor_host *host)
     int abi = (int) syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_VERSION_FLAG);
 
     *host = (struct doctor_host){ .uid = geteuid() };
-    host->privileged = outer_is_privileged();
+    host->privileged = caller_is_privileged();
     look_kernel(host);
     look_user_namespaces(host);
     look_cgroups(host);
@@ -150,7 +150,7 @@ void doctor_host_look(struct doctor_host *host)
     host->is_filtered = is_filtered();
     host->no_new_privs = prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
     host->has_newuidmap = has_tool("newuidmap") && has_tool("newgidmap");
-    host->has_subids = outer_has_range(host->uid);
+    host->has_subids = caller_has_subids(host->uid);
     host->has_swap = has_swap();
     host->has_python = access(DOCTOR_PYTHON, X_OK) == 0;
     host->landlock_abi = abi > 0 ? abi : 0;

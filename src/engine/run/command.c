@@ -1,5 +1,5 @@
 /*
- * Commands: programs that the builder starts in a box (builder/command_start.c), each a run of its
+ * Commands: programs that the builder starts in a box (box/command.c), each a run of its
  * own.
  *
  * It ends when its process does, and wait() tells how. Its pipes are its own, so what it leaves
@@ -19,7 +19,7 @@
 #include "base/autoclean.h"
 #include "base/io.h"
 #include "engine/run/internal.h"
-#include "engine/seal/seal.h"
+#include "engine/seal_report.h"
 
 #include "base/banned.h"
 

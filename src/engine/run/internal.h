@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 #include "engine/frame.h"
+#include "engine/outbuf.h"
 #include "engine/run/oneshot.h"
-#include "engine/run/outbuf.h"
-#include "engine/supervisor/internal.h"
+#include "engine/supervisor/supervisor.h"
 
 #define RUN_GRACE_US (1 * USEC_PER_SEC)
 #define RUN_SEND_US  (30 * USEC_PER_SEC)
@@ -60,7 +60,7 @@ struct run {
     bool killed, ended;
     struct cgroup_usage usage;
     enum limit_kind disk;
-    int64_t disk_bytes, disk_inodes; /* how much a watched workspace may have in this run */
+    struct disk_allowance allowance; /* how much a watched workspace may have in this run */
     enum limit_kind disk_stop;       /* for which it was ended */
     int code, status;                /* as waitid() told, or as DONE did */
     struct snapshot after;
@@ -108,20 +108,6 @@ bool ask_take(struct run *run, const struct frame_msg *msg);
 int ask_fd(const struct run *run);
 void ask_read(struct run *run);
 void ask_drop(struct run *run);
-
-/* ---- disk/quota.c ---- */
-
-enum disk_verdict {
-    DISK_FITS,
-    DISK_OVER,
-    DISK_BURSTS, /* so much that there is no time for a grace */
-};
-
-/* Both do nothing but for a box with a watched workspace. The second sets run->disk_stop. @last:
- * the program has ended, and this look is its verdict: one of a moment ago will not do, and whether
- * the disk has less room since tells nothing where others use it too. */
-int disk_run_begin(struct run *run, struct gb_err *err);
-enum disk_verdict disk_run_look(struct run *run, bool last);
 
 /* ---- standing.c ---- */
 

@@ -90,7 +90,8 @@ static int finish(struct run *run, struct gb_err *err)
     if (r < 0)
         return r;
     drain(run);
-    if (run->stop == STOP_NONE && disk_run_look(run, true) != DISK_FITS)
+    if (run->stop == STOP_NONE &&
+        disk_check(run->box, &run->allowance, true, &run->disk_stop) != DISK_FITS)
         run->stop = STOP_DISK;
     return 0;
 }
@@ -176,7 +177,7 @@ int input_file(const struct run_spec *spec, int *ret_fd, struct gb_err *err)
 static int start(struct run *run, int input_fd, struct gb_err *err)
 {
     struct piped_tenant piped;
-    int r = disk_run_begin(run, err);
+    int r = disk_allow(run->box, &run->allowance, err);
 
     if (r < 0 || (r = box_take_tenant(run->box, &piped, err)) < 0)
         return r;

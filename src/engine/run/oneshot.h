@@ -55,10 +55,3 @@ struct verdict_facts {
 
 /* Fills status, limit and exit code. */
 void verdict(const struct verdict_facts *facts, struct outcome *outcome);
-
-/* ---- elsewhere ---- */
-
-/* Whether our own watch is what limits the box's memory. */
-bool box_is_watched(const struct box *box);
-
-int64_t files_largest(const struct file_entry *files, size_t files_len);

@@ -314,7 +314,7 @@ static void watch(struct run *run)
 
 static void watch_disk(struct run *run)
 {
-    enum disk_verdict verdict = disk_run_look(run, false);
+    enum disk_verdict verdict = disk_check(run->box, &run->allowance, false, &run->disk_stop);
 
     if (verdict != DISK_FITS)
         stop_soft(run, STOP_DISK);

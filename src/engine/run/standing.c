@@ -427,7 +427,8 @@ int session_begin(struct run *run, struct gb_err *err)
         return r;
     peak_reset(run);
     if ((r = usage_read(run, READ_BLAME, &run->before, err)) < 0 ||
-        (r = files_before(run->box, err)) < 0 || (r = disk_run_begin(run, err)) < 0)
+        (r = files_before(run->box, err)) < 0 ||
+        (r = disk_allow(run->box, &run->allowance, err)) < 0)
         return r;
     run->pids_seen = run->before.pids;
     return procs_before(run, err);
@@ -485,7 +486,8 @@ int session_end(struct run *run, struct gb_err *err)
     if (failed)
         disk_look(run);
     /* What was over before we could look. */
-    if (run->stop == STOP_NONE && disk_run_look(run, true) != DISK_FITS)
+    if (run->stop == STOP_NONE &&
+        disk_check(run->box, &run->allowance, true, &run->disk_stop) != DISK_FITS)
         run->stop = STOP_DISK;
     if ((r = files_after(run, err)) < 0)
         return r;

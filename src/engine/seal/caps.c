@@ -6,6 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "engine/banned_after_clone.h"
+
 #include "base/banned.h"
 
 /* The C library has no wrapper, and libcap allocates: not to be had between clone and seal. */

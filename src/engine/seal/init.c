@@ -37,6 +37,8 @@
 #include "engine/seal/seccomp.h"
 #include "engine/wire.h"
 
+#include "engine/banned_after_clone.h"
+
 #include "base/banned.h"
 
 #define LIFELINE_FD 3

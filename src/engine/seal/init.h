@@ -1,11 +1,26 @@
 /* PID 1 of a box. */
 #pragma once
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-#include "engine/cgroup/cgroup.h"
+#include "engine/host.h"
 #include "engine/limits.h"
 #include "engine/volumes.h"
+
+/* A directory of the host that the box gets. */
+struct box_volume {
+    int mount; /* attached nowhere */
+    bool writable;
+    const char *target;
+};
+
+struct box_volumes {
+    struct box_volume items[VOLUMES_MAX];
+    size_t len;
+    char *text; /* which the targets are in */
+};
 
 /* Everything that PID 1 needs; plain data, complete before the clone. */
 struct box_spec {
@@ -60,3 +75,14 @@ int box_user_namespace(int proc_self, uint32_t uid, uint32_t gid, uint32_t host_
 
 /* Mounts of one box on top of the skeleton (mount.c); async-signal-safe. 0 or -errno. */
 int box_mount_all(const struct box_spec *spec);
+
+/* ---- volumes.c: async-signal-safe, 0 or -errno ---- */
+
+/* Links to the volumes outside /workspace that may be written to: 0, 1, ... For seal_landlock(). */
+#define VOLUMES_LINKS "/.volumes"
+
+/* Before all other mounts: a root directory of the box's own, with the places for volumes in it. */
+int box_volumes_root(const struct box_spec *spec);
+
+/* After them. */
+int box_volumes_mount(const struct box_spec *spec);

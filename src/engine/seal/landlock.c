@@ -13,7 +13,9 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
-#include "engine/volumes.h"
+#include "engine/seal/init.h"
+
+#include "engine/banned_after_clone.h"
 
 #include "base/banned.h"
 

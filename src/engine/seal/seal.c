@@ -14,6 +14,8 @@
 #include "base/autoclean.h"
 #include "engine/seal/seccomp.h"
 
+#include "engine/banned_after_clone.h"
+
 #include "base/banned.h"
 
 enum seal_need { SEAL_REQUIRED, SEAL_IF_SUPPORTED };

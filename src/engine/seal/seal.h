@@ -17,24 +17,10 @@
 #include <sys/types.h>
 
 #include "engine/limits.h"
+#include "engine/seal_report.h"
 
 #define BOX_UID 1000 /* inside every box, for PID 1 and tenants alike */
 #define BOX_GID 1000
-
-#define SEAL_MAGIC 0x6c616573u
-#define SEAL_DONE  0xffu
-
-/* Steps of a command (builder/command_start.c) around those of the table. */
-#define SEAL_FILTER 0xf0u /* before: the large filter */
-#define SEAL_CWD    0xf1u /* after SEAL_DONE: its directory */
-#define SEAL_EXEC   0xf2u /* after SEAL_DONE: the program */
-
-struct seal_report {
-    uint32_t magic;
-    uint32_t step; /* index into the table of steps, or SEAL_DONE */
-    int32_t error;
-    int32_t pid; /* as seen in the box; it is the process group too */
-};
 
 struct seal_spec {
     int box_pidfd;
@@ -54,9 +40,6 @@ struct seal_spec {
 /* In the child: applies every step and returns with a sealed process, or does not return. All
  * descriptors in @spec must be above SEAL_CONTROL_FD. */
 void seal_tenant(const struct seal_spec *spec);
-
-/* The name of a step, for messages; "?" if there is none. */
-const char *seal_step_name(uint32_t step);
 
 /* ---- parts that PID 1 uses too ---- */
 

@@ -9,6 +9,8 @@
 #include "base/autoclean.h"
 #include "seccomp_policy.h"
 
+#include "engine/banned_after_clone.h"
+
 #include "base/banned.h"
 
 struct filter {

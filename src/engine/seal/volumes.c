@@ -20,9 +20,10 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
-#include "engine/builder/rootfs.h"
 #include "engine/seal/init.h"
-#include "engine/volumes.h"
+#include "engine/seal/skeleton.h"
+
+#include "engine/banned_after_clone.h"
 
 #include "base/banned.h"
 

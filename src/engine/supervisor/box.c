@@ -14,8 +14,8 @@
 #include "base/autoclean.h"
 #include "base/pidfd.h"
 #include "engine/frame.h"
-#include "engine/seal/seal.h"
-#include "engine/supervisor/internal.h"
+#include "engine/seal_report.h"
+#include "engine/supervisor/supervisor.h"
 
 #include "base/banned.h"
 

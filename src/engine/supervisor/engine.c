@@ -22,8 +22,8 @@
 
 #include "base/autoclean.h"
 #include "base/pidfd.h"
-#include "engine/builder/builder.h"
-#include "engine/supervisor/internal.h"
+#include "engine/builder.h"
+#include "engine/supervisor/supervisor.h"
 
 #include "base/banned.h"
 

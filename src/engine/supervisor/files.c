@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
-#include "engine/supervisor/internal.h"
+#include "engine/supervisor/supervisor.h"
 #include "engine/walk.h"
 
 #include "base/banned.h"

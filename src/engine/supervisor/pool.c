@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
-#include "engine/supervisor/internal.h"
+#include "engine/supervisor/supervisor.h"
 
 #include "base/banned.h"
 

@@ -25,8 +25,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/pidfd.h"
-#include "engine/builder/template_root.h"
-#include "engine/supervisor/internal.h"
+#include "engine/supervisor/supervisor.h"
 
 #include "base/banned.h"
 
@@ -132,7 +131,7 @@ int template_def_check(const struct template_def *def, struct gb_err *err)
 {
     if (def->python[0] != '/' || strlen(def->python) >= WIRE_PATH_MAX)
         return gb_fail_plain(err, EINVAL, "the interpreter needs an absolute path");
-    if (strlen(or_empty(def->preload)) >= WIRE_TEXT_MAX)
+    if (strlen(or_empty(def->preload)) >= PRELOAD_MAX)
         return gb_fail_plain(err, E2BIG, "too many modules to preload");
     if (strings_len(def->binds) > ROOT_BINDS_MAX)
         return gb_fail_plain(err, E2BIG, "a template has at most %d files and directories",

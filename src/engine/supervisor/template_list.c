@@ -14,7 +14,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "engine/supervisor/internal.h"
+#include "engine/supervisor/supervisor.h"
 
 #include "base/banned.h"
 

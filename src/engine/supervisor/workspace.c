@@ -19,8 +19,7 @@
 
 #include "base/autoclean.h"
 #include "base/io.h"
-#include "engine/run/oneshot.h"
-#include "engine/supervisor/internal.h"
+#include "engine/supervisor/supervisor.h"
 
 #include "base/banned.h"
 

@@ -83,7 +83,7 @@ void codesession_upload(struct request *rq)
     if (!code) {
         reply_no_memory(rq);
     } else {
-        dialect_request(rq, code, &request);
+        dialect_request(code, &request);
         if (dialect_run_in(rq, session, &request, LOSS_KEEP, &receipt) == 0 &&
             dialect_is_ok(rq, receipt))
             reply_json(rq, MHD_HTTP_OK,
@@ -122,7 +122,7 @@ void codesession_files(struct request *rq)
         reply_no_memory(rq);
         return;
     }
-    dialect_request(rq, code, &request);
+    dialect_request(code, &request);
     if (dialect_run(rq, &request, false, LOSS_KEEP, &receipt) == 0 &&
         (!receipt || dialect_is_ok(rq, receipt)))
         send_list(rq, receipt);
@@ -157,7 +157,7 @@ static void download(struct request *rq, const char *code, const char *path)
     struct session *session = NULL;
     json_t *receipt = NULL;
 
-    dialect_request(rq, code, &request);
+    dialect_request(code, &request);
     if (dialect_run(rq, &request, false, LOSS_TELL, &receipt) < 0)
         return;
     if (!receipt) {
@@ -220,7 +220,7 @@ void codesession_execute(struct request *rq, const struct body_execute_code *bod
     const char *text;
     size_t len;
 
-    dialect_request(rq, body->code, &request);
+    dialect_request(body->code, &request);
     request.names = names;
     request.names_len = sizeof names - 1;
     if (dialect_run(rq, &request, true, LOSS_TELL, &receipt) == 0 && dialect_is_ok(rq, receipt)) {
@@ -245,7 +245,7 @@ void codesession_clear(struct request *rq)
         reply_no_memory(rq);
         return;
     }
-    dialect_request(rq, code, &request);
+    dialect_request(code, &request);
     request.accept_loss = true;
     if (dialect_run(rq, &request, false, LOSS_KEEP, &receipt) == 0 &&
         (!by_id || dialect_is_ok(rq, receipt))) {

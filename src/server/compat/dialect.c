@@ -95,14 +95,13 @@ void dialect_forget(struct request *rq, bool end)
 
 /* ---- running ---- */
 
-void dialect_request(struct request *rq, const char *code, struct execution_request *ret_request)
+void dialect_request(const char *code, struct execution_request *ret_request)
 {
     execution_request_init(ret_request);
     ret_request->kind = EXECUTION_CELL;
     ret_request->code = code;
     ret_request->code_len = strlen(code);
     ret_request->filename = "<string>";
-    run_log_code(rq, ret_request);
 }
 
 static int run(struct request *rq, struct session *session, struct execution_request *request,

@@ -65,7 +65,7 @@ void locals_execute(struct request *rq, const struct body_execute_code *body)
         reply_no_memory(rq);
         return;
     }
-    dialect_request(rq, body->code, &request);
+    dialect_request(body->code, &request);
     request.names = names;
     request.names_len = strlen(names);
     r = dialect_is_named(rq) ? dialect_run(rq, &request, true, LOSS_TELL, &receipt)

@@ -106,7 +106,7 @@ static int commit_batch(struct audit *audit, struct gb_err *err)
         if (r < 0)
             return r;
     }
-    return gb_fail_plain(err, ESTALE, "the audit log is written by others all the time");
+    return gb_fail_plain(err, ESTALE, "other processes keep writing to the audit log");
 }
 
 static void note_attempt(struct audit *audit, int r, const struct gb_err *err)
@@ -214,7 +214,7 @@ int audit_open(struct store *store, struct audit **ret_audit, struct gb_err *err
     int r;
 
     if (sodium_init() < 0)
-        return gb_fail_plain(err, EIO, "libsodium does not start");
+        return gb_fail_plain(err, EIO, "libsodium could not be initialised");
     audit = audit_new(store);
     if (!audit)
         return gb_fail(err, ENOMEM, "open the audit log");
@@ -222,7 +222,7 @@ int audit_open(struct store *store, struct audit **ret_audit, struct gb_err *err
     if (r == 0) {
         r = start_writer(audit);
         if (r < 0)
-            (void) gb_fail(err, -r, "start the writer of the audit log");
+            (void) gb_fail(err, -r, "start the audit log's writer thread");
     }
     if (r < 0) {
         audit_free(audit);
@@ -248,7 +248,7 @@ int audit_close(struct audit *audit, struct gb_err *err)
     failure = audit->failure;
     audit_free(audit);
     if (lost > 0)
-        return gb_fail_plain(err, failure.code, "%lld entries of the audit log are lost: %.120s",
+        return gb_fail_plain(err, failure.code, "%lld audit log entries were lost: %.120s",
                              (long long) lost, failure.msg);
     return 0;
 }
@@ -305,7 +305,7 @@ int audit_check(struct audit *audit, struct gb_err *err)
         return 0;
     (void) pthread_mutex_lock(&audit->lock);
     if (audit->failing)
-        r = gb_fail_plain(err, audit->failure.code, "the audit log cannot be written: %.150s",
+        r = gb_fail_plain(err, audit->failure.code, "cannot write to the audit log: %.150s",
                           audit->failure.msg);
     (void) pthread_mutex_unlock(&audit->lock);
     return r;

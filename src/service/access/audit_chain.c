@@ -42,7 +42,7 @@ int audit_slot_fill(struct audit_slot *ret_slot, const struct audit_entry *entry
     if (!store_id_valid(entry->who) || !store_id_valid(entry->execution_id) ||
         (entry->session_id && !store_id_valid(entry->session_id)) || !kind_valid(entry->kind) ||
         entry->time_us < 0)
-        return gb_fail_plain(err, EINVAL, "that is not an entry for the audit log");
+        return gb_fail_plain(err, EINVAL, "malformed audit log entry");
     ret_slot->entry = *entry;
     ret_slot->entry.who = ret_slot->entry.session_id = NULL;
     ret_slot->entry.execution_id = ret_slot->entry.kind = ret_slot->entry.volumes = NULL;
@@ -177,10 +177,10 @@ static bool verify_row(struct audit_report *report, const struct store_audit *ro
     if (row->malformed)
         return broken(report, want, "it cannot be read as an entry");
     if (row->seq < want)
-        return broken(report, want, "an entry was put in with number %" PRId64, row->seq);
+        return broken(report, want, "an entry was inserted with number %" PRId64, row->seq);
     audit_chain(row, hash);
     if (memcmp(hash, row->hash, sizeof hash) != 0)
-        return broken(report, want, "its content does not fit its hash");
+        return broken(report, want, "its content does not match its hash");
     if (memcmp(row->prev, report->head, sizeof report->head) != 0)
         return broken(report, want, "it does not follow the entry before it");
     report->count = want;
@@ -201,9 +201,9 @@ static int verify_head(struct store *store, struct audit_report *report, struct 
     if (head.seq > report->count)
         return 1;
     if (head.seq < report->count)
-        return broken(report, head.seq + 1, "it was put in behind the head of the log");
+        return broken(report, head.seq + 1, "it was added after the head of the log");
     if (memcmp(head.hash, report->head, sizeof head.hash) != 0)
-        return broken(report, head.seq ? head.seq : 1, "the head of the log is another one");
+        return broken(report, head.seq ? head.seq : 1, "the head of the log does not match");
     return 0;
 }
 
@@ -250,8 +250,7 @@ static int verify_all(struct verify *v, struct gb_err *err)
             continue;
         }
         if (more) {
-            (void) broken(&v->report, v->report.count + 1,
-                          "it is missing: the end of the log was cut off");
+            (void) broken(&v->report, v->report.count + 1, "it is missing: the log was truncated");
             return 0;
         }
         r = verify_head(v->store, &v->report, err);
@@ -268,7 +267,7 @@ int audit_verify(struct store *store, const uint8_t *want, struct audit_report *
     int r;
 
     if (sodium_init() < 0)
-        return gb_fail_plain(err, EIO, "libsodium does not start");
+        return gb_fail_plain(err, EIO, "libsodium could not be initialised");
 
     /* An empty log has a head too. */
     if (want && memcmp(want, v.report.head, AUDIT_HASH_BYTES) == 0)
@@ -278,8 +277,7 @@ int audit_verify(struct store *store, const uint8_t *want, struct audit_report *
         return r;
     if (v.want && !v.report.broken_seq)
         (void) broken(&v.report, v.report.count + 1,
-                      "the head that was kept is not in the log: its end was cut off, or it was "
-                      "written anew");
+                      "the expected head is not in the log: the log was truncated or rewritten");
     *ret_report = v.report;
     return 0;
 }

@@ -24,7 +24,7 @@ int data_default_dir(char **ret_dir, struct gb_err *err)
     else if (home && home[0] == '/')
         printed = asprintf(&dir, "%s/.local/state/glovebox", home);
     else
-        return gb_fail_plain(err, ENOENT, "there is no HOME; name a data directory with --data");
+        return gb_fail_plain(err, ENOENT, "HOME is not set; choose a data directory with --data");
     if (printed < 0)
         return gb_fail(err, ENOMEM, "find the data directory");
     *ret_dir = dir;

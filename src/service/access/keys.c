@@ -77,7 +77,7 @@ static void random_hex(char *buf, size_t digits)
 
 static int start_sodium(struct gb_err *err)
 {
-    return sodium_init() < 0 ? gb_fail_plain(err, EIO, "libsodium does not start") : 0;
+    return sodium_init() < 0 ? gb_fail_plain(err, EIO, "libsodium could not be initialised") : 0;
 }
 
 /* ---- the copy in memory ---- */
@@ -180,7 +180,7 @@ static int refresh_if_due(struct keys *keys, struct gb_err *err)
     }
     if (now_us - keys->answered_us < KEYS_STALE_US)
         return 0;
-    return r < 0 ? r : gb_fail_plain(err, EAGAIN, "the keys could not be read for too long");
+    return r < 0 ? r : gb_fail_plain(err, EAGAIN, "the key store has been unreadable for too long");
 }
 
 /* ---- the service's side ---- */
@@ -324,7 +324,7 @@ int keys_create(struct store *store, const struct keys_spec *spec, char ret_toke
     if (r < 0)
         return r;
     if (spec->name && strlen(spec->name) >= sizeof key.name)
-        return gb_fail_plain(err, EINVAL, "a key's name has at most %zu bytes",
+        return gb_fail_plain(err, EINVAL, "a key name can have at most %zu bytes",
                              sizeof key.name - 1);
     (void) snprintf(key.name, sizeof key.name, "%s", spec->name ? spec->name : "");
     random_hex(key.id, KEYS_ID_LEN);

@@ -28,25 +28,26 @@ static int request_check(struct service *service, const struct session *session,
         return fault_set(fault, PROBLEM_CODE_MISSING, "code", "code is missing");
     if ((int64_t) request->code_len > config->code_bytes_max)
         return fault_set(fault, PROBLEM_CODE_TOO_LARGE, "code",
-                         "code may have %lld bytes; upload a file and run that",
+                         "code can have at most %lld bytes; upload a file and run that",
                          (long long) config->code_bytes_max);
     if (memchr(request->code, 0, request->code_len))
         return fault_set(fault, PROBLEM_CODE_MALFORMED, "code",
-                         "code must not have NUL characters");
+                         "code must not contain NUL characters");
     if ((int64_t) request->input_len > config->input_bytes_max)
         return fault_set(fault, PROBLEM_INPUT_TOO_LARGE, "stdin",
-                         "stdin may have %lld bytes; upload a file and read that",
+                         "stdin can have at most %lld bytes; upload a file and read that",
                          (long long) config->input_bytes_max);
     if (request->reply_bytes > config->reply_bytes_max)
-        return fault_set(fault, PROBLEM_REPLY_TOO_LARGE, "reply_bytes",
-                         "a reply has at most %lld bytes a stream; page through the output instead",
-                         (long long) config->reply_bytes_max);
+        return fault_set(
+            fault, PROBLEM_REPLY_TOO_LARGE, "reply_bytes",
+            "a reply holds at most %lld bytes per stream; page through the output instead",
+            (long long) config->reply_bytes_max);
     if (session && request->kind == EXECUTION_SCRIPT)
         return fault_set(fault, PROBLEM_KIND_NOT_IN_SESSION, "kind",
-                         "a session runs cells and commands");
+                         "sessions run cells and commands, not scripts");
     if (session && request->env && request->env[0] && request->kind != EXECUTION_COMMAND)
         return fault_set(fault, PROBLEM_ENV_NOT_HERE, "env",
-                         "the environment of a session is set when it is made");
+                         "a session's environment is set when the session is created");
     return env_check(request->env, fault);
 }
 
@@ -67,8 +68,8 @@ static int limits_make(struct service *service, const struct session *session,
         return wish_to_limits(&request->limits, &bounds, ret_limits, fault);
     if (wish_beyond_time(&request->limits))
         return fault_set(fault, PROBLEM_LIMIT_NOT_HERE, "limits",
-                         "in a session an execution can set its timeout only; other limits are set "
-                         "when the session is made");
+                         "in a session an execution can set only its timeout; other limits are set "
+                         "when the session is created");
     if (!shell)
         bounds.wall_default_us = session->limits.wall_us;
     *ret_limits = session->limits;
@@ -80,6 +81,8 @@ static struct execution *execution_alloc(struct service *service, const struct c
                                          struct session *session,
                                          const struct execution_request *request)
 {
+    int64_t reply_bytes =
+        request->reply_bytes < 0 ? service->config.reply_bytes : request->reply_bytes;
     struct execution *x = calloc(1, sizeof *x);
 
     if (!x)
@@ -103,7 +106,8 @@ static struct execution *execution_alloc(struct service *service, const struct c
     }
     for (size_t i = 0; i < 2; i++)
         output_log_init(&x->logs[i], &x->lock, service->config.data_dir,
-                        x->budget ? &x->budget->output : NULL, &service->output);
+                        x->budget ? &x->budget->output : NULL, &service->output,
+                        (size_t) reply_bytes);
     return x;
 }
 
@@ -115,10 +119,7 @@ static void spec_fill(struct execution *x, const struct execution_request *reque
     static char *no_args[] = { empty, NULL };
     bool cell = request->kind == EXECUTION_CELL, script = request->kind == EXECUTION_SCRIPT;
     const char *filename = script ? "<string>" : "<cell>";
-    int64_t reply_bytes = request->reply_bytes;
 
-    if (reply_bytes < 0)
-        reply_bytes = x->service->config.reply_bytes;
     x->spec = (struct run_spec){
         .code = request->code,
         .code_len = request->code_len,
@@ -129,7 +130,7 @@ static void spec_fill(struct execution *x, const struct execution_request *reque
         .argv = cell || script ? no_args : NULL,
         .env = (char *const *) request->env, /* which the engine does not change */
         .limits = *limits,
-        .reply_bytes = (size_t) reply_bytes,
+        .reply_bytes = 0, /* the logs keep what is printed */
         .input = request->input,
         .input_len = request->input_len,
         .stdin_fd = -1,
@@ -146,13 +147,13 @@ static int admit_locked(struct service *service, const struct caller *caller, st
 {
     if (service->draining) {
         (void) fault_set(fault, PROBLEM_DRAINING, NULL,
-                         "the service is stopping; try another or come back");
+                         "the service is shutting down; retry later");
         fault->retry_after_s = 5;
         return -1;
     }
     if (service->in_flight >= service->config.in_flight_max) {
         (void) fault_set(fault, PROBLEM_EXECUTIONS_MAX, NULL,
-                         "%lld executions are under way; try again in a moment",
+                         "%lld executions are in progress, the maximum; retry in a moment",
                          (long long) service->in_flight);
         fault->retry_after_s = 1;
         return -1;

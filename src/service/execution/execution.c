@@ -22,15 +22,12 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/strv.h"
-#include "base/utf8.h"
 #include "service/access/audit.h"
 #include "service/execution/internal.h"
 #include "service/session/internal.h"
 #include "service/session/volumes_request.h"
 
 #include "base/banned.h"
-
-#define LOGGED_CODE 300u
 
 /* ---- references ---- */
 
@@ -44,8 +41,17 @@ static void texts_free(struct texts *texts)
     *texts = (struct texts){ 0 };
 }
 
+/* Its output, as far as that is not the log's. */
+static void cut_release(struct stream_cut *cut, const struct output_log *log)
+{
+    if (cut->head == log->mem)
+        cut->head = NULL;
+}
+
 static void execution_free(struct execution *x)
 {
+    cut_release(&x->outcome.out, &x->logs[STREAM_OUT]);
+    cut_release(&x->outcome.err, &x->logs[STREAM_ERR]);
     outcome_release(&x->outcome);
     free(x->contacts);
     egress_policy_free(x->policy);
@@ -174,7 +180,7 @@ static int run_once(struct execution *x, struct outcome *ret_outcome, struct fau
     run_begin(x, fd);
     if (fd < 0)
         r = fault_set(fault, PROBLEM_OUT_OF_DESCRIPTORS, NULL,
-                      "the service has too much open; try later");
+                      "the service is out of file descriptors; retry later");
     else
         r = lodging_run_once(x, ret_outcome, fault);
     run_end(x);
@@ -254,8 +260,8 @@ static void audit_note(struct execution *x, const struct session *session,
         return;
     audit_hash_code(x->spec.code, x->spec.code_len, entry.code_hash);
     if (audit_write(x->service->audit, &entry, &err) < 0)
-        service_log(x->service, LOG_LEVEL_ERROR, "execution %s: not in the audit log: %s", x->id,
-                    err.msg);
+        service_log(x->service, LOG_LEVEL_ERROR, "execution %s: cannot be written to the audit log: %s",
+                    x->id, err.msg);
 }
 
 static void count_outcome(struct execution *x, const struct outcome *outcome)
@@ -272,20 +278,15 @@ static void count_outcome(struct execution *x, const struct outcome *outcome)
                     run_status_name(outcome->status), (long long) us);
 }
 
-/* As a JSON string, so that no byte of it can pass for a line of the log. */
 static void log_code(struct execution *x)
 {
-    size_t len = x->spec.code_len < LOGGED_CODE ? x->spec.code_len : LOGGED_CODE;
-    autofree char *quoted = NULL;
-    json_t *text;
+    const struct service_config *config = &x->service->config;
+    autofree char *code = NULL;
 
-    if (!x->service->config.log_code)
+    if (!config->log_code)
         return;
-    text = json_stringn(x->spec.code, len - utf8_partial_end(x->spec.code, len));
-    quoted = json_dumps(text, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
-    json_decref(text);
-    service_log(x->service, LOG_LEVEL_INFO, "execution %s code %s", x->id,
-                quoted ? quoted : "not text");
+    code = strndup(x->spec.code, x->spec.code_len);
+    config->log_code(config->log_arg, x->id, code ? code : "(out of memory)");
 }
 
 /* The displays were copied when they came; the outcome takes these copies in place of its own. */
@@ -300,6 +301,20 @@ static void displays_join(struct execution *x)
     x->displays_taken = true;
 }
 
+/* The engine kept nothing of the streams, so all of it is left out of its cut. */
+static void streams_join(struct execution *x)
+{
+    struct stream_cut *cuts[] = { &x->outcome.out, &x->outcome.err };
+
+    for (size_t i = 0; i < 2; i++) {
+        struct stream_cut cut = { 0 };
+
+        (void) output_log_cut(&x->logs[i], &cut); /* without memory: nothing is shown */
+        cut.left_out = cuts[i]->left_out - (int64_t) (cut.head_len + cut.tail_len);
+        *cuts[i] = cut;
+    }
+}
+
 /* Everything that others may wait for comes before DONE: who has seen the receipt finds the turn,
  * the session and the key's numbers free. */
 void execution_finish(struct execution *x, struct outcome *outcome, const struct fault *fault,
@@ -307,12 +322,15 @@ void execution_finish(struct execution *x, struct outcome *outcome, const struct
 {
     struct session *session;
 
+    if (outcome) {
+        x->outcome = *outcome;
+        streams_join(x);
+    }
     /* Programs are not kept. */
     x->spec = (struct run_spec){ 0 };
     texts_free(&x->own);
     pthread_mutex_lock(&x->lock);
     if (outcome) {
-        x->outcome = *outcome;
         displays_join(x);
     } else {
         x->fault = *fault;
@@ -367,6 +385,7 @@ int execution_go(struct execution *x, bool keep_refused, struct fault *fault)
         r = 0;
     } else if (r == 0) {
         ran = true;
+        log_code(x);
         r = session ? run_in_session(x, &outcome, fault) : run_once(x, &outcome, fault);
     }
     if (r < 0)
@@ -377,7 +396,6 @@ int execution_go(struct execution *x, bool keep_refused, struct fault *fault)
     if (r == 0 || outcome.status == RUN_SYSTEM) {
         audit_note(x, session, &outcome);
         count_outcome(x, &outcome);
-        log_code(x);
     }
     if (session && ran)
         turn_give(session);

@@ -6,12 +6,19 @@
 
 #define KEPT_FILES_MAX 512 /* descriptors are few */
 
+static size_t stream_memory(const struct output_log *log, const struct stream_cut *cut)
+{
+    bool shared = cut->head == log->mem;
+
+    return log->mem_cap + (shared ? 0 : cut->head_len) + cut->tail_len;
+}
+
 static int64_t memory_of(const struct execution *x)
 {
     const struct outcome *o = &x->outcome;
 
-    return (int64_t) (sizeof *x + x->logs[0].mem_cap + x->logs[1].mem_cap + o->out.head_len +
-                      o->out.tail_len + o->err.head_len + o->err.tail_len + o->outputs_bytes +
+    return (int64_t) (sizeof *x + stream_memory(&x->logs[STREAM_OUT], &o->out) +
+                      stream_memory(&x->logs[STREAM_ERR], &o->err) + o->outputs_bytes +
                       o->files_len * 128 + x->contacts_len * sizeof *x->contacts);
 }
 

@@ -11,9 +11,11 @@
 #include "base/banned.h"
 
 void output_log_init(struct output_log *log, pthread_mutex_t *lock, const char *dir,
-                     struct output_budget *own, struct output_budget *shared)
+                     struct output_budget *own, struct output_budget *shared, size_t reply_bytes)
 {
-    *log = (struct output_log){ .lock = lock, .dir = dir, .budgets = { own, shared }, .fd = -1 };
+    *log = (struct output_log){
+        .lock = lock, .dir = dir, .budgets = { own, shared }, .fd = -1, .reply_bytes = reply_bytes
+    };
 }
 
 static void budget_give(struct output_log *log, int64_t bytes)
@@ -49,6 +51,7 @@ void output_log_release(struct output_log *log)
     free(log->mem);
     log->mem = NULL;
     log->fd = -1;
+    outbuf_release(&log->ends);
 }
 
 /* A file without a name; where the file system has none of those, one that loses it at once. */
@@ -145,9 +148,53 @@ static int file_add(struct output_log *log, const void *data, size_t len)
     return r;
 }
 
+/* What cannot be read or remembered counts as left out. */
+static void ends_add(struct output_log *log, int64_t from, size_t len)
+{
+    char buf[16 * 1024];
+
+    while (len > 0) {
+        ssize_t n = output_log_read(log, from, buf, len < sizeof buf ? len : sizeof buf);
+
+        if (n <= 0 || outbuf_add(&log->ends, buf, (size_t) n) < 0)
+            break;
+        from += n;
+        len -= (size_t) n;
+    }
+    log->ends.total += (int64_t) len;
+}
+
+/* The ends of what was kept so far, as if all of it had been added to them. */
+static void ends_begin(struct output_log *log)
+{
+    size_t head = log->reply_bytes / 2;
+    int64_t gap = log->kept - (int64_t) log->reply_bytes;
+
+    outbuf_init(&log->ends, log->reply_bytes);
+    if (gap <= 0) {
+        ends_add(log, 0, (size_t) log->kept);
+        return;
+    }
+    ends_add(log, 0, head);
+    log->ends.total += gap;
+    ends_add(log, (int64_t) head + gap, log->reply_bytes - head);
+}
+
+int output_log_cut(struct output_log *log, struct stream_cut *ret_cut)
+{
+    if (log->fd < 0 && !log->stopped && (size_t) log->kept <= log->reply_bytes) {
+        *ret_cut = (struct stream_cut){ .head = log->mem, .head_len = (size_t) log->kept };
+        return 0;
+    }
+    if (!log->stopped)
+        ends_begin(log);
+    return outbuf_take(&log->ends, ret_cut);
+}
+
 void output_log_append(struct output_log *log, const void *data, size_t len)
 {
     bool small = log->fd < 0 && (size_t) log->kept + len <= OUTPUT_LOG_MEMORY;
+    bool stopped = log->stopped;
     int r = 0;
 
     if (!log->stopped && !small)
@@ -161,6 +208,11 @@ void output_log_append(struct output_log *log, const void *data, size_t len)
         log->kept += (int64_t) len;
     log->total += (int64_t) len;
     pthread_mutex_unlock(log->lock);
+    if (!log->stopped)
+        return;
+    if (!stopped)
+        ends_begin(log);
+    (void) outbuf_add(&log->ends, data, len);
 }
 
 ssize_t output_log_read(struct output_log *log, int64_t offset, char *buf, size_t size)

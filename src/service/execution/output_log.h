@@ -4,7 +4,8 @@
  *
  * One thread appends, in the middle of a run; it must never wait for a reader. Small output stays
  * in memory. What grows beyond that goes to a file that has no name, so nothing is left behind
- * whatever happens to us. What a budget or the disk has no room for is counted but not kept.
+ * whatever happens to us. What a budget or the disk has no room for is counted but not kept, except
+ * for the beginning and the end of the stream, which the receipt shows in any case.
  *
  * @lock guards the members. The bytes of the file below @kept never change, so they are read and
  * written outside of it.
@@ -17,6 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+#include "engine/outbuf.h"
 
 #define OUTPUT_LOG_MEMORY ((size_t) 64 * 1024)
 
@@ -36,16 +39,24 @@ struct output_log {
     int64_t total; /* bytes that came */
     int64_t kept;  /* bytes that can be read, from the start */
     bool stopped;  /* nothing more is kept */
+    /* of the appending thread */
+    size_t reply_bytes; /* how much of the stream the receipt shows */
+    struct outbuf ends; /* that much of it, once stopped */
 };
 
 /* @lock and @dir must outlive the log. */
 void output_log_init(struct output_log *log, pthread_mutex_t *lock, const char *dir,
-                     struct output_budget *own, struct output_budget *shared);
+                     struct output_budget *own, struct output_budget *shared, size_t reply_bytes);
 /* Gives back its budget too. */
 void output_log_release(struct output_log *log);
 
 /* Takes bytes; never fails and never waits for more than a write to the disk. Without @lock. */
 void output_log_append(struct output_log *log, const void *data, size_t len);
+
+/* After the last byte, by the appending thread, once: the stream as the receipt shows it, cut as
+ * outbuf_take() does. A stream that is all in memory is not copied: @ret_cut->head is @log->mem
+ * then, and remains the log's. 0 or -ENOMEM. */
+int output_log_cut(struct output_log *log, struct stream_cut *ret_cut);
 
 /* Reads up to @size bytes from @offset, without @lock; 0 where nothing is kept (yet), or -errno. */
 ssize_t output_log_read(struct output_log *log, int64_t offset, char *buf, size_t size);

@@ -41,8 +41,8 @@ int execution_find(struct service *service, const struct caller *caller, const c
     pthread_mutex_unlock(&service->lock);
     if (!x)
         return fault_set(fault, PROBLEM_EXECUTION_UNKNOWN, "execution_id",
-                         "there is no such execution, or it ended a while ago and is no longer "
-                         "kept; check the id");
+                         "no such execution; check the id. Executions are kept only for a while "
+                         "after they end");
     *ret_execution = x;
     return 0;
 }
@@ -428,11 +428,12 @@ int execution_read_output(struct execution *x, enum stream stream, int64_t offse
     pthread_mutex_unlock(&x->lock);
     if (offset > total)
         return fault_set(fault, PROBLEM_OFFSET_BEYOND_END, "offset",
-                         "the stream has %lld bytes so far", (long long) total);
+                         "offset is beyond the end: the stream has %lld bytes so far",
+                         (long long) total);
     n = output_log_read(log, offset, buf, size);
     if (n < 0)
         return fault_set(fault, PROBLEM_OUTPUT_UNREADABLE, NULL,
-                         "the output could not be read back");
+                         "the stored output could not be read");
     *ret_len = (size_t) n;
     *ret_total = total;
     *ret_kept = kept;

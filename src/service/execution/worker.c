@@ -114,7 +114,7 @@ static int start(struct service *service, const struct caller *caller, struct se
     (void) execution_go(x, false, &ignored);
     execution_unref(x);
     (void) fault_set(fault, PROBLEM_OUT_OF_THREADS, NULL,
-                     "the service has too much to do; try again in a moment");
+                     "the service is out of threads; retry in a moment");
     fault->retry_after_s = 1;
     return -1;
 }

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "engine/builder/package_mounts.h"
+#include "engine/shelf.h"
 
 #define PIP_SOURCES_MAX 16
 

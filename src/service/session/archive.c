@@ -124,8 +124,10 @@ static int page_add(struct pack *pack, const char *dir, char **after, struct fau
     if (r == 0)
         return 0;
     if (pack->reader_gone)
-        return fault_set(fault, PROBLEM_READER_GONE, NULL, "nobody reads the archive");
-    return fault_set(fault, PROBLEM_ARCHIVE_FAILED, NULL, "the archive could not be made");
+        return fault_set(fault, PROBLEM_READER_GONE, NULL,
+                         "the client stopped reading the archive");
+    return fault_set(fault, PROBLEM_ARCHIVE_FAILED, NULL,
+                     "the archive could not be written");
 }
 
 static int gzip_open(struct pack *pack)
@@ -196,7 +198,8 @@ int files_archive(struct session *session, const char *dir, size_t dir_len,
         return -1;
     r = pack_open(&pack);
     if (r < 0)
-        (void) fault_set(fault, PROBLEM_ARCHIVE_FAILED, NULL, "the archive could not be begun");
+        (void) fault_set(fault, PROBLEM_ARCHIVE_FAILED, NULL,
+                         "the archive could not be started");
     while (r == 0) {
         r = page_add(&pack, path, &after, fault);
         if (!after)

@@ -34,7 +34,7 @@ static int box_open(struct service *service, const struct limits *limits, const 
         return -1;
     r = box_acquire_with(service->engine, limits, &options, ret_box, &err);
     engine_template_put(options.template);
-    return r < 0 ? fault_from_engine(service, "no box could be made", &err, fault) : 0;
+    return r < 0 ? fault_from_engine(service, "no box could be created", &err, fault) : 0;
 }
 
 int lodging_open(const struct session *session, const char *const *env,
@@ -58,7 +58,7 @@ int lodging_open(const struct session *session, const char *const *env,
     if (network_open(service->egress, lodging.box, policy, &service->config.network_limits, label,
                      &lodging.network, &err) < 0) {
         lodging_close(&lodging);
-        return fault_from_engine(service, "no network could be opened", &err, fault);
+        return fault_from_engine(service, "the network could not be set up", &err, fault);
     }
     if (env_join(lodging.network.env, (char *const *) env, &lodging.env) < 0) {
         lodging_close(&lodging);
@@ -66,7 +66,7 @@ int lodging_open(const struct session *session, const char *const *env,
     }
     if (resident_open(lodging.box, lodging.env, &lodging.resident, &err) < 0) {
         lodging_close(&lodging);
-        return fault_from_engine(service, "no interpreter could be started", &err, fault);
+        return fault_from_engine(service, "the interpreter could not be started", &err, fault);
     }
     *ret_lodging = lodging;
     return 0;
@@ -137,7 +137,7 @@ static int command_run(struct session *session, const struct run_spec *spec,
         return box_command(session->lodging.box, spec, session->lodging.env, NULL, ret_outcome,
                            err);
     if (env_join(session->lodging.env, spec->env, &env) < 0)
-        return gb_fail(err, ENOMEM, "make the environment");
+        return gb_fail(err, ENOMEM, "build the environment");
     r = box_command(session->lodging.box, spec, env, NULL, ret_outcome, err);
     strv_free(env);
     return r;
@@ -195,7 +195,7 @@ static int run_connected(struct execution *x, struct box *box, struct outcome *r
     if (r < 0)
         return r;
     if (env_join(network.env, x->spec.env, &env) < 0) {
-        r = gb_fail(err, ENOMEM, "open a network");
+        r = gb_fail(err, ENOMEM, "set up the network");
     } else {
         x->spec.env = env;
         r = run_here(x, box, ret_outcome, err);

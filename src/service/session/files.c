@@ -30,7 +30,8 @@
 static int path_refuse(const char *loc, const char *why, struct fault *fault)
 {
     return fault_set(fault, PROBLEM_PATH_MALFORMED, loc,
-                     "the path %s; say where beneath the workspace, such as data/in.csv", why);
+                     "the path %s; give a path relative to the workspace, such as data/in.csv",
+                     why);
 }
 
 /* Why a part of a path cannot be, or NULL. */
@@ -39,9 +40,9 @@ static const char *part_wrong(const char *part, size_t len)
     if (len == 0)
         return "has an empty part";
     if (len > PART_MAX)
-        return "has a part of more than 255 bytes";
+        return "has a part longer than 255 bytes";
     if (part[0] == '.' && (len == 1 || (len == 2 && part[1] == '.')))
-        return "has a part \".\" or \"..\"";
+        return "contains \".\" or \"..\"";
     return NULL;
 }
 
@@ -53,9 +54,9 @@ int path_copy(const char *path, size_t len, bool may_be_empty, const char *loc, 
     char *copy;
 
     if (len > FILE_PATH_MAX)
-        why = "has more than 4000 bytes";
+        why = "is longer than 4000 bytes";
     else if (len > 0 && memchr(path, 0, len))
-        why = "has a NUL";
+        why = "contains a NUL";
     else if (len > 0 && path[0] == '/')
         why = "is absolute";
     for (size_t i = 0; !why && i <= len && !(len == 0 && may_be_empty); i++)
@@ -82,30 +83,32 @@ struct file_error {
 };
 
 static const struct file_error file_errors[] = {
-    { ENOENT, PROBLEM_FILE_UNKNOWN, "there is no such file; list the files to see them" },
+    { ENOENT, PROBLEM_FILE_UNKNOWN, "no such file; list the files to see what exists" },
     { ENOTDIR, PROBLEM_NOT_A_DIRECTORY, "a part of the path is a file" },
     { EISDIR, PROBLEM_IS_A_DIRECTORY, "this is a directory" },
     { EEXIST, PROBLEM_FILE_EXISTS,
-      "there is something of that name already; choose another or ask to replace it" },
+      "a file of that name already exists; choose another name or ask to replace it" },
     { ENOTEMPTY, PROBLEM_DIRECTORY_NOT_EMPTY,
-      "the directory is not empty; empty it first, or ask for all of it" },
-    { ELOOP, PROBLEM_IS_A_LINK, "a link is in the way, and links are not followed" },
+      "the directory is not empty; empty it first, or delete recursively" },
+    { ELOOP, PROBLEM_IS_A_LINK,
+      "the path contains a symbolic link, and links are not followed" },
     { EXDEV, PROBLEM_LEADS_OUTSIDE, "the path leads out of the workspace" },
     { ENAMETOOLONG, PROBLEM_PATH_MALFORMED, "the path is too long" },
     { EINVAL, PROBLEM_NOT_A_FILE, "this is not a regular file" },
     { ENOSPC, PROBLEM_QUOTA_EXCEEDED,
-      "the workspace is full; delete files, or make a session with more disk" },
+      "the workspace is full; delete files, or create a session with more disk" },
     { EDQUOT, PROBLEM_QUOTA_EXCEEDED,
-      "the workspace is full; delete files, or make a session with more disk" },
-    { EFBIG, PROBLEM_QUOTA_EXCEEDED, "the file is larger than files of this session may be" },
+      "the workspace is full; delete files, or create a session with more disk" },
+    { EFBIG, PROBLEM_QUOTA_EXCEEDED, "the file exceeds this session's file size limit" },
 };
 
 int files_fault(struct session *session, const struct gb_err *err, struct fault *fault)
 {
     for (size_t i = 0; i < sizeof file_errors / sizeof *file_errors; i++)
         if (file_errors[i].code == err->code)
-            return fault_set(fault, file_errors[i].problem, "path", "%s", file_errors[i].detail);
-    return fault_from_engine(session->service, "the workspace could not be used", err, fault);
+            return fault_set(fault, file_errors[i].problem, "path", "%s",
+                             file_errors[i].detail);
+    return fault_from_engine(session->service, "the workspace could not be accessed", err, fault);
 }
 
 /* Before a call of the engine for one path: checks and copies it, and keeps the session from
@@ -238,9 +241,10 @@ void files_upload_abort(struct file_upload *upload)
 
 static int upload_too_large(int64_t most, struct fault *fault)
 {
-    return fault_set(fault, PROBLEM_QUOTA_EXCEEDED, NULL,
-                     "files of this session have at most %lld bytes; make a session with more disk",
-                     (long long) most);
+    return fault_set(
+        fault, PROBLEM_QUOTA_EXCEEDED, NULL,
+        "files in this session can have at most %lld bytes; create a session with more disk",
+        (long long) most);
 }
 
 int files_upload_begin(struct session *session, const char *path, size_t path_len, int64_t expected,

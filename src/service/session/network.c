@@ -40,7 +40,7 @@ int network_open(struct egress *egress, struct box *box, struct egress_policy *p
     }
     egress_env_each(policy, env_add, &list);
     network.env = list.items;
-    r = list.failed ? gb_fail(err, ENOMEM, "open a network")
+    r = list.failed ? gb_fail(err, ENOMEM, "set up the network")
                     : box_listen(box, EGRESS_PORT, &fd, err);
     if (r < 0)
         egress_policy_free(policy);
@@ -86,10 +86,10 @@ static int allow_read(const struct egress_policy *ceiling, const json_t *list,
     size_t i;
 
     if (list && !json_is_array(list))
-        return malformed(fault, "network.allow", "expected a list of texts");
+        return malformed(fault, "network.allow", "expected a list of strings");
     json_array_foreach ((json_t *) list, i, item) {
         if (!json_is_string(item) || strlen(json_string_value(item)) != json_string_length(item))
-            return malformed(fault, "network.allow", "expected a list of texts");
+            return malformed(fault, "network.allow", "expected a list of strings");
         if (egress_policy_allow_within(policy, json_string_value(item), ceiling, &err) < 0)
             return fault_from_policy(&err, "network.allow", fault);
     }
@@ -99,7 +99,7 @@ static int allow_read(const struct egress_policy *ceiling, const json_t *list,
 static int secret_read(const struct egress_policy *ceiling, json_t *item,
                        struct egress_policy *policy, struct fault *fault)
 {
-    static const char shape[] = "each secret is {host, header, value} and perhaps a port";
+    static const char shape[] = "each secret is {host, header, value} with an optional port";
     struct egress_secret secret = { 0 };
     json_int_t port = 0;
     struct gb_err err;
@@ -109,9 +109,9 @@ static int secret_read(const struct egress_policy *ceiling, json_t *item,
                     "value", &secret.value, &value_len, "port", &port) < 0)
         return malformed(fault, "network.secrets", shape);
     if (port < 0 || port > 65535 || (json_object_get(item, "port") && port == 0))
-        return malformed(fault, "network.secrets", "a port is from 1 to 65535");
+        return malformed(fault, "network.secrets", "port must be from 1 to 65535");
     if (strlen(secret.value) != value_len)
-        return malformed(fault, "network.secrets", "a value holds no NUL");
+        return malformed(fault, "network.secrets", "a value must not contain a NUL");
     secret.port = (uint16_t) port;
     if (egress_policy_add_secret(policy, &secret, ceiling, &err) < 0)
         return fault_from_policy(&err, "network.secrets", fault);
@@ -157,7 +157,8 @@ static int fields_check(const json_t *object, struct fault *fault)
         return malformed(fault, "network", "expected {\"allow\": [...], \"secrets\": [...]}");
     json_object_foreach ((json_t *) object, name, value) {
         if (strcmp(name, "allow") != 0 && strcmp(name, "secrets") != 0)
-            return malformed(fault, "network", "there are 'allow' and 'secrets', and nothing else");
+            return malformed(fault, "network",
+                             "unknown field; the fields are 'allow' and 'secrets'");
     }
     return 0;
 }

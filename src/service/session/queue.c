@@ -42,9 +42,10 @@ int turn_enter(struct session *session, struct execution *x, struct fault *fault
         return -1;
     }
     if (full) {
-        (void) fault_set(fault, PROBLEM_SESSION_BUSY, NULL,
-                         "%lld executions already wait in this session; wait until some have ended",
-                         (long long) most);
+        (void) fault_set(
+            fault, PROBLEM_SESSION_BUSY, NULL,
+            "%lld executions are already queued in this session; wait for some to finish",
+            (long long) most);
         fault->retry_after_s = 1;
         return -1;
     }
@@ -82,9 +83,9 @@ static bool loss_concerns(struct session *session, struct execution *x)
 int turn_fault_lost(const struct session *session, struct fault *fault)
 {
     return fault_set(fault, PROBLEM_SESSION_LOST, NULL,
-                     "the variables of session %s are gone: its interpreter had to be ended. Its "
-                     "files are still there. Run what defines your variables, then this; the next "
-                     "execution uses a new interpreter",
+                     "the variables of session %s are lost: its interpreter was terminated. Its "
+                     "files still exist. Run the code that defines your variables again, then "
+                     "this; the next execution gets a new interpreter",
                      session->id);
 }
 

@@ -48,7 +48,7 @@ int reaper_open(struct reaper **ret_reaper, struct gb_err *err)
     int r;
 
     if (!reaper)
-        return gb_fail(err, ENOMEM, "make the reaper");
+        return gb_fail(err, ENOMEM, "start the reaper");
     pthread_mutex_init(&reaper->lock, NULL);
     pthread_cond_init(&reaper->news, NULL);
     r = pthread_create(&reaper->thread, NULL, reaper_main, reaper);

@@ -118,11 +118,11 @@ static int place_take(struct service *service, const struct caller *caller, stru
     pthread_mutex_lock(&service->lock);
     if (service->draining) {
         r = fault_set(fault, PROBLEM_DRAINING, NULL,
-                      "the service is stopping; try another or come back");
+                      "the service is shutting down; retry later");
         fault->retry_after_s = 5;
     } else if (service->sessions_taken >= config->sessions_max) {
         r = fault_set(fault, PROBLEM_SESSIONS_MAX, NULL,
-                      "all %lld sessions are in use; delete one or try later",
+                      "all %lld sessions are in use; delete one or retry later",
                       (long long) config->sessions_max);
         fault->retry_after_s = 30;
     } else {
@@ -169,7 +169,7 @@ static int session_fill(struct session *session, const struct caller *caller,
     if (session->cancel_fd < 0 || id_new("ses_", session->id, sizeof session->id) < 0) {
         egress_policy_free(policy);
         return fault_set(fault, PROBLEM_OUT_OF_DESCRIPTORS, NULL,
-                         "the service has too much open; try later");
+                         "the service is out of file descriptors; retry later");
     }
     if (lodging_open(session, request->env, policy, &session->lodging, fault) < 0)
         return -1;
@@ -211,7 +211,7 @@ static int session_publish(struct session *session, struct fault *fault)
     pthread_mutex_unlock(&service->lock);
     if (draining)
         return fault_set(fault, PROBLEM_DRAINING, NULL,
-                         "the service is stopping; try another or come back");
+                         "the service is shutting down; retry later");
     return 0;
 }
 
@@ -273,7 +273,7 @@ int session_create(struct service *service, const struct caller *caller,
         return -1;
     }
     atomic_fetch_add(&service->sessions_made, 1);
-    service_log(service, LOG_LEVEL_INFO, "session %s made%s%s", (*ret_session)->id,
+    service_log(service, LOG_LEVEL_INFO, "session %s created%s%s", (*ret_session)->id,
                 (*ret_session)->bindings ? " with volumes " : "",
                 (*ret_session)->bindings ? (*ret_session)->bindings->text : "");
     return 0;
@@ -286,22 +286,21 @@ void session_fault_ended(enum session_end end, const char *id, struct fault *fau
     switch (end) {
     case END_EXPIRED:
         (void) fault_set(fault, PROBLEM_SESSION_EXPIRED, "session_id",
-                         "session %s was not used for too long and has expired; make a new one",
-                         id);
+                         "session %s was idle for too long and has expired; create a new one", id);
         return;
     case END_DELETED:
         (void) fault_set(fault, PROBLEM_SESSION_DELETED, "session_id",
-                         "session %s was deleted; make a new one", id);
+                         "session %s was deleted; create a new one", id);
         return;
     case END_SHUTDOWN:
         (void) fault_set(fault, PROBLEM_SESSION_ENDED, "session_id",
-                         "session %s ended when the service was stopped; make a new one", id);
+                         "session %s ended when the service was stopped; create a new one", id);
         return;
     case END_NONE:
         break;
     }
     (void) fault_set(fault, PROBLEM_SESSION_UNKNOWN, "session_id",
-                     "there never was such a session; check the id, or make a session first");
+                     "no such session; check the id, or create a session first");
 }
 
 static const struct tombstone *tombstone_find(const struct service *service, const char *id,
@@ -488,7 +487,7 @@ int session_list(struct service *service, const struct caller *caller, const cha
     pthread_mutex_unlock(&service->lock);
     if (r < 0)
         return fault_set(fault, PROBLEM_CURSOR_UNKNOWN, "after",
-                         "there is no such session to go on after; list from the start");
+                         "'after' is not a session of yours; list from the start");
     *ret_len = len;
     *ret_more = more;
     return 0;
@@ -576,8 +575,8 @@ static void record_end(struct session *session, enum session_end end)
 
     if (service->config.store &&
         store_session_end(service->config.store, session->id, unix_now_us(), ends[end], &err) < 0)
-        service_log(service, LOG_LEVEL_ERROR, "session %s: its end could not be recorded: %s",
-                    session->id, err.msg);
+        service_log(service, LOG_LEVEL_ERROR, "session %s: cannot record its end: %s", session->id,
+                    err.msg);
 }
 
 /* Marks it as ended and out of the table, if @idle_since is negative or it has been unused since.

@@ -64,9 +64,10 @@ static int place_check(const char *path, struct gb_err *err)
 
     for (size_t i = 0; i < ARRAY_LEN(places); i++)
         if (is_beneath(path, places[i]))
-            return gb_fail_plain(err, EINVAL,
-                                 "'%.100s' is in %s, where boxes have their own: put it elsewhere",
-                                 path, places[i]);
+            return gb_fail_plain(
+                err, EINVAL,
+                "'%.100s' is in %s, which boxes replace with their own: move it elsewhere", path,
+                places[i]);
     return 0;
 }
 
@@ -78,10 +79,11 @@ static int owner_check(const char *path, const struct stat *st, struct gb_err *e
     if (st->st_uid != 0 && st->st_uid != geteuid())
         return gb_fail_plain(err, EPERM,
                              "'%.100s' belongs to user id %u, who could change the template: use "
-                             "one of your own or of root",
+                             "a Python that belongs to you or to root",
                              path, (unsigned) st->st_uid);
     if (!S_ISLNK(st->st_mode) && !sticky && (group || (st->st_mode & 02)))
-        return gb_fail_plain(err, EPERM, "others may write to '%.100s': chmod go-w it", path);
+        return gb_fail_plain(err, EPERM, "'%.100s' is writable by others: run chmod go-w on it",
+                             path);
     return 0;
 }
 
@@ -92,13 +94,13 @@ static int trust_check(const char *path, struct gb_err *err)
     struct stat st;
 
     if (!copy)
-        return gb_fail(err, ENOMEM, "look at '%.100s'", path);
+        return gb_fail(err, ENOMEM, "inspect '%.100s'", path);
     for (;;) {
         char *slash;
         int r;
 
         if (lstat(copy[0] ? copy : "/", &st) < 0)
-            return gb_fail(err, errno, "look at '%.100s'", copy);
+            return gb_fail(err, errno, "inspect '%.100s'", copy);
         r = owner_check(copy[0] ? copy : "/", &st, err);
         if (r < 0 || !copy[0])
             return r;
@@ -119,10 +121,10 @@ static int bind_add(struct finder *finder, const char *path, struct gb_err *err)
     if ((r = place_check(path, err)) < 0 || (r = trust_check(path, err)) < 0)
         return r;
     if (finder->len == BINDS_MAX)
-        return gb_fail_plain(err, E2BIG, "this Python is spread over too many places");
+        return gb_fail_plain(err, E2BIG, "this Python is spread over too many directories");
     finder->binds[finder->len] = strdup(path);
     if (!finder->binds[finder->len])
-        return gb_fail(err, ENOMEM, "look at '%.100s'", path);
+        return gb_fail(err, ENOMEM, "inspect '%.100s'", path);
     finder->len++;
     return 0;
 }
@@ -240,13 +242,13 @@ static int prefix_add(struct finder *finder, const char *python, struct gb_err *
     parent_of(bin, prefix);
     if (is_home(prefix))
         return gb_fail_plain(err, EINVAL,
-                             "'%.80s' is installed into '%.60s', with everything else: make a venv "
-                             "with it and use --venv",
+                             "'%.80s' is installed in '%.60s' along with everything else: create a "
+                             "venv with it and use --venv",
                              python, prefix[0] ? prefix : "/");
     if (!has_library_in(prefix, "lib") && !has_library_in(prefix, "lib64"))
         return gb_fail_plain(err, EINVAL,
-                             "'%.80s' is no Python that can be used: '%.60s/lib' has no standard "
-                             "library (of pyenv, name what 'pyenv which python3' prints)",
+                             "'%.80s' is not a usable Python: '%.60s/lib' has no standard library "
+                             "(with pyenv, give the path that 'pyenv which python3' prints)",
                              python, prefix);
     if ((r = part_add(finder, prefix, "bin", err)) < 0 ||
         (r = part_add(finder, prefix, "lib", err)) < 0)
@@ -267,8 +269,8 @@ static int cfg_home(const char *venv, char home[PATH_MAX], struct gb_err *err)
         return gb_fail(err, ENAMETOOLONG, "'%.100s'", venv);
     if (io_read_text_at(AT_FDCWD, path, text, sizeof text) < 0)
         return gb_fail_plain(err, EINVAL,
-                             "'%.100s' is no virtual environment (no pyvenv.cfg that can be read): "
-                             "make one with python3 -m venv",
+                             "'%.100s' is not a virtual environment (no readable pyvenv.cfg): "
+                             "create one with python3 -m venv",
                              venv);
     for (line = text; line; line = next) {
         const char *value = line + strspn(line, " \t");
@@ -301,10 +303,11 @@ static int venv_python(const char *venv, char python[PATH_MAX], struct gb_err *e
         if (access(python, X_OK) == 0 && stat(python, &st) == 0 && S_ISREG(st.st_mode))
             return 0;
     }
-    return gb_fail_plain(err, EINVAL,
-                         "the virtual environment '%.100s' is broken: its bin/python3 leads to no "
-                         "interpreter; make it again",
-                         venv);
+    return gb_fail_plain(
+        err, EINVAL,
+        "the virtual environment '%.100s' is broken: its bin/python3 does not lead "
+        "to an interpreter; create it again",
+        venv);
 }
 
 static int venv_add(struct finder *finder, const char *venv, char python[PATH_MAX],
@@ -340,7 +343,7 @@ static int path_check(const char *path, char real[PATH_MAX], struct gb_err *err)
         return gb_fail_plain(err, ENAMETOOLONG, "the path is too long");
     for (size_t at = 0; at < len; at += unit)
         if (utf8_next(path + at, len - at, &unit) != UTF8_CHAR || (unsigned char) path[at] < 32)
-            return gb_fail_plain(err, EILSEQ, "the path has characters that are not printable");
+            return gb_fail_plain(err, EILSEQ, "the path contains unprintable characters");
     if (!realpath(path, real))
         return gb_fail(err, errno, "'%.100s'", path);
     return 0;
@@ -374,7 +377,7 @@ static int python_add(struct finder *finder, const char *path, char python[PATH_
                              "environment with --venv",
                              path);
     if (!S_ISREG(st.st_mode) || access(python, X_OK) < 0)
-        return gb_fail_plain(err, EACCES, "'%.100s' is no program that can be executed", path);
+        return gb_fail_plain(err, EACCES, "'%.100s' is not an executable program", path);
     if (in_venv(path, venv)) {
         *kind = TEMPLATE_KIND_VENV;
         return venv_add(finder, venv, python, err);
@@ -423,7 +426,7 @@ static int find(struct finder *finder, enum template_kind kind, const char *path
     entry->preload = strdup("");
     entry->binds = calloc(finder->len + 1, sizeof *entry->binds);
     if (!entry->source || !entry->python || !entry->preload || !entry->binds)
-        return gb_fail(err, ENOMEM, "look at '%.100s'", path);
+        return gb_fail(err, ENOMEM, "inspect '%.100s'", path);
     for (size_t i = 0; i < finder->len; i++) {
         entry->binds[i] = finder->binds[i];
         finder->binds[i] = NULL;

@@ -57,7 +57,7 @@ static int made_for_check(const struct template_entry *entry, struct gb_err *err
         return 0;
     return gb_fail_plain(err, ESTALE,
                          "the packages of template '%s' are for %.40s, but " PYTHON
-                         " is %.40s by now: add it again with --replace",
+                         " is %.40s now: add it again with --replace",
                          entry->name, entry->made_for, now);
 }
 
@@ -169,7 +169,7 @@ static bool module_valid(const char *name)
 /* As far as there is room; the others are merely not warm. */
 static char *modules_join(const json_t *list)
 {
-    char text[WIRE_TEXT_MAX] = "";
+    char text[PRELOAD_MAX] = "";
     size_t i, used = 0;
     json_t *item;
 
@@ -222,7 +222,7 @@ static int modules_ask(struct box *box, const struct limits *limits, const char 
                         ? json_loadb(outcome.out.head, outcome.out.head_len, 0, NULL)
                         : NULL;
         if (!json_is_array(*ret_list))
-            r = gb_fail_plain(err, EIO, "a box could not tell which modules these packages have");
+            r = gb_fail_plain(err, EIO, "could not determine which modules these packages contain");
     }
     outcome_release(&outcome);
     return r;
@@ -251,7 +251,7 @@ static int modules_find(struct service *service, const struct layer *layer, cons
         r = modules_ask(box, &limits, question, &list, &err);
     box_release(box);
     if (r < 0)
-        return fault_from_engine(service, "the packages could not be looked at", &err, fault);
+        return fault_from_engine(service, "the packages could not be inspected", &err, fault);
     free(entry->preload);
     entry->preload = modules_join(list);
     json_decref(list);
@@ -310,7 +310,7 @@ int template_install(struct service *service, const char *const *wanted, const c
     if (r < 0)
         return r;
     if (entry_fill(packages_layers(service), wanted, layer, &entry, &err) < 0)
-        r = fault_from_engine(service, "the template could not be made", &err, fault);
+        r = fault_from_engine(service, "the template could not be created", &err, fault);
     if (r == 0 && modules)
         r = modules_find(service, layer, modules, &entry, fault);
     layer_unref(layer);

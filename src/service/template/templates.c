@@ -122,12 +122,12 @@ int template_check_name(const char *name, struct gb_err *err)
         return 0;
     if (strcmp(name, TEMPLATE_DEFAULT) == 0)
         return gb_fail_plain(err, EINVAL,
-                             "default is the template of the service itself, with the system's "
-                             "Python; choose another name");
+                             "'default' is the built-in template, with the system's Python; choose "
+                             "another name");
     format_quoted(name, quoted);
     return gb_fail_plain(err, EINVAL,
-                         "%s is no name for a template: up to 64 letters, digits and ._:-, a "
-                         "letter or digit first",
+                         "%s is not a valid template name: up to 64 letters, digits and ._:-, "
+                         "starting with a letter or digit",
                          quoted);
 }
 
@@ -138,12 +138,13 @@ static int owned_check(int fd, const char *what, struct gb_err *err)
     struct stat st;
 
     if (fstat(fd, &st) < 0)
-        return gb_fail(err, errno, "look at %.120s", what);
+        return gb_fail(err, errno, "inspect %.120s", what);
     if (st.st_uid != geteuid() && st.st_uid != 0)
-        return gb_fail_plain(err, EPERM, "%.120s belongs to user id %u; it must be yours", what,
-                             (unsigned) st.st_uid);
+        return gb_fail_plain(err, EPERM, "%.120s belongs to user id %u; it must belong to you",
+                             what, (unsigned) st.st_uid);
     if (st.st_mode & 022)
-        return gb_fail_plain(err, EPERM, "others may write to %.120s; chmod go-w it", what);
+        return gb_fail_plain(err, EPERM, "%.120s is writable by others; run chmod go-w on it",
+                             what);
     return 0;
 }
 
@@ -158,7 +159,7 @@ static int dir_open(const char *data_dir, bool make, int *ret_fd, struct gb_err 
     if ((r = owned_check(data, data_dir, err)) < 0)
         return r;
     if (make && mkdirat(data, "templates", 0700) < 0 && errno != EEXIST)
-        return gb_fail(err, errno, "make '%.100s/templates'", data_dir);
+        return gb_fail(err, errno, "create '%.100s/templates'", data_dir);
     dir = openat(data, "templates", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (dir < 0)
         return gb_fail(err, errno, "open '%.100s/templates'", data_dir);
@@ -323,7 +324,7 @@ static int entry_from_json(json_t *json, struct template_entry *entry)
     if (json_unpack(json, "{s:i, s:s, s:s, s:s, s:s, s:o}", "version", &version, "kind", &kind,
                     "source", &source, "python", &python, "preload", &preload, "binds",
                     &binds) < 0 ||
-        version != 1 || !path_good(python) || strlen(preload) >= WIRE_TEXT_MAX)
+        version != 1 || !path_good(python) || strlen(preload) >= PRELOAD_MAX)
         return -EINVAL;
     while (found < ARRAY_LEN(kind_names) && strcmp(kind_names[found], kind) != 0)
         found++;
@@ -366,7 +367,7 @@ static int unknown(const char *data_dir, const char *wanted, struct gb_err *err)
 
     format_quoted(wanted, quoted);
     names_append(data_dir, list, sizeof list);
-    return gb_fail_plain(err, ENOENT, "there is no template %s; there are: %s", quoted, list);
+    return gb_fail_plain(err, ENOENT, "no such template: %s; available: %s", quoted, list);
 }
 
 static int file_read(int dir, const char *name, json_t **ret_json, struct gb_err *err)
@@ -418,8 +419,8 @@ int templates_load(const char *data_dir, const char *name, struct template_entry
     if (r < 0) {
         template_entry_release(&entry);
         return gb_fail_plain(err, EINVAL,
-                             "the definition of template '%.64s' is not one that this version "
-                             "understands: remove it and add it again",
+                             "this version does not understand the definition of template '%.64s': "
+                             "remove it and add it again",
                              name);
     }
     snprintf(entry.name, sizeof entry.name, "%s", name);
@@ -490,8 +491,8 @@ static bool is_defined(const char *data_dir, const char *name)
 
 static int taken(const char *name, struct gb_err *err)
 {
-    return gb_fail_plain(
-        err, EEXIST, "there is a template '%s' already; remove it first, or say --replace", name);
+    return gb_fail_plain(err, EEXIST,
+                         "template '%s' already exists; remove it first, or use --replace", name);
 }
 
 int templates_check_free(const char *data_dir, const char *name, struct gb_err *err)
@@ -514,7 +515,7 @@ int templates_save(const char *data_dir, const struct template_entry *entry, boo
     text = json ? json_dumps(json, JSON_INDENT(2)) : NULL;
     json_decref(json);
     if (!text)
-        return gb_fail_plain(err, EINVAL, "a path of the template cannot be written as text");
+        return gb_fail_plain(err, EINVAL, "a path of the template is not valid UTF-8");
     file_name(entry->name, file);
     temp_name(temp);
     r = file_write(dir, temp, text, err);

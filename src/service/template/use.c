@@ -47,8 +47,8 @@ int template_open(struct service *service, const char *name, struct template **r
     /* What went wrong inside is the operator's to see. */
     service_log(service, LOG_LEVEL_ERROR, "template %s: %s", name, err.msg);
     (void) fault_set(fault, PROBLEM_TEMPLATE_UNUSABLE, "template",
-                     "the template \"%s\" does not start; the operator can see why with: glovebox "
-                     "template check %s",
+                     "the template \"%s\" failed to start; the operator can find out why with: "
+                     "glovebox template check %s",
                      name, name);
     fault->retry_after_s = 30;
     return -1;

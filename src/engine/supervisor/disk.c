@@ -21,8 +21,8 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
-#include "engine/builder/user_namespace.h"
-#include "engine/run/internal.h"
+#include "engine/caller.h"
+#include "engine/supervisor/supervisor.h"
 
 #include "base/banned.h"
 
@@ -97,7 +97,7 @@ static void choose_kind(struct disk *disk, enum disk_kind wanted)
     disk->kind = DISK_WATCHED;
     if (wanted == DISK_WATCHED)
         snprintf(disk->note, sizeof disk->note, "watched as asked for");
-    else if (geteuid() != 0 || !outer_is_privileged())
+    else if (geteuid() != 0 || !caller_is_privileged())
         snprintf(disk->note, sizeof disk->note, "only root can mount images");
     else if (disk_images_open(disk->dir, &disk->images, &err) < 0)
         snprintf(disk->note, sizeof disk->note, "%s", err.msg);
@@ -307,37 +307,39 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-int disk_run_begin(struct run *run, struct gb_err *err)
+int disk_allow(struct box *box, struct disk_allowance *ret_allowance, struct gb_err *err)
 {
-    const struct limits *limits = &run->box->limits;
+    const struct limits *limits = &box->limits;
     struct disk_usage usage;
     int r;
 
-    if (!run->box->disk_watch)
+    if (!box->disk_watch)
         return 0;
-    r = look(run->box, false, &usage, err);
+    r = look(box, false, &usage, err);
     if (r < 0)
         return r;
-    run->disk_bytes = larger(limits->disk_bytes, usage.bytes);
-    run->disk_inodes = larger(limits->disk_inodes, usage.inodes);
+    ret_allowance->bytes = larger(limits->disk_bytes, usage.bytes);
+    ret_allowance->inodes = larger(limits->disk_inodes, usage.inodes);
     return 0;
 }
 
-enum disk_verdict disk_run_look(struct run *run, bool last)
+enum disk_verdict disk_check(struct box *box, const struct disk_allowance *allowance, bool last,
+                             enum limit_kind *ret_limit)
 {
     struct disk_usage usage;
     struct gb_err ignored;
 
-    if (!run->box->disk_watch)
+    if (!box->disk_watch)
         return DISK_FITS;
-    if (look(run->box, last, &usage, &ignored) < 0 || usage.deep || usage.inodes > run->disk_inodes)
-        run->disk_stop = LIMIT_DISK_INODES;
-    else if (usage.bytes > run->disk_bytes)
-        run->disk_stop = LIMIT_DISK_BYTES;
+    if (look(box, last, &usage, &ignored) < 0 || usage.deep || usage.inodes > allowance->inodes)
+        *ret_limit = LIMIT_DISK_INODES;
+    else if (usage.bytes > allowance->bytes)
+        *ret_limit = LIMIT_DISK_BYTES;
     else
         return DISK_FITS;
-    return usage.bytes > run->disk_bytes + larger(run->disk_bytes / 4, OVERSHOOT_MIN) ? DISK_BURSTS
-                                                                                      : DISK_OVER;
+    return usage.bytes > allowance->bytes + larger(allowance->bytes / 4, OVERSHOOT_MIN)
+               ? DISK_BURSTS
+               : DISK_OVER;
 }
 
 int disk_room(struct box *box, int64_t more_bytes, struct gb_err *err)

@@ -12,6 +12,8 @@
  * without such a lock and makes them its own rubbish. Rubbish is removed in small portions, since
  * everybody waits for the builder meanwhile.
  */
+#include "engine/box/vault.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -27,9 +29,9 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
-#include "engine/builder/rootfs.h"
-#include "engine/cgroup/internal.h"
+#include "engine/cgroup/cgroup.h"
 #include "engine/disk/disk.h"
+#include "engine/seal/skeleton.h"
 
 #include "base/banned.h"
 

@@ -2,7 +2,7 @@
  * Volumes, the builder's side: mounts of the host's directories, for boxes.
  *
  * Theory of operation. Before the builder leaves the host's file system it takes a mount of each of
- * the operator's directories along, attached nowhere, as disk/builder_vault.c does with workspaces.
+ * the operator's directories along, attached nowhere, as box/vault.c does with workspaces.
  * For a box it attaches one for a moment, opens what was asked for beneath it (no links, no way
  * out, not even by a "..") and takes a mount of just that, from the descriptor: between the check
  * and the mount there is no path that anybody could change.
@@ -19,6 +19,8 @@
  * Everything else belongs to nobody. Root's files are never translated, so no box acts as root.
  * Without a translation a directory can be read as far as everybody may.
  */
+#include "engine/box/volumes.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
@@ -38,9 +40,7 @@
 #include "base/autoclean.h"
 #include "base/io.h"
 #include "base/parse.h"
-#include "engine/builder/rootfs.h"
-#include "engine/seal/init.h"
-#include "engine/volumes.h"
+#include "engine/seal/skeleton.h"
 #include "engine/wire.h"
 
 #include "base/banned.h"

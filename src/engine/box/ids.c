@@ -8,7 +8,7 @@
  * the lock is an abstract socket whose name is the block's host id: it leaves no file and is gone
  * with its owner.
  */
-#include "engine/builder/ids.h"
+#include "engine/box/ids.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* The builder: a process of its own. See main.c. */
+/* The builder as others see it: a process of its own. See builder/main.c. */
 #pragma once
 
 /* The command word under which the binary executes itself as the builder. */
@@ -9,7 +9,9 @@
 #define BUILDER_INSIDE "inside"
 #define BUILDER_JOIN   "join"
 
-/* And with this word it is no builder at all but makes one root file system: template_root.c. */
+/* And with this word it is no builder at all but makes one root file system:
+ * builder/template_root.c. Its descriptors are the socket and, for an ordinary user, the outer user
+ * namespace, at BUILDER_CONTROL_FD and the number after it. */
 #define BUILDER_ROOT "root"
 
 /* Its descriptors. The last two come with "join" only. */
@@ -23,9 +25,3 @@ enum {
 
 /* main() of the builder. */
 int builder_main(int argc, char **argv);
-
-/* enter.c: brings the process into the namespaces a builder needs. Returns 0 when it is
- * there; otherwise it has become something else and the answer is the exit code, or -errno with
- * @err filled when a builder is not to be had. */
-struct gb_err;
-int builder_enter(int argc, char **argv, struct gb_err *err);

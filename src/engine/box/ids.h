@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "engine/wire.h"
+#include "engine/host.h"
 
 struct id_pool {
     enum id_mode mode;

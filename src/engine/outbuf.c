@@ -4,7 +4,7 @@
  * After that the ring is full and the oldest of its bytes are overwritten; ring_start is the
  * oldest.
  */
-#include "engine/run/outbuf.h"
+#include "engine/outbuf.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -3,7 +3,9 @@
 
 #include <pthread.h>
 
+#include "engine/disk/disk.h"
 #include "engine/engine.h"
+#include "engine/wire.h"
 
 /* A tenant and our ends of its pipes: 0 is for writing, 1 and 2 for reading; they do not block. */
 struct piped_tenant {
@@ -19,7 +21,7 @@ struct box {
     uint32_t host_id;
     struct limits limits;
     enum disk_kind disk;
-    struct disk_watch *disk_watch; /* of disk/quota.c; NULL: nothing is to be watched */
+    struct disk_watch *disk_watch; /* of disk.c; NULL: nothing is to be watched */
     int pidfd, lifeline, root;     /* held so that a new builder can be given them */
     int cgroup_fds[CGROUP_FDS_MAX];
     size_t cgroup_fds_len;
@@ -32,7 +34,7 @@ struct box {
     bool standing_command[2];      /* it is a program of its own, not a clone of a template */
 };
 
-/* ---- disk/quota.c ---- */
+/* ---- disk.c ---- */
 
 struct disk;
 
@@ -63,7 +65,31 @@ int64_t disk_slack(const struct box *box);
 /* ENOSPC when the workspace has no room for so much more. */
 int disk_room(struct box *box, int64_t more_bytes, struct gb_err *err);
 
+/* What a run may have in a watched workspace: the quota, or what there was when it began. */
+struct disk_allowance {
+    int64_t bytes, inodes;
+};
+
+enum disk_verdict {
+    DISK_FITS,
+    DISK_OVER,
+    DISK_BURSTS, /* so much that there is no time for a grace */
+};
+
+/* Both do nothing but for a box with a watched workspace. @ret_limit is written unless it fits.
+ * @last: the program has ended, and this look is its verdict: one of a moment ago will not do, and
+ * whether the disk has less room since tells nothing where others use it too. */
+int disk_allow(struct box *box, struct disk_allowance *ret_allowance, struct gb_err *err);
+enum disk_verdict disk_check(struct box *box, const struct disk_allowance *allowance, bool last,
+                             enum limit_kind *ret_limit);
+
 struct disk *engine_get_disk(const struct engine *engine);
+
+/* Whether our own watch is what limits the box's memory. */
+bool box_is_watched(const struct box *box);
+
+/* The size of the largest file in a list. */
+int64_t files_largest(const struct file_entry *files, size_t files_len);
 
 /* Registers what stays in the box, as far as there is room: with a known number of processes nobody
  * has to be asked for a list of them. */

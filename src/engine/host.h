@@ -1,0 +1,57 @@
+/*
+ * What a host can give an engine: words that the public header, the messages between our processes
+ * and every room share.
+ */
+#pragma once
+
+#include <stdint.h>
+
+/* How the engine's processes are placed among the host's ids. */
+enum id_mode {
+    ID_ROOT,   /* real root: every box has a host id of its own */
+    ID_RANGE,  /* a range of subordinate ids: the same, within the user's range */
+    ID_SINGLE, /* one id: boxes share the user's own */
+};
+
+enum cgroup_mode { CGROUP_AUTO, CGROUP_V2, CGROUP_V1, CGROUP_OFF };
+
+#define CGROUP_FDS_MAX  6
+#define CGROUP_NAME_MAX 48
+
+/* Processes of ours in a box's group, beside those that its limit is for: PID 1, and the holder of
+ * the tenant's memory (seal/seal.c). */
+#define CGROUP_OWN_PIDS 2
+
+/* What a box has used so far. A member that this host cannot tell is -1. */
+struct cgroup_usage {
+    int64_t cpu_us;
+    int64_t memory_bytes; /* now */
+    int64_t memory_peak_bytes;
+    int64_t pids; /* now */
+    int64_t pids_peak;
+    int64_t oom_kills;    /* the kernel killed something for memory */
+    int64_t pids_refused; /* forks refused by the limit */
+};
+
+/* The counters of a group as open files. */
+enum cgroup_meter {
+    METER_CPU,
+    METER_MEMORY_PEAK,
+    METER_OOM,
+    METER_PIDS,
+    METER_PIDS_PEAK,
+    METER_PIDS_EVENTS,
+    METER_COUNT,
+};
+
+/* Where a workspace is; see disk/disk.h. */
+enum disk_kind {
+    DISK_NONE, /* in memory */
+    DISK_IMAGE,
+    DISK_WATCHED,
+};
+
+/* The names of the modules that a template imports, as one text with its end. */
+#define PRELOAD_MAX 4096
+
+#define DISK_NAME_MAX 64 /* of an engine's directory for workspaces */

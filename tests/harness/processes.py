@@ -1,0 +1,39 @@
+"""The processes of the suites: each in a group of its own, so that all of it can be killed."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+
+SUITE_SECONDS = 5400  # a suite that hangs is a failure, not a reason to wait for ever
+
+RUNNING = []
+STOPPED = threading.Event()  # no more of them
+
+
+def run(command, **kwargs):
+    """Runs it and returns its exit code; None when it took too long or all was stopped."""
+    if STOPPED.is_set():
+        return None
+    process = subprocess.Popen(command, start_new_session=True, **kwargs)
+    RUNNING.append(process)
+    try:
+        return process.wait(timeout=SUITE_SECONDS)
+    except BaseException as reason:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if isinstance(reason, subprocess.TimeoutExpired):
+            return None
+        raise
+    finally:
+        RUNNING.remove(process)
+
+
+def stop_running():
+    """Kills what runs. Workers wait for it in threads, which no signal reaches."""
+    STOPPED.set()
+    for process in list(RUNNING):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)

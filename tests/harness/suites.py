@@ -1,0 +1,122 @@
+"""Which files make up a suite, who runs them, and how they are cut into jobs."""
+
+import functools
+import os
+import pathlib
+import subprocess
+import tempfile
+
+from .processes import run
+from .pytests import Job
+from .report import ROOT, say, show
+from .users import why_no_subids
+
+THROUGH_BINARY = ("system", "abuse")
+SUBIDS_ONLY = ["test_robust.py", "test_serve_files.py", "test_volumes.py", "test_template.py"]
+# Nothing in these depends on who runs them.
+NOT_AS_USER = ["test_docs.py", "test_cell.py", "test_dialects.py", "test_dialects_bad.py",
+               "test_compat.py", "test_mcp.py", "test_mcp_bad_input.py", "test_key.py",
+               "test_audit.py", "test_serve_api.py"]
+# Of these the ones in which an ordinary user's mounts and ids have a part.
+AS_USER_ONLY = {
+    "test_packages.py": ["test_live_session", "test_offline", "test_pruning", "test_two_at_once"],
+    "test_template_packages.py": ["test_set", "test_layer_stays_as_long_as_it_is_named"],
+}
+# Seconds that a file takes, roughly. The longest start first, and short ones share a process; a number
+# that is wrong costs time and nothing else. `tests/run.py --costs FILE` measures them.
+SECONDS = {
+    "test_abuse.py": 150,
+}
+ALONE_FROM = 40  # a file this long is a job of its own
+JOB_SECONDS = 60  # several files together stay below
+
+
+def seconds_of(path):
+    return SECONDS.get(pathlib.Path(path).name, 10)
+
+
+def files_of(suite, who, only):
+    """[[what pytest is told of one file]]: the suite's files, or those of them that are asked for."""
+    folder = f"tests/{suite}"
+    have = sorted(path.name for path in (ROOT / folder).glob("test_*.py"))
+    asked = [name for name in only if (ROOT / folder / name).exists()]
+    if asked or only:
+        return [[f"{folder}/{name}"] for name in asked or have]
+    if who == "subids":
+        have = [name for name in have if name in SUBIDS_ONLY] or have
+    if who == "user":
+        have = [name for name in have if name not in NOT_AS_USER]
+        return [[f"{folder}/{name}::{test}" for test in AS_USER_ONLY.get(name, [])]
+                or [f"{folder}/{name}"] for name in have]
+    return [[f"{folder}/{name}"] for name in have]
+
+
+def cut(files):
+    """[(seconds, [what pytest is told])]: long files alone, the others several to a process, since
+    each process of pytest takes half a second of its own."""
+    weighed = sorted(((seconds_of(file[0].partition("::")[0]), file) for file in files),
+                     key=lambda pair: -pair[0])
+    cuts = []
+    for seconds, file in weighed:
+        for i, (sum_of, together) in enumerate(cuts):
+            if seconds < ALONE_FROM and sum_of + seconds <= JOB_SECONDS:
+                cuts[i] = (sum_of + seconds, together + file)
+                break
+        else:
+            cuts.append((seconds, list(file)))
+    return cuts
+
+
+def binary_jobs(suite, who, build, only, stage, tally):
+    """Jobs of a suite that runs through the binary, as one kind of user."""
+    name = f"{suite} tests as {who}"
+    reason = why_no_subids() if who == "subids" else None
+    if reason:
+        say(f"{name}: skipped, {reason}")
+        tally.add(name, skipped=1, notes=[f"skipped: {reason}"])
+        return []
+    how = {"env": {"GLOVEBOX": str(build / "glovebox"), "GB_AS": who}}
+    if who not in ("root", "self"):
+        how = {"prepare": functools.partial(stage.user, who)}
+    return [Job(name, where, user=who, weight=seconds, **how)
+            for seconds, where in cut(files_of(suite, who, only))]
+
+
+def plain_jobs(suite, build):
+    """Jobs of the suites that are run once, as whoever called."""
+    if suite == "python":
+        return [Job("Python unit tests", ["tests/unit"], weight=20,
+                    env={"GB_EXTENSION": str(build / "src/engine/_glovebox.so")})]
+    env = {"GLOVEBOX": str(build / "glovebox")}
+    return [Job("client tests", ["clients/python"], weight=100, env=env)]
+
+
+def default_kit():
+    """Where the official programs of the MCP proofs are installed: outside of the build, so that the
+    next one finds them, in a directory for each set of pins."""
+    if os.environ.get("GB_MCP_KIT"):
+        return pathlib.Path(os.environ["GB_MCP_KIT"]).resolve()
+    named = subprocess.run([str(ROOT / "tools" / "mcp_kit.sh"), "--where"], stdin=subprocess.DEVNULL,
+                           stdout=subprocess.PIPE, text=True, check=True)
+    return pathlib.Path(named.stdout.strip())
+
+
+def mcp_jobs(build, queue, tally, jobs):
+    """Installs what the MCP proofs are made with, while others work; then adds their jobs to the queue
+    and to @jobs."""
+    try:
+        kit = default_kit()
+        with tempfile.TemporaryFile() as shown:
+            code = run([str(ROOT / "tools" / "mcp_kit.sh"), str(kit)], stdin=subprocess.DEVNULL,
+                       stdout=shown, stderr=subprocess.STDOUT)
+            if code != 0:
+                show("what the MCP proofs need", shown)
+                tally.add("MCP proofs", failed=1, notes=[f"FAILED: tools/mcp_kit.sh, exit {code}"])
+                return
+        env = {"GLOVEBOX": str(build / "glovebox"), "GB_MCP_KIT": str(kit)}
+        ready = [Job("MCP proofs", where, weight=seconds, env=env)
+                 for seconds, where in cut(files_of("mcp", "self", []))]
+        jobs += ready
+        queue.add(ready)
+    finally:
+        queue.arrived()

@@ -1,0 +1,2 @@
+"""Stands for a program that nobody has read."""
+print("harmless, this time")
