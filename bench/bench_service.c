@@ -333,8 +333,7 @@ static void engine_one(struct engine *engine, const struct limits *limits, struc
     struct gb_err err;
     struct box *box;
 
-    if (box_acquire(engine, limits, &box, &err) < 0 ||
-        oneshot_run(box, &spec, &outcome, &err) < 0)
+    if (box_acquire(engine, limits, &box, &err) < 0 || oneshot_run(box, &spec, &outcome, &err) < 0)
         die("box", err.msg);
     sample_add(samples, clock_now_us() - start);
     if (outcome.status != RUN_OK)

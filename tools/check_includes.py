@@ -132,6 +132,8 @@ def check_file(root, path):
                 yield f"{line}: {mistake}"
         elif not any(source.startswith(who) for who in OUTSIDE.get(name, [source])):
             yield f"{line}: <{name}> is only for {', '.join(OUTSIDE[name]) or 'tools'}"
+    # A .def is a table, included where it is used.
+    includes = [match for match in includes if not match.group(2).endswith(".def")]
     if path.suffix == ".c" and includes and includes[-1].group(2) != "base/banned.h":
         yield '1: does not include "base/banned.h" last'
     if path.suffix == ".c" and source.startswith(AFTER_CLONE):

@@ -15,7 +15,12 @@ static enum log_level max_level = LOG_LEVEL_INFO;
 static enum log_format line_format = LOG_FORMAT_TEXT;
 static int log_fd = STDERR_FILENO;
 
-static const char *const level_names[] = { "error", "warning", "info", "debug" };
+const char *const log_level_names[] = {
+#define LEVEL(name, word) word,
+#include "base/log_levels.def"
+    NULL,
+};
+const char *const log_format_names[] = { "text", "json", NULL };
 
 /* A line under construction. What does not fit is left out; the end of the line always fits. */
 struct line {
@@ -148,7 +153,7 @@ size_t log_format_line(enum log_format format, enum log_level level, int64_t wal
     put_text(&line, json ? "{\"time\":\"" : "");
     put_time(&line, wall_us);
     put_text(&line, json ? "\",\"level\":\"" : " ");
-    put_text(&line, level_names[level]);
+    put_text(&line, log_level_names[level]);
     put_text(&line, json ? "\",\"event\":" : " ");
     if (json || !is_plain(event))
         put_quoted(&line, event);

@@ -14,8 +14,15 @@
 
 #include "base/err.h"
 
-enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+enum log_level {
+#define LEVEL(name, word) LOG_LEVEL_##name,
+#include "base/log_levels.def"
+};
 enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
+
+/* Words by number, with NULL at the end. */
+extern const char *const log_level_names[];
+extern const char *const log_format_names[];
 
 #define LOG_LINE_MAX 4096 /* with its newline; longer values are cut */
 

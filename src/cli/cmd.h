@@ -42,6 +42,10 @@ int cmd_open_store(const struct config *cfg, bool must_exist, struct store **ret
 /* What a box of the service may use; @disk_bytes is its workspace, of which one file may be all. */
 void cmd_fill_limits(const struct config *cfg, struct limits *limits, int64_t disk_bytes);
 
+/* The most a request may ask for: --max-memory and its like, or at least what a request gets that
+ * asks for nothing. */
+void cmd_fill_ceiling(const struct config *cfg, struct limits *ceiling);
+
 /* The options about packages, as the service wants them. */
 void cmd_fill_packages(const struct config *cfg, struct package_config *packages);
 

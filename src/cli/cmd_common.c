@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <syslog.h>
 #include <unistd.h>
 
 #include "base/parse.h"
@@ -22,14 +21,41 @@ int cmd_open_store(const struct config *cfg, bool must_exist, struct store **ret
     return data_open(&config, ret_store, err);
 }
 
+#define SERVED_EVERY true
+#define SERVED_RUN   false
+
+/* Whether serve and mcp have the option too. */
+static const bool limit_served[LIMIT_ROWS] = {
+#define LIMIT(member, unit, words, json, standard, session, ceiling, min, max, zero, option,       \
+              option_standard, option_min, commands, ...)                                          \
+    [LIMIT_ROW_##member] = SERVED_##commands,
+#include "base/limits.def"
+};
+
 void cmd_fill_limits(const struct config *cfg, struct limits *limits, int64_t disk_bytes)
 {
-    limits->memory_bytes = cfg->memory_bytes;
-    limits->cpu_milli = cfg->cpus_milli;
-    limits->pids = cfg->pids;
-    limits->open_files = cfg->open_files;
+    for (size_t i = 0; i < LIMIT_ROWS; i++)
+        if (limit_served[i])
+            limit_put(limits, &limit_rows[i], limit_get(&cfg->limits, &limit_rows[i]));
     limits->disk_bytes = disk_bytes;
     limits->file_bytes = disk_bytes;
+}
+
+void cmd_fill_ceiling(const struct config *cfg, struct limits *ceiling)
+{
+    for (size_t i = 0; i < LIMIT_ROWS; i++) {
+        const struct limit_row *row = &limit_rows[i];
+        int64_t max = limit_get(&cfg->max, row);
+        int64_t own = limit_served[i] ? limit_get(&cfg->limits, row) : 0;
+
+        if (max > 0)
+            limit_put(ceiling, row, max);
+        else if (limit_get(ceiling, row) < own)
+            limit_put(ceiling, row, own);
+    }
+    if (ceiling->disk_bytes < cfg->session_disk_bytes)
+        ceiling->disk_bytes = cfg->session_disk_bytes;
+    ceiling->file_bytes = ceiling->disk_bytes;
 }
 
 void cmd_fill_packages(const struct config *cfg, struct package_config *packages)
@@ -53,10 +79,10 @@ void cmd_fill_packages(const struct config *cfg, struct package_config *packages
     }
 }
 
-static void on_install_log(void *arg, int priority, const char *line)
+static void on_install_log(void *arg, enum log_level level, const char *line)
 {
     (void) arg;
-    if (priority <= LOG_ERR)
+    if (level <= LOG_LEVEL_ERROR)
         say("%s", line);
 }
 

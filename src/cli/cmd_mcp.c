@@ -16,7 +16,6 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
-#include <syslog.h>
 #include <unistd.h>
 
 #include "base/autoclean.h"
@@ -49,10 +48,10 @@ static int catch_signals(struct gb_err *err)
 }
 
 /* Only what went wrong: clients show what comes here to people. */
-static void on_log(void *arg, int priority, const char *line)
+static void on_log(void *arg, enum log_level level, const char *line)
 {
     (void) arg;
-    if (priority <= LOG_WARNING)
+    if (level <= LOG_LEVEL_WARNING)
         say("%s", line);
 }
 
@@ -106,15 +105,9 @@ static void fill_service(const struct config *cfg, const char *dir, struct servi
     config->engine.pool_boxes = POOL_BOXES;
     config->engine.pool_tenants = true;
     config->data_dir = dir;
-    cmd_fill_limits(cfg, &config->oneshot, cfg->disk_bytes);
+    cmd_fill_limits(cfg, &config->oneshot, cfg->limits.disk_bytes);
     cmd_fill_limits(cfg, &config->session, cfg->session_disk_bytes);
-    at_least(&config->ceiling.memory_bytes, cfg->memory_bytes);
-    at_least(&config->ceiling.cpu_milli, cfg->cpus_milli);
-    at_least(&config->ceiling.pids, cfg->pids);
-    at_least(&config->ceiling.open_files, cfg->open_files);
-    at_least(&config->ceiling.disk_bytes, cfg->session_disk_bytes);
-    at_least(&config->ceiling.disk_bytes, cfg->disk_bytes);
-    at_least(&config->ceiling.file_bytes, config->ceiling.disk_bytes);
+    cmd_fill_ceiling(cfg, &config->ceiling);
     at_least(&config->wall_max_us, cfg->simple_max_timeout_us);
     at_least(&config->command_wall_max_us, cfg->simple_max_timeout_us);
     config->idle_us = cfg->idle_us;

@@ -55,18 +55,9 @@ struct job {
 
 static int limits_fill(const struct config *cfg, struct limits *limits, struct gb_err *err)
 {
-    *limits = (struct limits){
-        .wall_us = cfg->timeout_us,
-        .cpu_us = cfg->cpu_time_us,
-        .memory_bytes = cfg->memory_bytes,
-        .cpu_milli = cfg->cpus_milli,
-        .pids = cfg->pids,
-        .disk_bytes = cfg->disk_bytes,
-        .disk_inodes = cfg->inodes,
-        .file_bytes = cfg->file_size_bytes ? cfg->file_size_bytes : cfg->disk_bytes,
-        .open_files = cfg->open_files,
-        .output_bytes = cfg->output_bytes,
-    };
+    *limits = cfg->limits;
+    if (limits->file_bytes == 0)
+        limits->file_bytes = limits->disk_bytes;
     return limits_check(limits, err);
 }
 
@@ -99,7 +90,7 @@ static int check_file(char *const *files, size_t at, int64_t *left, struct gb_er
 
 static int check_files(const struct config *cfg, struct gb_err *err)
 {
-    int64_t left = cfg->disk_bytes;
+    int64_t left = cfg->limits.disk_bytes;
     int r = 0;
 
     for (size_t i = 0; cfg->files && cfg->files[i] && r == 0; i++)
@@ -443,31 +434,41 @@ static int print_receipt(const struct job *job, struct gb_err *err)
     return r;
 }
 
+static void explain_signal(int number)
+{
+    const char *name = sigabbrev_np(number);
+
+    say("the program was killed by signal %d (%s)", number, name ? name : "?");
+}
+
 /* Which limit ended the run and which option moves it: a signal number would tell nobody. */
 static void explain(const struct job *job)
 {
-    static const char *const texts[] = {
-        [LIMIT_WALL_TIME] = "timeout: the program ran longer than --timeout allows",
-        [LIMIT_CPU_TIME] = "timeout: the program used more CPU time than --cpu-time allows",
-        [LIMIT_MEMORY] = "out of memory: the program needed more than --memory allows",
-        [LIMIT_PIDS] = "too many processes: the program needed more than --pids allows",
-        [LIMIT_DISK_BYTES] = "disk full: the program wrote more than --disk allows",
-        [LIMIT_DISK_INODES] = "disk full: the program made more files than --inodes allows",
-        [LIMIT_FILE_SIZE] =
-            "file too large: the program wrote a file larger than --file-size allows",
-        [LIMIT_OUTPUT] = "too much output: the program printed more than --output allows",
-    };
     const struct outcome *outcome = &job->outcome;
 
     if (job->cfg->quiet || job->cfg->json)
         return;
-    if (outcome->limit != LIMIT_NONE)
-        say("%s", texts[outcome->limit]);
-    else if (outcome->status == RUN_KILLED)
-        say("killed: the program ended by signal %d (%s)", outcome->exit_code - 128,
-            sigabbrev_np(outcome->exit_code - 128) ? sigabbrev_np(outcome->exit_code - 128) : "?");
-    else if (outcome->status == RUN_CANCELLED)
+    if (outcome->limit != LIMIT_NONE) {
+        say("%s", limit_kind_text(outcome->limit));
+        return;
+    }
+    switch (outcome->status) {
+    case RUN_KILLED:
+        explain_signal(outcome->exit_code - 128);
+        break;
+    case RUN_CANCELLED:
         say("cancelled");
+        break;
+    case RUN_OK:
+    case RUN_ERROR:   /* it has said so itself */
+    case RUN_TIMEOUT: /* these have a limit */
+    case RUN_OOM:
+    case RUN_PIDS:
+    case RUN_DISK:
+    case RUN_OUTPUT:
+    case RUN_SYSTEM: /* not a status of a run that we saw to its end */
+        break;
+    }
 }
 
 static void job_release(struct job *job)

@@ -17,7 +17,6 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <syslog.h>
 #include <unistd.h>
 
 #include "base/autoclean.h"
@@ -60,12 +59,12 @@ static int check_ceilings(const struct config *cfg, struct gb_err *err)
         const char *name, *ceiling;
         int64_t value, most;
     } rows[] = {
-        { "memory", "max-memory", cfg->memory_bytes, cfg->max_memory_bytes },
-        { "cpus", "max-cpus", cfg->cpus_milli, cfg->max_cpus_milli },
-        { "pids", "max-pids", cfg->pids, cfg->max_pids },
-        { "disk", "max-disk", cfg->disk_bytes, cfg->max_disk_bytes },
-        { "session-disk", "max-disk", cfg->session_disk_bytes, cfg->max_disk_bytes },
-        { "default-timeout", "max-timeout", cfg->default_timeout_us, cfg->max_timeout_us },
+#define LIMIT_CAPPED(max_option, max_standard, max_help, member, unit, words, json, standard,      \
+                     session, ceiling_, min, max_, zero, option, ...)                              \
+    { option, max_option, cfg->limits.member, cfg->max.member },
+#include "base/limits.def"
+        { "session-disk", "max-disk", cfg->session_disk_bytes, cfg->max.disk_bytes },
+        { "default-timeout", "max-timeout", cfg->default_timeout_us, cfg->max.wall_us },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
@@ -88,14 +87,8 @@ static void show_progress(void *arg, unsigned done, unsigned total, const char *
     (void) fflush(stderr);
 }
 
-/* The service logs with the priorities of syslog. */
-static void on_service_log(void *arg, int priority, const char *line)
+static void on_service_log(void *arg, enum log_level level, const char *line)
 {
-    enum log_level level = priority <= LOG_ERR       ? LOG_LEVEL_ERROR
-                           : priority == LOG_WARNING ? LOG_LEVEL_WARNING
-                           : priority <= LOG_INFO    ? LOG_LEVEL_INFO
-                                                     : LOG_LEVEL_DEBUG;
-
     (void) arg;
     log_event(level, "service", LOG_TEXT("message", line));
 }
@@ -127,21 +120,16 @@ static void fill_service(struct serve *serve, struct service_config *config)
     config->template_aliases = (const char *const *) cfg->template_aliases;
     config->engine.templates_idle = (unsigned) cfg->idle_templates;
     config->engine.template_wait_us = cfg->template_wait_us;
-    cmd_fill_limits(cfg, &config->oneshot, cfg->disk_bytes);
+    cmd_fill_limits(cfg, &config->oneshot, cfg->limits.disk_bytes);
     cmd_fill_limits(cfg, &config->session, cfg->session_disk_bytes);
-    config->ceiling.memory_bytes = cfg->max_memory_bytes;
-    config->ceiling.cpu_milli = cfg->max_cpus_milli;
-    config->ceiling.pids = cfg->max_pids;
-    config->ceiling.disk_bytes = config->ceiling.file_bytes = cfg->max_disk_bytes;
-    if (config->ceiling.open_files < cfg->open_files)
-        config->ceiling.open_files = cfg->open_files;
+    cmd_fill_ceiling(cfg, &config->ceiling);
     config->wall_default_us = cfg->default_timeout_us;
-    config->wall_max_us = cfg->max_timeout_us > cfg->simple_max_timeout_us
-                              ? cfg->max_timeout_us
+    config->wall_max_us = cfg->max.wall_us > cfg->simple_max_timeout_us
+                              ? cfg->max.wall_us
                               : cfg->simple_max_timeout_us;
-    config->command_wall_max_us = cfg->max_timeout_us;
-    if (config->command_wall_default_us > cfg->max_timeout_us)
-        config->command_wall_default_us = cfg->max_timeout_us;
+    config->command_wall_max_us = cfg->max.wall_us;
+    if (config->command_wall_default_us > cfg->max.wall_us)
+        config->command_wall_default_us = cfg->max.wall_us;
     config->sessions_max = cfg->max_sessions;
     config->idle_us = cfg->idle_us;
     if (config->idle_max_us < cfg->idle_us)

@@ -56,17 +56,15 @@ static void trial_release(struct trial *trial)
     trial->seen = NULL;
 }
 
-static const struct limits trial_limits = {
-    .wall_us = 60 * USEC_PER_SEC,
-    .memory_bytes = INT64_C(1) << 30,
-    .cpu_milli = 1000,
-    .pids = 64,
-    .disk_bytes = INT64_C(64) << 20,
-    .disk_inodes = 16384,
-    .file_bytes = INT64_C(64) << 20,
-    .open_files = 1024,
-    .output_bytes = INT64_C(64) << 20,
-};
+static struct limits trial_limits(void)
+{
+    struct limits limits;
+
+    limits_default(&limits);
+    limits.wall_us = 60 * USEC_PER_SEC;
+    limits.memory_bytes = INT64_C(1) << 30;
+    return limits;
+}
 
 /* Runs the cell; what it does wrong is told with @err too. */
 static int trial_run(struct engine *engine, const char *preload, struct trial *trial,
@@ -75,7 +73,7 @@ static int trial_run(struct engine *engine, const char *preload, struct trial *t
     struct run_spec spec = { .code = probe_code,
                              .code_len = strlen(probe_code),
                              .filename = "<string>",
-                             .limits = trial_limits,
+                             .limits = trial_limits(),
                              .reply_bytes = SAID_BYTES,
                              .input = preload,
                              .input_len = strlen(preload),
@@ -83,7 +81,7 @@ static int trial_run(struct engine *engine, const char *preload, struct trial *t
                              .cancel_fd = -1 };
     struct outcome outcome = { 0 };
     struct box *box = NULL;
-    int r = box_acquire(engine, &trial_limits, &box, err);
+    int r = box_acquire(engine, &spec.limits, &box, err);
 
     if (r == 0)
         r = oneshot_run(box, &spec, &outcome, err);

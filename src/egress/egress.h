@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/log.h"
 
 #define EGRESS_HOST_MAX   254  /* a name or an address as text, with its NUL */
 #define EGRESS_RULES_MAX  256  /* entries of one policy */
@@ -108,8 +109,8 @@ struct egress_config {
     /* How refusals name the settings that would have helped; NULL: those of the service,
      * network.allow, --network-address and --network-bytes. */
     const char *allow_setting, *address_setting, *bytes_setting;
-    /* One line of the log; may be NULL. Called by any thread; @priority as syslog(3). */
-    void (*log)(void *arg, int priority, const char *line);
+    /* One line of the log; may be NULL. Called by any thread. */
+    void (*log)(void *arg, enum log_level level, const char *line);
     void *log_arg;
 };
 

@@ -2,49 +2,22 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 
-#include "base/autoclean.h"
 #include "base/clock.h"
+#include "base/units.h"
 
 #include "base/banned.h"
 
-#define KIB (INT64_C(1) << 10)
-#define MIB (INT64_C(1) << 20)
-#define GIB (INT64_C(1) << 30)
-#define TIB (INT64_C(1) << 40)
-#define PIB (INT64_C(1) << 50)
+#define DAY_US (INT64_C(86400) * USEC_PER_SEC)
 
-#define MILLION INT64_C(1000000)
-#define DAY_US  (INT64_C(86400) * USEC_PER_SEC)
+#define ZERO_UNLIMITED true
+#define ZERO_REFUSED   false
 
-enum limit_unit { UNIT_TIME, UNIT_SIZE, UNIT_MILLI, UNIT_COUNT };
-
-/* One row a limit: the check and its message have no other source. */
-struct limit_row {
-    const char *name;
-    size_t offset;
-    enum limit_unit unit;
-    int64_t min, max;
-    bool zero_is_none;
-};
-
-#define ROW(member) offsetof(struct limits, member)
-
-static const struct limit_row limit_rows[] = {
-    { "wall time", ROW(wall_us), UNIT_TIME, USEC_PER_MSEC, 7 * DAY_US, false },
-    /* Many cores use more than a day of CPU in a day. */
-    { "CPU time", ROW(cpu_us), UNIT_TIME, USEC_PER_MSEC, 7 * 1024 * DAY_US, true },
-    { "memory", ROW(memory_bytes), UNIT_SIZE, 16 * MIB, PIB, false },
-    { "CPU share", ROW(cpu_milli), UNIT_MILLI, 10, 1024 * 1000, false },
-    { "number of processes", ROW(pids), UNIT_COUNT, 1, MILLION, false },
-    { "disk size", ROW(disk_bytes), UNIT_SIZE, 64 * KIB, PIB, false },
-    { "number of inodes", ROW(disk_inodes), UNIT_COUNT, 16, INT64_C(1) << 31, false },
-    { "file size", ROW(file_bytes), UNIT_SIZE, KIB, PIB, false },
-    { "number of open files", ROW(open_files), UNIT_COUNT, 16, MILLION, false },
-    { "output size", ROW(output_bytes), UNIT_SIZE, 0, PIB, false },
+const struct limit_row limit_rows[LIMIT_ROWS] = {
+#define LIMIT(member, unit, words, json, standard, session, ceiling, min, max, zero, ...)          \
+    { #member, offsetof(struct limits, member), LIMIT_##unit, words, json, min, max, ZERO_##zero },
+#include "base/limits.def"
 };
 
 struct unit_step {
@@ -92,16 +65,16 @@ static void format_milli(int64_t value, char *buf, size_t size)
 static void format_value(enum limit_unit unit, int64_t value, char *buf, size_t size)
 {
     switch (unit) {
-    case UNIT_TIME:
+    case LIMIT_SECONDS:
         format_steps(time_steps, value, buf, size);
         break;
-    case UNIT_SIZE:
+    case LIMIT_SIZE:
         format_steps(size_steps, value, buf, size);
         break;
-    case UNIT_MILLI:
+    case LIMIT_CPUS:
         format_milli(value, buf, size);
         break;
-    case UNIT_COUNT:
+    case LIMIT_COUNT:
         snprintf(buf, size, "%" PRId64, value);
         break;
     }
@@ -115,7 +88,7 @@ static int limit_refuse(const struct limit_row *row, int64_t value, struct gb_er
     format_value(row->unit, row->max, max, sizeof max);
     format_value(row->unit, value, got, sizeof got);
     return gb_fail_plain(err, ERANGE, "the limit for %s must be %sbetween %s and %s, not %s",
-                         row->name, row->zero_is_none ? "0 (none) or " : "", min, max, got);
+                         row->words, row->zero_is_none ? "0 (none) or " : "", min, max, got);
 }
 
 const char *limit_kind_name(enum limit_kind kind)
@@ -123,22 +96,23 @@ const char *limit_kind_name(enum limit_kind kind)
     switch (kind) {
     case LIMIT_NONE:
         return NULL;
-    case LIMIT_WALL_TIME:
-        return "wall_time";
-    case LIMIT_CPU_TIME:
-        return "cpu_time";
-    case LIMIT_MEMORY:
-        return "memory";
-    case LIMIT_PIDS:
-        return "pids";
-    case LIMIT_DISK_BYTES:
-        return "disk_bytes";
-    case LIMIT_DISK_INODES:
-        return "disk_inodes";
-    case LIMIT_FILE_SIZE:
-        return "file_size";
-    case LIMIT_OUTPUT:
-        return "output";
+#define LIMIT_END(name, word, text)                                                                \
+    case LIMIT_##name:                                                                             \
+        return word;
+#include "base/limits.def"
+    }
+    return NULL;
+}
+
+const char *limit_kind_text(enum limit_kind kind)
+{
+    switch (kind) {
+    case LIMIT_NONE:
+        return NULL;
+#define LIMIT_END(name, word, text)                                                                \
+    case LIMIT_##name:                                                                             \
+        return text;
+#include "base/limits.def"
     }
     return NULL;
 }
@@ -146,24 +120,32 @@ const char *limit_kind_name(enum limit_kind kind)
 void limits_default(struct limits *limits)
 {
     *limits = (struct limits){
-        .wall_us = 30 * USEC_PER_SEC,
-        .cpu_us = 0,
-        .memory_bytes = 512 * MIB,
-        .cpu_milli = 1000,
-        .pids = 64,
-        .disk_bytes = 64 * MIB,
-        .disk_inodes = 16384,
-        .file_bytes = 64 * MIB,
-        .open_files = 1024,
-        .output_bytes = 64 * MIB,
+#define LIMIT(member, unit, words, json, standard, ...) .member = (standard),
+#include "base/limits.def"
+    };
+}
+
+void limits_session_default(struct limits *limits)
+{
+    *limits = (struct limits){
+#define LIMIT(member, unit, words, json, standard, session, ...) .member = (session),
+#include "base/limits.def"
+    };
+}
+
+void limits_ceiling_default(struct limits *limits)
+{
+    *limits = (struct limits){
+#define LIMIT(member, unit, words, json, standard, session, ceiling, ...) .member = (ceiling),
+#include "base/limits.def"
     };
 }
 
 int limits_check(const struct limits *limits, struct gb_err *err)
 {
-    for (size_t i = 0; i < ARRAY_LEN(limit_rows); i++) {
+    for (size_t i = 0; i < LIMIT_ROWS; i++) {
         const struct limit_row *row = &limit_rows[i];
-        int64_t value = *(const int64_t *) ((const char *) limits + row->offset);
+        int64_t value = limit_get(limits, row);
 
         if (row->zero_is_none && value == 0)
             continue;

@@ -4,41 +4,64 @@
  */
 #pragma once
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
 
 struct limits {
-    int64_t wall_us;
-    int64_t cpu_us;       /* of all processes together; 0: no limit of its own */
-    int64_t memory_bytes; /* everything: heap, tmpfs, page cache of the box, kernel memory */
-    int64_t cpu_milli;    /* share of the machine, 1000 is one core */
-    int64_t pids;         /* processes and threads of the tenant and its children */
-    int64_t disk_bytes;   /* of /workspace; /tmp and /dev/shm have the same each */
-    int64_t disk_inodes;
-    int64_t file_bytes;   /* largest single file */
-    int64_t open_files;   /* per process */
-    int64_t output_bytes; /* of each stream, before the run is ended for it */
+#define LIMIT(member, ...) int64_t member;
+#include "base/limits.def"
 };
+
+enum limit_unit { LIMIT_SECONDS, LIMIT_SIZE, LIMIT_CPUS, LIMIT_COUNT };
+
+/* A row of base/limits.def, without the columns that only options and schemas need. */
+struct limit_row {
+    const char *member; /* its name in struct limits */
+    size_t offset;
+    enum limit_unit unit;
+    const char *words, *json;
+    int64_t min, max;
+    bool zero_is_none;
+};
+
+enum {
+#define LIMIT(member, ...) LIMIT_ROW_##member,
+#include "base/limits.def"
+    LIMIT_ROWS
+};
+
+extern const struct limit_row limit_rows[LIMIT_ROWS];
+
+static inline int64_t limit_get(const struct limits *limits, const struct limit_row *row)
+{
+    return *(const int64_t *) ((const char *) limits + row->offset);
+}
+
+static inline void limit_put(struct limits *limits, const struct limit_row *row, int64_t value)
+{
+    *(int64_t *) ((char *) limits + row->offset) = value;
+}
 
 /* The limit that ended a run. */
 enum limit_kind {
     LIMIT_NONE,
-    LIMIT_WALL_TIME,
-    LIMIT_CPU_TIME,
-    LIMIT_MEMORY,
-    LIMIT_PIDS,
-    LIMIT_DISK_BYTES,
-    LIMIT_DISK_INODES,
-    LIMIT_FILE_SIZE,
-    LIMIT_OUTPUT,
+#define LIMIT_END(name, ...) LIMIT_##name,
+#include "base/limits.def"
 };
 
 /* The name used in receipts, such as "wall_time"; NULL for LIMIT_NONE. */
 const char *limit_kind_name(enum limit_kind kind);
 
-/* The defaults of a one-shot run. */
+/* What `glovebox run` says when that limit ended a run; NULL for LIMIT_NONE. */
+const char *limit_kind_text(enum limit_kind kind);
+
+/* The defaults of a one-shot run, of a session, and of what a request may ask for at most. */
 void limits_default(struct limits *limits);
+void limits_session_default(struct limits *limits);
+void limits_ceiling_default(struct limits *limits);
 
 /* Refuses what cannot work; the message names the limit and the range. */
 int limits_check(const struct limits *limits, struct gb_err *err);

@@ -13,28 +13,12 @@
 const char *run_status_name(enum run_status status)
 {
     switch (status) {
-    case RUN_OK:
-        return "ok";
-    case RUN_ERROR:
-        return "error";
-    case RUN_TIMEOUT:
-        return "timeout";
-    case RUN_OOM:
-        return "oom";
-    case RUN_KILLED:
-        return "killed";
-    case RUN_PIDS:
-        return "pids";
-    case RUN_DISK:
-        return "disk";
-    case RUN_OUTPUT:
-        return "output";
-    case RUN_CANCELLED:
-        return "cancelled";
-    case RUN_SYSTEM:
-        break;
+#define STATUS(name, word, ...)                                                                    \
+    case RUN_##name:                                                                               \
+        return word;
+#include "base/status.def"
     }
-    /* A number that is no status is a mistake of ours too. */
+    /* A number that is no status is a mistake of ours. */
     return "system";
 }
 

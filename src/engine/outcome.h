@@ -12,16 +12,14 @@
 #include "engine/limits.h"
 
 enum run_status {
-    RUN_OK,
-    RUN_ERROR,
-    RUN_TIMEOUT,
-    RUN_OOM,
-    RUN_KILLED,
-    RUN_PIDS,
-    RUN_DISK,
-    RUN_OUTPUT,
-    RUN_CANCELLED,
-    RUN_SYSTEM,
+#define STATUS(name, ...) RUN_##name,
+#include "base/status.def"
+};
+
+/* The exit codes of statuses that have a fixed one; the others are -1. */
+enum {
+#define STATUS(name, word, exit_code, ...) RUN_EXIT_##name = (exit_code),
+#include "base/status.def"
 };
 
 /* "ok", "error", ... as in the receipt. */

@@ -100,6 +100,7 @@ struct sink {
 
 /* Why a request is not served; told once its body is out of the way. */
 struct refusal {
+    enum problem problem;
     int status; /* 0: none */
     int retry_after_s;
     const char *type;
@@ -142,8 +143,9 @@ struct request {
 };
 
 /* Notes why the request is refused; the first reason counts. Returns -1. */
-int refuse(struct request *rq, int status, const char *type, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+int refuse(struct request *rq, enum problem problem, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+int refuse_no_memory(struct request *rq);
 int refuse_fault(struct request *rq, const struct fault *fault);
 
 /* Finds the route of @rq and its parameters; refuses with 404 or 405. */
@@ -194,8 +196,9 @@ void reply_text(struct request *rq, int status, const char *media, const char *t
 void reply_empty(struct request *rq, int status);
 void reply_redirect(struct request *rq, const char *location);
 void reply_fault(struct request *rq, const struct fault *fault);
-void reply_problem(struct request *rq, int status, const char *type, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+void reply_problem(struct request *rq, enum problem problem, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void reply_no_memory(struct request *rq);
 void reply_invalid(struct request *rq, json_t *errors); /* 422; takes @errors */
 void reply_refusal(struct request *rq);
 

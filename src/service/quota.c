@@ -63,13 +63,13 @@ static int rate_take(struct service *service, struct bucket *bucket, int64_t rat
     if (rate >= RATE_MAX)
         return 0;
     if (rate == 0)
-        return fault_set(fault, FAULT_TOO_MANY, "rate-limit", NULL,
+        return fault_set(fault, PROBLEM_RATE_LIMIT, NULL,
                          "this key may not %s anything; ask the operator for a higher rate", what);
     burst = rate / 10 > BURST_MIN ? rate / 10 : BURST_MIN;
     bucket_fill(bucket, service_now(service), rate, (burst < rate ? burst : rate) * TOKEN);
     if (bucket->tokens_milli < TOKEN) {
         wait_us = (TOKEN - bucket->tokens_milli) * (MINUTE_US / TOKEN) / rate;
-        (void) fault_set(fault, FAULT_TOO_MANY, "rate-limit", NULL,
+        (void) fault_set(fault, PROBLEM_RATE_LIMIT, NULL,
                          "this key may %s at most %lld per minute; retry later", what,
                          (long long) rate);
         fault->retry_after_s = (int) (wait_us / USEC_PER_SEC) + 1;
@@ -87,16 +87,15 @@ static int account_take(struct service *service, const struct caller *caller, bo
     int64_t *count, most;
 
     if (!account)
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
-                         "the service is out of memory; retry later");
+        return fault_no_memory(fault);
     count = session ? &account->sessions : &account->in_flight;
     if (!principal_is_local(&caller->principal)) {
         most = session ? pick(mine->sessions, common->sessions)
                        : pick(mine->in_flight, common->in_flight);
         if (*count >= most) {
-            (void) fault_set(fault, FAULT_TOO_MANY, session ? "key-sessions" : "key-executions",
-                             NULL, "this key already has %lld %s, its maximum; %s",
-                             (long long) *count, session ? "sessions" : "executions in progress",
+            (void) fault_set(fault, session ? PROBLEM_KEY_SESSIONS : PROBLEM_KEY_EXECUTIONS, NULL,
+                             "this key already has %lld %s, its maximum; %s", (long long) *count,
+                             session ? "sessions" : "executions in progress",
                              session ? "delete one first" : "wait for one to finish");
             fault->retry_after_s = session ? 60 : 1;
             return -1;
@@ -133,8 +132,7 @@ int account_take_install(struct service *service, const struct caller *caller, s
     pthread_mutex_lock(&service->lock);
     account = account_get(service, &caller->principal);
     if (!account)
-        r = fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
-                      "the service is out of memory; retry later");
+        r = fault_no_memory(fault);
     else
         r = rate_take(service, &account->installs, service->config.packages.rate_per_minute,
                       "install", fault);

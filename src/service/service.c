@@ -14,7 +14,6 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <syslog.h>
 
 #include "base/autoclean.h"
 #include "base/clock.h"
@@ -73,21 +72,8 @@ void service_config_default(struct service_config *config)
                       .store_age_us = 30 * 86400 * USEC_PER_SEC },
     };
     limits_default(&config->oneshot);
-    config->session = config->oneshot;
-    config->session.disk_bytes = GIB;
-    config->session.file_bytes = GIB;
-    config->session.disk_inodes = 131072;
-    config->session.output_bytes = GIB;
-    config->ceiling = (struct limits){
-        .memory_bytes = 4 * GIB,
-        .cpu_milli = 4000,
-        .pids = 1024,
-        .disk_bytes = 8 * GIB,
-        .disk_inodes = 1 << 20,
-        .file_bytes = 8 * GIB,
-        .open_files = 4096,
-        .output_bytes = 2 * GIB,
-    };
+    limits_session_default(&config->session);
+    limits_ceiling_default(&config->ceiling);
 }
 
 int64_t service_now(const struct service *service)
@@ -118,7 +104,7 @@ int id_new(const char *prefix, char *buf, size_t size)
     return 0;
 }
 
-void service_log(struct service *service, int priority, const char *fmt, ...)
+void service_log(struct service *service, enum log_level level, const char *fmt, ...)
 {
     char line[2048];
     va_list args;
@@ -128,7 +114,7 @@ void service_log(struct service *service, int priority, const char *fmt, ...)
     va_start(args, fmt);
     (void) vsnprintf(line, sizeof line, fmt, args);
     va_end(args);
-    service->config.log(service->config.log_arg, priority, line);
+    service->config.log(service->config.log_arg, level, line);
 }
 
 /* ---- the sweeper ---- */
@@ -144,10 +130,12 @@ void service_sweep(struct service *service)
     pthread_mutex_unlock(&service->lock);
     packages_sweep(service);
     if (service->config.keys && keys_flush(service->config.keys, &err) < 0)
-        service_log(service, LOG_WARNING, "cannot record when keys were last used: %s", err.msg);
+        service_log(service, LOG_LEVEL_WARNING, "cannot record when keys were last used: %s",
+                    err.msg);
     if (service->config.store &&
         store_session_prune(service->config.store, unix_now_us() - RECORDS_FOR_US, &err) < 0)
-        service_log(service, LOG_WARNING, "cannot prune records of old sessions: %s", err.msg);
+        service_log(service, LOG_LEVEL_WARNING, "cannot prune records of old sessions: %s",
+                    err.msg);
 }
 
 /* Waits on @cond with the lock held; false when the time is over. */
@@ -277,14 +265,14 @@ static int engine_prepare(struct service *service, struct gb_err *err)
     config.disk_dir = NULL;
     if (engine_open(&config, &service->engine, &(struct gb_err){ 0 }) < 0)
         return r; /* it was not the disk */
-    service_log(service, LOG_WARNING, "session workspaces are kept in memory, not on disk: %s",
-                err->msg);
+    service_log(service, LOG_LEVEL_WARNING,
+                "session workspaces are kept in memory, not on disk: %s", err->msg);
     return 0;
 }
 
-static void on_egress_log(void *arg, int priority, const char *line)
+static void on_egress_log(void *arg, enum log_level level, const char *line)
 {
-    service_log(arg, priority, "network: %s", line);
+    service_log(arg, level, "network: %s", line);
 }
 
 static int egress_start(struct service *service, struct gb_err *err)
@@ -416,7 +404,7 @@ void service_close(struct service *service)
         (void) pthread_join(service->sweeper, NULL);
     reaper_close(service->reaper);
     if (audit_close(service->audit, &err) < 0)
-        service_log(service, LOG_ERR, "audit log: %s", err.msg);
+        service_log(service, LOG_LEVEL_ERROR, "audit log: %s", err.msg);
     engine_close(service->engine);
     packages_close(service);
     egress_close(service->egress);

@@ -18,6 +18,8 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/log.h"
+#include "base/problem.h"
 #include "egress/egress.h"
 #include "engine/engine.h"
 #include "engine/limits.h"
@@ -49,15 +51,19 @@ enum fault_kind {
 struct fault {
     enum fault_kind kind; /* its value is the HTTP status */
     int retry_after_s;    /* 0: saying "later" would be no help */
-    const char *type;     /* a fixed word for programs: "session-expired", "limit-above-ceiling" */
+    enum problem problem; /* a row of base/problems.def, which the other two come from */
+    const char *type;     /* its word, for programs: "session-expired", "limit-above-ceiling" */
     char loc[64];         /* the field or parameter at fault, or "" */
     char detail[300];     /* what to change; printable UTF-8 */
 };
 
 /* Fills @fault, which here and everywhere must not be NULL, and returns a negative number. @loc may
  * be NULL. */
-int fault_set(struct fault *fault, enum fault_kind kind, const char *type, const char *loc,
-              const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+int fault_set(struct fault *fault, enum problem problem, const char *loc, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* The one way to say that an allocation failed: 503, and worth another try. */
+int fault_no_memory(struct fault *fault);
 
 /* ---- configuration ---- */
 
@@ -137,7 +143,7 @@ struct service_config {
     /* Each program, before it runs; NULL unless the operator asked for it. Called by any thread. */
     void (*log_code)(void *arg, const char *execution_id, const char *code);
     /* One line of the log; may be NULL. Called by any thread. */
-    void (*log)(void *arg, int priority, const char *line);
+    void (*log)(void *arg, enum log_level level, const char *line);
     void *log_arg;
     int64_t (*now_us)(void); /* for tests; NULL: clock_now_us() */
 };
@@ -166,13 +172,17 @@ void service_drain(struct service *service);
 void service_close(struct service *service);
 
 /* A line for the operator's log, if there is one. */
-void service_log(struct service *service, int priority, const char *fmt, ...)
+void service_log(struct service *service, enum log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* The bounds of the histogram of durations in microseconds; the last bucket has none. */
 #define SERVICE_BUCKETS 14
 extern const int64_t service_bucket_us[SERVICE_BUCKETS - 1];
-#define SERVICE_STATUSES (RUN_SYSTEM + 1)
+#define STATUS(...) +1
+enum {
+    SERVICE_STATUSES =
+#include "base/status.def"
+};
 
 struct service_stats {
     bool ready, draining;

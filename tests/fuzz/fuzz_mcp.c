@@ -29,7 +29,10 @@ static void must(bool condition)
 
 static int refuse(struct fault *fault)
 {
-    *fault = (struct fault){ .kind = FAULT_NOT_FOUND, .type = "not-found", .detail = "no" };
+    *fault = (struct fault){ .kind = FAULT_NOT_FOUND,
+                             .problem = PROBLEM_SESSION_UNKNOWN,
+                             .type = problem_word(PROBLEM_SESSION_UNKNOWN),
+                             .detail = "no" };
     return -1;
 }
 

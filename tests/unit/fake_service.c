@@ -140,17 +140,23 @@ bool fake_wait_interrupt(struct service *s)
 
 const int64_t service_bucket_us[SERVICE_BUCKETS - 1] = { 1000, 2000, 5000 };
 
-int fault_set(struct fault *fault, enum fault_kind kind, const char *type, const char *loc,
-              const char *fmt, ...)
+int fault_set(struct fault *fault, enum problem problem, const char *loc, const char *fmt, ...)
 {
     va_list ap;
 
-    *fault = (struct fault){ .kind = kind, .type = type };
+    *fault = (struct fault){ .kind = (enum fault_kind) problem_status(problem),
+                             .problem = problem,
+                             .type = problem_word(problem) };
     snprintf(fault->loc, sizeof fault->loc, "%s", loc ? loc : "");
     va_start(ap, fmt);
     vsnprintf(fault->detail, sizeof fault->detail, fmt, ap);
     va_end(ap);
     return -1;
+}
+
+int fault_no_memory(struct fault *fault)
+{
+    return fault_set(fault, PROBLEM_OUT_OF_MEMORY, NULL, "out of memory");
 }
 
 bool service_is_ready(struct service *s)
@@ -171,16 +177,16 @@ int packages_install(struct service *s, const struct caller *caller, struct sess
 {
     (void) s, (void) caller, (void) session, (void) newest;
     if (strcmp(wanted[0], "blocked") == 0)
-        return fault_set(fault, FAULT_FORBIDDEN, "package-blocked", "packages", "it is blocked");
+        return fault_set(fault, PROBLEM_PACKAGE_BLOCKED, "packages", "it is blocked");
     if (strcmp(wanted[0], "odd==1.x") == 0)
-        return fault_set(fault, FAULT_INVALID, "requirement-malformed", "packages", "it is odd");
+        return fault_set(fault, PROBLEM_REQUIREMENT_MALFORMED, "packages", "it is odd");
     if (strcmp(wanted[0], "often") == 0) {
-        (void) fault_set(fault, FAULT_TOO_MANY, "rate-limit", NULL, "later");
+        (void) fault_set(fault, PROBLEM_RATE_LIMIT, NULL, "later");
         fault->retry_after_s = 7;
         return -1;
     }
     if (strcmp(wanted[0], "away") == 0)
-        return fault_set(fault, FAULT_UNAVAILABLE, "index-unreachable", NULL, "no index");
+        return fault_set(fault, PROBLEM_INDEX_UNREACHABLE, NULL, "no index");
     *ret =
         json_pack("{s:b,s:s,s:[{s:s,s:s}],s:[],s:[]}", "success", 1, "message", wanted[0],
                   "installed", "name", "zope-interface", "version", "6.1", "present", "warnings");
@@ -204,8 +210,10 @@ int packages_reset(struct service *s, const struct caller *caller, struct fault 
 
 const char *service_status_name(size_t i)
 {
-    static const char *const names[] = { "ok",   "error", "timeout", "oom",       "killed",
-                                         "pids", "disk",  "output",  "cancelled", "system" };
+    static const char *const names[] = {
+#define STATUS(name, word, ...) word,
+#include "base/status.def"
+    };
 
     return names[i];
 }
@@ -231,7 +239,7 @@ int limits_wish_from_json(const json_t *object, struct limits *wish, struct faul
 {
     limits_wish_init(wish);
     if (json_object_get(object, "memory"))
-        return fault_set(fault, FAULT_INVALID, "limit-above-ceiling", "limits.memory",
+        return fault_set(fault, PROBLEM_LIMIT_ABOVE_CEILING, "limits.memory",
                          "memory is at most 1g");
     return 0;
 }
@@ -273,7 +281,7 @@ int session_create(struct service *s, const struct caller *caller,
         return 0;
     }
     pthread_mutex_unlock(&s->lock);
-    fault_set(fault, FAULT_TOO_MANY, "too-many-sessions", NULL, "at most 8 sessions; delete one");
+    fault_set(fault, PROBLEM_SESSIONS_MAX, NULL, "at most 8 sessions; delete one");
     fault->retry_after_s = 7;
     return -1;
 }
@@ -290,7 +298,7 @@ int session_find(struct service *s, const struct caller *caller, const char *id,
             return 0;
         }
     pthread_mutex_unlock(&s->lock);
-    return fault_set(fault, FAULT_NOT_FOUND, "session-unknown", NULL, "there is no such session");
+    return fault_set(fault, PROBLEM_SESSION_UNKNOWN, NULL, "there is no such session");
 }
 
 void session_unref(struct session *session)
@@ -403,11 +411,15 @@ int execution_start(struct service *s, const struct caller *caller, struct sessi
                     const struct execution_request *request, struct execution **ret,
                     struct fault *fault)
 {
+    enum problem problem = PROBLEM_NONE;
     struct execution *e;
     int status;
 
-    if (sscanf(request->code, "fault %d", &status) == 1)
-        return fault_set(fault, (enum fault_kind) status, "asked-for", NULL, "as you wished");
+    if (sscanf(request->code, "fault %d", &status) == 1) {
+        while (problem < PROBLEM_END && problem_status(problem) != status)
+            problem++;
+        return fault_set(fault, problem, NULL, "as you wished");
+    }
     e = calloc(1, sizeof *e);
     e->service = s;
     e->session = session;
@@ -458,7 +470,7 @@ int execution_find(struct service *s, const struct caller *caller, const char *i
             return 0;
         }
     pthread_mutex_unlock(&s->lock);
-    return fault_set(fault, FAULT_NOT_FOUND, "execution-unknown", NULL, "there is none");
+    return fault_set(fault, PROBLEM_EXECUTION_UNKNOWN, NULL, "there is none");
 }
 
 struct execution *execution_ref(struct execution *e)
@@ -605,7 +617,7 @@ int execution_read_output(struct execution *e, enum stream stream, int64_t offse
 static int check_path(const char *path, struct fault *fault)
 {
     return strchr(path, '/') || !*path
-               ? fault_set(fault, FAULT_INVALID, "bad-path", "path", "no such path")
+               ? fault_set(fault, PROBLEM_PATH_MALFORMED, "path", "no such path")
                : 0;
 }
 
@@ -648,7 +660,7 @@ int files_open(struct session *session, const char *path, size_t len, struct fil
     snprintf(full, sizeof full, "%s/%s", session->service->dir, path);
     fd = open(full, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0)
-        return fault_set(fault, FAULT_NOT_FOUND, "file-unknown", NULL, "there is no such file");
+        return fault_set(fault, PROBLEM_FILE_UNKNOWN, NULL, "there is no such file");
     *ret = (struct file_reader){ .fd = fd, .size = st.st_size };
     snprintf(ret->etag, sizeof ret->etag, "\"e%lld\"", (long long) st.st_size);
     return 0;
@@ -668,7 +680,7 @@ int files_upload_begin(struct session *session, const char *path, size_t len, in
     if (check_path(path, fault) < 0)
         return -1;
     if (expected > 1 << 30)
-        return fault_set(fault, FAULT_TOO_LARGE, "quota", NULL, "too large");
+        return fault_set(fault, PROBLEM_QUOTA_EXCEEDED, NULL, "too large");
     u = calloc(1, sizeof *u);
     snprintf(u->path, sizeof u->path, "%s/%s", session->service->dir, path);
     snprintf(u->temp, sizeof u->temp, "%s~", u->path);
@@ -680,7 +692,7 @@ int files_upload_begin(struct session *session, const char *path, size_t len, in
 int files_upload_write(struct file_upload *u, const void *data, size_t len, struct fault *fault)
 {
     if (len >= 4 && memcmp(data, "FULL", 4) == 0)
-        return fault_set(fault, FAULT_TOO_LARGE, "quota", NULL, "the workspace is full");
+        return fault_set(fault, PROBLEM_QUOTA_EXCEEDED, NULL, "the workspace is full");
     return io_write_all(u->fd, data, len);
 }
 
@@ -711,7 +723,7 @@ int files_delete(struct session *session, const char *path, size_t len, bool rec
     (void) len;
     (void) recursive;
     snprintf(full, sizeof full, "%s/%s", session->service->dir, path);
-    return unlink(full) < 0 ? fault_set(fault, FAULT_NOT_FOUND, "file-unknown", NULL, "no") : 0;
+    return unlink(full) < 0 ? fault_set(fault, PROBLEM_FILE_UNKNOWN, NULL, "no") : 0;
 }
 
 int files_move(struct session *session, const char *from, size_t from_len, const char *to,
@@ -746,13 +758,13 @@ int files_archive(struct session *session, const char *dir, size_t len,
     (void) session;
     (void) len;
     if (strcmp(dir, "none") == 0)
-        return fault_set(fault, FAULT_NOT_FOUND, "file-unknown", NULL, "no such directory");
+        return fault_set(fault, PROBLEM_FILE_UNKNOWN, NULL, "no such directory");
     memset(piece, 'z', sizeof piece);
     for (int i = 0; i < 1024; i++) {
         if (strcmp(dir, "breaks") == 0 && i == 100)
-            return fault_set(fault, FAULT_INTERNAL, "broken", NULL, "it broke");
+            return fault_set(fault, PROBLEM_ARCHIVE_FAILED, NULL, "it broke");
         if (write(arg, piece, sizeof piece) < 0)
-            return fault_set(fault, FAULT_INTERNAL, "gone", NULL, "nobody reads");
+            return fault_set(fault, PROBLEM_ARCHIVE_FAILED, NULL, "nobody reads");
     }
     return 0;
 }

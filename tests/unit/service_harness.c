@@ -297,7 +297,7 @@ int box_command(struct box *box, const struct run_spec *spec, char *const *env, 
 }
 
 int oneshot_run(struct box *box, const struct run_spec *spec, struct outcome *ret_outcome,
-                  struct gb_err *err)
+                struct gb_err *err)
 {
     (void) box;
     return run(NULL, spec, ret_outcome, err);

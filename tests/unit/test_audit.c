@@ -378,7 +378,8 @@ static void test_tampered(void **state)
     } cases[] = {
         { "UPDATE audit_log SET fields = replace(fields, 'timeout', 'ok') WHERE seq = 3", 3,
           "does not match its hash" },
-        { "UPDATE audit_log SET time_us = time_us + 1 WHERE seq = 3", 3, "does not match its hash" },
+        { "UPDATE audit_log SET time_us = time_us + 1 WHERE seq = 3", 3,
+          "does not match its hash" },
         { "UPDATE audit_log SET session_id = 's2' WHERE seq = 2", 2, "does not match its hash" },
         { "UPDATE audit_log SET session_id = 's1' WHERE seq = 3", 3, "does not match its hash" },
         { "UPDATE audit_log SET prev_hash = hash WHERE seq = 4", 4, "does not match its hash" },

@@ -235,7 +235,7 @@ static void test_a_probe_that_failed(void **state)
 static const struct {
     enum doctor_trial trial;
     const char *check;
-} limit_rows[] = {
+} judged_rows[] = {
     { TRIAL_MEMORY, "memory" },       { TRIAL_PIDS, "processes" },
     { TRIAL_DISK, "disk" },           { TRIAL_INODES, "inodes" },
     { TRIAL_OUTPUT, "output" },       { TRIAL_CPU_TIME, "cpu_time" },
@@ -244,20 +244,20 @@ static const struct {
 
 static void test_limits_that_do_not_bite(void **state)
 {
-    for (size_t i = 0; i < ARRAY_LEN(limit_rows); i++) {
-        struct doctor_result *result = &findings.trials[limit_rows[i].trial];
+    for (size_t i = 0; i < ARRAY_LEN(judged_rows); i++) {
+        struct doctor_result *result = &findings.trials[judged_rows[i].trial];
 
         setup(state);
         result->limit = LIMIT_NONE;
         result->status = RUN_OK;
-        assert_int_equal(judged(limit_rows[i].check)->state, DOCTOR_FAILED);
-        assert_says(judged(limit_rows[i].check)->reason, "ended as ok");
+        assert_int_equal(judged(judged_rows[i].check)->state, DOCTOR_FAILED);
+        assert_says(judged(judged_rows[i].check)->reason, "ended as ok");
         assert_false(report.isolated);
 
         setup(state);
         *result = (struct doctor_result){ .trouble = "no more boxes" };
-        assert_int_equal(judged(limit_rows[i].check)->state, DOCTOR_FAILED);
-        assert_says(judged(limit_rows[i].check)->reason, "no more boxes");
+        assert_int_equal(judged(judged_rows[i].check)->state, DOCTOR_FAILED);
+        assert_says(judged(judged_rows[i].check)->reason, "no more boxes");
     }
 }
 

@@ -69,31 +69,35 @@ static int clean_environment(void **state)
     return setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
 }
 
+/* Each limit: the default and the ceiling are numbers in one column and text in another. */
 static void test_defaults_are_the_engine_s(void **state)
 {
-    struct loaded *l = load("run x.py");
-    struct limits limits;
+    struct loaded *l = load("run x.py"), *serve = load("serve");
+    struct limits limits, ceiling;
 
     (void) state;
     limits_default(&limits);
+    limits.file_bytes = 0; /* as --disk */
+    limits_ceiling_default(&ceiling);
     assert_int_equal(l->result, 0);
+    assert_int_equal(serve->result, 0);
     assert_int_equal(l->cfg.command, COMMAND_RUN);
-    assert_int_equal(l->cfg.timeout_us, limits.wall_us);
-    assert_int_equal(l->cfg.cpu_time_us, limits.cpu_us);
-    assert_int_equal(l->cfg.memory_bytes, limits.memory_bytes);
-    assert_int_equal(l->cfg.cpus_milli, limits.cpu_milli);
-    assert_int_equal(l->cfg.pids, limits.pids);
-    assert_int_equal(l->cfg.disk_bytes, limits.disk_bytes);
-    assert_int_equal(l->cfg.inodes, limits.disk_inodes);
-    assert_int_equal(l->cfg.file_size_bytes, 0);
-    assert_int_equal(l->cfg.open_files, limits.open_files);
-    assert_int_equal(l->cfg.output_bytes, limits.output_bytes);
+    for (size_t i = 0; i < LIMIT_ROWS; i++) {
+        const struct limit_row *row = &limit_rows[i];
+        int64_t max = limit_get(&serve->cfg.max, row);
+
+        assert_int_equal(limit_get(&l->cfg.limits, row), limit_get(&limits, row));
+        if (max != 0)
+            assert_int_equal(max, limit_get(&ceiling, row));
+    }
+    assert_int_equal(serve->cfg.max.memory_bytes, ceiling.memory_bytes);
     assert_int_equal(l->cfg.cgroups, CGROUP_AUTO);
     assert_int_equal(l->cfg.landlock, LANDLOCK_ON);
     assert_string_equal(l->cfg.preload, "auto");
     assert_null(l->cfg.code);
     assert_null(l->cfg.files);
     assert_null(l->cfg.out_dir);
+    unload(serve);
     unload(l);
 }
 
@@ -167,10 +171,10 @@ static void test_aliases(void **state)
     l = load("run x.py");
     clean_environment(NULL);
     assert_int_equal(l->result, 0);
-    assert_int_equal(l->cfg.timeout_us, 120000000);
-    assert_int_equal(l->cfg.memory_bytes, 256 * MIB);
+    assert_int_equal(l->cfg.limits.wall_us, 120000000);
+    assert_int_equal(l->cfg.limits.memory_bytes, 256 * MIB);
     assert_int_equal(l->cfg.reply_bytes, 10000);
-    assert_int_equal(l->cfg.output_bytes, 64 * MIB); /* a long output is cut, not killed */
+    assert_int_equal(l->cfg.limits.output_bytes, 64 * MIB); /* a long output is cut, not killed */
     unload(l);
 }
 

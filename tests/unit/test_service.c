@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <syslog.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -472,10 +471,10 @@ static void test_end(void **state)
 }
 
 /* What the service has to say about a failure. */
-static void log_print(void *arg, int priority, const char *line)
+static void log_print(void *arg, enum log_level level, const char *line)
 {
     (void) arg;
-    if (priority <= LOG_WARNING)
+    if (level <= LOG_LEVEL_WARNING)
         fprintf(stderr, "# %s\n", line);
 }
 

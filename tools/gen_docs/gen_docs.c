@@ -21,10 +21,6 @@
 
 #include "base/banned.h"
 
-#ifndef GB_VERSION
-#define GB_VERSION "" /* built by hand */
-#endif
-
 #define PROSE_BYTES_MAX    (1 << 20)
 #define PROSE_SECTIONS_MAX 16
 
@@ -275,7 +271,7 @@ static int prose_check_used(const struct prose *prose, struct gb_err *err)
 static void man_head(FILE *out)
 {
     fprintf(out, ".\\\" %s\n.TH GLOVEBOX 1 \"\" \"glovebox %s\" \"User Commands\"\n", generated,
-            GB_VERSION);
+            GLOVEBOX_VERSION);
     fputs(".SH NAME\nglovebox \\- ", out);
     roff_text(out, options_global.summary);
     fputc('\n', out);

@@ -68,7 +68,9 @@ class LimitExceeded(ExecutionError):
     """The program hit the limit on processes, disk or output."""
 
 
+# By the status words of src/base/status.def; a test compares them.
 EXECUTION_ERRORS: Mapping[str, Type[ExecutionError]] = {
+    "error": ExecutionError,
     "timeout": ExecutionTimeout,
     "oom": OutOfMemory,
     "killed": ExecutionKilled,
@@ -76,6 +78,7 @@ EXECUTION_ERRORS: Mapping[str, Type[ExecutionError]] = {
     "pids": LimitExceeded,
     "disk": LimitExceeded,
     "output": LimitExceeded,
+    "system": ExecutionError,
 }
 
 

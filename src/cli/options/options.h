@@ -9,6 +9,7 @@
 
 #include "base/config.h"
 #include "base/err.h"
+#include "engine/limits.h"
 
 struct mcp;
 
@@ -44,8 +45,6 @@ enum action_id {
     ACTION_TEMPLATE_CHECK,
 };
 
-enum log_level_choice { LOG_CHOICE_ERROR, LOG_CHOICE_WARNING, LOG_CHOICE_INFO, LOG_CHOICE_DEBUG };
-enum log_format_choice { LOG_CHOICE_TEXT, LOG_CHOICE_JSON };
 enum landlock_choice { LANDLOCK_OFF, LANDLOCK_ON };
 
 struct config {
@@ -61,16 +60,7 @@ struct config {
     bool cell;
     bool json;
     bool quiet;
-    int64_t timeout_us;
-    int64_t cpu_time_us; /* 0: none of its own */
-    int64_t memory_bytes;
-    int64_t cpus_milli;
-    int64_t pids;
-    int64_t disk_bytes;
-    int64_t inodes;
-    int64_t file_size_bytes; /* 0: as disk_bytes */
-    int64_t open_files;
-    int64_t output_bytes; /* of each stream, before the run is ended for it */
+    struct limits limits; /* file_bytes 0: as disk_bytes; what the command has no option for is 0 */
     int64_t reply_bytes;  /* of each stream in the receipt; more is left out, and counted */
     char **files;         /* NULL: none */
     char *out_dir;        /* NULL: none */
@@ -91,12 +81,12 @@ struct config {
     char **network_allow; /* NULL: none */
     char **volume_roots;  /* DIR, DIR:ro or DIR:rw; NULL: none */
     bool no_auth, require_key;
-    int64_t default_timeout_us, max_timeout_us, simple_max_timeout_us;
-    int64_t max_memory_bytes, max_cpus_milli, max_pids, max_disk_bytes, session_disk_bytes;
+    int64_t default_timeout_us, simple_max_timeout_us, session_disk_bytes;
+    struct limits max; /* --max-memory and its like; 0 where there is no such option */
     int64_t pool, max_sessions, idle_us, sweep_us, grace_us;
     int64_t connections, connections_per_client;
-    int log_format; /* enum log_format_choice */
-    int log_level;  /* enum log_level_choice */
+    int log_format; /* enum log_format */
+    int log_level;  /* enum log_level */
     char *log_file; /* NULL: stderr */
     bool log_code;
 

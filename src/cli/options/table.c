@@ -8,18 +8,16 @@
 #include <string.h>
 
 #include "base/autoclean.h"
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/parse.h"
+#include "base/units.h"
 #include "engine/host.h"
 #include "engine/volumes.h"
 
 #include "base/banned.h"
 
-#define KIB INT64_C(1024)
-#define MIB (1024 * KIB)
-#define GIB (1024 * MIB)
-#define TIB (1024 * GIB)
-#define PIB (1024 * TIB)
-#define SEC INT64_C(1000000)
+#define SEC USEC_PER_SEC
 
 #define PATH_BYTES_MAX 4095
 
@@ -42,8 +40,6 @@ enum {
 
 static const char *const cgroup_choices[] = { "auto", "v2", "v1", "none", NULL };
 static const char *const landlock_choices[] = { "off", "on", NULL };
-static const char *const log_level_choices[] = { "error", "warning", "info", "debug", NULL };
-static const char *const log_format_choices[] = { "text", "json", NULL };
 static const char *const client_choices[] = { "claude-desktop", "claude-code", "cursor", "vscode",
                                               "mcpo",           "open-webui",  NULL };
 static const char *const preload_choices[] = { "auto", "all", "none", NULL };
@@ -129,6 +125,18 @@ static bool volume_valid(const char *text)
 
 #define MEMBER(m) .offset = offsetof(struct config, m)
 
+/* base/limits.def in words of options */
+#define OPT_OF_SECONDS     OPT_SECONDS
+#define OPT_OF_SIZE        OPT_SIZE
+#define OPT_OF_CPUS        OPT_CPUS
+#define OPT_OF_COUNT       OPT_INT
+#define METAVAR_OF_SECONDS "S"
+#define METAVAR_OF_SIZE    "SIZE"
+#define METAVAR_OF_CPUS    "N"
+#define METAVAR_OF_COUNT   "N"
+#define FOR_LIMIT_RUN      FOR_RUN
+#define FOR_LIMIT_EVERY    (FOR_RUN | FOR_SERVE | FOR_MCP)
+
 static const struct config_option options[] = {
     { "code", 'c', OPT_STRING, MEMBER(code), .max = 8 * MIB, .metavar = "CODE",
       .expected = "at most 8 MiB of code; put more into a FILE", .commands = FOR_RUN,
@@ -168,42 +176,28 @@ static const struct config_option options[] = {
       .help = "print one JSON object instead: the receipt of a run, the doctor's report, keys, "
               "templates, packages, or the audit log" },
     { "quiet", 'q', OPT_BOOL, MEMBER(quiet), "no", .commands = FOR_RUN, .group = "Output",
-      .help = "say nothing of our own on stderr but errors" },
-    { "output", 0, OPT_SIZE, MEMBER(output_bytes), "64m", 1, PIB, .metavar = "SIZE",
-      .commands = FOR_RUN, .group = "Output",
-      .help = "end the run when stdout or stderr grows beyond SIZE" },
+      .help = "print only errors on stderr" },
     { "reply", 0, OPT_SIZE, MEMBER(reply_bytes), "1m", 1, GIB, .metavar = "SIZE",
       .aliases = { { "MAX_OUTPUT_SIZE", 0 } }, .commands = FOR_RUN | FOR_SERVE | FOR_MCP,
       .group = "Output",
       .help =
           "in a receipt, show at most SIZE of each stream, its beginning and its end; where it is "
           "not set, tools of MCP show 10000 bytes" },
-    { "timeout", 0, OPT_SECONDS, MEMBER(timeout_us), "30", SEC / 1000, 7 * 86400 * SEC,
-      .metavar = "S", .aliases = { { "MAX_EXECUTION_TIME", 0 } }, .commands = FOR_RUN,
-      .group = "Limits", .help = "wall time in seconds; 2m and 1h work too" },
-    { "cpu-time", 0, OPT_SECONDS, MEMBER(cpu_time_us), "0", 0, 7 * 1024 * 86400 * SEC,
-      .metavar = "S", .commands = FOR_RUN, .group = "Limits",
-      .help = "CPU time in seconds of all its processes together; 0 sets none" },
-    { "memory", 0, OPT_SIZE, MEMBER(memory_bytes), "512m", 16 * MIB, PIB, .metavar = "SIZE",
-      .aliases = { { "MAX_MEMORY_MB", MIB } }, .commands = FOR_RUN | FOR_SERVE | FOR_MCP,
-      .group = "Limits", .help = "memory of everything in the box, files in it included" },
-    { "cpus", 0, OPT_CPUS, MEMBER(cpus_milli), "1.0", 10, 1024 * 1000, .metavar = "N",
-      .commands = FOR_RUN | FOR_SERVE | FOR_MCP, .group = "Limits",
-      .help = "CPUs it may keep busy, such as 0.5 or 2" },
-    { "pids", 0, OPT_INT, MEMBER(pids), "64", 1, 1000000, .metavar = "N",
-      .commands = FOR_RUN | FOR_SERVE | FOR_MCP, .group = "Limits",
-      .help = "processes and threads at one time" },
-    { "disk", 0, OPT_SIZE, MEMBER(disk_bytes), "64m", 64 * KIB, PIB, .metavar = "SIZE",
-      .commands = FOR_RUN | FOR_SERVE | FOR_MCP, .group = "Limits",
-      .help = "bytes in /workspace; /tmp and /dev/shm may hold as much each" },
-    { "inodes", 0, OPT_INT, MEMBER(inodes), "16384", 16, 2 * GIB, .metavar = "N",
-      .commands = FOR_RUN, .group = "Limits", .help = "files and directories in /workspace" },
-    { "file-size", 0, OPT_SIZE, MEMBER(file_size_bytes), "0", 0, PIB, .metavar = "SIZE",
-      .commands = FOR_RUN, .group = "Limits",
-      .help = "the largest single file; 0 means as much as --disk" },
-    { "open-files", 0, OPT_INT, MEMBER(open_files), "1024", 16, 1000000, .metavar = "N",
-      .commands = FOR_RUN | FOR_SERVE | FOR_MCP, .group = "Limits",
-      .help = "open files of each process" },
+#define LIMIT(member, unit, words, json, standard, session, ceiling, min_, max_, zero, option,     \
+              option_standard, option_min, where, variable_, variable_unit, example, help_, more)  \
+    { option,                                                                                      \
+      0,                                                                                           \
+      OPT_OF_##unit,                                                                               \
+      MEMBER(limits.member),                                                                       \
+      option_standard,                                                                             \
+      option_min,                                                                                  \
+      max_,                                                                                        \
+      .metavar = METAVAR_OF_##unit,                                                                \
+      .aliases = { { variable_, variable_unit } },                                                 \
+      .commands = FOR_LIMIT_##where,                                                               \
+      .group = "Limits",                                                                           \
+      .help = help_ more },
+#include "base/limits.def"
     { "allow-host", 0, OPT_LIST, MEMBER(allow_hosts), .max = 256, .metavar = "H",
       .commands = FOR_RUN, .group = "Network",
       .help = "a host that the program may reach, through a proxy: example.com, *.example.com, "
@@ -271,21 +265,24 @@ static const struct config_option options[] = {
     { "default-timeout", 0, OPT_SECONDS, MEMBER(default_timeout_us), "30", SEC / 1000,
       7 * 86400 * SEC, .metavar = "S", .commands = FOR_SERVE, .group = "Service",
       .help = "wall time of an execution that asks for none" },
-    { "max-timeout", 0, OPT_SECONDS, MEMBER(max_timeout_us), "300", SEC / 1000, 7 * 86400 * SEC,
-      .metavar = "S", .commands = FOR_SERVE, .group = "Service",
-      .help = "the most wall time that may be asked for" },
     { "simple-max-timeout", 0, OPT_SECONDS, MEMBER(simple_max_timeout_us), "120", SEC / 1000,
       7 * 86400 * SEC, .metavar = "S", .aliases = { { "MAX_EXECUTION_TIME", 0 } },
       .commands = FOR_SERVE | FOR_MCP, .group = "Service",
       .help = "the most wall time in the simple API and for tools of MCP" },
-    { "max-memory", 0, OPT_SIZE, MEMBER(max_memory_bytes), "4g", 16 * MIB, PIB, .metavar = "SIZE",
-      .commands = FOR_SERVE, .group = "Service", .help = "the most memory that may be asked for" },
-    { "max-cpus", 0, OPT_CPUS, MEMBER(max_cpus_milli), "4", 10, 1024 * 1000, .metavar = "N",
-      .commands = FOR_SERVE, .group = "Service", .help = "the most CPUs that may be asked for" },
-    { "max-pids", 0, OPT_INT, MEMBER(max_pids), "1024", 1, 1000000, .metavar = "N",
-      .commands = FOR_SERVE, .group = "Service", .help = "the most processes" },
-    { "max-disk", 0, OPT_SIZE, MEMBER(max_disk_bytes), "8g", 64 * KIB, PIB, .metavar = "SIZE",
-      .commands = FOR_SERVE, .group = "Service", .help = "the largest workspace" },
+#define LIMIT_CAPPED(max_option, max_standard, max_help, member, unit, words, json, standard,      \
+                     session, ceiling, min_, max_, ...)                                            \
+    { max_option,                                                                                  \
+      0,                                                                                           \
+      OPT_OF_##unit,                                                                               \
+      MEMBER(max.member),                                                                          \
+      max_standard,                                                                                \
+      min_,                                                                                        \
+      max_,                                                                                        \
+      .metavar = METAVAR_OF_##unit,                                                                \
+      .commands = FOR_SERVE,                                                                       \
+      .group = "Service",                                                                          \
+      .help = max_help },
+#include "base/limits.def"
     { "session-disk", 0, OPT_SIZE, MEMBER(session_disk_bytes), "1g", 64 * KIB, PIB,
       .metavar = "SIZE", .commands = FOR_SERVE | FOR_MCP, .group = "Service",
       .help = "the workspace of a session that asks for none; --disk is that of single runs" },
@@ -307,10 +304,10 @@ static const struct config_option options[] = {
     { "connections-per-client", 0, OPT_INT, MEMBER(connections_per_client), "256", 0, 1000000,
       .metavar = "N", .commands = FOR_SERVE, .group = "Access",
       .help = "connections of one client address, where it is not loopback; 0 sets no limit" },
-    { "log-level", 0, OPT_CHOICE, MEMBER(log_level), "info", .choices = log_level_choices,
+    { "log-level", 0, OPT_CHOICE, MEMBER(log_level), "info", .choices = log_level_names,
       .aliases = { { "LOG_LEVEL", 0 } }, .commands = FOR_SERVE, .group = "Log",
       .help = "how much is logged" },
-    { "log-format", 0, OPT_CHOICE, MEMBER(log_format), "text", .choices = log_format_choices,
+    { "log-format", 0, OPT_CHOICE, MEMBER(log_format), "text", .choices = log_format_names,
       .commands = FOR_SERVE, .group = "Log", .help = "lines for people, or JSON lines" },
     { "log-file", 0, OPT_STRING, MEMBER(log_file), NULL, 1, PATH_BYTES_MAX, .metavar = "PATH",
       .aliases = { { "LOG_FILE", 0 } }, .commands = FOR_SERVE, .group = "Log",

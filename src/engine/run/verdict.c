@@ -12,7 +12,7 @@
 
 #include "base/banned.h"
 
-enum { EXIT_TIMEOUT = 124, EXIT_CANCELLED = 130, EXIT_OOM = 137, EXIT_SIGNAL = 128 };
+enum { EXIT_SIGNAL = 128 };
 
 static int own_exit(const struct verdict_facts *facts)
 {
@@ -57,16 +57,16 @@ void verdict(const struct verdict_facts *facts, struct outcome *outcome)
 
     switch (facts->stop) {
     case STOP_WALL:
-        set(outcome, RUN_TIMEOUT, LIMIT_WALL_TIME, EXIT_TIMEOUT);
+        set(outcome, RUN_TIMEOUT, LIMIT_WALL_TIME, RUN_EXIT_TIMEOUT);
         return;
     case STOP_CPU:
-        set(outcome, RUN_TIMEOUT, LIMIT_CPU_TIME, EXIT_TIMEOUT);
+        set(outcome, RUN_TIMEOUT, LIMIT_CPU_TIME, RUN_EXIT_TIMEOUT);
         return;
     case STOP_MEMORY:
-        set(outcome, RUN_OOM, LIMIT_MEMORY, EXIT_OOM);
+        set(outcome, RUN_OOM, LIMIT_MEMORY, RUN_EXIT_OOM);
         return;
     case STOP_CANCEL:
-        set(outcome, RUN_CANCELLED, LIMIT_NONE, EXIT_CANCELLED);
+        set(outcome, RUN_CANCELLED, LIMIT_NONE, RUN_EXIT_CANCELLED);
         return;
     case STOP_OUTPUT:
         set(outcome, RUN_OUTPUT, LIMIT_OUTPUT, own_exit(facts));
@@ -83,7 +83,7 @@ void verdict(const struct verdict_facts *facts, struct outcome *outcome)
     if (!failed)
         set(outcome, RUN_OK, LIMIT_NONE, 0);
     else if (facts->oom_kills > 0)
-        set(outcome, RUN_OOM, LIMIT_MEMORY, EXIT_OOM);
+        set(outcome, RUN_OOM, LIMIT_MEMORY, RUN_EXIT_OOM);
     else
         verdict_failed(facts, outcome);
 }

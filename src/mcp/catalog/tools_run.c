@@ -26,9 +26,11 @@
 
 /* ---- the tables ---- */
 
-static const char *const run_statuses[] = { "ok",        "error",  "timeout", "oom",
-                                            "killed",    "pids",   "disk",    "output",
-                                            "cancelled", "system", NULL };
+static const char *const run_statuses[] = {
+#define STATUS(name, word, ...) word,
+#include "base/status.def"
+    NULL,
+};
 
 struct run_args {
     const char *code; /* or the command */
@@ -146,17 +148,8 @@ static const char *hint_of(const char *status)
     static const struct {
         const char *status, *hint;
     } rows[] = {
-        { "timeout", "It hit the time limit. Set a higher timeout, do less per call, or try it on "
-                     "a sample first." },
-        { "oom", "It ran out of memory. Process the data in parts, delete objects that are no "
-                 "longer needed, or use smaller data types." },
-        { "pids", "It started too many processes or threads. Use fewer workers." },
-        { "disk", "It ran out of disk space. Delete files, or write less." },
-        { "output", "It printed too much. Print less, or write to a file." },
-        { "killed",
-          "Its process was killed by a signal, most likely because native code crashed." },
-        { "cancelled", "It was interrupted before it finished." },
-        { "system", "The service failed, not the program. Try again." },
+#define STATUS(name, word, exit_code, meaning, exception, apology, stopped, hint) { word, hint },
+#include "base/status.def"
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)

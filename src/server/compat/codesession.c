@@ -58,7 +58,7 @@ int codesession_upload_begin(struct request *rq)
     char path[PASSING_MAX];
 
     if (!may_be_name(name) || strlen(name) > NAME_BYTES_MAX)
-        return refuse(rq, MHD_HTTP_BAD_REQUEST, "bad-name",
+        return refuse(rq, PROBLEM_BAD_NAME,
                       "the name becomes a variable, so it must be a Python identifier: letters, "
                       "digits and _, not a digit first");
     if (dialect_session(rq, true, &session) < 0)
@@ -81,7 +81,7 @@ void codesession_upload(struct request *rq)
     session = file.session;
     code = dialect_call("read_csv", name, file.path);
     if (!code) {
-        reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+        reply_no_memory(rq);
     } else {
         dialect_request(code, &request);
         if (dialect_run_in(rq, session, &request, LOSS_KEEP, &receipt) == 0 &&
@@ -119,7 +119,7 @@ void codesession_files(struct request *rq)
     json_t *receipt = NULL;
 
     if (!code) {
-        reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+        reply_no_memory(rq);
         return;
     }
     dialect_request(code, &request);
@@ -187,7 +187,7 @@ void codesession_download(struct request *rq)
     if (code)
         download(rq, code, path);
     else
-        reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+        reply_no_memory(rq);
     free(code);
 }
 
@@ -223,7 +223,7 @@ void codesession_clear(struct request *rq)
     json_t *receipt = NULL;
 
     if (!code) {
-        reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+        reply_no_memory(rq);
         return;
     }
     dialect_request(code, &request);

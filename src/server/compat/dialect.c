@@ -44,7 +44,7 @@ static int check_label(struct request *rq)
 
     if (!label || label_is_valid(label))
         return 0;
-    return refuse(rq, MHD_HTTP_BAD_REQUEST, "bad-label",
+    return refuse(rq, PROBLEM_BAD_LABEL,
                   "X-Session-Id is 1 to %d of A-Z a-z 0-9 . _ -, or the id of a session",
                   LABEL_MAX);
 }
@@ -124,7 +124,7 @@ static int run(struct request *rq, struct session *session, struct execution_req
 
 static bool is_lost(const struct fault *fault)
 {
-    return fault->type && strcmp(fault->type, "session-lost") == 0;
+    return fault->problem == PROBLEM_SESSION_LOST;
 }
 
 /* The service tells of a loss once, and then goes on; so the second time it runs. */
@@ -261,14 +261,9 @@ static const struct {
     const char *status, *type, *words;
     bool ours; /* the exception, if there is one, only tells how we stopped it */
 } failures[] = {
-    { "error", "SystemExit", "the code ended itself", false },
-    { "timeout", "TimeoutError", "the code took longer than it may and was stopped", true },
-    { "oom", "MemoryError", "the code used more memory than it may", true },
-    { "killed", "ChildProcessError", "the process of the code was ended by a signal", false },
-    { "pids", "BlockingIOError", "the code started more processes than it may", false },
-    { "disk", "OSError", "the code wrote more to the disk than it may", false },
-    { "output", "OSError", "the code printed more than it may", true },
-    { "cancelled", "KeyboardInterrupt", "the code was interrupted", true },
+#define STATUS(name, word, exit_code, meaning, exception, apology, stopped, hint)                  \
+    { word, exception, apology, stopped },
+#include "base/status.def"
 };
 
 static const char *text_of(json_t *object, const char *name)
@@ -307,11 +302,11 @@ bool dialect_is_ok(struct request *rq, json_t *receipt)
     if (strcmp(status, "ok") == 0)
         return true;
     for (size_t i = 0; i < sizeof failures / sizeof *failures; i++)
-        if (strcmp(status, failures[i].status) == 0) {
+        if (failures[i].type && strcmp(status, failures[i].status) == 0) {
             reply_failed(rq, receipt, i);
             return false;
         }
-    reply_problem(rq, MHD_HTTP_INTERNAL_SERVER_ERROR, "internal", "the code could not be run");
+    reply_problem(rq, PROBLEM_INTERNAL, "the code could not be run");
     return false;
 }
 

@@ -134,10 +134,10 @@ static void set_loss(struct label *label, const char *words)
 
 static const char *loss_words(const struct fault *fault)
 {
-    if (fault->type && strcmp(fault->type, "session-expired") == 0)
+    if (fault->problem == PROBLEM_SESSION_EXPIRED)
         return "the session was not used for too long and has expired: its variables and files are "
                "gone. Send again what they were made of, then this; there is a new session now";
-    if (fault->type && strcmp(fault->type, "session-deleted") == 0)
+    if (fault->problem == PROBLEM_SESSION_DELETED)
         return "the session was deleted: its variables and files are gone. Send again what they "
                "were made of, then this; there is a new session now";
     return "the session has ended: its variables and files are gone. Send again what they were "
@@ -217,7 +217,7 @@ int labels_session(struct labels *labels, const struct label_scope *scope, bool 
             break;
     }
     if (!session && make && !label)
-        r = fault_set(fault, FAULT_UNAVAILABLE, "no-memory", NULL, "try again later");
+        r = fault_no_memory(fault);
     else if (!session && make) {
         r = make_session(labels, scope, label, &session, fault);
         *ret_made = r == 0;

@@ -31,7 +31,7 @@ static void reply_result(struct request *rq, const char *text, size_t len)
     }
     body = malloc(size);
     if (!body) {
-        reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+        reply_no_memory(rq);
         return;
     }
     memcpy(body, head, used);
@@ -62,7 +62,7 @@ void locals_execute(struct request *rq, const struct body_execute_code *body)
     int r;
 
     if (!names) {
-        reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+        reply_no_memory(rq);
         return;
     }
     dialect_request(body->code, &request);
@@ -149,7 +149,7 @@ void locals_download(struct request *rq)
     }
     request_note(rq, execution_session_id(execution), execution_id(execution));
     if (!execution_wait(execution, 0))
-        reply_problem(rq, MHD_HTTP_CONFLICT, "not-ended", "the code has not ended yet; ask again");
+        reply_problem(rq, PROBLEM_NOT_ENDED, "the code has not ended yet; ask again");
     else
         reply_execution(rq, execution);
     execution_unref(execution);

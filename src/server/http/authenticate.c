@@ -90,17 +90,17 @@ int authenticate_host(struct request *rq)
     char name[LISTEN_NAME_MAX], quoted[FORMAT_QUOTED_MAX];
 
     if (!rq->headers.host)
-        return refuse(rq, MHD_HTTP_BAD_REQUEST, "no-host", "send a Host header");
+        return refuse(rq, PROBLEM_NO_HOST, "send a Host header");
     /* No browser speaks to a Unix socket, and there is no name to go by. */
     if (rq->listener->spec.is_unix)
         return 0;
     if (host_name(rq->headers.host, name) < 0)
-        return refuse(rq, MHD_HTTP_BAD_REQUEST, "bad-host",
+        return refuse(rq, PROBLEM_BAD_HOST,
                       "the Host header must be a name or address, with :PORT or without");
     if (is_allowed_host(rq, name))
         return 0;
     format_quoted(name, quoted);
-    return refuse(rq, MHD_HTTP_MISDIRECTED_REQUEST, "host-not-allowed",
+    return refuse(rq, PROBLEM_HOST_NOT_ALLOWED,
                   "the Host header names %s, which is not allowed; use the address that the server "
                   "listens on, or start it with --allowed-host NAME",
                   quoted);
@@ -116,7 +116,7 @@ static int check_origin(struct request *rq)
                 strcmp(rq->headers.fetch_mode, "navigate") == 0;
 
     if (site && strcmp(site, "none") != 0 && strcmp(site, "same-origin") != 0 && !page)
-        return refuse(rq, MHD_HTTP_FORBIDDEN, "cross-site",
+        return refuse(rq, PROBLEM_CROSS_SITE,
                       "a page of another site may not use this service; call it from a program");
     if (!origin)
         return 0;
@@ -125,7 +125,7 @@ static int check_origin(struct request *rq)
                                                  : NULL;
     if (rest && rq->headers.host && strcasecmp(rest, rq->headers.host) == 0)
         return 0;
-    return refuse(rq, MHD_HTTP_FORBIDDEN, "cross-origin",
+    return refuse(rq, PROBLEM_CROSS_ORIGIN,
                   "the Origin header is not that of this service; call it from a program");
 }
 
@@ -158,7 +158,7 @@ int authenticate_caller(struct request *rq)
         if (!rq->listener->needs_key || rq->route->auth != ROUTE_KEY)
             return 0;
         return refuse(
-            rq, MHD_HTTP_UNAUTHORIZED, "key-needed",
+            rq, PROBLEM_KEY_NEEDED,
             "send a key: Authorization: Bearer KEY, or X-API-Key: KEY; the operator makes "
             "one with: glovebox key create");
     }
@@ -166,10 +166,9 @@ int authenticate_caller(struct request *rq)
         return 0;
     r = rq->server->config.keys ? keys_verify(rq->server->config.keys, token, &key, &err) : -EACCES;
     if (r == -EACCES)
-        return refuse(rq, MHD_HTTP_UNAUTHORIZED, "key-unknown",
-                      "this key is unknown or was revoked");
+        return refuse(rq, PROBLEM_KEY_UNKNOWN, "this key is unknown or was revoked");
     if (r < 0)
-        return refuse(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "keys-unavailable",
+        return refuse(rq, PROBLEM_KEYS_UNAVAILABLE,
                       "keys cannot be checked at the moment; try again");
     (void) principal_from_key(key.id, &rq->caller.principal); /* an id always fits */
     rq->caller.limits.sessions = key.sessions;

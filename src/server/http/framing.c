@@ -85,7 +85,7 @@ static enum MHD_Result collect(void *cls, enum MHD_ValueKind kind, const char *k
 static int refuse_framing(struct request *rq, const char *detail)
 {
     rq->refusal.close = true;
-    return refuse(rq, MHD_HTTP_BAD_REQUEST, "bad-framing", "%s", detail);
+    return refuse(rq, PROBLEM_BAD_FRAMING, "%s", detail);
 }
 
 int framing_check(struct request *rq)
@@ -98,8 +98,7 @@ int framing_check(struct request *rq)
         return refuse_framing(rq, "a header name contains a blank, or a value contains a NUL byte");
     if (h->twice) {
         rq->refusal.close = true;
-        return refuse(rq, MHD_HTTP_BAD_REQUEST, "bad-framing", "the header %s occurs twice",
-                      h->twice);
+        return refuse(rq, PROBLEM_BAD_FRAMING, "the header %s occurs twice", h->twice);
     }
     if (h->content_length && h->transfer_encoding)
         return refuse_framing(rq, "send Content-Length or Transfer-Encoding, not both");

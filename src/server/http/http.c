@@ -157,9 +157,10 @@ static void *on_target(void *cls, const char *target, struct MHD_Connection *mhd
              (unsigned long long) atomic_fetch_add(&listener->server->request_count, 1));
     r = url_parse(target, &rq->url, &why);
     if (r < 0)
-        (void) refuse(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+        (void) refuse_no_memory(rq);
     else if (r > 0)
-        (void) refuse(rq, r, "bad-url", "%s", why);
+        (void) refuse(rq, r == MHD_HTTP_URI_TOO_LONG ? PROBLEM_URL_TOO_LONG : PROBLEM_BAD_URL, "%s",
+                      why);
     return rq;
 }
 
@@ -189,7 +190,7 @@ static void begin_body(struct request *rq)
         char size[FORMAT_NUMBER_MAX];
 
         format_size(most, size);
-        (void) refuse(rq, MHD_HTTP_CONTENT_TOO_LARGE, "body-too-large",
+        (void) refuse(rq, PROBLEM_BODY_TOO_LARGE,
                       "the body has %lld bytes; the limit is %s. Upload files with "
                       "PUT /v1/sessions/{id}/files/{path}",
                       (long long) rq->declared, size);
@@ -216,8 +217,7 @@ static int grow_body(struct request *rq, size_t more)
     char *grown;
 
     if ((int64_t) (rq->body_len + more) > server->config.body_bytes_max)
-        return refuse(rq, MHD_HTTP_CONTENT_TOO_LARGE, "body-too-large",
-                      "the body is larger than %lld bytes",
+        return refuse(rq, PROBLEM_BODY_TOO_LARGE, "the body is larger than %lld bytes",
                       (long long) server->config.body_bytes_max);
     if (need <= rq->body_size)
         return 0;
@@ -228,13 +228,12 @@ static int grow_body(struct request *rq, size_t more)
     if (atomic_fetch_add(&server->body_bytes, (int64_t) (size - rq->body_size)) > BODIES_MAX) {
         atomic_fetch_sub(&server->body_bytes, (int64_t) (size - rq->body_size));
         rq->refusal.retry_after_s = 1;
-        return refuse(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "busy",
-                      "too many large requests are in progress; try again");
+        return refuse(rq, PROBLEM_BUSY, "too many large requests are in progress; try again");
     }
     grown = realloc(rq->body, size);
     if (!grown) {
         atomic_fetch_sub(&server->body_bytes, (int64_t) (size - rq->body_size));
-        return refuse(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+        return refuse_no_memory(rq);
     }
     rq->body = grown;
     rq->body_size = size;

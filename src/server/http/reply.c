@@ -21,7 +21,7 @@ void reply_header(struct MHD_Response *response, const char *name, const char *v
 /* For MCP also where it says what a token is to be (RFC 9728). */
 static void add_challenge(struct request *rq, struct MHD_Response *response)
 {
-    bool known = strcmp(rq->refusal.type, "key-unknown") != 0;
+    bool known = rq->refusal.problem != PROBLEM_KEY_UNKNOWN;
     char text[512], origin[LISTEN_NAME_MAX + 32], where[400] = "";
 
     if (rq->route && rq->route->flags & ROUTE_JSONRPC) {
@@ -203,45 +203,49 @@ static void make_utf8(char *text)
             memset(text, '?', len);
 }
 
-__attribute__((format(printf, 4, 0))) static void fill_refusal(struct request *rq, int status,
-                                                               const char *type, const char *fmt,
-                                                               va_list ap)
+__attribute__((format(printf, 3, 0))) static void fill_refusal(struct request *rq,
+                                                               enum problem problem,
+                                                               const char *fmt, va_list ap)
 {
     struct refusal *refusal = &rq->refusal;
 
-    refusal->status = status;
-    refusal->type = type ? type : "error";
-    if (status == MHD_HTTP_SERVICE_UNAVAILABLE && refusal->retry_after_s == 0)
+    refusal->problem = problem;
+    refusal->status = problem_status(problem);
+    refusal->type = problem_word(problem);
+    if (refusal->status == MHD_HTTP_SERVICE_UNAVAILABLE && refusal->retry_after_s == 0)
         refusal->retry_after_s = 1;
     if (vsnprintf(refusal->detail, sizeof refusal->detail, fmt, ap) < 0)
         refusal->detail[0] = '\0';
     make_utf8(refusal->detail);
 }
 
-int refuse(struct request *rq, int status, const char *type, const char *fmt, ...)
+int refuse(struct request *rq, enum problem problem, const char *fmt, ...)
 {
     va_list ap;
 
     if (rq->refusal.status != 0)
         return -1;
     va_start(ap, fmt);
-    fill_refusal(rq, status, type, fmt, ap);
+    fill_refusal(rq, problem, fmt, ap);
     va_end(ap);
     return -1;
 }
 
+int refuse_no_memory(struct request *rq)
+{
+    return refuse(rq, PROBLEM_OUT_OF_MEMORY, "the service is out of memory; try again later");
+}
+
 int refuse_fault(struct request *rq, const struct fault *fault)
 {
-    int status = fault->kind == FAULT_NONE ? MHD_HTTP_INTERNAL_SERVER_ERROR : (int) fault->kind;
-
     if (rq->refusal.status != 0)
         return -1;
-    if (status == MHD_HTTP_INTERNAL_SERVER_ERROR)
+    if (problem_status(fault->problem) == MHD_HTTP_INTERNAL_SERVER_ERROR)
         log_event(LOG_LEVEL_ERROR, "failure", LOG_TEXT("request_id", rq->id),
                   LOG_TEXT("detail", fault->detail));
     rq->refusal.retry_after_s = fault->retry_after_s;
     snprintf(rq->refusal.loc, sizeof rq->refusal.loc, "%s", fault->loc);
-    return refuse(rq, status, fault->type, "%s", fault->detail);
+    return refuse(rq, fault->problem, "%s", fault->detail);
 }
 
 void reply_refusal(struct request *rq)
@@ -261,13 +265,19 @@ void reply_fault(struct request *rq, const struct fault *fault)
     reply_refusal(rq);
 }
 
-void reply_problem(struct request *rq, int status, const char *type, const char *fmt, ...)
+void reply_problem(struct request *rq, enum problem problem, const char *fmt, ...)
 {
     va_list ap;
 
     va_start(ap, fmt);
-    fill_refusal(rq, status, type, fmt, ap);
+    fill_refusal(rq, problem, fmt, ap);
     va_end(ap);
+    reply_refusal(rq);
+}
+
+void reply_no_memory(struct request *rq)
+{
+    (void) refuse_no_memory(rq);
     reply_refusal(rq);
 }
 
@@ -278,8 +288,9 @@ void reply_invalid(struct request *rq, json_t *errors)
     size_t used = 0, i;
     json_t *item;
 
-    refusal->status = MHD_HTTP_UNPROCESSABLE_CONTENT;
-    refusal->type = "invalid-request";
+    refusal->problem = PROBLEM_INVALID_REQUEST;
+    refusal->status = problem_status(refusal->problem);
+    refusal->type = problem_word(refusal->problem);
     json_array_foreach (errors, i, item) {
         const char *name = json_string_value(json_array_get(json_object_get(item, "loc"), 1));
         int n = snprintf(refusal->detail + used, sizeof refusal->detail - used, "%s%s%s%s",

@@ -54,13 +54,13 @@ static int parse_body(struct request *rq)
     json_error_t error;
 
     if (json_too_deep(rq->body, rq->body_len, JSON_DEPTH_MAX)) {
-        reply_problem(rq, MHD_HTTP_BAD_REQUEST, "json-too-deep",
-                      "the body is nested deeper than %d levels", JSON_DEPTH_MAX);
+        reply_problem(rq, PROBLEM_JSON_TOO_DEEP, "the body is nested deeper than %d levels",
+                      JSON_DEPTH_MAX);
         return -1;
     }
     rq->json = json_loadb(rq->body, rq->body_len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (!rq->json) {
-        reply_problem(rq, MHD_HTTP_BAD_REQUEST, "bad-json",
+        reply_problem(rq, PROBLEM_BAD_JSON,
                       "the body is not JSON: %s (line %d, "
                       "column %d)",
                       error.text, error.line, error.column);

@@ -34,17 +34,17 @@ int request_route(struct request *rq)
     char allow[ROUTER_ALLOW_MAX];
 
     if (router_match(rq->server->router, rq->method, &rq->url, &rq->match) < 0)
-        return refuse(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+        return refuse_no_memory(rq);
     rq->route = rq->match.route;
     if (rq->route)
         return 0;
     rq->route = rq->match.any; /* for the log, and for who may ask */
     if (!rq->route)
-        return refuse(rq, MHD_HTTP_NOT_FOUND, "no-such-route",
+        return refuse(rq, PROBLEM_NO_SUCH_ROUTE,
                       "there is no route at this path; GET /docs lists all routes");
     if (rq->method == METHOD_OPTIONS)
         return 0;
     methods_to_allow(rq->match.methods, allow);
-    return refuse(rq, MHD_HTTP_METHOD_NOT_ALLOWED, "method-not-allowed",
+    return refuse(rq, PROBLEM_METHOD_NOT_ALLOWED,
                   "this path does not support the method; it allows %s", allow);
 }

@@ -112,7 +112,7 @@ void sse_reply(struct request *rq, const struct sse_source *source, void *arg, c
 
     if (!s) {
         source->free(arg);
-        reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+        reply_no_memory(rq);
         return;
     }
     s->server = rq->server;

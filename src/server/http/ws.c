@@ -314,8 +314,8 @@ static int enter(struct ws *ws)
         return 0;
     rq->refusal.retry_after_s = 1;
     if (stops)
-        return refuse(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "stopping", "the server stops");
-    return refuse(rq, MHD_HTTP_TOO_MANY_REQUESTS, "too-many-sockets",
+        return refuse(rq, PROBLEM_STOPPING, "the server stops");
+    return refuse(rq, PROBLEM_TOO_MANY_SOCKETS,
                   "you have %lld WebSockets open, which is the most; close one", (long long) count);
 }
 
@@ -327,11 +327,12 @@ static int check_hello(struct request *rq)
     int status = ws_hello_check(&hello, &why);
 
     if (status != 0)
-        return refuse(rq, status,
-                      status == MHD_HTTP_UPGRADE_REQUIRED ? "upgrade-required" : "bad-handshake",
+        return refuse(rq,
+                      status == MHD_HTTP_UPGRADE_REQUIRED ? PROBLEM_UPGRADE_REQUIRED
+                                                          : PROBLEM_BAD_HANDSHAKE,
                       "%s", why);
     if (rq->method != METHOD_GET || !rq->is_http_1_1 || rq->declared != 0)
-        return refuse(rq, MHD_HTTP_BAD_REQUEST, "bad-handshake",
+        return refuse(rq, PROBLEM_BAD_HANDSHAKE,
                       "a WebSocket begins with GET over HTTP/1.1, without a body");
     return 0;
 }
@@ -381,8 +382,7 @@ static void switch_protocols(struct request *rq, const char *protocol)
 
     if (response && ws_hello_answer(rq->headers.ws_key, answer) < 0) {
         MHD_destroy_response(response);
-        reply_problem(rq, MHD_HTTP_INTERNAL_SERVER_ERROR, "internal",
-                      "the handshake cannot be answered");
+        reply_problem(rq, PROBLEM_INTERNAL, "the handshake cannot be answered");
         return;
     }
     if (response) {
@@ -406,7 +406,7 @@ void ws_accept(struct request *rq, const struct ws_handlers *handlers, void *arg
     ws = ws_new(rq, handlers, arg);
     if (!ws) {
         handlers->free(arg);
-        reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+        reply_no_memory(rq);
         return;
     }
     if (enter(ws) < 0) {

@@ -24,7 +24,7 @@ void mcp_sse_open(struct request *rq)
     if (request_query(rq, &query) < 0)
         return;
     if (mcp_peer_new(rq->server->mcp, MCP_SSE, &rq->caller, query.state == 1, &peer) < 0) {
-        reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "too-many-clients",
+        reply_problem(rq, PROBLEM_TOO_MANY_CLIENTS,
                       "too many clients are connected; try again later");
         return;
     }
@@ -51,13 +51,13 @@ void mcp_sse_post(struct request *rq)
 
     if (!id) {
         reply_problem(
-            rq, MHD_HTTP_BAD_REQUEST, "no-session",
+            rq, PROBLEM_NO_MCP_SESSION,
             "session_id is missing; send messages to the address in the first event of the stream");
         return;
     }
     peer = mcp_peer_find(rq->server->mcp, &rq->caller, id, MCP_SSE);
     if (!peer) {
-        reply_problem(rq, MHD_HTTP_NOT_FOUND, "no-such-session",
+        reply_problem(rq, PROBLEM_NO_SUCH_MCP_SESSION,
                       "no such connection, or it has ended; open GET /mcp/sse again");
         return;
     }

@@ -140,7 +140,7 @@ void mcp_stream_call(struct request *rq, struct mcp_call *call, int number, unsi
     if (!s) {
         mcp_call_unref(call);
         free(first);
-        reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+        reply_no_memory(rq);
         return;
     }
     s->call = call;
@@ -159,7 +159,7 @@ void mcp_stream_outbox(struct request *rq, struct mcp_peer *peer, uint64_t pos,
 
     if (!s) {
         mcp_peer_unref(peer);
-        reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+        reply_no_memory(rq);
         return;
     }
     s->peer = peer;

@@ -142,13 +142,13 @@ static struct mcp_peer *find_peer(struct request *rq)
     struct mcp_peer *peer;
 
     if (!rq->headers.mcp_session) {
-        reply_problem(rq, MHD_HTTP_BAD_REQUEST, "no-session",
+        reply_problem(rq, PROBLEM_NO_MCP_SESSION,
                       "the header MCP-Session-Id is missing; initialize returns its value");
         return NULL;
     }
     peer = mcp_peer_find(rq->server->mcp, &rq->caller, rq->headers.mcp_session, MCP_HTTP);
     if (!peer)
-        reply_problem(rq, MHD_HTTP_NOT_FOUND, "no-such-session",
+        reply_problem(rq, PROBLEM_NO_SUCH_MCP_SESSION,
                       "no such session, or it has ended; start a new one with initialize");
     return peer;
 }
@@ -174,7 +174,7 @@ void mcp_get(struct request *rq)
     int number = 0;
 
     if (!takes_events(rq)) {
-        reply_problem(rq, MHD_HTTP_NOT_ACCEPTABLE, "not-acceptable",
+        reply_problem(rq, PROBLEM_NOT_ACCEPTABLE,
                       "this is an event stream; send Accept: text/event-stream");
         return;
     }
@@ -227,6 +227,5 @@ void mcp_metadata_of(struct request *rq)
     if (strcmp(path, "mcp") == 0 || strcmp(path, "mcp/sse") == 0)
         send_metadata(rq, path);
     else
-        reply_problem(rq, MHD_HTTP_NOT_FOUND, "no-such-route",
-                      "only /mcp and /mcp/sse have this metadata");
+        reply_problem(rq, PROBLEM_NO_SUCH_ROUTE, "only /mcp and /mcp/sse have this metadata");
 }

@@ -51,8 +51,8 @@ static json_t *parameters(const struct route *route)
         (void) json_array_append_new(
             list, json_pack("{s:s,s:s,s:b,s:s,s:{s:s,s:s}}", "name", "X-Session-Id", "in", "header",
                             "required", 0, "description",
-                            "a session name of your choice, created on first use, or a session id", "schema",
-                            "type", "string", "pattern", "^[A-Za-z0-9._-]{1,64}$"));
+                            "a session name of your choice, created on first use, or a session id",
+                            "schema", "type", "string", "pattern", "^[A-Za-z0-9._-]{1,64}$"));
     for (const struct field *f = route->query ? route->query->fields : NULL; f && f->name; f++)
         (void) json_array_append_new(
             list, json_pack("{s:s,s:s,s:b,s:s?,s:o}", "name", f->name, "in", "query", "required",
@@ -202,31 +202,53 @@ static json_t *paths(void)
     return json;
 }
 
+/* @text, and the words of base/problems.def that come with @status. */
+static json_t *problem_description(const char *text, int status)
+{
+    char buf[4096];
+    int used = snprintf(buf, sizeof buf, "%s; problem types:", text);
+    const char *comma = "";
+
+    for (int i = PROBLEM_NONE + 1; i < PROBLEM_END && used < (int) sizeof buf; i++) {
+        if (problem_status((enum problem) i) != status)
+            continue;
+        used += snprintf(buf + used, sizeof buf - (size_t) used, "%s %s", comma,
+                         problem_word((enum problem) i));
+        comma = ",";
+    }
+    return json_string(buf);
+}
+
 static json_t *components(void)
 {
     static const struct {
-        const char *status, *text;
+        int status;
+        const char *text;
     } problems[] = {
-        { "400", "the request is malformed" },
-        { "401", "a key is required, or the key is unknown" },
-        { "403", "a page of another site may not do this" },
-        { "404", "it does not exist, belongs to somebody else, or has expired" },
-        { "413", "too large" },
-        { "422", "a field is missing, unknown, of the wrong type or out of range" },
-        { "426", "this is a WebSocket; ask for an upgrade" },
-        { "429", "too many; Retry-After says when to try again" },
-        { "503", "temporarily unavailable; Retry-After says when to try again" },
+        { 400, "the request is malformed" },
+        { 401, "a key is required, or the key is unknown" },
+        { 403, "a page of another site may not do this" },
+        { 404, "it does not exist, belongs to somebody else, or has expired" },
+        { 413, "too large" },
+        { 422, "a field is missing, unknown, of the wrong type or out of range" },
+        { 426, "this is a WebSocket; ask for an upgrade" },
+        { 429, "too many; Retry-After says when to try again" },
+        { 503, "temporarily unavailable; Retry-After says when to try again" },
     };
     json_t *schemas = json_object(), *list = json_object();
+    char code[8];
 
     for (size_t i = 0; schema_lists[i]; i++)
         for (const struct schema *const *one = schema_lists[i]; *one; one++)
             (void) json_object_set_new(schemas, (*one)->name, fields_to_schema(*one));
-    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++)
-        (void) json_object_set_new(list, problems[i].status,
-                                   json_pack("{s:s,s:o}", "description", problems[i].text,
-                                             "content",
-                                             content("application/problem+json", &schema_problem)));
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+        snprintf(code, sizeof code, "%d", problems[i].status);
+        (void) json_object_set_new(
+            list, code,
+            json_pack("{s:o,s:o}", "description",
+                      problem_description(problems[i].text, problems[i].status), "content",
+                      content("application/problem+json", &schema_problem)));
+    }
     return json_pack("{s:o,s:o,s:{s:{s:s,s:s},s:{s:s,s:s,s:s}}}", "schemas", schemas, "responses",
                      list, "securitySchemes", "bearer", "type", "http", "scheme", "bearer", "key",
                      "type", "apiKey", "in", "header", "name", "X-API-Key");

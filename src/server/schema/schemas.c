@@ -9,16 +9,14 @@
 /* clang-format off */
 
 static const struct field fields_limits[] = {
-    { "timeout", FIELD_SECONDS, .help = "wall time in seconds", .example = "30" },
-    { "cpu_time", FIELD_SECONDS, .help = "CPU time of all processes together, in seconds; 0: none" },
-    { "memory", FIELD_SIZE, .help = "memory of everything in the box", .example = "\"512m\"" },
-    { "cpus", FIELD_NUMBER, .help = "CPUs it may keep busy", .example = "1.0" },
-    { "pids", FIELD_INT, .help = "processes and threads at one time", .example = "64" },
-    { "disk", FIELD_SIZE, .help = "bytes in the workspace", .example = "\"1g\"" },
-    { "inodes", FIELD_INT, .help = "files and directories in the workspace" },
-    { "file_size", FIELD_SIZE, .help = "the largest single file" },
-    { "open_files", FIELD_INT, .help = "open files of each process" },
-    { "output", FIELD_SIZE, .help = "bytes of stdout or stderr before the run is ended for it" },
+#define FIELD_OF_SECONDS FIELD_SECONDS
+#define FIELD_OF_SIZE    FIELD_SIZE
+#define FIELD_OF_CPUS    FIELD_NUMBER
+#define FIELD_OF_COUNT   FIELD_INT
+#define LIMIT(member, unit, words, json, standard, session, ceiling, min, max, zero, option,       \
+              option_standard, option_min, commands, variable, variable_unit, example_, help_, ...) \
+    { json, FIELD_OF_##unit, .help = help_, .example = example_ },
+#include "base/limits.def"
     END,
 };
 const struct schema schema_limits = {

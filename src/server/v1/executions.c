@@ -52,7 +52,7 @@ int body_env_read(struct request *rq, const json_t *map, char ***ret_env)
         }
     if (!env || i < json_object_size(map)) {
         strv_free(env);
-        reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+        reply_no_memory(rq);
         return -1;
     }
     *ret_env = env;
@@ -131,7 +131,7 @@ static int fill_request(struct request *rq, const struct body_execute *body,
     }
     if (body->timeout_us != FIELD_ABSENT) {
         if (request->limits.wall_us != -1) {
-            reply_problem(rq, MHD_HTTP_UNPROCESSABLE_CONTENT, "invalid-request",
+            reply_problem(rq, PROBLEM_INVALID_REQUEST,
                           "timeout and limits.timeout are the same; send one of them");
             return -1;
         }
@@ -283,7 +283,7 @@ void v1_execution_output(struct request *rq)
     query.limit = query.limit < 4 ? 4 : query.limit; /* room for one character */
     data = malloc((size_t) query.limit);
     if (!data)
-        reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+        reply_no_memory(rq);
     else if (execution_read_output(execution, query.stream ? STREAM_ERR : STREAM_OUT, query.offset,
                                    data, (size_t) query.limit, &len, &total, &kept, &done,
                                    &fault) < 0)

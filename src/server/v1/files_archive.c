@@ -133,7 +133,7 @@ void v1_files_archive(struct request *rq)
         return;
     archive = archive_start(rq, session, query.dir ? query.dir : "");
     if (!archive) {
-        reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-resources", "try again later");
+        reply_problem(rq, PROBLEM_NO_RESOURCES, "try again later");
         return;
     }
     if (!archive_begins(archive)) {

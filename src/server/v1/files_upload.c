@@ -71,7 +71,7 @@ static struct uploading *uploading_new(struct request *rq, struct session *sessi
 
     if (!up) {
         session_unref(session);
-        (void) refuse(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+        (void) refuse_no_memory(rq);
         return NULL;
     }
     up->session = session;
@@ -118,7 +118,7 @@ int v1_file_put_begin(struct request *rq)
     if (!up)
         return -1;
     if (rq->headers.range || rq->url.params_len > 0)
-        return refuse(rq, MHD_HTTP_BAD_REQUEST, "bad-request",
+        return refuse(rq, PROBLEM_BAD_REQUEST,
                       "an upload takes neither a query nor a range; send the whole file");
     if (files_upload_begin(up->session, path, strlen(path), rq->declared, &up->file, &fault) < 0)
         return refuse_fault(rq, &fault);
@@ -165,18 +165,17 @@ static int begin_part(struct uploading *up, const char *filename)
     if (finish_part(up) < 0)
         return -1;
     if (!up->target && (!filename || !*filename))
-        return refuse(rq, MHD_HTTP_UNPROCESSABLE_CONTENT, "no-filename",
+        return refuse(rq, PROBLEM_NO_FILENAME,
                       "every part must have a filename, as curl -F file=@PATH sends it");
     if (filename && !utf8_valid(filename, strlen(filename)))
-        return refuse(rq, MHD_HTTP_BAD_REQUEST, "bad-filename", "a filename is not UTF-8");
+        return refuse(rq, PROBLEM_BAD_FILENAME, "a filename is not UTF-8");
     if (json_array_size(up->done) >= PARTS_MAX)
-        return refuse(rq, MHD_HTTP_CONTENT_TOO_LARGE, "too-many-files",
-                      "at most %d files in one upload", PARTS_MAX);
+        return refuse(rq, PROBLEM_TOO_MANY_FILES, "at most %d files in one upload", PARTS_MAX);
     free(up->path);
     if (asprintf(&up->path, "%s%s%s", up->dir, *up->dir ? "/" : "",
                  up->target ? up->target : filename) < 0) {
         up->path = NULL;
-        return refuse(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+        return refuse_no_memory(rq);
     }
     up->file_bytes = 0;
     if (files_upload_begin(up->session, up->path, strlen(up->path), -1, &up->file, &fault) < 0)
@@ -191,8 +190,7 @@ static int begin_form_part(struct uploading *up, const char *key, const char *fi
     if (up->skips)
         return finish_part(up);
     if (up->file || json_array_size(up->done) > 0)
-        return refuse(up->rq, MHD_HTTP_UNPROCESSABLE_CONTENT, "invalid-request",
-                      "send one file at a time");
+        return refuse(up->rq, PROBLEM_INVALID_REQUEST, "send one file at a time");
     return begin_part(up, filename);
 }
 
@@ -235,7 +233,7 @@ static enum MHD_Result on_part(void *cls, enum MHD_ValueKind kind, const char *k
 
 static int bad_multipart(struct request *rq)
 {
-    return refuse(rq, MHD_HTTP_BAD_REQUEST, "bad-multipart",
+    return refuse(rq, PROBLEM_BAD_MULTIPART,
                   "the body is not complete multipart/form-data; send it as curl -F file=@PATH "
                   "does");
 }
@@ -254,16 +252,15 @@ static int multipart_begin(struct request *rq, struct uploading *up, const char 
     const char *type = rq->headers.content_type;
 
     if (!type || strncasecmp(type, "multipart/form-data", 19) != 0)
-        return refuse(rq, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE, "not-multipart",
+        return refuse(rq, PROBLEM_NOT_MULTIPART,
                       "send multipart/form-data, or a single file with PUT to its path");
     up->dir = strdup(dir ? dir : "");
     up->done = json_array();
     up->parser = MHD_create_post_processor(rq->mhd, PARSER_BYTES, on_part, up);
     if (!up->dir || !up->done)
-        return refuse(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+        return refuse_no_memory(rq);
     if (!up->parser)
-        return refuse(rq, MHD_HTTP_BAD_REQUEST, "bad-multipart",
-                      "the Content-Type has no usable boundary");
+        return refuse(rq, PROBLEM_BAD_MULTIPART, "the Content-Type has no usable boundary");
     rq->sink.write = multipart_write;
     return 0;
 }
@@ -276,8 +273,7 @@ int v1_files_upload_begin(struct request *rq)
     if (!up)
         return -1;
     if (rq->url.params_len > (dir ? 1 : 0))
-        return refuse(rq, MHD_HTTP_UNPROCESSABLE_CONTENT, "invalid-request",
-                      "the only query parameter of an upload is dir");
+        return refuse(rq, PROBLEM_INVALID_REQUEST, "the only query parameter of an upload is dir");
     return multipart_begin(rq, up, dir);
 }
 
@@ -289,8 +285,8 @@ static int multipart_end(struct request *rq, struct uploading *up)
     if (!whole)
         (void) bad_multipart(rq);
     else if (rq->refusal.status == 0 && !up->file && json_array_size(up->done) == 0)
-        (void) refuse(rq, up->is_form ? MHD_HTTP_UNPROCESSABLE_CONTENT : MHD_HTTP_BAD_REQUEST,
-                      "bad-multipart", "the body contains no file%s",
+        (void) refuse(rq, up->is_form ? PROBLEM_NO_FILE : PROBLEM_BAD_MULTIPART,
+                      "the body contains no file%s",
                       up->is_form ? "; send it as the field " FORM_FIELD : "");
     else if (rq->refusal.status == 0)
         (void) finish_part(up);
@@ -319,7 +315,7 @@ int upload_form_begin(struct request *rq, struct session *session, const char *p
     up->is_form = true;
     up->target = path ? strdup(path) : NULL;
     if (path && !up->target)
-        return refuse(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+        return refuse_no_memory(rq);
     return multipart_begin(rq, up, NULL);
 }
 

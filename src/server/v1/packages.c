@@ -44,7 +44,7 @@ static void install(struct request *rq, struct session *session)
     }
     wanted = body_texts(body.packages);
     if (!wanted)
-        reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+        reply_no_memory(rq);
     else if (packages_install(rq->server->config.service, &rq->caller, session, wanted, body.newest,
                               &json, &fault) < 0)
         reply_fault(rq, &fault);

@@ -295,8 +295,15 @@ static const struct field fields_changed[] = {
     { "change", FIELD_CHOICE, FIELD_REQUIRED, .choices = change_choices }, END };
 static const struct schema schema_changed = { "changed_file", NULL, fields_changed, 0 };
 
-static const char *const status_choices[] = { "ok", "error", "timeout", "oom", "killed", "pids",
-                                              "disk", "output", "cancelled", "system", NULL };
+static const char *const status_choices[] = {
+#define STATUS(name, word, ...) word,
+#include "base/status.def"
+    NULL,
+};
+#define STATUS(name, word, exit_code, meaning, ...) "; " word ": " meaning
+static const char status_help[] = "why it ended"
+#include "base/status.def"
+    ;
 static const struct field fields_contact[] = {
     ALWAYS("host", FIELD_TEXT, "the name that was asked for, or (others) when there were too many"),
     ALWAYS("port", FIELD_INT, NULL),
@@ -311,7 +318,7 @@ static const struct schema schema_contact = { "contact", "A host that a run cont
                                               fields_contact, 0 };
 
 static const struct field fields_receipt[] = {
-    { "status", FIELD_CHOICE, FIELD_REQUIRED, .choices = status_choices, .help = "why it ended" },
+    { "status", FIELD_CHOICE, FIELD_REQUIRED, .choices = status_choices, .help = status_help },
     MAYBE("limit", FIELD_TEXT, "the limit that ended it"),
     ALWAYS("success", FIELD_BOOL, "status is ok"),
     ALWAYS("exit_code", FIELD_INT, NULL),

@@ -55,11 +55,11 @@ static int put_file(struct session *session, const struct body_file *file, struc
     text_len = strlen(file->base64);
     data = malloc(text_len / 4 * 3 + 3);
     if (!data)
-        return fault_set(fault, FAULT_UNAVAILABLE, "no-memory", NULL, "try again later");
+        return fault_no_memory(fault);
     if (sodium_base642bin(data, text_len / 4 * 3 + 3, file->base64, text_len, "\r\n", &len, NULL,
                           sodium_base64_VARIANT_ORIGINAL) != 0)
-        r = fault_set(fault, FAULT_INVALID, "bad-base64", "files",
-                      "base64 of '%.100s' is not valid", file->path);
+        r = fault_set(fault, PROBLEM_BAD_BASE64, "files", "base64 of '%.100s' is not valid",
+                      file->path);
     else
         r = put_bytes(session, file->path, data, len, fault);
     free(data);
@@ -198,7 +198,7 @@ void v1_session_list(struct request *rq)
     query.limit = query.limit == FIELD_ABSENT ? LIST_DEFAULT : query.limit;
     infos = calloc((size_t) query.limit, sizeof *infos);
     if (!infos) {
-        reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+        reply_no_memory(rq);
         return;
     }
     if (session_list(rq->server->config.service, &rq->caller, query.after, infos,

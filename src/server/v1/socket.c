@@ -140,7 +140,7 @@ void socket_events(struct request *rq, struct execution *execution,
 
     if (!s) {
         execution_unref(execution);
-        reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+        reply_no_memory(rq);
         return;
     }
     s->execution = execution;

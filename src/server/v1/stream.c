@@ -36,7 +36,7 @@ static json_t *text_to_json(const struct event *event)
 static json_t *fault_to_json(const struct fault *fault)
 {
     return json_pack("{s:s+,s:s,s:i,s:s}", "type",
-                     "urn:glovebox:problem:", fault->type ? fault->type : "error", "title",
+                     "urn:glovebox:problem:", problem_word(fault->problem), "title",
                      MHD_get_reason_phrase_for((unsigned) fault->kind), "status", (int) fault->kind,
                      "detail", fault->detail);
 }
@@ -133,7 +133,7 @@ void stream_events(struct request *rq, enum media media, struct execution *execu
     request_note(rq, execution_session_id(execution), execution_id(execution));
     if (!s) {
         execution_unref(execution);
-        reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
+        reply_no_memory(rq);
         return;
     }
     s->execution = execution;

@@ -68,15 +68,27 @@ static const char *known(int64_t value, char buf[NUMBER_MAX])
     return value < 0 ? "null" : buf;
 }
 
-static void print_limits(char *buf, size_t size, const struct limits *l)
+/* Keys in order, like those around them. */
+static int by_member(const void *a, const void *b)
 {
-    (void) snprintf(buf, size,
-                    "{\"cpu_milli\":%" PRId64 ",\"cpu_us\":%" PRId64 ",\"disk_bytes\":%" PRId64
-                    ",\"disk_inodes\":%" PRId64 ",\"file_bytes\":%" PRId64
-                    ",\"memory_bytes\":%" PRId64 ",\"open_files\":%" PRId64
-                    ",\"output_bytes\":%" PRId64 ",\"pids\":%" PRId64 ",\"wall_us\":%" PRId64 "}",
-                    l->cpu_milli, l->cpu_us, l->disk_bytes, l->disk_inodes, l->file_bytes,
-                    l->memory_bytes, l->open_files, l->output_bytes, l->pids, l->wall_us);
+    return strcmp((*(const struct limit_row *const *) a)->member,
+                  (*(const struct limit_row *const *) b)->member);
+}
+
+#define LIMITS_TEXT_MAX (LIMIT_ROWS * 48)
+static void print_limits(char buf[LIMITS_TEXT_MAX], const struct limits *limits)
+{
+    const struct limit_row *rows[LIMIT_ROWS];
+    size_t len = 0;
+
+    for (size_t i = 0; i < LIMIT_ROWS; i++)
+        rows[i] = &limit_rows[i];
+    qsort(rows, LIMIT_ROWS, sizeof *rows, by_member);
+    for (size_t i = 0; i < LIMIT_ROWS && len < LIMITS_TEXT_MAX; i++)
+        len += (size_t) snprintf(buf + len, LIMITS_TEXT_MAX - len, "%c\"%s\":%" PRId64,
+                                 i == 0 ? '{' : ',', rows[i]->member, limit_get(limits, rows[i]));
+    if (len < LIMITS_TEXT_MAX)
+        (void) snprintf(buf + len, LIMITS_TEXT_MAX - len, "}");
 }
 
 /* The fields as JSON: keys in order, no blanks, ASCII only, so that there is one way to write them.
@@ -87,13 +99,13 @@ static char *slot_to_fields(const struct audit_slot *slot)
     const struct audit_entry *e = &slot->entry;
     const char *limit = limit_kind_name(e->limit), *quote = limit ? "\"" : "";
     const char *volumes = slot->volumes;
-    char code[AUDIT_HEX_MAX], limits[512];
+    char code[AUDIT_HEX_MAX], limits[LIMITS_TEXT_MAX];
     char cpu[NUMBER_MAX], memory[NUMBER_MAX], output[NUMBER_MAX], wall[NUMBER_MAX];
     char *text = NULL;
     int len;
 
     (void) sodium_bin2hex(code, sizeof code, e->code_hash, sizeof e->code_hash);
-    print_limits(limits, sizeof limits, &e->limits);
+    print_limits(limits, &e->limits);
     len = asprintf(&text,
                    "{\"code_bytes\":%" PRId64 ",\"code_sha256\":\"%s\",\"cpu_us\":%s,"
                    "\"execution_id\":\"%s\",\"exit_code\":%d,\"kind\":\"%s\",\"limit\":%s%s%s,"

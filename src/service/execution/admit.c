@@ -25,37 +25,30 @@ static int request_check(struct service *service, const struct session *session,
     const struct service_config *config = &service->config;
 
     if (!request->code)
-        return fault_set(fault, FAULT_INVALID, "code-missing", "code", "code is missing");
+        return fault_set(fault, PROBLEM_CODE_MISSING, "code", "code is missing");
     if ((int64_t) request->code_len > config->code_bytes_max)
-        return fault_set(fault, FAULT_TOO_LARGE, "code-too-large", "code",
+        return fault_set(fault, PROBLEM_CODE_TOO_LARGE, "code",
                          "code can have at most %lld bytes; upload a file and run that",
                          (long long) config->code_bytes_max);
     if (memchr(request->code, 0, request->code_len))
-        return fault_set(fault, FAULT_INVALID, "code-malformed", "code",
+        return fault_set(fault, PROBLEM_CODE_MALFORMED, "code",
                          "code must not contain NUL characters");
     if ((int64_t) request->input_len > config->input_bytes_max)
-        return fault_set(fault, FAULT_TOO_LARGE, "input-too-large", "stdin",
+        return fault_set(fault, PROBLEM_INPUT_TOO_LARGE, "stdin",
                          "stdin can have at most %lld bytes; upload a file and read that",
                          (long long) config->input_bytes_max);
     if (request->reply_bytes > config->reply_bytes_max)
         return fault_set(
-            fault, FAULT_INVALID, "reply-too-large", "reply_bytes",
+            fault, PROBLEM_REPLY_TOO_LARGE, "reply_bytes",
             "a reply holds at most %lld bytes per stream; page through the output instead",
             (long long) config->reply_bytes_max);
     if (session && request->kind == EXECUTION_SCRIPT)
-        return fault_set(fault, FAULT_INVALID, "kind-not-in-session", "kind",
+        return fault_set(fault, PROBLEM_KIND_NOT_IN_SESSION, "kind",
                          "sessions run cells and commands, not scripts");
     if (session && request->env && request->env[0] && request->kind != EXECUTION_COMMAND)
-        return fault_set(fault, FAULT_INVALID, "env-not-here", "env",
+        return fault_set(fault, PROBLEM_ENV_NOT_HERE, "env",
                          "a session's environment is set when the session is created");
     return env_check(request->env, fault);
-}
-
-static bool asks_beyond_time(const struct limits *wish)
-{
-    return wish->cpu_us >= 0 || wish->memory_bytes >= 0 || wish->cpu_milli >= 0 ||
-           wish->pids >= 0 || wish->disk_bytes >= 0 || wish->disk_inodes >= 0 ||
-           wish->file_bytes >= 0 || wish->open_files >= 0 || wish->output_bytes >= 0;
 }
 
 static int limits_make(struct service *service, const struct session *session,
@@ -73,8 +66,8 @@ static int limits_make(struct service *service, const struct session *session,
 
     if (!session)
         return wish_to_limits(&request->limits, &bounds, ret_limits, fault);
-    if (asks_beyond_time(&request->limits))
-        return fault_set(fault, FAULT_INVALID, "limit-not-here", "limits",
+    if (wish_beyond_time(&request->limits))
+        return fault_set(fault, PROBLEM_LIMIT_NOT_HERE, "limits",
                          "in a session an execution can set only its timeout; other limits are set "
                          "when the session is created");
     if (!shell)
@@ -150,13 +143,13 @@ static int admit_locked(struct service *service, const struct caller *caller, st
                         struct fault *fault)
 {
     if (service->draining) {
-        (void) fault_set(fault, FAULT_UNAVAILABLE, "draining", NULL,
+        (void) fault_set(fault, PROBLEM_DRAINING, NULL,
                          "the service is shutting down; retry later");
         fault->retry_after_s = 5;
         return -1;
     }
     if (service->in_flight >= service->config.in_flight_max) {
-        (void) fault_set(fault, FAULT_UNAVAILABLE, "executions-max", NULL,
+        (void) fault_set(fault, PROBLEM_EXECUTIONS_MAX, NULL,
                          "%lld executions are in progress, the maximum; retry in a moment",
                          (long long) service->in_flight);
         fault->retry_after_s = 1;
@@ -204,8 +197,7 @@ int execution_begin(struct service *service, const struct caller *caller, struct
     if (!x || receipt_new_id(x->id, sizeof x->id) < 0) {
         execution_unref(x);
         egress_policy_free(policy);
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
-                         "the service is out of memory; retry later");
+        return fault_no_memory(fault);
     }
     memcpy(x->template, session ? session->template : template, sizeof x->template);
     x->policy = policy;

@@ -18,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <syslog.h>
 
 #include "base/autoclean.h"
 #include "base/clock.h"
@@ -180,7 +179,7 @@ static int run_once(struct execution *x, struct outcome *ret_outcome, struct fau
 
     run_begin(x, fd);
     if (fd < 0)
-        r = fault_set(fault, FAULT_UNAVAILABLE, "out-of-descriptors", NULL,
+        r = fault_set(fault, PROBLEM_OUT_OF_DESCRIPTORS, NULL,
                       "the service is out of file descriptors; retry later");
     else
         r = lodging_run_once(x, ret_outcome, fault);
@@ -261,8 +260,8 @@ static void audit_note(struct execution *x, const struct session *session,
         return;
     audit_hash_code(x->spec.code, x->spec.code_len, entry.code_hash);
     if (audit_write(x->service->audit, &entry, &err) < 0)
-        service_log(x->service, LOG_ERR, "execution %s: cannot be written to the audit log: %s",
-                    x->id, err.msg);
+        service_log(x->service, LOG_LEVEL_ERROR,
+                    "execution %s: cannot be written to the audit log: %s", x->id, err.msg);
 }
 
 static void count_outcome(struct execution *x, const struct outcome *outcome)
@@ -274,7 +273,7 @@ static void count_outcome(struct execution *x, const struct outcome *outcome)
     atomic_fetch_add(&service->buckets[bucket_of(us)], 1);
     atomic_fetch_add(&service->duration_sum_us, us);
     if (service->config.log)
-        service_log(service, LOG_INFO, "execution %s%s%s %s: %s in %lld us", x->id,
+        service_log(service, LOG_LEVEL_INFO, "execution %s%s%s %s: %s in %lld us", x->id,
                     x->session_id[0] ? " session " : "", x->session_id, kind_name(x->kind),
                     run_status_name(outcome->status), (long long) us);
 }
@@ -354,15 +353,17 @@ void execution_finish(struct execution *x, struct outcome *outcome, const struct
 /* What an execution that was stopped in line comes to. */
 static void outcome_cancelled(struct outcome *ret_outcome)
 {
-    *ret_outcome = (struct outcome){ .status = RUN_CANCELLED, .exit_code = 130 };
+    *ret_outcome = (struct outcome){ .status = RUN_CANCELLED, .exit_code = RUN_EXIT_CANCELLED };
 }
 
 /* For the log and the numbers only. */
 static void outcome_failed(struct outcome *ret_outcome)
 {
-    *ret_outcome = (struct outcome){
-        .status = RUN_SYSTEM, .exit_code = 125, .wall_us = -1, .cpu_us = -1, .memory_peak_bytes = -1
-    };
+    *ret_outcome = (struct outcome){ .status = RUN_SYSTEM,
+                                     .exit_code = RUN_EXIT_SYSTEM,
+                                     .wall_us = -1,
+                                     .cpu_us = -1,
+                                     .memory_peak_bytes = -1 };
 }
 
 int execution_go(struct execution *x, bool keep_refused, struct fault *fault)

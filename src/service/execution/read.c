@@ -40,7 +40,7 @@ int execution_find(struct service *service, const struct caller *caller, const c
     }
     pthread_mutex_unlock(&service->lock);
     if (!x)
-        return fault_set(fault, FAULT_NOT_FOUND, "execution-unknown", "execution_id",
+        return fault_set(fault, PROBLEM_EXECUTION_UNKNOWN, "execution_id",
                          "no such execution; check the id. Executions are kept only for a while "
                          "after they end");
     *ret_execution = x;
@@ -127,8 +127,7 @@ int execution_interrupt(struct execution *x, struct fault *fault)
         session_unref(session);
     }
     if (done)
-        return fault_set(fault, FAULT_CONFLICT, "execution-ended", NULL,
-                         "this execution has already ended");
+        return fault_set(fault, PROBLEM_EXECUTION_ENDED, NULL, "this execution has already ended");
     return 0;
 }
 
@@ -214,8 +213,7 @@ int execution_receipt(struct execution *x, json_t **ret_json, struct fault *faul
     if (state != EXECUTION_DONE) {
         json = progress_to_json(x, state, out, err_total, started);
         if (!json)
-            return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
-                             "the service is out of memory; retry later");
+            return fault_no_memory(fault);
         *ret_json = json;
         return 0;
     }
@@ -225,8 +223,7 @@ int execution_receipt(struct execution *x, json_t **ret_json, struct fault *faul
     }
     ids = ids_of(x);
     if (receipt_to_json(&x->outcome, &ids, ret_json, &err) < 0)
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
-                         "the service is out of memory; retry later");
+        return fault_no_memory(fault);
     return 0;
 }
 
@@ -423,20 +420,19 @@ int execution_read_output(struct execution *x, enum stream stream, int64_t offse
     ssize_t n;
 
     if (offset < 0)
-        return fault_set(fault, FAULT_INVALID, "offset-malformed", "offset",
-                         "offset must not be negative");
+        return fault_set(fault, PROBLEM_OFFSET_MALFORMED, "offset", "offset must not be negative");
     pthread_mutex_lock(&x->lock);
     total = log->total;
     kept = log->kept;
     done = x->state == EXECUTION_DONE;
     pthread_mutex_unlock(&x->lock);
     if (offset > total)
-        return fault_set(fault, FAULT_INVALID, "offset-beyond-end", "offset",
+        return fault_set(fault, PROBLEM_OFFSET_BEYOND_END, "offset",
                          "offset is beyond the end: the stream has %lld bytes so far",
                          (long long) total);
     n = output_log_read(log, offset, buf, size);
     if (n < 0)
-        return fault_set(fault, FAULT_INTERNAL, "output-unreadable", NULL,
+        return fault_set(fault, PROBLEM_OUTPUT_UNREADABLE, NULL,
                          "the stored output could not be read");
     *ret_len = (size_t) n;
     *ret_total = total;

@@ -113,7 +113,7 @@ static int start(struct service *service, const struct caller *caller, struct se
     atomic_store(&x->interrupted, true);
     (void) execution_go(x, false, &ignored);
     execution_unref(x);
-    (void) fault_set(fault, FAULT_UNAVAILABLE, "out-of-threads", NULL,
+    (void) fault_set(fault, PROBLEM_OUT_OF_THREADS, NULL,
                      "the service is out of threads; retry in a moment");
     fault->retry_after_s = 1;
     return -1;

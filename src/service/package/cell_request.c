@@ -50,7 +50,7 @@ static int place_change(struct execution *x, struct layer *layer, struct fault *
     if (x->place)
         r = packages_mount(x->service, x->place, layer, fault);
     else
-        r = fault_set(fault, FAULT_CONFLICT, "execution-ended", NULL, "the execution has ended");
+        r = fault_set(fault, PROBLEM_EXECUTION_ENDED, NULL, "the execution has ended");
     if (r == 0) {
         layer_unref(x->layer);
         x->layer = layer_ref(layer);
@@ -141,7 +141,7 @@ static json_t *answer_make(struct ask_job *job)
     int r;
 
     if (!wanted)
-        r = fault_set(&fault, FAULT_INVALID, "ask-malformed", NULL,
+        r = fault_set(&fault, PROBLEM_ASK_MALFORMED, NULL,
                       "malformed install request; use %%pip install NAME");
     else if (job->session)
         r = packages_install(x->service, &caller, job->session, wanted, false, &json, &fault);

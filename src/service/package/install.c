@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <syslog.h>
 
 #include "base/autoclean.h"
 #include "base/clock.h"
@@ -30,11 +29,6 @@
     "(nobody)" /* scope of the operator's own installs: no caller's set has this name              \
                 */
 
-int packages_no_memory(struct fault *fault)
-{
-    return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service is out of memory");
-}
-
 /* ---- what is wanted ---- */
 
 static int parse_one(const struct package_config *config, const char *text,
@@ -43,14 +37,14 @@ static int parse_one(const struct package_config *config, const char *text,
     struct gb_err err;
 
     if (requirement_parse(text, config->urls, ret_item, &err) < 0)
-        return fault_set(fault, err.code == EPERM ? FAULT_FORBIDDEN : FAULT_INVALID,
-                         err.code == EPERM ? "package-url" : "requirement-malformed", "packages",
-                         "%s", err.msg);
+        return fault_set(fault,
+                         err.code == EPERM ? PROBLEM_PACKAGE_URL : PROBLEM_REQUIREMENT_MALFORMED,
+                         "packages", "%s", err.msg);
     if (package_listed(config->blocked, ret_item->normal))
-        return fault_set(fault, FAULT_FORBIDDEN, "package-blocked", "packages",
+        return fault_set(fault, PROBLEM_PACKAGE_BLOCKED, "packages",
                          "%s is blocked by the operator", ret_item->name);
     if (config->allowed && !package_listed(config->allowed, ret_item->normal))
-        return fault_set(fault, FAULT_FORBIDDEN, "package-not-allowed", "packages",
+        return fault_set(fault, PROBLEM_PACKAGE_NOT_ALLOWED, "packages",
                          "%s is not on the operator's list of allowed packages", ret_item->name);
     return 0;
 }
@@ -62,14 +56,14 @@ static int wanted_parse(const struct package_config *config, const char *const *
     struct requirement *items;
 
     if (len == 0)
-        return fault_set(fault, FAULT_INVALID, "requirement-missing", "packages",
+        return fault_set(fault, PROBLEM_REQUIREMENT_MISSING, "packages",
                          "name at least one package");
     if (len > REQUIREMENTS_MAX)
-        return fault_set(fault, FAULT_INVALID, "too-many-requirements", "packages",
+        return fault_set(fault, PROBLEM_TOO_MANY_REQUIREMENTS, "packages",
                          "at most %d packages per request", REQUIREMENTS_MAX);
     items = calloc(len, sizeof *items);
     if (!items)
-        return packages_no_memory(fault);
+        return fault_no_memory(fault);
     for (size_t i = 0; i < len; i++)
         if (parse_one(config, wanted[i], &items[i], fault) < 0) {
             free(items);
@@ -146,7 +140,7 @@ bool packages_template_fits(const char *template)
 
 int packages_template_refuse(const char *template, struct fault *fault)
 {
-    return fault_set(fault, FAULT_CONFLICT, "package-template", "packages",
+    return fault_set(fault, PROBLEM_PACKAGE_TEMPLATE, "packages",
                      "packages can only be installed in sessions of the default template; ask the "
                      "operator to add them to the template %s, or use another session",
                      template);
@@ -158,7 +152,7 @@ static int session_change(struct session *session, struct install_job *job, stru
 
     if (layer && layer != session->layer) {
         if (session->mounts >= MOUNTS_MAX)
-            return fault_set(fault, FAULT_CONFLICT, "too-many-installs", NULL,
+            return fault_set(fault, PROBLEM_TOO_MANY_INSTALLS, NULL,
                              "this session has reached its limit of %d installs; create a new "
                              "session with all the packages",
                              MOUNTS_MAX);
@@ -214,7 +208,7 @@ static int set_keep(struct install_job *job, json_t *requirements, struct fault 
     set = json_pack("{s:o,s:s,s:s}", "requirements", requirements, "key",
                     job->result.layer ? layer_key(job->result.layer) : "", "python", python);
     if (!set)
-        r = packages_no_memory(fault);
+        r = fault_no_memory(fault);
     else if (set_put(packages->installer.layers, job->scope, set, &err) < 0)
         r = fault_from_engine(job->service, "the default packages cannot be saved", &err, fault);
     json_decref(set);
@@ -259,7 +253,7 @@ static int install_begin(struct service *service, const struct caller *caller, s
         service->in_flight++;
     pthread_mutex_unlock(&service->lock);
     if (draining)
-        return fault_set(fault, FAULT_UNAVAILABLE, "draining", NULL,
+        return fault_set(fault, PROBLEM_DRAINING, NULL,
                          "the service is shutting down; retry later or elsewhere");
     return 0;
 }
@@ -316,7 +310,7 @@ static void audit_install(const struct install_job *job, const struct caller *ca
         used += (size_t) snprintf(text + used, sizeof text - used, "%s%s", i ? "\n" : "",
                                   job->items[i].text);
     used = strlen(text);
-    service_log(service, LOG_INFO, "install%s%s: %s: %s", session_id ? " session " : "",
+    service_log(service, LOG_LEVEL_INFO, "install%s%s: %s: %s", session_id ? " session " : "",
                 session_id ? session_id : "", text, ok ? "ok" : "failed");
     if (!service->audit || id_new("pkg_", id, sizeof id) < 0)
         return;
@@ -324,7 +318,8 @@ static void audit_install(const struct install_job *job, const struct caller *ca
     entry.code_bytes = (int64_t) used;
     audit_hash_code(text, used, entry.code_hash);
     if (audit_write(service->audit, &entry, &err) < 0)
-        service_log(service, LOG_ERR, "cannot write an install to the audit log: %s", err.msg);
+        service_log(service, LOG_LEVEL_ERROR, "cannot write an install to the audit log: %s",
+                    err.msg);
 }
 
 /* Where an install goes: into a session, a default set, or, with neither, just into the store. */
@@ -382,7 +377,7 @@ int packages_install(struct service *service, const struct caller *caller, struc
         return -1;
     *ret_json = install_to_json(&job);
     install_job_release(&job);
-    return *ret_json ? 0 : packages_no_memory(fault);
+    return *ret_json ? 0 : fault_no_memory(fault);
 }
 
 int packages_make_layer(struct service *service, const char *const *wanted,
@@ -397,7 +392,7 @@ int packages_make_layer(struct service *service, const char *const *wanted,
     if (*ret_json)
         *ret_layer = layer_ref(job.result.layer);
     install_job_release(&job);
-    return *ret_json ? 0 : packages_no_memory(fault);
+    return *ret_json ? 0 : fault_no_memory(fault);
 }
 
 int packages_move_in(struct session *session, const struct caller *caller,

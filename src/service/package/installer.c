@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <syslog.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -42,7 +41,7 @@ void install_result_release(struct install_result *result)
     *result = (struct install_result){ 0 };
 }
 
-void installer_log(const struct installer *installer, int priority, const char *fmt, ...)
+void installer_log(const struct installer *installer, enum log_level level, const char *fmt, ...)
 {
     char line[1024];
     va_list args;
@@ -52,7 +51,7 @@ void installer_log(const struct installer *installer, int priority, const char *
     va_start(args, fmt);
     (void) vsnprintf(line, sizeof line, fmt, args);
     va_end(args);
-    installer->log(installer->log_arg, priority, line);
+    installer->log(installer->log_arg, level, line);
 }
 
 /* ---- what a request means ---- */
@@ -200,11 +199,6 @@ static bool base_has_all(const struct install_request *request)
     return true;
 }
 
-static int out_of_memory(struct fault *fault)
-{
-    return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL, "the service is out of memory");
-}
-
 /* ---- what is known ---- */
 
 static int known_get(struct installer *installer, const char *hash, int64_t age_us,
@@ -235,7 +229,8 @@ static void known_put(struct installer *installer, const char *hash,
     struct gb_err err;
 
     if (!json || layers_request_put(installer->layers, hash, json, &err) < 0)
-        installer_log(installer, LOG_WARNING, "packages: %s", json ? err.msg : "out of memory");
+        installer_log(installer, LOG_LEVEL_WARNING, "packages: %s",
+                      json ? err.msg : "out of memory");
     json_decref(json);
 }
 
@@ -265,7 +260,7 @@ static int install_new(struct installer *installer, const struct install_request
     int r;
 
     if (!pip_config_any(installer->pip))
-        r = fault_set(fault, FAULT_UNAVAILABLE, "no-index", NULL,
+        r = fault_set(fault, PROBLEM_NO_INDEX, NULL,
                       "no package index is configured: set --index-url, or set --wheels to a "
                       "directory of wheels");
     else {
@@ -296,15 +291,15 @@ int install(struct installer *installer, const struct install_request *request,
 
     if (base_has_all(request)) {
         *ret_result = (struct install_result){ .present = json_object(), .cached = true };
-        return ret_result->present ? 0 : out_of_memory(fault);
+        return ret_result->present ? 0 : fault_no_memory(fault);
     }
     if (request_hash(installer, request, hash) < 0)
-        return out_of_memory(fault);
+        return fault_no_memory(fault);
     if (known_get(installer, hash, age_us, ret_result) == 0)
         return 0;
     if (layers_lock(installer->layers, "request", hash, &lock, &err) < 0) {
-        installer_log(installer, LOG_ERR, "packages: %s", err.msg);
-        return fault_set(fault, FAULT_INTERNAL, "packages-store", NULL,
+        installer_log(installer, LOG_LEVEL_ERROR, "packages: %s", err.msg);
+        return fault_set(fault, PROBLEM_PACKAGES_STORE, NULL,
                          "the package store is unavailable; see the server log");
     }
     /* Whoever had the lock before us may have made it. */

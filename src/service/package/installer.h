@@ -36,8 +36,8 @@ struct installer {
     const struct package_config *config;
     const char *preload; /* of the template: part of what a request means */
     const char *python;
-    bool disk;                                              /* boxes may have workspaces on disk */
-    void (*log)(void *arg, int priority, const char *line); /* may be NULL */
+    bool disk; /* boxes may have workspaces on disk */
+    void (*log)(void *arg, enum log_level level, const char *line); /* may be NULL */
     void *log_arg;
 
     pthread_mutex_t lock;

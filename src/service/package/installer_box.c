@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <syslog.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -41,46 +40,42 @@ struct job {
 
 static int ours(struct job *job, const char *what, const struct gb_err *err, struct fault *fault)
 {
-    installer_log(job->installer, LOG_ERR, "packages: %s: %s", what, err->msg);
+    installer_log(job->installer, LOG_LEVEL_ERROR, "packages: %s: %s", what, err->msg);
     if (err->code == ENOSPC || err->code == EDQUOT)
-        return fault_set(fault, FAULT_UNAVAILABLE, "disk-full", NULL,
+        return fault_set(fault, PROBLEM_DISK_FULL, NULL,
                          "the disk of the service is full; ask the operator to free space");
-    fault_set(fault, FAULT_UNAVAILABLE, "installer-failed", NULL,
-              "%s; try again, or see the server log", what);
+    fault_set(fault, PROBLEM_INSTALLER_FAILED, NULL, "%s; try again, or see the server log", what);
     fault->retry_after_s = 5;
     return -1;
 }
 
 static const struct {
     const char *kind;
-    enum fault_kind fault;
-    const char *type, *text; /* one %s: what pip said */
+    enum problem problem;
+    const char *text; /* one %s: what pip said */
 } kinds[] = {
-    { "not-found", FAULT_INVALID, "package-not-found",
+    { "not-found", PROBLEM_PACKAGE_NOT_FOUND,
       "the index has no such package, or none for this Python: %s; check the name" },
-    { "no-version", FAULT_INVALID, "version-not-found", "no such version: %s" },
-    { "no-wheel", FAULT_INVALID, "no-wheel",
+    { "no-version", PROBLEM_VERSION_NOT_FOUND, "no such version: %s" },
+    { "no-wheel", PROBLEM_NO_WHEEL,
       "the index has no wheel of %s for this Python, and packages are built from source only if "
       "the operator sets --package-builds" },
-    { "conflict", FAULT_CONFLICT, "package-conflict",
-      "these packages cannot be installed together: %s" },
-    { "shadows", FAULT_CONFLICT, "package-shadows",
+    { "conflict", PROBLEM_PACKAGE_CONFLICT, "these packages cannot be installed together: %s" },
+    { "shadows", PROBLEM_PACKAGE_SHADOWS,
       "the package contains a module %s, which would hide the one in the standard library" },
-    { "hidden", FAULT_CONFLICT, "package-preloaded",
+    { "hidden", PROBLEM_PACKAGE_PRELOADED,
       "the package contains modules that the template has already loaded (%s), which it could not "
       "replace; use a template that does not preload them" },
-    { "unreachable", FAULT_UNAVAILABLE, "index-unreachable",
-      "the package index cannot be reached: %s" },
-    { "refused", FAULT_UNAVAILABLE, "index-refused",
+    { "unreachable", PROBLEM_INDEX_UNREACHABLE, "the package index cannot be reached: %s" },
+    { "refused", PROBLEM_INDEX_REFUSED,
       "the package index refers to a host that is not allowed; the operator can allow it with "
       "--package-host: %s" },
-    { "too-large", FAULT_TOO_LARGE, "packages-too-large",
+    { "too-large", PROBLEM_PACKAGES_TOO_LARGE,
       "these packages are larger than the operator allows with --package-size%.0s" },
-    { "bad-wheel", FAULT_INVALID, "bad-wheel", "invalid wheel: %s" },
-    { "hash", FAULT_INVALID, "hash-mismatch", "a downloaded file does not match its hash: %s" },
-    { "build", FAULT_INVALID, "build-failed", "the package failed to build: %s" },
-    { "no-pip", FAULT_UNAVAILABLE, "no-pip",
-      "pip is not installed on the server: install python3-pip%.0s" },
+    { "bad-wheel", PROBLEM_BAD_WHEEL, "invalid wheel: %s" },
+    { "hash", PROBLEM_HASH_MISMATCH, "a downloaded file does not match its hash: %s" },
+    { "build", PROBLEM_BUILD_FAILED, "the package failed to build: %s" },
+    { "no-pip", PROBLEM_NO_PIP, "pip is not installed on the server: install python3-pip%.0s" },
 };
 
 /* The words of a box are hostile: printable, short, on one line. */
@@ -97,13 +92,13 @@ static void words(const json_t *from, char *buf, size_t size)
 /* Where pip has a proxy, that is why: an index elsewhere is not to be reached without it. */
 static int blame_proxy(const struct job *job, struct fault *fault)
 {
-    const char *type = fault->type;
+    enum problem problem = fault->problem;
     int retry_after_s = fault->retry_after_s;
 
     if (!job->installer->pip->proxy ||
-        (strcmp(type, "index-unreachable") != 0 && strcmp(type, "install-timeout") != 0))
+        (problem != PROBLEM_INDEX_UNREACHABLE && problem != PROBLEM_INSTALL_TIMEOUT))
         return -1;
-    (void) fault_set(fault, FAULT_UNAVAILABLE, type, "packages",
+    (void) fault_set(fault, problem, "packages",
                      "the package index cannot be reached: pip is configured with a proxy (proxy, "
                      "PIP_PROXY or HTTPS_PROXY), which is not used here; give the service direct "
                      "access to the index, or set --index-url or --wheels");
@@ -122,13 +117,13 @@ static int failed(struct job *job, struct fault *fault)
             continue;
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-        fault_set(fault, kinds[i].fault, kinds[i].type, "packages", kinds[i].text, detail);
+        fault_set(fault, kinds[i].problem, "packages", kinds[i].text, detail);
 #pragma GCC diagnostic pop
-        if (kinds[i].fault == FAULT_UNAVAILABLE)
+        if (fault->kind == FAULT_UNAVAILABLE)
             fault->retry_after_s = 30;
         return blame_proxy(job, fault);
     }
-    return fault_set(fault, FAULT_INVALID, "install-failed", "packages", "pip failed: %s", detail);
+    return fault_set(fault, PROBLEM_INSTALL_FAILED, "packages", "pip failed: %s", detail);
 }
 
 /* ---- the box ---- */
@@ -321,10 +316,9 @@ static int stopped(struct job *job, const struct outcome *outcome, struct fault 
     char text[200];
 
     if (outcome->status == RUN_CANCELLED)
-        return fault_set(fault, FAULT_CONFLICT, "install-cancelled", NULL,
-                         "the install was cancelled");
+        return fault_set(fault, PROBLEM_INSTALL_CANCELLED, NULL, "the install was cancelled");
     if (outcome->limit == LIMIT_WALL_TIME) {
-        (void) fault_set(fault, FAULT_UNAVAILABLE, "install-timeout", NULL,
+        (void) fault_set(fault, PROBLEM_INSTALL_TIMEOUT, NULL,
                          "the install took longer than %lld seconds; the package index may not be "
                          "responding, or --package-timeout is too low",
                          (long long) (job->installer->config->timeout_us / USEC_PER_SEC));
@@ -333,16 +327,16 @@ static int stopped(struct job *job, const struct outcome *outcome, struct fault 
     }
     if (outcome->limit == LIMIT_DISK_BYTES || outcome->limit == LIMIT_DISK_INODES ||
         outcome->limit == LIMIT_FILE_SIZE || outcome->limit == LIMIT_MEMORY)
-        return fault_set(fault, FAULT_TOO_LARGE, "packages-too-large", "packages",
+        return fault_set(fault, PROBLEM_PACKAGES_TOO_LARGE, "packages",
                          "these packages are larger than the operator allows with --package-size");
     snprintf(text, sizeof text, "%.*s",
              outcome->err.tail_len ? (int) outcome->err.tail_len : (int) outcome->err.head_len,
              outcome->err.tail_len ? outcome->err.tail
              : outcome->err.head   ? outcome->err.head
                                    : "");
-    installer_log(job->installer, LOG_ERR, "packages: the installer exited with status %d: %s",
-                  outcome->exit_code, text);
-    return fault_set(fault, FAULT_UNAVAILABLE, "installer-failed", NULL,
+    installer_log(job->installer, LOG_LEVEL_ERROR,
+                  "packages: the installer exited with status %d: %s", outcome->exit_code, text);
+    return fault_set(fault, PROBLEM_INSTALLER_FAILED, NULL,
                      "the installer failed; see the server log");
 }
 
@@ -365,8 +359,7 @@ static int phase_run(struct job *job, const char *phase, struct fault *fault)
 
     json_decref(wish);
     if (!input)
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
-                         "the service is out of memory");
+        return fault_set(fault, PROBLEM_OUT_OF_MEMORY, NULL, "the service is out of memory");
     spec.input_len = strlen(input);
     spec.limits.wall_us = job->deadline_us - clock_now_us();
     if (spec.limits.wall_us < USEC_PER_MSEC)
@@ -419,7 +412,7 @@ static int refuse_clashes(const json_t *clashes, struct fault *fault)
     words(json_object_get(first, "name"), name, sizeof name);
     words(json_object_get(first, "loaded"), loaded, sizeof loaded);
     words(json_object_get(first, "wanted"), wanted, sizeof wanted);
-    return fault_set(fault, FAULT_CONFLICT, "package-preloaded", "packages",
+    return fault_set(fault, PROBLEM_PACKAGE_PRELOADED, "packages",
                      "this needs %s %s, but the template has already loaded %s %s; request "
                      "versions that work with it, or use a template that does not preload it",
                      name, wanted, name, loaded);
@@ -453,7 +446,7 @@ static int key_make(struct job *job, bool shared, struct fault *fault)
     json_decref(job->packages);
     job->packages = sorted;
     if (!dump || !abi || strlen(abi) > 200)
-        return fault_set(fault, FAULT_INTERNAL, "installer-failed", NULL,
+        return fault_set(fault, PROBLEM_INSTALLER_FAILED, NULL,
                          "the installer returned malformed output; see the server log");
     layers_hash(dump, strlen(dump), job->key);
     return 0;
@@ -469,18 +462,18 @@ static int resolved_check(struct job *job, struct fault *fault)
 
     job->packages = json_array();
     if (!json_is_array(list) || json_array_size(list) > ITEMS_MAX)
-        return fault_set(fault, FAULT_TOO_LARGE, "packages-too-large", "packages",
+        return fault_set(fault, PROBLEM_PACKAGES_TOO_LARGE, "packages",
                          "this would install more than %d packages", ITEMS_MAX);
     json_array_foreach ((json_t *) list, i, item) {
         json_t *package = package_check(item);
         const char *name = json_string_value(json_object_get(package, "name"));
 
         if (!package)
-            return fault_set(fault, FAULT_INVALID, "bad-wheel", "packages",
+            return fault_set(fault, PROBLEM_BAD_WHEEL, "packages",
                              "the index returned a package without a valid name, version or hash");
         (void) json_array_append_new(job->packages, package);
         if (package_listed(blocked, name))
-            return fault_set(fault, FAULT_FORBIDDEN, "package-blocked", "packages",
+            return fault_set(fault, PROBLEM_PACKAGE_BLOCKED, "packages",
                              "%s, a dependency, is blocked by the operator", name);
         shared = shared && json_is_true(json_object_get(item, "wheel"));
     }
@@ -527,7 +520,7 @@ static int layer_make(struct job *job, struct layer **ret_layer, struct fault *f
     if (r < 0) {
         layer_work_abort(&work);
         if (r == -EFBIG || r == -E2BIG)
-            return fault_set(fault, FAULT_TOO_LARGE, "packages-too-large", "packages",
+            return fault_set(fault, PROBLEM_PACKAGES_TOO_LARGE, "packages",
                              "these packages are larger than the operator allows with "
                              "--package-size, or have too many files");
         return ours(job, "could not store the packages", &err, fault);
@@ -574,7 +567,8 @@ int installer_box_run(struct installer *installer, const struct install_request 
     job.deadline_us = begun + installer->config->timeout_us;
     r = job_run(&job, ret_result, fault);
     job_release(&job);
-    installer_log(installer, r < 0 ? LOG_WARNING : LOG_INFO, "packages: install took %lld ms: %s",
+    installer_log(installer, r < 0 ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO,
+                  "packages: install took %lld ms: %s",
                   (long long) ((clock_now_us() - begun) / USEC_PER_MSEC),
                   r < 0               ? fault->detail
                   : ret_result->layer ? layer_key(ret_result->layer)

@@ -5,7 +5,7 @@
 
 extern const char installer_program[]; /* installer.py */
 
-void installer_log(const struct installer *installer, int priority, const char *fmt, ...)
+void installer_log(const struct installer *installer, enum log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* A list of "name==version" of the packages in a record; NULL gives an empty one. */

@@ -21,8 +21,6 @@ struct packages {
 /* The layer of a default set as it is stored: a reference, or NULL. */
 struct layer *set_layer(struct service *service, const char *name, const json_t *set);
 
-int packages_no_memory(struct fault *fault);
-
 /* ---- install.c ---- */
 
 /* One install, from the request to the reply. */

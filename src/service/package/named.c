@@ -29,8 +29,8 @@ static const json_t *version_of(const json_t *result, const char *normal)
 static bool is_refusal(const struct fault *fault)
 {
     return fault->kind == FAULT_TOO_MANY || fault->kind == FAULT_NOT_FOUND ||
-           fault->kind == FAULT_INTERNAL || strcmp(fault->type, "requirement-malformed") == 0 ||
-           strcmp(fault->type, "draining") == 0;
+           fault->kind == FAULT_INTERNAL || fault->problem == PROBLEM_REQUIREMENT_MALFORMED ||
+           fault->problem == PROBLEM_OUT_OF_MEMORY || fault->problem == PROBLEM_DRAINING;
 }
 
 int packages_install_named(struct service *service, const struct caller *caller,
@@ -44,7 +44,7 @@ int packages_install_named(struct service *service, const struct caller *caller,
     double took;
 
     if (requirement_from_name(package, version, &item) < 0)
-        return fault_set(fault, FAULT_INVALID, "requirement-malformed", "package",
+        return fault_set(fault, PROBLEM_REQUIREMENT_MALFORMED, "package",
                          "not a valid package name and version");
     if (packages_install(service, caller, session, wanted, true, &result, fault) < 0 &&
         is_refusal(fault))
@@ -60,7 +60,5 @@ int packages_install_named(struct service *service, const struct caller *caller,
             json_pack("{s:b,s:s+++,s:n,s:f}", "success", 0, "message", "Could not install ",
                       package, ": ", fault->detail, "installed_version", "installation_time", took);
     json_decref(result);
-    return *ret_json ? 0
-                     : fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
-                                 "the service is out of memory");
+    return *ret_json ? 0 : fault_no_memory(fault);
 }

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <syslog.h>
 #include <unistd.h>
 
 #include "base/autoclean.h"
@@ -25,9 +24,9 @@
 
 /* ---- start and end ---- */
 
-static void on_log(void *arg, int priority, const char *line)
+static void on_log(void *arg, enum log_level level, const char *line)
 {
-    service_log(arg, priority, "%s", line);
+    service_log(arg, level, "%s", line);
 }
 
 int packages_open(struct service *service, struct engine_config *engine, struct gb_err *err)
@@ -53,7 +52,7 @@ int packages_open(struct service *service, struct engine_config *engine, struct 
     if (r < 0)
         return r;
     if (installer->pip->note[0])
-        service_log(service, LOG_WARNING, "packages: %s", installer->pip->note);
+        service_log(service, LOG_LEVEL_WARNING, "packages: %s", installer->pip->note);
     installer->config = config;
     installer->preload = engine->preload;
     installer->python = engine->python;
@@ -131,9 +130,9 @@ void packages_sweep(struct service *service)
     kept_sweep(service->packages);
     if (layers_prune(service->packages->installer.layers, config->store_bytes, config->store_age_us,
                      &removed, &err) < 0)
-        service_log(service, LOG_WARNING, "packages: %s", err.msg);
+        service_log(service, LOG_LEVEL_WARNING, "packages: %s", err.msg);
     if (removed > 0)
-        service_log(service, LOG_INFO, "packages: %u layers pruned", removed);
+        service_log(service, LOG_LEVEL_INFO, "packages: %u layers pruned", removed);
 }
 
 void packages_get_stats(struct service *service, struct service_stats *stats)
@@ -170,11 +169,11 @@ struct layer *set_layer(struct service *service, const char *name, const json_t 
     if (!key || !key[0])
         return NULL;
     if (!set_fits(service, set))
-        service_log(service, LOG_WARNING,
+        service_log(service, LOG_LEVEL_WARNING,
                     "packages: the set %s was installed for another Python; install it again",
                     name);
     else if (layer_get(service->packages->installer.layers, key, &layer, &err) < 0)
-        service_log(service, LOG_WARNING, "packages: the set %s: %s", name, err.msg);
+        service_log(service, LOG_LEVEL_WARNING, "packages: the set %s: %s", name, err.msg);
     return layer;
 }
 
@@ -242,7 +241,7 @@ int packages_list(struct service *service, const struct caller *caller, struct s
         layer_unref(layer);
         json_decref(set);
     }
-    return *ret_json ? 0 : packages_no_memory(fault);
+    return *ret_json ? 0 : fault_no_memory(fault);
 }
 
 int packages_reset(struct service *service, const struct caller *caller, struct fault *fault)

@@ -127,7 +127,9 @@ bool package_name_valid(const char *text)
     char out[REQUIREMENT_MAX + 1];
     struct scan s = { .at = text, .out = out };
 
-    return take_name(&s) && take_extras(&s) && !s.full && s.at[0] == '\0';
+    /* "name[]" is a requirement of PEP 508, but nobody's name for a package. */
+    return take_name(&s) && strcmp(s.at, "[]") != 0 && take_extras(&s) && !s.full &&
+           s.at[0] == '\0';
 }
 
 /* ---- versions ---- */

@@ -124,10 +124,9 @@ static int page_add(struct pack *pack, const char *dir, char **after, struct fau
     if (r == 0)
         return 0;
     if (pack->reader_gone)
-        return fault_set(fault, FAULT_BAD_REQUEST, "reader-gone", NULL,
+        return fault_set(fault, PROBLEM_READER_GONE, NULL,
                          "the client stopped reading the archive");
-    return fault_set(fault, FAULT_INTERNAL, "archive-failed", NULL,
-                     "the archive could not be written");
+    return fault_set(fault, PROBLEM_ARCHIVE_FAILED, NULL, "the archive could not be written");
 }
 
 static int gzip_open(struct pack *pack)
@@ -198,8 +197,7 @@ int files_archive(struct session *session, const char *dir, size_t dir_len,
         return -1;
     r = pack_open(&pack);
     if (r < 0)
-        (void) fault_set(fault, FAULT_INTERNAL, "archive-failed", NULL,
-                         "the archive could not be started");
+        (void) fault_set(fault, PROBLEM_ARCHIVE_FAILED, NULL, "the archive could not be started");
     while (r == 0) {
         r = page_add(&pack, path, &after, fault);
         if (!after)
@@ -207,8 +205,7 @@ int files_archive(struct session *session, const char *dir, size_t dir_len,
     }
     free(after);
     if (pack_close(&pack, r == 0) < 0 && r == 0)
-        r = fault_set(fault, FAULT_INTERNAL, "archive-failed", NULL,
-                      "the archive could not be finished");
+        r = fault_set(fault, PROBLEM_ARCHIVE_FAILED, NULL, "the archive could not be finished");
     session_use_end(session);
     return r;
 }

@@ -62,8 +62,7 @@ int lodging_open(const struct session *session, const char *const *env,
     }
     if (env_join(lodging.network.env, (char *const *) env, &lodging.env) < 0) {
         lodging_close(&lodging);
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
-                         "the service is out of memory; retry later");
+        return fault_no_memory(fault);
     }
     if (resident_open(lodging.box, lodging.env, &lodging.resident, &err) < 0) {
         lodging_close(&lodging);

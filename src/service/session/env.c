@@ -29,13 +29,13 @@ int env_check(const char *const *env, struct fault *fault)
 
     for (; env && env[count]; count++) {
         if (!name_valid(env[count]))
-            return fault_set(fault, FAULT_INVALID, "env-malformed", "env",
+            return fault_set(fault, PROBLEM_ENV_MALFORMED, "env",
                              "a variable name consists of letters, digits and _ and does not start "
                              "with a digit");
         bytes += strlen(env[count]) + 1;
         if (count >= ENV_COUNT_MAX || bytes > ENV_BYTES_MAX)
             return fault_set(
-                fault, FAULT_INVALID, "env-too-large", "env",
+                fault, PROBLEM_ENV_TOO_LARGE, "env",
                 "at most 256 variables with 64 KiB in total; write large values to a file");
     }
     return 0;

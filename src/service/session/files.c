@@ -29,7 +29,7 @@
 
 static int path_refuse(const char *loc, const char *why, struct fault *fault)
 {
-    return fault_set(fault, FAULT_BAD_REQUEST, "path-malformed", loc,
+    return fault_set(fault, PROBLEM_PATH_MALFORMED, loc,
                      "the path %s; give a path relative to the workspace, such as data/in.csv",
                      why);
 }
@@ -68,8 +68,7 @@ int path_copy(const char *path, size_t len, bool may_be_empty, const char *loc, 
         return path_refuse(loc, why, fault);
     copy = malloc(len + 1);
     if (!copy)
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
-                         "the service is out of memory; retry later");
+        return fault_no_memory(fault);
     if (len > 0)
         memcpy(copy, path, len);
     copy[len] = 0;
@@ -79,36 +78,34 @@ int path_copy(const char *path, size_t len, bool may_be_empty, const char *loc, 
 
 struct file_error {
     int code;
-    enum fault_kind kind;
-    const char *type, *detail;
+    enum problem problem;
+    const char *detail;
 };
 
 static const struct file_error file_errors[] = {
-    { ENOENT, FAULT_NOT_FOUND, "file-unknown", "no such file; list the files to see what exists" },
-    { ENOTDIR, FAULT_CONFLICT, "not-a-directory", "a part of the path is a file" },
-    { EISDIR, FAULT_CONFLICT, "is-a-directory", "this is a directory" },
-    { EEXIST, FAULT_CONFLICT, "file-exists",
+    { ENOENT, PROBLEM_FILE_UNKNOWN, "no such file; list the files to see what exists" },
+    { ENOTDIR, PROBLEM_NOT_A_DIRECTORY, "a part of the path is a file" },
+    { EISDIR, PROBLEM_IS_A_DIRECTORY, "this is a directory" },
+    { EEXIST, PROBLEM_FILE_EXISTS,
       "a file of that name already exists; choose another name or ask to replace it" },
-    { ENOTEMPTY, FAULT_CONFLICT, "directory-not-empty",
+    { ENOTEMPTY, PROBLEM_DIRECTORY_NOT_EMPTY,
       "the directory is not empty; empty it first, or delete recursively" },
-    { ELOOP, FAULT_CONFLICT, "is-a-link",
-      "the path contains a symbolic link, and links are not followed" },
-    { EXDEV, FAULT_CONFLICT, "leads-outside", "the path leads out of the workspace" },
-    { ENAMETOOLONG, FAULT_BAD_REQUEST, "path-malformed", "the path is too long" },
-    { EINVAL, FAULT_CONFLICT, "not-a-file", "this is not a regular file" },
-    { ENOSPC, FAULT_TOO_LARGE, "quota-exceeded",
+    { ELOOP, PROBLEM_IS_A_LINK, "the path contains a symbolic link, and links are not followed" },
+    { EXDEV, PROBLEM_LEADS_OUTSIDE, "the path leads out of the workspace" },
+    { ENAMETOOLONG, PROBLEM_PATH_MALFORMED, "the path is too long" },
+    { EINVAL, PROBLEM_NOT_A_FILE, "this is not a regular file" },
+    { ENOSPC, PROBLEM_QUOTA_EXCEEDED,
       "the workspace is full; delete files, or create a session with more disk" },
-    { EDQUOT, FAULT_TOO_LARGE, "quota-exceeded",
+    { EDQUOT, PROBLEM_QUOTA_EXCEEDED,
       "the workspace is full; delete files, or create a session with more disk" },
-    { EFBIG, FAULT_TOO_LARGE, "quota-exceeded", "the file exceeds this session's file size limit" },
+    { EFBIG, PROBLEM_QUOTA_EXCEEDED, "the file exceeds this session's file size limit" },
 };
 
 int files_fault(struct session *session, const struct gb_err *err, struct fault *fault)
 {
     for (size_t i = 0; i < sizeof file_errors / sizeof *file_errors; i++)
         if (file_errors[i].code == err->code)
-            return fault_set(fault, file_errors[i].kind, file_errors[i].type, "path", "%s",
-                             file_errors[i].detail);
+            return fault_set(fault, file_errors[i].problem, "path", "%s", file_errors[i].detail);
     return fault_from_engine(session->service, "the workspace could not be accessed", err, fault);
 }
 
@@ -140,8 +137,8 @@ int files_list(struct session *session, const char *dir, size_t dir_len, bool re
     int r;
 
     if (max == 0 || max > LIST_MAX)
-        return fault_set(fault, FAULT_INVALID, "limit-malformed", "limit",
-                         "limit must be from 1 to %u", LIST_MAX);
+        return fault_set(fault, PROBLEM_LIMIT_MALFORMED, "limit", "limit must be from 1 to %u",
+                         LIST_MAX);
     if (path_copy(dir, dir_len, true, "dir", &dir_path, fault) < 0 ||
         path_copy(after, after_len, true, "after", &after_path, fault) < 0 ||
         session_use_begin(session, fault) < 0)
@@ -243,7 +240,7 @@ void files_upload_abort(struct file_upload *upload)
 static int upload_too_large(int64_t most, struct fault *fault)
 {
     return fault_set(
-        fault, FAULT_TOO_LARGE, "quota-exceeded", NULL,
+        fault, PROBLEM_QUOTA_EXCEEDED, NULL,
         "files in this session can have at most %lld bytes; create a session with more disk",
         (long long) most);
 }
@@ -264,8 +261,7 @@ int files_upload_begin(struct session *session, const char *path, size_t path_le
         return upload_too_large(most, fault);
     upload = calloc(1, sizeof *upload);
     if (!upload)
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
-                         "the service is out of memory; retry later");
+        return fault_no_memory(fault);
     if (session_use_begin(session, fault) < 0) {
         free(upload);
         return -1;

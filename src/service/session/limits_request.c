@@ -1,6 +1,6 @@
 /*
- * One row a limit: how requests name it, in which unit, and how messages show it. Parsing, the
- * ceiling and the way back to JSON all go by this table.
+ * Limits in requests: parsing, the ceiling and the way back to JSON. The rows are those of
+ * base/limits.def.
  */
 #include "service/session/limits_request.h"
 
@@ -14,84 +14,56 @@
 
 #include "base/banned.h"
 
-enum wish_unit { WISH_SECONDS, WISH_SIZE, WISH_CPUS, WISH_COUNT };
-
-struct wish_row {
-    const char *name;
-    size_t offset;
-    enum wish_unit unit;
-    bool zero_is_none; /* 0 asks for no limit, which is above every ceiling */
-};
-
-#define ROW(member) offsetof(struct limits, member)
-
-static const struct wish_row wish_rows[] = {
-    { "timeout", ROW(wall_us), WISH_SECONDS, false },
-    { "cpu_time", ROW(cpu_us), WISH_SECONDS, true },
-    { "memory", ROW(memory_bytes), WISH_SIZE, false },
-    { "cpus", ROW(cpu_milli), WISH_CPUS, false },
-    { "pids", ROW(pids), WISH_COUNT, false },
-    { "disk", ROW(disk_bytes), WISH_SIZE, false },
-    { "inodes", ROW(disk_inodes), WISH_COUNT, false },
-    { "file_size", ROW(file_bytes), WISH_SIZE, false },
-    { "open_files", ROW(open_files), WISH_COUNT, false },
-    { "output", ROW(output_bytes), WISH_SIZE, false },
-};
-
-#define ROWS (sizeof wish_rows / sizeof *wish_rows)
-
-static int64_t *member(const struct wish_row *row, struct limits *limits)
-{
-    return (int64_t *) ((char *) limits + row->offset);
-}
-
-static int64_t value(const struct wish_row *row, const struct limits *limits)
-{
-    return *(const int64_t *) ((const char *) limits + row->offset);
-}
-
 void limits_wish_init(struct limits *ret_wish)
 {
-    for (size_t i = 0; i < ROWS; i++)
-        *member(&wish_rows[i], ret_wish) = -1;
+    for (size_t i = 0; i < LIMIT_ROWS; i++)
+        limit_put(ret_wish, &limit_rows[i], -1);
 }
 
-static int64_t unit_one(enum wish_unit unit)
+bool wish_beyond_time(const struct limits *wish)
+{
+    for (size_t i = 0; i < LIMIT_ROWS; i++)
+        if (i != LIMIT_ROW_wall_us && limit_get(wish, &limit_rows[i]) >= 0)
+            return true;
+    return false;
+}
+
+static int64_t unit_one(enum limit_unit unit)
 {
     switch (unit) {
-    case WISH_SECONDS:
+    case LIMIT_SECONDS:
         return USEC_PER_SEC;
-    case WISH_CPUS:
+    case LIMIT_CPUS:
         return 1000;
-    case WISH_SIZE:
-    case WISH_COUNT:
+    case LIMIT_SIZE:
+    case LIMIT_COUNT:
         break;
     }
     return 1;
 }
 
-static int row_refuse(const struct wish_row *row, struct fault *fault)
+static int row_refuse(const struct limit_row *row, struct fault *fault)
 {
     static const char *const wanted[] = {
-        [WISH_SECONDS] = "a number of seconds, such as 30 or 0.5",
-        [WISH_SIZE] = "a number of bytes, or text such as \"512m\"",
-        [WISH_CPUS] = "a number of cores, such as 1 or 0.5",
-        [WISH_COUNT] = "a whole number",
+        [LIMIT_SECONDS] = "a number of seconds, such as 30 or 0.5",
+        [LIMIT_SIZE] = "a number of bytes, or text such as \"512m\"",
+        [LIMIT_CPUS] = "a number of cores, such as 1 or 0.5",
+        [LIMIT_COUNT] = "a whole number",
     };
     char loc[64];
 
-    (void) snprintf(loc, sizeof loc, "limits.%s", row->name);
-    return fault_set(fault, FAULT_INVALID, "limit-malformed", loc,
-                     "%s must be %s, and not negative", row->name, wanted[row->unit]);
+    (void) snprintf(loc, sizeof loc, "limits.%s", row->json);
+    return fault_set(fault, PROBLEM_LIMIT_MALFORMED, loc, "%s must be %s, and not negative",
+                     row->json, wanted[row->unit]);
 }
 
-static int row_read(const struct wish_row *row, const json_t *json, int64_t *ret_value,
+static int row_read(const struct limit_row *row, const json_t *json, int64_t *ret_value,
                     struct fault *fault)
 {
     int64_t one = unit_one(row->unit), n;
     double real;
 
-    if (row->unit == WISH_SIZE && json_is_string(json)) {
+    if (row->unit == LIMIT_SIZE && json_is_string(json)) {
         const char *text = json_string_value(json);
 
         if (strlen(text) != json_string_length(json) || parse_size(text, ret_value) < 0)
@@ -115,12 +87,25 @@ static int row_read(const struct wish_row *row, const json_t *json, int64_t *ret
     return 0;
 }
 
-static const struct wish_row *row_find(const char *name)
+static const struct limit_row *row_find(const char *name)
 {
-    for (size_t i = 0; i < ROWS; i++)
-        if (strcmp(wish_rows[i].name, name) == 0)
-            return &wish_rows[i];
+    for (size_t i = 0; i < LIMIT_ROWS; i++)
+        if (strcmp(limit_rows[i].json, name) == 0)
+            return &limit_rows[i];
     return NULL;
+}
+
+static int refuse_unknown(const char *name, struct fault *fault)
+{
+    static const char known[] =
+#define LIMIT(member, unit, words, json, ...) ", " json
+#include "base/limits.def"
+        ;
+    char quoted[FORMAT_QUOTED_MAX];
+
+    format_quoted(name, quoted);
+    return fault_set(fault, PROBLEM_LIMIT_UNKNOWN, "limits", "unknown limit %s; the limits are %s",
+                     quoted, known + strlen(", "));
 }
 
 int limits_wish_from_json(const json_t *object, struct limits *ret_wish, struct fault *fault)
@@ -131,22 +116,17 @@ int limits_wish_from_json(const json_t *object, struct limits *ret_wish, struct 
 
     limits_wish_init(&wish);
     if (object && !json_is_null(object) && !json_is_object(object))
-        return fault_set(fault, FAULT_INVALID, "limit-malformed", "limits",
+        return fault_set(fault, PROBLEM_LIMIT_MALFORMED, "limits",
                          "limits must be an object, such as {\"timeout\": 30}");
     json_object_foreach ((json_t *) object, name, json) {
-        const struct wish_row *row = row_find(name);
+        const struct limit_row *row = row_find(name);
+        int64_t asked;
 
-        if (!row) {
-            char quoted[FORMAT_QUOTED_MAX];
-
-            format_quoted(name, quoted);
-            return fault_set(fault, FAULT_INVALID, "limit-unknown", "limits",
-                             "there is no limit %s; there are timeout, cpu_time, memory, cpus, "
-                             "pids, disk, inodes, file_size, open_files and output",
-                             quoted);
-        }
-        if (row_read(row, json, member(row, &wish), fault) < 0)
+        if (!row)
+            return refuse_unknown(name, fault);
+        if (row_read(row, json, &asked, fault) < 0)
             return -1;
+        limit_put(&wish, row, asked);
     }
     *ret_wish = wish;
     return 0;
@@ -156,15 +136,15 @@ json_t *limits_to_json(const struct limits *limits)
 {
     json_t *object = json_object();
 
-    for (size_t i = 0; i < ROWS; i++) {
-        const struct wish_row *row = &wish_rows[i];
-        int64_t n = value(row, limits), one = unit_one(row->unit);
+    for (size_t i = 0; i < LIMIT_ROWS; i++) {
+        const struct limit_row *row = &limit_rows[i];
+        int64_t n = limit_get(limits, row), one = unit_one(row->unit);
         json_t *json;
 
         if (n < 0)
             continue;
         json = n % one == 0 ? json_integer(n / one) : json_real((double) n / (double) one);
-        if (json_object_set_new(object, row->name, json) < 0) {
+        if (json_object_set_new(object, row->json, json) < 0) {
             json_decref(object);
             return NULL;
         }
@@ -172,19 +152,19 @@ json_t *limits_to_json(const struct limits *limits)
     return object;
 }
 
-static void row_format(const struct wish_row *row, int64_t n, char buf[FORMAT_NUMBER_MAX + 8])
+static void row_format(const struct limit_row *row, int64_t n, char buf[FORMAT_NUMBER_MAX + 8])
 {
     char number[FORMAT_NUMBER_MAX];
 
-    if (row->unit == WISH_SIZE)
+    if (row->unit == LIMIT_SIZE)
         format_size(n, number);
     else
         format_fixed(n, unit_one(row->unit), number);
     (void) snprintf(buf, FORMAT_NUMBER_MAX + 8, "%s%s", number,
-                    row->unit == WISH_SECONDS ? " s" : "");
+                    row->unit == LIMIT_SECONDS ? " s" : "");
 }
 
-static int row_check(const struct wish_row *row, int64_t wish, int64_t most, struct fault *fault)
+static int row_check(const struct limit_row *row, int64_t wish, int64_t most, struct fault *fault)
 {
     char loc[64], text[FORMAT_NUMBER_MAX + 8];
 
@@ -192,10 +172,10 @@ static int row_check(const struct wish_row *row, int64_t wish, int64_t most, str
         return 0;
     if (wish <= most && !(wish == 0 && row->zero_is_none))
         return 0;
-    (void) snprintf(loc, sizeof loc, "limits.%s", row->name);
+    (void) snprintf(loc, sizeof loc, "limits.%s", row->json);
     row_format(row, most, text);
-    return fault_set(fault, FAULT_INVALID, "limit-above-ceiling", loc,
-                     "%s can be at most %s here; ask for less, or leave it out", row->name, text);
+    return fault_set(fault, PROBLEM_LIMIT_ABOVE_CEILING, loc,
+                     "%s can be at most %s here; ask for less, or leave it out", row->json, text);
 }
 
 int wish_to_wall(const struct limits *wish, const struct wish_bounds *bounds, int64_t *ret_wall_us,
@@ -205,10 +185,10 @@ int wish_to_wall(const struct limits *wish, const struct wish_bounds *bounds, in
         *ret_wall_us = bounds->wall_default_us;
         return 0;
     }
-    if (row_check(&wish_rows[0], wish->wall_us, bounds->wall_max_us, fault) < 0)
+    if (row_check(&limit_rows[LIMIT_ROW_wall_us], wish->wall_us, bounds->wall_max_us, fault) < 0)
         return -1;
     if (wish->wall_us < USEC_PER_MSEC)
-        return fault_set(fault, FAULT_INVALID, "limit-malformed", "limits.timeout",
+        return fault_set(fault, PROBLEM_LIMIT_MALFORMED, "limits.timeout",
                          "timeout must be at least 0.001 s");
     *ret_wall_us = wish->wall_us;
     return 0;
@@ -222,21 +202,21 @@ int wish_to_limits(const struct limits *wish, const struct wish_bounds *bounds,
 
     if (wish_to_wall(wish, bounds, &limits.wall_us, fault) < 0)
         return -1;
-    for (size_t i = 1; i < ROWS; i++) {
-        const struct wish_row *row = &wish_rows[i];
-        int64_t asked = value(row, wish);
+    for (size_t i = 0; i < LIMIT_ROWS; i++) {
+        const struct limit_row *row = &limit_rows[i];
+        int64_t asked = limit_get(wish, row);
 
-        if (asked < 0)
+        if (asked < 0 || i == LIMIT_ROW_wall_us)
             continue;
-        if (row_check(row, asked, value(row, bounds->ceiling), fault) < 0)
+        if (row_check(row, asked, limit_get(bounds->ceiling, row), fault) < 0)
             return -1;
-        *member(row, &limits) = asked;
+        limit_put(&limits, row, asked);
     }
     /* A file may fill the disk unless somebody said otherwise. */
     if (wish->disk_bytes >= 0 && wish->file_bytes < 0)
         limits.file_bytes = limits.disk_bytes;
     if (limits_check(&limits, &err) < 0)
-        return fault_set(fault, FAULT_INVALID, "limit-out-of-range", "limits", "%s", err.msg);
+        return fault_set(fault, PROBLEM_LIMIT_OUT_OF_RANGE, "limits", "%s", err.msg);
     *ret_limits = limits;
     return 0;
 }

@@ -15,3 +15,6 @@ int wish_to_limits(const struct limits *wish, const struct wish_bounds *bounds,
 /* The wall time alone: all that may be asked for within a session. */
 int wish_to_wall(const struct limits *wish, const struct wish_bounds *bounds, int64_t *ret_wall_us,
                  struct fault *fault);
+
+/* Whether anything but the wall time was asked for. */
+bool wish_beyond_time(const struct limits *wish);

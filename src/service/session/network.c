@@ -65,17 +65,16 @@ void network_close(struct network *network)
 
 static int malformed(struct fault *fault, const char *loc, const char *what)
 {
-    return fault_set(fault, FAULT_INVALID, "network-malformed", loc, "%s", what);
+    return fault_set(fault, PROBLEM_NETWORK_MALFORMED, loc, "%s", what);
 }
 
 /* More than the operator permits is another matter than what nobody could understand. */
 static int fault_from_policy(const struct gb_err *err, const char *loc, struct fault *fault)
 {
     if (err->code == EPERM)
-        return fault_set(fault, FAULT_FORBIDDEN, "network-not-permitted", loc, "%s", err->msg);
+        return fault_set(fault, PROBLEM_NETWORK_NOT_PERMITTED, loc, "%s", err->msg);
     if (err->code == ENOMEM)
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
-                         "the service is out of memory; retry later");
+        return fault_no_memory(fault);
     return malformed(fault, loc, err->msg);
 }
 

@@ -43,7 +43,7 @@ int turn_enter(struct session *session, struct execution *x, struct fault *fault
     }
     if (full) {
         (void) fault_set(
-            fault, FAULT_TOO_MANY, "session-busy", NULL,
+            fault, PROBLEM_SESSION_BUSY, NULL,
             "%lld executions are already queued in this session; wait for some to finish",
             (long long) most);
         fault->retry_after_s = 1;
@@ -82,7 +82,7 @@ static bool loss_concerns(struct session *session, struct execution *x)
 
 int turn_fault_lost(const struct session *session, struct fault *fault)
 {
-    return fault_set(fault, FAULT_CONFLICT, "session-lost", NULL,
+    return fault_set(fault, PROBLEM_SESSION_LOST, NULL,
                      "the variables of session %s are lost: its interpreter was terminated. Its "
                      "files still exist. Run the code that defines your variables again, then "
                      "this; the next execution gets a new interpreter",

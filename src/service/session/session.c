@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <syslog.h>
 
 #include "base/autoclean.h"
 #include "base/clock.h"
@@ -99,7 +98,7 @@ static int request_check(struct service *service, const struct session_request *
         return -1;
     idle_us = request->idle_us < 0 ? config->idle_us : request->idle_us;
     if (idle_us > config->idle_max_us || idle_us < USEC_PER_SEC)
-        return fault_set(fault, FAULT_INVALID, "idle-out-of-range", "idle_timeout",
+        return fault_set(fault, PROBLEM_IDLE_OUT_OF_RANGE, "idle_timeout",
                          "idle_timeout must be from 1 to %lld seconds",
                          (long long) (config->idle_max_us / USEC_PER_SEC));
     if (env_check(request->env, fault) < 0 ||
@@ -118,11 +117,10 @@ static int place_take(struct service *service, const struct caller *caller, stru
 
     pthread_mutex_lock(&service->lock);
     if (service->draining) {
-        r = fault_set(fault, FAULT_UNAVAILABLE, "draining", NULL,
-                      "the service is shutting down; retry later");
+        r = fault_set(fault, PROBLEM_DRAINING, NULL, "the service is shutting down; retry later");
         fault->retry_after_s = 5;
     } else if (service->sessions_taken >= config->sessions_max) {
-        r = fault_set(fault, FAULT_TOO_MANY, "sessions-max", NULL,
+        r = fault_set(fault, PROBLEM_SESSIONS_MAX, NULL,
                       "all %lld sessions are in use; delete one or retry later",
                       (long long) config->sessions_max);
         fault->retry_after_s = 30;
@@ -162,15 +160,14 @@ static int session_fill(struct session *session, const struct caller *caller,
     session->network = network_policy_to_json(policy);
     if (!session->budget || !session->network) {
         egress_policy_free(policy);
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
-                         "the service is out of memory; retry later");
+        return fault_no_memory(fault);
     }
     atomic_init(&session->budget->refs, 1);
     session->budget->output.disk_max = session->limits.disk_bytes;
     session->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
     if (session->cancel_fd < 0 || id_new("ses_", session->id, sizeof session->id) < 0) {
         egress_policy_free(policy);
-        return fault_set(fault, FAULT_UNAVAILABLE, "out-of-descriptors", NULL,
+        return fault_set(fault, PROBLEM_OUT_OF_DESCRIPTORS, NULL,
                          "the service is out of file descriptors; retry later");
     }
     if (lodging_open(session, request->env, policy, &session->lodging, fault) < 0)
@@ -212,7 +209,7 @@ static int session_publish(struct session *session, struct fault *fault)
     }
     pthread_mutex_unlock(&service->lock);
     if (draining)
-        return fault_set(fault, FAULT_UNAVAILABLE, "draining", NULL,
+        return fault_set(fault, PROBLEM_DRAINING, NULL,
                          "the service is shutting down; retry later");
     return 0;
 }
@@ -239,8 +236,7 @@ static int session_make(struct service *service, const struct caller *caller,
     if (!session) {
         bindings_free(bindings);
         egress_policy_free(policy);
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
-                         "the service is out of memory; retry later");
+        return fault_no_memory(fault);
     }
     if (place_take(service, caller, session, fault) < 0) {
         egress_policy_free(policy);
@@ -276,7 +272,7 @@ int session_create(struct service *service, const struct caller *caller,
         return -1;
     }
     atomic_fetch_add(&service->sessions_made, 1);
-    service_log(service, LOG_INFO, "session %s created%s%s", (*ret_session)->id,
+    service_log(service, LOG_LEVEL_INFO, "session %s created%s%s", (*ret_session)->id,
                 (*ret_session)->bindings ? " with volumes " : "",
                 (*ret_session)->bindings ? (*ret_session)->bindings->text : "");
     return 0;
@@ -288,21 +284,21 @@ void session_fault_ended(enum session_end end, const char *id, struct fault *fau
 {
     switch (end) {
     case END_EXPIRED:
-        (void) fault_set(fault, FAULT_NOT_FOUND, "session-expired", "session_id",
+        (void) fault_set(fault, PROBLEM_SESSION_EXPIRED, "session_id",
                          "session %s was idle for too long and has expired; create a new one", id);
         return;
     case END_DELETED:
-        (void) fault_set(fault, FAULT_NOT_FOUND, "session-deleted", "session_id",
+        (void) fault_set(fault, PROBLEM_SESSION_DELETED, "session_id",
                          "session %s was deleted; create a new one", id);
         return;
     case END_SHUTDOWN:
-        (void) fault_set(fault, FAULT_NOT_FOUND, "session-ended", "session_id",
+        (void) fault_set(fault, PROBLEM_SESSION_ENDED, "session_id",
                          "session %s ended when the service was stopped; create a new one", id);
         return;
     case END_NONE:
         break;
     }
-    (void) fault_set(fault, FAULT_NOT_FOUND, "session-unknown", "session_id",
+    (void) fault_set(fault, PROBLEM_SESSION_UNKNOWN, "session_id",
                      "no such session; check the id, or create a session first");
 }
 
@@ -489,7 +485,7 @@ int session_list(struct service *service, const struct caller *caller, const cha
     }
     pthread_mutex_unlock(&service->lock);
     if (r < 0)
-        return fault_set(fault, FAULT_INVALID, "cursor-unknown", "after",
+        return fault_set(fault, PROBLEM_CURSOR_UNKNOWN, "after",
                          "'after' is not a session of yours; list from the start");
     *ret_len = len;
     *ret_more = more;
@@ -521,8 +517,7 @@ int session_interrupt(struct session *session, bool all, size_t *ret_count, stru
     }
     pthread_mutex_unlock(&session->lock);
     if (!list)
-        return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
-                         "the service is out of memory; retry later");
+        return fault_no_memory(fault);
     for (size_t i = 0; i < len; i++) {
         count += execution_interrupt(list[i], &ended) == 0;
         execution_unref(list[i]);
@@ -579,7 +574,7 @@ static void record_end(struct session *session, enum session_end end)
 
     if (service->config.store &&
         store_session_end(service->config.store, session->id, unix_now_us(), ends[end], &err) < 0)
-        service_log(service, LOG_ERR, "session %s: cannot record its end: %s", session->id,
+        service_log(service, LOG_LEVEL_ERROR, "session %s: cannot record its end: %s", session->id,
                     err.msg);
 }
 
@@ -625,7 +620,7 @@ static void session_finish(struct session *session, enum session_end end)
         execution_unref(x);
     }
     record_end(session, end);
-    service_log(session->service, LOG_INFO, "session %s ended", session->id);
+    service_log(session->service, LOG_LEVEL_INFO, "session %s ended", session->id);
     session_unref(session); /* the table's */
 }
 

@@ -25,12 +25,6 @@ void bindings_free(struct bindings *bindings)
     free(bindings);
 }
 
-static int no_memory(struct fault *fault)
-{
-    return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
-                     "the service is out of memory; retry later");
-}
-
 static int settle(const struct service_config *config, struct bindings *bindings,
                   struct fault *fault)
 {
@@ -40,9 +34,8 @@ static int settle(const struct service_config *config, struct bindings *bindings
 
     if (r == 0)
         return 0;
-    return fault_set(fault, r == -EACCES ? FAULT_FORBIDDEN : FAULT_INVALID,
-                     r == -EACCES ? "volume-not-allowed" : "volume-malformed", "volumes", "%s",
-                     err.msg);
+    return fault_set(fault, r == -EACCES ? PROBLEM_VOLUME_NOT_ALLOWED : PROBLEM_VOLUME_MALFORMED,
+                     "volumes", "%s", err.msg);
 }
 
 static int fill(const struct service_config *config, const struct session_request *request,
@@ -51,7 +44,7 @@ static int fill(const struct service_config *config, const struct session_reques
     bindings->items = calloc(request->volumes_len, sizeof *bindings->items);
     bindings->json = json_array();
     if (!bindings->items || !bindings->json)
-        return no_memory(fault);
+        return fault_no_memory(fault);
     for (size_t i = 0; i < request->volumes_len; i++) {
         struct volume *volume = &bindings->items[i];
 
@@ -60,7 +53,7 @@ static int fill(const struct service_config *config, const struct session_reques
         volume->target = strdup(request->volumes[i].target);
         volume->mode = request->volumes[i].mode;
         if (!volume->source || !volume->target)
-            return no_memory(fault);
+            return fault_no_memory(fault);
     }
     if (settle(config, bindings, fault) < 0)
         return -1;
@@ -71,10 +64,10 @@ static int fill(const struct service_config *config, const struct session_reques
                                   json_pack("{s:s,s:s,s:s}", "source", volume->source, "target",
                                             volume->target, "mode",
                                             mode_name(volume->mode == VOLUME_RW))) < 0)
-            return no_memory(fault);
+            return fault_no_memory(fault);
     }
     bindings->text = json_dumps(bindings->json, JSON_ENSURE_ASCII | JSON_COMPACT | JSON_SORT_KEYS);
-    return bindings->text ? 0 : no_memory(fault);
+    return bindings->text ? 0 : fault_no_memory(fault);
 }
 
 int bindings_new(const struct service_config *config, const struct session_request *request,
@@ -87,7 +80,7 @@ int bindings_new(const struct service_config *config, const struct session_reque
         return 0;
     bindings = calloc(1, sizeof *bindings);
     if (!bindings)
-        return no_memory(fault);
+        return fault_no_memory(fault);
     if (fill(config, request, bindings, fault) < 0) {
         bindings_free(bindings);
         return -1;

@@ -225,12 +225,6 @@ static int modules_ask(struct box *box, const struct limits *limits, const char 
     return r;
 }
 
-static int out_of_memory(struct fault *fault)
-{
-    return fault_set(fault, FAULT_INTERNAL, "out-of-memory", NULL,
-                     "the service is out of memory; retry later");
-}
-
 /* In a box that has the packages: what is written in them is nobody's to trust. */
 static int modules_find(struct service *service, const struct layer *layer, const char *modules,
                         struct template_entry *entry, struct fault *fault)
@@ -243,7 +237,7 @@ static int modules_find(struct service *service, const struct layer *layer, cons
     int r;
 
     if (!question)
-        return out_of_memory(fault);
+        return fault_no_memory(fault);
     limits.wall_us = WALL_US;
     r = box_acquire(service->engine, &limits, &box, &err);
     if (r == 0 && layer && packages_mount(service, box, layer, fault) < 0) {
@@ -258,7 +252,7 @@ static int modules_find(struct service *service, const struct layer *layer, cons
     free(entry->preload);
     entry->preload = modules_join(list);
     json_decref(list);
-    return entry->preload ? 0 : out_of_memory(fault);
+    return entry->preload ? 0 : fault_no_memory(fault);
 }
 
 /* ---- making one ---- */

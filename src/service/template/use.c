@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <syslog.h>
 
 #include "service/package/internal.h"
 #include "service/service_internal.h"
@@ -18,7 +17,7 @@ int template_wish(struct service *service, const char *wanted, char ret_name[TEM
     if (!wanted)
         wanted = TEMPLATE_DEFAULT;
     if (templates_resolve(config->data_dir, config->template_aliases, wanted, ret_name, &err) < 0)
-        return fault_set(fault, FAULT_INVALID, "template-unknown", "template", "%s", err.msg);
+        return fault_set(fault, PROBLEM_TEMPLATE_UNKNOWN, "template", "%s", err.msg);
     return 0;
 }
 
@@ -35,7 +34,7 @@ int template_open(struct service *service, const char *name, struct template **r
         return 0;
     r = templates_load(service->config.data_dir, name, &entry, &err);
     if (r == -ENOENT)
-        return fault_set(fault, FAULT_INVALID, "template-unknown", "template", "%s", err.msg);
+        return fault_set(fault, PROBLEM_TEMPLATE_UNKNOWN, "template", "%s", err.msg);
     if (r == 0)
         r = template_furnish(packages_layers(service), &entry, &err);
     if (r == 0) {
@@ -46,8 +45,8 @@ int template_open(struct service *service, const char *name, struct template **r
     if (r == 0)
         return 0;
     /* What went wrong inside is the operator's to see. */
-    service_log(service, LOG_ERR, "template %s: %s", name, err.msg);
-    (void) fault_set(fault, FAULT_UNAVAILABLE, "template-unusable", "template",
+    service_log(service, LOG_LEVEL_ERROR, "template %s: %s", name, err.msg);
+    (void) fault_set(fault, PROBLEM_TEMPLATE_UNUSABLE, "template",
                      "the template \"%s\" failed to start; the operator can find out why with: "
                      "glovebox template check %s",
                      name, name);

@@ -13,6 +13,8 @@ from ..local import connect
 from ..result import Result
 from .settings import WORKSPACE, SandboxError, SandboxResourceError, translate
 
+_RESOURCE_ERRORS = (errors.OutOfMemory, errors.LimitExceeded)
+
 
 class AsyncDockerizedTerminal:
     """`container` is a session: an `AsyncSession`, a `Session` or a session id."""
@@ -70,7 +72,7 @@ class AsyncDockerizedTerminal:
             result = await self._run(cmd, seconds)
         if result.status == "timeout":
             raise TimeoutError(f"Command execution timed out after {seconds} seconds")
-        if result.status in ("oom", "pids", "disk", "output"):
+        if errors.EXECUTION_ERRORS.get(result.status) in _RESOURCE_ERRORS:
             raise SandboxResourceError(result.reason)
         return (result.stdout + result.stderr).strip()
 

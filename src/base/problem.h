@@ -1,0 +1,18 @@
+/* The problem types of base/problems.def. */
+#pragma once
+
+enum problem {
+    PROBLEM_NONE,
+#define PROBLEM(name, ...) PROBLEM_##name,
+#include "base/problems.def"
+    PROBLEM_END, /* how many there are */
+};
+
+/* "session-expired"; "internal" for PROBLEM_NONE and for what is no problem type. */
+const char *problem_word(enum problem problem);
+
+/* The status of HTTP; 500 likewise. */
+int problem_status(enum problem problem);
+
+/* Half a sentence for the documentation. */
+const char *problem_meaning(enum problem problem);
