@@ -93,9 +93,9 @@ static int account_take(struct service *service, const struct caller *caller, bo
         most = session ? pick(mine->sessions, common->sessions)
                        : pick(mine->in_flight, common->in_flight);
         if (*count >= most) {
-            (void) fault_set(fault, session ? PROBLEM_KEY_SESSIONS : PROBLEM_KEY_EXECUTIONS,
-                             NULL, "this key already has %lld %s, its maximum; %s",
-                             (long long) *count, session ? "sessions" : "executions in progress",
+            (void) fault_set(fault, session ? PROBLEM_KEY_SESSIONS : PROBLEM_KEY_EXECUTIONS, NULL,
+                             "this key already has %lld %s, its maximum; %s", (long long) *count,
+                             session ? "sessions" : "executions in progress",
                              session ? "delete one first" : "wait for one to finish");
             fault->retry_after_s = session ? 60 : 1;
             return -1;

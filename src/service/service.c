@@ -130,10 +130,12 @@ void service_sweep(struct service *service)
     pthread_mutex_unlock(&service->lock);
     packages_sweep(service);
     if (service->config.keys && keys_flush(service->config.keys, &err) < 0)
-        service_log(service, LOG_LEVEL_WARNING, "cannot record when keys were last used: %s", err.msg);
+        service_log(service, LOG_LEVEL_WARNING, "cannot record when keys were last used: %s",
+                    err.msg);
     if (service->config.store &&
         store_session_prune(service->config.store, unix_now_us() - RECORDS_FOR_US, &err) < 0)
-        service_log(service, LOG_LEVEL_WARNING, "cannot prune records of old sessions: %s", err.msg);
+        service_log(service, LOG_LEVEL_WARNING, "cannot prune records of old sessions: %s",
+                    err.msg);
 }
 
 /* Waits on @cond with the lock held; false when the time is over. */
@@ -263,8 +265,8 @@ static int engine_prepare(struct service *service, struct gb_err *err)
     config.disk_dir = NULL;
     if (engine_open(&config, &service->engine, &(struct gb_err){ 0 }) < 0)
         return r; /* it was not the disk */
-    service_log(service, LOG_LEVEL_WARNING, "session workspaces are kept in memory, not on disk: %s",
-                err->msg);
+    service_log(service, LOG_LEVEL_WARNING,
+                "session workspaces are kept in memory, not on disk: %s", err->msg);
     return 0;
 }
 

@@ -121,9 +121,11 @@ static void test_failures(void **state)
           "the code ended itself (exit status 3)" },
         { "{\"status\":\"timeout\",\"error\":{\"name\":\"KeyboardInterrupt\",\"value\":\"\"},"
           "\"exit_code\":124}",
-          "TimeoutError", "the code ran longer than its time limit and was stopped (exit status 124)" },
+          "TimeoutError",
+          "the code ran longer than its time limit and was stopped (exit status 124)" },
         { "{\"status\":\"oom\",\"exit_code\":137,\"session_lost\":true}", "MemoryError",
-          "the code used more memory than its limit (exit status 137). The variables of the session "
+          "the code used more memory than its limit (exit status 137). The variables of the "
+          "session "
           "are gone" },
         { "{\"status\":\"disk\",\"error\":{\"name\":\"OSError\",\"value\":\"full\"}}", "OSError",
           "full" },

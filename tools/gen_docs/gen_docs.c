@@ -21,7 +21,6 @@
 
 #include "base/banned.h"
 
-
 #define PROSE_BYTES_MAX    (1 << 20)
 #define PROSE_SECTIONS_MAX 16
 

@@ -45,6 +45,6 @@ int request_route(struct request *rq)
     if (rq->method == METHOD_OPTIONS)
         return 0;
     methods_to_allow(rq->match.methods, allow);
-    return refuse(rq, PROBLEM_METHOD_NOT_ALLOWED,
-                  "this path has no such method; it takes %s", allow);
+    return refuse(rq, PROBLEM_METHOD_NOT_ALLOWED, "this path has no such method; it takes %s",
+                  allow);
 }

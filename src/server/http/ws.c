@@ -382,8 +382,7 @@ static void switch_protocols(struct request *rq, const char *protocol)
 
     if (response && ws_hello_answer(rq->headers.ws_key, answer) < 0) {
         MHD_destroy_response(response);
-        reply_problem(rq, PROBLEM_INTERNAL,
-                      "the handshake cannot be answered");
+        reply_problem(rq, PROBLEM_INTERNAL, "the handshake cannot be answered");
         return;
     }
     if (response) {

@@ -227,6 +227,5 @@ void mcp_metadata_of(struct request *rq)
     if (strcmp(path, "mcp") == 0 || strcmp(path, "mcp/sse") == 0)
         send_metadata(rq, path);
     else
-        reply_problem(rq, PROBLEM_NO_SUCH_ROUTE,
-                      "only /mcp and /mcp/sse have this metadata");
+        reply_problem(rq, PROBLEM_NO_SUCH_ROUTE, "only /mcp and /mcp/sse have this metadata");
 }

@@ -260,8 +260,8 @@ static void audit_note(struct execution *x, const struct session *session,
         return;
     audit_hash_code(x->spec.code, x->spec.code_len, entry.code_hash);
     if (audit_write(x->service->audit, &entry, &err) < 0)
-        service_log(x->service, LOG_LEVEL_ERROR, "execution %s: cannot be written to the audit log: %s",
-                    x->id, err.msg);
+        service_log(x->service, LOG_LEVEL_ERROR,
+                    "execution %s: cannot be written to the audit log: %s", x->id, err.msg);
 }
 
 static void count_outcome(struct execution *x, const struct outcome *outcome)

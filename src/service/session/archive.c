@@ -126,8 +126,7 @@ static int page_add(struct pack *pack, const char *dir, char **after, struct fau
     if (pack->reader_gone)
         return fault_set(fault, PROBLEM_READER_GONE, NULL,
                          "the client stopped reading the archive");
-    return fault_set(fault, PROBLEM_ARCHIVE_FAILED, NULL,
-                     "the archive could not be written");
+    return fault_set(fault, PROBLEM_ARCHIVE_FAILED, NULL, "the archive could not be written");
 }
 
 static int gzip_open(struct pack *pack)
@@ -198,8 +197,7 @@ int files_archive(struct session *session, const char *dir, size_t dir_len,
         return -1;
     r = pack_open(&pack);
     if (r < 0)
-        (void) fault_set(fault, PROBLEM_ARCHIVE_FAILED, NULL,
-                         "the archive could not be started");
+        (void) fault_set(fault, PROBLEM_ARCHIVE_FAILED, NULL, "the archive could not be started");
     while (r == 0) {
         r = page_add(&pack, path, &after, fault);
         if (!after)

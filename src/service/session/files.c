@@ -90,8 +90,7 @@ static const struct file_error file_errors[] = {
       "a file of that name already exists; choose another name or ask to replace it" },
     { ENOTEMPTY, PROBLEM_DIRECTORY_NOT_EMPTY,
       "the directory is not empty; empty it first, or delete recursively" },
-    { ELOOP, PROBLEM_IS_A_LINK,
-      "the path contains a symbolic link, and links are not followed" },
+    { ELOOP, PROBLEM_IS_A_LINK, "the path contains a symbolic link, and links are not followed" },
     { EXDEV, PROBLEM_LEADS_OUTSIDE, "the path leads out of the workspace" },
     { ENAMETOOLONG, PROBLEM_PATH_MALFORMED, "the path is too long" },
     { EINVAL, PROBLEM_NOT_A_FILE, "this is not a regular file" },
@@ -106,8 +105,7 @@ int files_fault(struct session *session, const struct gb_err *err, struct fault 
 {
     for (size_t i = 0; i < sizeof file_errors / sizeof *file_errors; i++)
         if (file_errors[i].code == err->code)
-            return fault_set(fault, file_errors[i].problem, "path", "%s",
-                             file_errors[i].detail);
+            return fault_set(fault, file_errors[i].problem, "path", "%s", file_errors[i].detail);
     return fault_from_engine(session->service, "the workspace could not be accessed", err, fault);
 }
 

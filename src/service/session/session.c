@@ -117,8 +117,7 @@ static int place_take(struct service *service, const struct caller *caller, stru
 
     pthread_mutex_lock(&service->lock);
     if (service->draining) {
-        r = fault_set(fault, PROBLEM_DRAINING, NULL,
-                      "the service is shutting down; retry later");
+        r = fault_set(fault, PROBLEM_DRAINING, NULL, "the service is shutting down; retry later");
         fault->retry_after_s = 5;
     } else if (service->sessions_taken >= config->sessions_max) {
         r = fault_set(fault, PROBLEM_SESSIONS_MAX, NULL,
