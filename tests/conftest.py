@@ -68,11 +68,23 @@ def wait_for(condition, seconds=60.0, what="the condition"):
 
 
 def read_proc(pid, name):
+    # Without a file object: this is called for every process before and after every test.
     try:
-        with open(f"/proc/{pid}/{name}", "rb") as f:
-            return f.read()
+        fd = os.open(f"/proc/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return b""
+    try:
+        parts = [os.read(fd, 65536)]
+        while parts[-1]:
+            parts.append(os.read(fd, 65536))
+        return b"".join(parts)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
+
+
+KTHREADD = 2 if read_proc(2, "comm") == b"kthreadd\n" else -1  # parent of all kernel threads
 
 
 def process_table():
@@ -91,13 +103,14 @@ def process_table():
 
 
 def descendants(top, table):
-    found, grew = set(), True
-    while grew:
-        grew = False
-        for pid, (ppid, _, _) in table.items():
-            if pid not in found and (ppid == top or ppid in found):
-                found.add(pid)
-                grew = True
+    children = collections.defaultdict(list)
+    for pid, (ppid, _, _) in table.items():
+        children[ppid].append(pid)
+    found, left = set(), [top]
+    while left:
+        born = children.pop(left.pop(), [])
+        found.update(born)
+        left += born
     return found
 
 
@@ -134,12 +147,18 @@ def reap_orphans(known):
                 os.waitpid(pid, os.WNOHANG)
 
 
+def is_kernel_thread(pid, table):
+    return pid == KTHREADD or table[pid][0] == KTHREADD
+
+
 def our_processes():
     """Those that descend from us, carry our mark, or are a box's without an engine."""
     table = process_table()
     mine = descendants(os.getpid(), table)
     for pid in table:
-        if pid != os.getpid() and MARK.encode() in read_proc(pid, "environ").split(b"\0"):
+        if pid == os.getpid() or pid in mine or is_kernel_thread(pid, table):
+            continue
+        if MARK.encode() in read_proc(pid, "environ").split(b"\0"):
             mine.add(pid)
         elif is_orphan_of_a_box(pid, table):
             mine.add(pid)

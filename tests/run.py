@@ -15,9 +15,9 @@ System and abuse suites are run once for each kind of user that this one can bec
            that only this suite sees. Of the system tests only those in which ids matter are run:
            files, processes, what dies and what stays.
 
-After the unit tests the files of all suites go into one queue, longest first, for as many workers as
-there are processors and one more, since most tests wait for something. Output is shown when a job is
-done. At the end come the files that took most CPU time.
+After the unit tests the files of all suites go into one queue, longest first, for two workers more
+than there are processors, since a test waits for about half of its time. Output is shown when a job
+is done. At the end come the files that took most CPU time.
 
 A test may fail because others ran beside it on a machine that stalled. When no more than three of a
 suite did, those are run again at the end, three times. A test that passes each time counts as passed
@@ -56,8 +56,8 @@ def arguments():
     parser.add_argument("--as", dest="who", default=",".join(identities()),
                         help="of " + ", ".join(identities()) + " (default: all)")
     parser.add_argument("--only", help="files of the system or abuse suite (default: all)")
-    parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1,
-                        help="how many at the same time (default: processors and one more)")
+    parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 2, metavar="N",
+                        help="how many at the same time (default: two more than processors)")
     parser.add_argument("--counts", type=pathlib.Path,
                         help="also write 'PASSED FAILED SKIPPED' to this file")
     parser.add_argument("--costs", type=pathlib.Path,

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # All checks, for .ci/run. Two cores are what there is, and CI is as fast as it leaves none of them idle
 # and does nothing twice. Three lanes: in front the suites, which watch the clock; behind them, at low
-# priority, what only burns CPU; and fuzzing, at low priority too. The steps of the second and third
-# lane write TAP logs, shown when the lane is done. A step counts as one check; the suites
+# priority, what only burns CPU; and fuzzing, at the lowest. The steps of the second and third lane
+# write TAP logs, shown when the lane is done. A step counts as one check; the suites
 # count test by test. The last lines before the sum say what took most CPU time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -57,14 +57,15 @@ machine() {
 }
 
 behind() {
+    step fuzz-build tools/fuzz.sh build
+    touch "$logs/fuzz.done"
     # Without --werror: gcc's warnings are guesses once the sanitizers have rewritten the code. A
     # sanitizer's report needs the lines of functions, not every variable, and -O2 takes twice as long.
     step asan-build compile build-asan -Db_sanitize=address,undefined -Db_lundef=false \
         -Doptimization=1 -Dc_args=-g1
     touch "$logs/asan.done"
-    # Nothing of it is run: clang's warnings do not depend on how much it optimises, but _FORTIFY_SOURCE
-    # has to be on.
-    CC=clang step clang-werror compile build-clang --werror -Doptimization=1 -Ddebug=false -- \
+    # Nothing of it is run, and clang's warnings do not depend on how much it optimises, as gcc's do.
+    CC=clang step clang-werror compile build-clang --werror -Doptimization=0 -Ddebug=false -- \
         all bench_engine bench_service
     step tsan-build tools/tsan.sh build
     step aarch64 tools/cross.sh
@@ -72,9 +73,15 @@ behind() {
     BUILD=build-clang timed lint tools/lint.sh || true
 }
 
-# fuzzing : one target after the other, beside everything else: with more at the same time each would
-# get less
-fuzzing() { FUZZ_JOBS=1 timed fuzz tools/fuzz.sh 60 || true; }
+# fuzzing : a minute of each target, one after the other, of what the other lanes leave of the machine
+fuzzing() {
+    local i
+    for ((i = 0; i < 900; i++)); do
+        [[ ! -e $logs/fuzz.done ]] || break
+        sleep 1
+    done
+    FUZZ_JOBS=1 timed fuzz tools/fuzz.sh 60 || true
+}
 
 # kit : what the MCP proofs need, mostly downloads; the suites find it finished, or wait for it
 kit() { timed mcp-kit tools/mcp_kit.sh ${GB_MCP_KIT:+"$GB_MCP_KIT"}; }
@@ -159,7 +166,7 @@ step gcc-werror compile build --werror -- all bench_engine bench_service | tee "
 say "checks and fuzzing start in the background"
 lane behind 10
 behind_pid=$lane_pid
-lane fuzzing 10
+lane fuzzing 19
 fuzzing_pid=$lane_pid
 
 say "make test"

@@ -2,6 +2,7 @@
 # Builds the fuzz targets with clang, ASan and UBSan, and runs each for a while from its corpus.
 #
 #   tools/fuzz.sh [SECONDS [TARGET...]]     60 seconds, every target of tests/fuzz by default
+#   tools/fuzz.sh build                     only builds them
 #
 # FUZZ_JOBS run at the same time (default: as many as there are processors). Prints one TAP line per
 # target. New inputs stay in build-fuzz/; one that crashed is kept there as crash-TARGET-*, to be
@@ -24,6 +25,7 @@ if [[ ! -f build-fuzz/build.ninja ]]; then
         -Db_sanitize=address,undefined >/dev/null
 fi
 ninja -C build-fuzz "${targets[@]/#/tests/fuzz/fuzz_}" >&2
+[[ $seconds != build ]] || exit 0
 
 # fuzz NAME : its TAP line, without the number, in build-fuzz/NAME.tap
 fuzz() {

@@ -100,6 +100,12 @@ static void on_service_log(void *arg, int priority, const char *line)
     log_event(level, "service", LOG_TEXT("message", line));
 }
 
+static void on_code(void *arg, const char *execution_id, const char *code)
+{
+    (void) arg;
+    log_event(LOG_LEVEL_INFO, "code", LOG_TEXT("execution", execution_id), LOG_TEXT("code", code));
+}
+
 static void fill_service(struct serve *serve, struct service_config *config)
 {
     const struct config *cfg = serve->cfg;
@@ -148,7 +154,7 @@ static void fill_service(struct serve *serve, struct service_config *config)
     config->network = serve->network;
     config->egress = network_config(cfg);
     config->network_limits = network_limits(cfg);
-    config->log_code = cfg->log_code;
+    config->log_code = cfg->log_code ? on_code : NULL;
     config->log = on_service_log;
 }
 
@@ -170,7 +176,6 @@ static void fill_server(struct serve *serve)
     config->mcp_more = cfg->mcp_more;
     if (cfg->reply_bytes != REPLY_BYTES_DEFAULT)
         config->mcp_reply_bytes = cfg->reply_bytes;
-    config->log_code = cfg->log_code;
 }
 
 /* ---- starting ---- */

@@ -81,7 +81,6 @@ void mcp_close(struct mcp *mcp)
         (void) pthread_cond_wait(&mcp->idle, &mcp->lock);
     pthread_mutex_unlock(&mcp->lock);
     registry_close(mcp);
-    free(mcp->environment);
     pthread_cond_destroy(&mcp->idle);
     pthread_mutex_destroy(&mcp->lock);
     free(mcp);

@@ -28,55 +28,78 @@ int mcp_level_find(const char *name);
 
 /* ---- calls ---- */
 
+/* A message that waits to be fetched. */
+struct queued {
+    struct queued *next;
+    char *text;
+};
+
 struct mcp_call {
     struct mcp *mcp;
-    struct mcp_peer *peer; /* referenced, or NULL */
     _Atomic int refs;
+
+    /* Who sent it, and how. */
+    struct mcp_peer *peer; /* referenced, or NULL */
     enum mcp_transport transport;
     enum mcp_era era;
     struct caller caller;
-
-    json_t *message;                           /* as it came; what is below borrows from it */
-    json_t *id, *params, *meta, *capabilities; /* NULL when absent */
-    json_t *progress_token;
-    json_t *input_responses; /* what the client answers to input_required */
-    json_t *request_state;   /* owned: what we gave it along, once it has proved to be ours */
-    const struct mcp_method *method;
-    int log_level; /* from which on the client wants messages */
-    double progress;
     int number; /* within the peer */
     bool begins_session;
-    char session_id[SESSION_ID_MAX], execution_id[EXECUTION_ID_MAX];
+    struct mcp_call *next; /* of the peer; under the peer's lock */
 
-    /* Work that takes time. @step does some of it and waits at most so long; it ends with
-     * call_reply() or call_fail(). */
+    /* The request, as receive.c and revision.c have read it. Except for @request_state all of it
+     * borrows from @message, and is NULL when absent. */
+    json_t *message;
+    json_t *id, *params, *meta, *capabilities;
+    json_t *progress_token;
+    json_t *input_responses; /* what the client answers to input_required (ask.c) */
+    json_t *request_state;   /* what we gave it along, once its authenticity is proved */
+    const struct mcp_method *method;
+    int log_level; /* from which on the client wants messages */
+
+    /* What the method does, and the tool: see call_continue(). For the log it leaves the ids. */
     void (*step)(struct mcp_call *call, int64_t timeout_us);
     void *work;
     void (*work_free)(void *work);
+    double progress; /* the last that was sent */
+    char session_id[SESSION_ID_MAX], execution_id[EXECUTION_ID_MAX];
 
-    json_t *out;            /* an array of messages that wait to be fetched */
-    json_t *result, *error; /* one of them, once it is over */
-    int status;
-    bool told; /* the response was fetched */
+    /* What goes out, each message as the text that is sent. Only the driver touches it. */
+    struct queued *out, **out_end;
+    char *response; /* comes after all of @out; NULL once it was fetched */
+    int status;     /* of HTTP */
+    bool over;      /* there is a response */
+    bool failed;    /* it is an error */
+    bool told;      /* it was fetched */
 
-    pthread_mutex_t lock; /* what follows; others than the driver touch it */
+    /* What other threads touch too. */
+    pthread_mutex_t lock;
     pthread_cond_t wake;
-    bool cancelled, ended;
+    bool cancelled, ended, close_stream;
     struct execution *execution; /* to be interrupted */
     char ask_id[32];             /* the request that we wait to be answered, or "" */
     json_t *answer;
     int asks;
-    bool close_stream;
 
-    struct outbox *log; /* of a call whose messages are kept */
-    pthread_mutex_t drive;
+    /* A call whose messages are kept for a client that reconnects. */
+    struct outbox *log;
+    pthread_mutex_t drive; /* held by whoever drives it */
     _Atomic unsigned claim;
-    struct mcp_call *next; /* of the peer */
 };
 
 struct mcp_call *call_new(struct mcp *mcp, const struct mcp_arrival *arrival);
 
 void call_fail_fault(struct mcp_call *call, const struct fault *fault);
+
+/* Like call_reply(), with one more member in the result: @name, whose value is JSON text already.
+ */
+void call_reply_with(struct mcp_call *call, json_t *result, const char *name, const char *json);
+
+/* Ends it with a response that is whole already; takes @text, where NULL means out of memory. */
+void call_reply_text(struct mcp_call *call, char *text);
+
+/* Sends a message before the end; takes @text. */
+void call_put(struct mcp_call *call, char *text);
 
 /* Tells the client something before the end; takes @params. */
 void call_notify(struct mcp_call *call, const char *method, json_t *params);
@@ -106,8 +129,11 @@ enum message_kind message_kind(const json_t *message, const char **ret_why);
 json_t *message_object(const json_t *object, const char *name);
 
 json_t *message_notification(const char *method, json_t *params); /* takes @params */
-json_t *message_response(json_t *id, json_t *result);             /* takes @result */
-json_t *message_error(json_t *id, json_t *error);                 /* takes @error */
+
+/* A whole response, for free(): @member is "result" or "error", and @value, which is taken, its
+ * value. @name (may be NULL) is put into @value, as the member whose value is the text @json. */
+char *message_response(json_t *id, const char *member, json_t *value, const char *name,
+                       const char *json);
 
 /* Parses it; on failure NULL, and the reason. */
 json_t *message_parse(const char *text, size_t len, char why[200]);
@@ -287,7 +313,6 @@ struct mcp {
     struct mcp_config config;
     struct registry *registry;
     unsigned char state_key[32];
-    char *environment; /* what the box has, as text */
 
     pthread_mutex_t lock; /* what follows */
     struct mcp_peer *peers;

@@ -115,7 +115,7 @@ static void refuse_long(struct stdio *s)
 
     if (!call)
         return;
-    call_fail(call, MCP_INVALID_REQUEST, "a message has at most %zu bytes", LINE_MAX_BYTES);
+    call_fail(call, MCP_INVALID_REQUEST, "the message is longer than %zu bytes", LINE_MAX_BYTES);
     deliver(s, call);
 }
 

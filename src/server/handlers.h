@@ -25,9 +25,6 @@ void run_request(struct request *rq, struct session *session, struct execution_r
 
 void reply_receipt(struct request *rq, struct execution *execution);
 
-/* Writes the program into the log, if the operator asked for it. */
-void run_log_code(const struct request *rq, const struct execution_request *request);
-
 /* An upload of one part, "file", of a multipart body; takes @session. @path NULL: the part's
  * filename. On failure the request is refused. */
 int upload_form_begin(struct request *rq, struct session *session, const char *path);

@@ -39,7 +39,6 @@ struct server_config {
     int64_t sockets_per_caller;          /* open WebSockets of one key */
     int64_t simple_wall_max_us;          /* the most that the simple API gives */
     int64_t mcp_reply_bytes;             /* of each stream in an answer of MCP; 0: the default */
-    bool log_code;                       /* write programs into the log */
     void (*mcp_more)(struct mcp *mcp);   /* as in struct mcp_config */
 };
 

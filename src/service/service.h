@@ -134,7 +134,8 @@ struct service_config {
     struct egress_config egress;         /* its log is set by us */
     struct egress_limits network_limits; /* of each session */
 
-    bool log_code; /* the operator asked for it: the first 300 bytes of each program */
+    /* Each program, before it runs; NULL unless the operator asked for it. Called by any thread. */
+    void (*log_code)(void *arg, const char *execution_id, const char *code);
     /* One line of the log; may be NULL. Called by any thread. */
     void (*log)(void *arg, int priority, const char *line);
     void *log_arg;

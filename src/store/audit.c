@@ -57,7 +57,7 @@ static int check_entry(const struct store_audit *entry, struct gb_err *err)
 static int head_read(struct db *db, const struct db_statement *statement,
                      struct store_head *ret_head, struct gb_err *err)
 {
-    struct db_query q = db_query_begin(db, statement);
+    struct db_query q = db_query_begin(db, statement, "");
     struct store_head head;
     int r = db_query_step(&q, err);
 
@@ -84,20 +84,13 @@ int store_audit_head(struct store *store, struct store_head *ret_head, struct gb
 static int entry_add(struct db *db, const struct store_audit *entry, struct store_head *head,
                      struct gb_err *err)
 {
-    struct db_query q;
     int r;
 
     if (entry->seq != head->seq + 1 || memcmp(entry->prev, head->hash, sizeof head->hash) != 0)
         return gb_fail_plain(err, ESTALE, "entry %lld does not follow the head of the audit log",
                              (long long) entry->seq);
-    q = db_query_begin(db, &add_entry);
-    db_bind_int(&q, entry->seq);
-    db_bind_int(&q, entry->time_us);
-    db_bind_optional_text(&q, entry->session_id);
-    db_bind_hash(&q, entry->prev);
-    db_bind_hash(&q, entry->hash);
-    db_bind_text(&q, entry->fields);
-    r = db_query_run(&q, err);
+    r = db_run(db, err, &add_entry, "iiThht", entry->seq, entry->time_us, entry->session_id,
+               entry->prev, entry->hash, entry->fields);
     if (r < 0)
         return r;
     head->seq = entry->seq;
@@ -109,7 +102,6 @@ int store_audit_append(struct store *store, const struct store_audit *entries, s
                        struct gb_err *err)
 {
     struct store_head head;
-    struct db_query q;
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < len; i++)
@@ -122,12 +114,8 @@ int store_audit_append(struct store *store, const struct store_audit *entries, s
     r = head_read(store->db, &read_head_locked, &head, err);
     for (size_t i = 0; r == 0 && i < len; i++)
         r = entry_add(store->db, &entries[i], &head, err);
-    if (r == 0) {
-        q = db_query_begin(store->db, &move_head);
-        db_bind_int(&q, head.seq);
-        db_bind_hash(&q, head.hash);
-        r = db_query_run(&q, err);
-    }
+    if (r == 0)
+        r = db_run(store->db, err, &move_head, "ih", head.seq, head.hash);
     r = db_write_end(store->db, r, err);
     return r < 0 ? r : 0;
 }
@@ -175,14 +163,12 @@ static void reverse(struct store_audit *entries, size_t len)
 static int entries_read(struct db *db, const struct store_audit_query *query,
                         struct store_audit **entries, size_t *len, struct gb_err *err)
 {
-    struct db_query q = db_query_begin(db, &list_entries[query->newest][query->session_id != NULL]);
+    const struct db_statement *list = &list_entries[query->newest][query->session_id != NULL];
+    struct db_query q =
+        db_query_begin(db, list, query->session_id ? "iiit" : "iii", query->after_seq,
+                       query->since_us, (int64_t) query->limit, query->session_id);
     int r;
 
-    db_bind_int(&q, query->after_seq);
-    db_bind_int(&q, query->since_us);
-    db_bind_int(&q, (int64_t) query->limit);
-    if (query->session_id)
-        db_bind_text(&q, query->session_id);
     while ((r = db_query_step(&q, err)) > 0) {
         if (db_grow(entries, *len, sizeof **entries) < 0 || entry_read(&q, &(*entries)[*len]) < 0) {
             r = gb_fail(err, ENOMEM, "read the audit log");

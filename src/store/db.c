@@ -2,6 +2,7 @@
 #include "store/db.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,14 +50,6 @@ static bool hex_read(const char *hex, uint8_t *ret_hash)
 
 /* ---- queries ---- */
 
-struct db_query db_query_begin(struct db *db, const struct db_statement *statement)
-{
-    struct db_query q = { .db = db, .statement = statement, .next = 1 };
-
-    db->ops->prepare(&q);
-    return q;
-}
-
 static void note(struct db_query *q, int code)
 {
     if (!q->failed)
@@ -64,35 +57,76 @@ static void note(struct db_query *q, int code)
     q->next++;
 }
 
-void db_bind_text(struct db_query *q, const char *text)
+static void bind_text(struct db_query *q, const char *text)
 {
     note(q, q->failed ? 0 : q->db->ops->bind_text(q, text));
 }
 
-void db_bind_optional_text(struct db_query *q, const char *text)
-{
-    db_bind_text(q, *text ? text : NULL);
-}
-
-void db_bind_int(struct db_query *q, int64_t value)
+static void bind_int(struct db_query *q, int64_t value)
 {
     note(q, q->failed ? 0 : q->db->ops->bind_int(q, value));
 }
 
-void db_bind_optional(struct db_query *q, int64_t value, int64_t none)
-{
-    if (value == none)
-        db_bind_text(q, NULL);
-    else
-        db_bind_int(q, value);
-}
-
-void db_bind_hash(struct db_query *q, const uint8_t *hash)
+static void bind_hash(struct db_query *q, const uint8_t *hash)
 {
     char hex[HEX_MAX];
 
     hex_write(hash, hex);
-    db_bind_text(q, hex);
+    bind_text(q, hex);
+}
+
+static void bind_one(struct db_query *q, char type, va_list *values)
+{
+    const char *text;
+    int64_t value;
+
+    switch (type) {
+    case 't':
+        bind_text(q, va_arg(*values, const char *));
+        break;
+    case 'T':
+        text = va_arg(*values, const char *);
+        bind_text(q, *text ? text : NULL);
+        break;
+    case 'i':
+        bind_int(q, va_arg(*values, int64_t));
+        break;
+    case 'I':
+        value = va_arg(*values, int64_t);
+        if (value == va_arg(*values, int64_t))
+            bind_text(q, NULL);
+        else
+            bind_int(q, value);
+        break;
+    case 'h':
+        bind_hash(q, va_arg(*values, const uint8_t *));
+        break;
+    default:
+        abort(); /* a mistake in our own source, which every run of its tests meets */
+    }
+}
+
+static struct db_query query_begin(struct db *db, const struct db_statement *statement,
+                                   const char *types, va_list *values)
+{
+    struct db_query q = { .db = db, .statement = statement, .next = 1 };
+
+    db->ops->prepare(&q);
+    for (; *types; types++)
+        bind_one(&q, *types, values);
+    return q;
+}
+
+struct db_query db_query_begin(struct db *db, const struct db_statement *statement,
+                               const char *types, ...)
+{
+    struct db_query q;
+    va_list values;
+
+    va_start(values, types);
+    q = query_begin(db, statement, types, &values);
+    va_end(values);
+    return q;
 }
 
 int db_query_step(struct db_query *q, struct gb_err *err)
@@ -110,13 +144,41 @@ void db_query_end(struct db_query *q)
         q->db->ops->end(q);
 }
 
-int db_query_run(struct db_query *q, struct gb_err *err)
+static int run(struct db *db, struct gb_err *err, const struct db_statement *statement,
+               const char *types, va_list *values)
 {
-    int r = db_query_step(q, err);
+    struct db_query q = query_begin(db, statement, types, values);
+    int r = db_query_step(&q, err);
 
     if (r >= 0)
-        r = q->db->ops->changes(q);
-    db_query_end(q);
+        r = db->ops->changes(&q);
+    db_query_end(&q);
+    return r;
+}
+
+int db_run(struct db *db, struct gb_err *err, const struct db_statement *statement,
+           const char *types, ...)
+{
+    va_list values;
+    int r;
+
+    va_start(values, types);
+    r = run(db, err, statement, types, &values);
+    va_end(values);
+    return r;
+}
+
+int db_write(struct db *db, bool durable, struct gb_err *err, const struct db_statement *statement,
+             const char *types, ...)
+{
+    int r = db_write_begin(db, durable, err);
+    va_list values;
+
+    if (r < 0)
+        return r;
+    va_start(values, types);
+    r = db_write_end(db, run(db, err, statement, types, &values), err);
+    va_end(values);
     return r;
 }
 

@@ -79,19 +79,28 @@ struct db {
 
 /* ---- queries ---- */
 
-struct db_query db_query_begin(struct db *db, const struct db_statement *statement);
-void db_bind_text(struct db_query *q, const char *text);
-void db_bind_optional_text(struct db_query *q, const char *text); /* an empty one is NULL */
-void db_bind_int(struct db_query *q, int64_t value);
-void db_bind_optional(struct db_query *q, int64_t value, int64_t none); /* @none is NULL */
-void db_bind_hash(struct db_query *q, const uint8_t *hash);             /* STORE_HASH_BYTES */
+/* Begins a statement and binds its parameters, of which @types names one after the other:
+ *
+ *   t  const char *       text
+ *   T  const char *       text; an empty one is NULL
+ *   i  int64_t            integer
+ *   I  int64_t, int64_t   integer; one that equals the second is NULL
+ *   h  const uint8_t *    STORE_HASH_BYTES of a hash
+ */
+struct db_query db_query_begin(struct db *db, const struct db_statement *statement,
+                               const char *types, ...);
 
 /* 1: a row, 0: no more. */
 int db_query_step(struct db_query *q, struct gb_err *err);
 void db_query_end(struct db_query *q);
 
-/* Steps a query that gives no rows, and ends it. Returns how many rows it changed. */
-int db_query_run(struct db_query *q, struct gb_err *err);
+/* Runs a statement that gives no rows, inside a transaction. Returns how many rows it changed. */
+int db_run(struct db *db, struct gb_err *err, const struct db_statement *statement,
+           const char *types, ...);
+
+/* The same as a transaction that holds nothing else. */
+int db_write(struct db *db, bool durable, struct gb_err *err, const struct db_statement *statement,
+             const char *types, ...);
 
 /* For a row that holds something else than it should. */
 int db_fail_row(const struct db_query *q, struct gb_err *err);

@@ -212,8 +212,7 @@ static void sqlite_unlock(struct db *db, enum db_side side)
 
 static int run_plain(struct db *db, const struct db_statement *statement, struct gb_err *err)
 {
-    struct db_query q = db_query_begin(db, statement);
-    int r = db_query_run(&q, err);
+    int r = db_run(db, err, statement, "");
 
     return r < 0 ? r : 0;
 }

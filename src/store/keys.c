@@ -67,36 +67,21 @@ static int check_key(const struct store_key *key, struct gb_err *err)
     return store_check_id(key->id, err);
 }
 
-static int key_changed(struct db *db, struct gb_err *err)
-{
-    struct db_query q = db_query_begin(db, &next_generation);
-
-    return db_query_run(&q, err);
-}
-
 int store_key_add(struct store *store, const struct store_key *key, struct gb_err *err)
 {
     struct db *db = store->db;
     int r = check_key(key, err);
-    struct db_query q;
 
     if (r == 0)
         r = db_write_begin(db, true, err);
     if (r < 0)
         return r;
-    q = db_query_begin(db, &add_key);
-    db_bind_text(&q, key->id);
-    db_bind_text(&q, key->name);
-    db_bind_hash(&q, key->hash);
-    db_bind_int(&q, key->created_us);
-    db_bind_optional(&q, key->last_used_us, 0);
-    db_bind_optional(&q, key->revoked_us, 0);
-    db_bind_optional(&q, key->sessions, STORE_LIMIT_DEFAULT);
-    db_bind_optional(&q, key->executions, STORE_LIMIT_DEFAULT);
-    db_bind_optional(&q, key->rate_per_minute, STORE_LIMIT_DEFAULT);
-    r = db_query_run(&q, err);
+    r = db_run(db, err, &add_key, "tthiIIIII", key->id, key->name, key->hash, key->created_us,
+               key->last_used_us, INT64_C(0), key->revoked_us, INT64_C(0), key->sessions,
+               STORE_LIMIT_DEFAULT, key->executions, STORE_LIMIT_DEFAULT, key->rate_per_minute,
+               STORE_LIMIT_DEFAULT);
     if (r >= 0)
-        r = key_changed(db, err);
+        r = db_run(db, err, &next_generation, "");
     r = db_write_end(db, r, err);
     return r < 0 ? r : 0;
 }
@@ -128,7 +113,7 @@ int store_key_list(struct store *store, struct store_key **ret_keys, size_t *ret
     int r;
 
     db_read_begin(store->db);
-    q = db_query_begin(store->db, &list_keys);
+    q = db_query_begin(store->db, &list_keys, "");
     while ((r = db_query_step(&q, err)) > 0) {
         if (db_grow(&keys, len, sizeof *keys) < 0)
             r = gb_fail(err, ENOMEM, "list keys");
@@ -149,11 +134,9 @@ int store_key_list(struct store *store, struct store_key **ret_keys, size_t *ret
 
 static int key_find_living(struct db *db, const char *id, struct gb_err *err)
 {
-    struct db_query q = db_query_begin(db, &find_key);
-    int r;
+    struct db_query q = db_query_begin(db, &find_key, "t", id);
+    int r = db_query_step(&q, err);
 
-    db_bind_text(&q, id);
-    r = db_query_step(&q, err);
     if (r == 0)
         r = gb_fail_plain(err, ENOENT, "there is no key '%s'", id);
     else if (r > 0 && !db_column_is_null(&q, 0))
@@ -166,39 +149,26 @@ int store_key_revoke(struct store *store, const char *id, int64_t now_us, struct
 {
     struct db *db = store->db;
     int r = store_check_id(id, err);
-    struct db_query q;
 
     if (r == 0)
         r = db_write_begin(db, true, err);
     if (r < 0)
         return r;
     r = key_find_living(db, id, err);
-    if (r >= 0) {
-        q = db_query_begin(db, &revoke_key);
-        db_bind_text(&q, id);
-        db_bind_int(&q, now_us);
-        r = db_query_run(&q, err);
-    }
     if (r >= 0)
-        r = key_changed(db, err);
+        r = db_run(db, err, &revoke_key, "ti", id, now_us);
+    if (r >= 0)
+        r = db_run(db, err, &next_generation, "");
     r = db_write_end(db, r, err);
     return r < 0 ? r : 0;
 }
 
 int store_key_touch(struct store *store, const char *id, int64_t used_us, struct gb_err *err)
 {
-    struct db *db = store->db;
     int r = store_check_id(id, err);
-    struct db_query q;
 
     if (r == 0)
-        r = db_write_begin(db, false, err);
-    if (r < 0)
-        return r;
-    q = db_query_begin(db, &touch_key);
-    db_bind_text(&q, id);
-    db_bind_int(&q, used_us);
-    r = db_write_end(db, db_query_run(&q, err), err);
+        r = db_write(store->db, false, err, &touch_key, "ti", id, used_us);
     return r < 0 ? r : 0;
 }
 
@@ -208,7 +178,7 @@ int store_key_generation(struct store *store, int64_t *ret_generation, struct gb
     int r;
 
     db_read_begin(store->db);
-    q = db_query_begin(store->db, &read_generation);
+    q = db_query_begin(store->db, &read_generation, "");
     r = db_query_step(&q, err);
     if (r == 0 || (r > 0 && !db_column_int(&q, 0, ret_generation)))
         r = db_fail_row(&q, err);

@@ -74,22 +74,14 @@ static int fail_unknown(const char *id, struct gb_err *err)
 int store_session_add(struct store *store, const struct store_session *session, struct gb_err *err)
 {
     int r = store_check_id(session->id, err);
-    struct db_query q;
 
     if (r == 0 && session->key_id[0])
         r = store_check_id(session->key_id, err);
     if (r == 0 && (session->ended_us || session->end != STORE_END_NONE))
         r = gb_fail_plain(err, EINVAL, "a new session has not ended");
     if (r == 0)
-        r = db_write_begin(store->db, false, err);
-    if (r < 0)
-        return r;
-    q = db_query_begin(store->db, &add_session);
-    db_bind_text(&q, session->id);
-    db_bind_optional_text(&q, session->key_id);
-    db_bind_int(&q, session->created_us);
-    db_bind_int(&q, session->last_used_us);
-    r = db_write_end(store->db, db_query_run(&q, err), err);
+        r = db_write(store->db, false, err, &add_session, "tTii", session->id, session->key_id,
+                     session->created_us, session->last_used_us);
     return r < 0 ? r : 0;
 }
 
@@ -118,8 +110,7 @@ int store_session_get(struct store *store, const char *id, struct store_session 
     if (r < 0)
         return r;
     db_read_begin(store->db);
-    q = db_query_begin(store->db, &get_session);
-    db_bind_text(&q, id);
+    q = db_query_begin(store->db, &get_session, "t", id);
     r = db_query_step(&q, err);
     if (r == 0)
         r = fail_unknown(id, err);
@@ -132,11 +123,9 @@ int store_session_get(struct store *store, const char *id, struct store_session 
 
 static int session_exists(struct db *db, const char *id, struct gb_err *err)
 {
-    struct db_query q = db_query_begin(db, &find_session);
-    int r;
+    struct db_query q = db_query_begin(db, &find_session, "t", id);
+    int r = db_query_step(&q, err);
 
-    db_bind_text(&q, id);
-    r = db_query_step(&q, err);
     db_query_end(&q);
     return r == 0 ? fail_unknown(id, err) : r;
 }
@@ -145,7 +134,6 @@ int store_session_end(struct store *store, const char *id, int64_t now_us, enum 
                       struct gb_err *err)
 {
     int r = store_check_id(id, err);
-    struct db_query q;
 
     if (r == 0)
         r = check_end(end, err);
@@ -154,13 +142,8 @@ int store_session_end(struct store *store, const char *id, int64_t now_us, enum 
     if (r < 0)
         return r;
     r = session_exists(store->db, id, err);
-    if (r > 0) {
-        q = db_query_begin(store->db, &end_session);
-        db_bind_text(&q, id);
-        db_bind_int(&q, now_us);
-        db_bind_text(&q, end_name(end));
-        r = db_query_run(&q, err);
-    }
+    if (r > 0)
+        r = db_run(store->db, err, &end_session, "tit", id, now_us, end_name(end));
     r = db_write_end(store->db, r, err);
     return r < 0 ? r : 0;
 }
@@ -169,26 +152,11 @@ int64_t store_session_end_all(struct store *store, int64_t now_us, enum store_en
                               struct gb_err *err)
 {
     int r = check_end(end, err);
-    struct db_query q;
 
-    if (r == 0)
-        r = db_write_begin(store->db, false, err);
-    if (r < 0)
-        return r;
-    q = db_query_begin(store->db, &end_all);
-    db_bind_int(&q, now_us);
-    db_bind_text(&q, end_name(end));
-    return db_write_end(store->db, db_query_run(&q, err), err);
+    return r < 0 ? r : db_write(store->db, false, err, &end_all, "it", now_us, end_name(end));
 }
 
 int64_t store_session_prune(struct store *store, int64_t before_us, struct gb_err *err)
 {
-    int r = db_write_begin(store->db, false, err);
-    struct db_query q;
-
-    if (r < 0)
-        return r;
-    q = db_query_begin(store->db, &prune);
-    db_bind_int(&q, before_us);
-    return db_write_end(store->db, db_query_run(&q, err), err);
+    return db_write(store->db, false, err, &prune, "i", before_us);
 }

@@ -51,6 +51,7 @@ int session_find(struct service *s, const struct caller *c, const char *id, stru
 void session_unref(struct session *s) { must(!s); }
 const char *session_id(const struct session *s) { return ""; }
 void session_get_info(struct session *s, struct session_info *r) { }
+void session_info_release(struct session_info *i) { }
 int session_delete(struct session *s, struct fault *f) { return refuse(f); }
 int session_interrupt(struct session *s, bool a, size_t *n, struct fault *f)
 { return refuse(f); }

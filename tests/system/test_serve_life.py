@@ -13,6 +13,7 @@ import time
 import pytest
 
 from conftest import wait_for
+from mcp_wire import BOTH, call, modern, modern_headers
 from serve_kit import serve, server, wait_running  # noqa: F401
 
 
@@ -251,8 +252,28 @@ def test_log(serve):
     assert run["ms"] > 0 and run["id"].startswith("req_") and run["execution"]
     text = server.log.read_text()
     assert "abracadabra" not in text and "\x1b" not in text and "secret_word" not in text
-    told = serve("--log-code")
-    told.good("POST", "/execute", {"code": "print('abracadabra')\n"})
-    told.stop()
-    assert "abracadabra" in told.log.read_text()
-    assert all(json.loads(line) for line in told.log.read_text().splitlines())
+
+
+def test_log_code(serve):
+    """Each program is in the log once, whole, whichever way it came."""
+    server = serve("--log-code")
+    tail = "# " + "x" * 1000 + " the end"
+    session = server.session()
+    server.good("POST", "/execute", {"code": "print('simple')" + tail})
+    server.good("POST", "/v1/execute", {"code": "print('oneshot')" + tail})
+    server.run(session, "print('cell')" + tail)
+    server.good("POST", f"/v1/sessions/{session}/commands", {"command": "echo command " + tail})
+    server.good("POST", "/execute_code", {"code": "word = 'dialect'" + tail})
+    message = modern(call("execute_python", code="print('mcp')" + tail))
+    headers = {name.replace("-", "_"): value for name, value in modern_headers(message).items()}
+    server.good("POST", "/mcp", message, Accept=BOTH, **headers)
+    server.stop()
+    lines = [json.loads(line) for line in server.log.read_text().splitlines()]
+    code = [line for line in lines if tail in json.dumps(line)]
+    assert all(line["event"] == "code" and line["code"].endswith(tail) for line in code)
+    for word in ("simple", "oneshot", "cell", "command", "dialect", "mcp"):
+        assert sum(word in line["code"] for line in code) == 1, word
+    # The line of the request has the same id.
+    ids = {line["execution"] for line in code}
+    assert len(ids) == len(code) == 6
+    assert ids == {line.get("execution") for line in lines if line["event"] == "request"} & ids

@@ -37,23 +37,23 @@ static void analyse_file(struct mcp_call *call, const json_t *arguments)
     char *text = NULL;
 
     if (asprintf(&text,
-                 "Analyse the file %s, which is in the box's /workspace, with execute_python.\n\n"
-                 "1. Load it and say what it is: size, columns and their types, missing values, "
-                 "duplicates, ranges, what one row stands for.\n"
-                 "2. Check it before you trust it: dates that are text, numbers with units, "
-                 "outliers, categories that differ only in spelling.\n"
+                 "Analyse the file %s in /workspace with execute_python.\n\n"
+                 "1. Load it and describe it: size, columns and their types, missing values, "
+                 "duplicates, ranges, and what one row represents.\n"
+                 "2. Check its quality before you rely on it: dates stored as text, numbers with "
+                 "units, outliers, categories that differ only in spelling.\n"
                  "3. %s%s\n"
                  "4. Draw the one or two charts that show it best.\n\n"
-                 "Work in small steps and look at each result. End with a short summary in plain "
-                 "words: what was found, how sure it is, and what the data cannot tell. If the "
-                 "file is not there, say so and ask for it (upload_file puts it there).",
+                 "Work in small steps and look at each result. Finish with a short summary in "
+                 "plain language: what you found, how certain it is, and what the data cannot "
+                 "answer. If the file does not exist, say so and ask for it; upload_file adds it.",
                  path,
                  question ? "Answer this question with numbers from the data: "
-                          : "Find the three to five things in it that are most worth knowing, with "
+                          : "Find the three to five most important facts in it, and back them with "
                             "numbers.",
                  question ? question : "") < 0)
         text = NULL;
-    reply_prompt(call, "Analyse a file in the box", text);
+    reply_prompt(call, "Analyse a file in /workspace", text);
 }
 
 static void chart(struct mcp_call *call, const json_t *arguments)
@@ -63,33 +63,34 @@ static void chart(struct mcp_call *call, const json_t *arguments)
     if (asprintf(
             &text,
             "Draw a chart with execute_python and matplotlib.\n\nData: %s\nIt should show: %s\n\n"
-            "Choose the kind of chart that answers this best. Give it a title that says what is "
-            "to be seen, label the axes with units, sort categories by value unless they have "
-            "an order of their own, start bars at zero, and leave out what does not help. Look "
-            "at the image that comes back; if labels overlap or something is cut off, mend it "
-            "and draw it again. Then say in one or two sentences what the chart shows.",
-            argument(arguments, "data", "what we have been working with"),
-            argument(arguments, "show", "what matters most in it")) < 0)
+            "Choose the type of chart that shows this best. Give it a title that states the main "
+            "point, label the axes with units, sort categories by value unless they have a "
+            "natural order, start bars at zero, and leave out everything that does not help. Look "
+            "at the image that is returned; if labels overlap or something is cut off, fix it and "
+            "draw the chart again. Then say in one or two sentences what it shows.",
+            argument(arguments, "data", "the data we have been working with"),
+            argument(arguments, "show", "the most important point")) < 0)
         text = NULL;
     reply_prompt(call, "Draw a chart", text);
 }
 
 static const struct mcp_prompt_argument analyse_arguments[] = {
-    { "path", "The file beneath /workspace, such as sales.csv", true },
-    { "question", "What you want to know; without it, what is most worth knowing", false },
+    { "path", "The file in /workspace, for example sales.csv", true },
+    { "question", "What you want to know. Default: the most important facts.", false },
     { NULL, NULL, false },
 };
 
 static const struct mcp_prompt_argument chart_arguments[] = {
-    { "data", "A file beneath /workspace, a variable, or a few words", true },
+    { "data", "A file in /workspace, a variable, or a short description", true },
     { "show", "What the chart should show", false },
     { NULL, NULL, false },
 };
 
 static const struct mcp_prompt prompts[] = {
-    { "analyse_file", "Analyse a file", "Look a data file over, check it, and say what is in it.",
-      analyse_arguments, analyse_file },
-    { "chart", "Draw a chart", "Draw a chart that answers a question, and look at it.",
+    { "analyse_file", "Analyse a file",
+      "Examine a data file, check its quality and summarise what it contains.", analyse_arguments,
+      analyse_file },
+    { "chart", "Draw a chart", "Draw a chart that answers a question, and check how it looks.",
       chart_arguments, chart },
 };
 
@@ -102,7 +103,7 @@ void prompts_register(struct mcp *mcp)
 void method_prompts_list(struct mcp_call *call)
 {
     if (call_text(call, "cursor", false))
-        call_fail(call, MCP_INVALID_PARAMS, "this cursor is not ours: all are on one page");
+        call_fail(call, MCP_INVALID_PARAMS, "invalid cursor: everything is on one page");
     else
         call_reply(call, json_pack("{s:o}", "prompts", registry_prompts_to_json(call->mcp)));
 }
@@ -116,8 +117,7 @@ void method_prompts_get(struct mcp_call *call)
     if (!name)
         return;
     if (!prompt) {
-        call_fail(call, MCP_INVALID_PARAMS,
-                  "there is no prompt of this name; prompts/list has them");
+        call_fail(call, MCP_INVALID_PARAMS, "unknown prompt; prompts/list returns all of them");
         return;
     }
     if (arguments && !json_is_object(arguments)) {
@@ -126,7 +126,7 @@ void method_prompts_get(struct mcp_call *call)
     }
     json_object_foreach (arguments, key, value) {
         if (!json_is_string(value)) {
-            call_fail(call, MCP_INVALID_PARAMS, "arguments of prompts are texts");
+            call_fail(call, MCP_INVALID_PARAMS, "the arguments of a prompt must be strings");
             return;
         }
     }
@@ -200,7 +200,7 @@ void method_complete(struct mcp_call *call)
 
     if (!type || !name || !value) {
         call_fail(call, MCP_INVALID_PARAMS,
-                  "ref must have a type, and argument a name and a value, all of them texts");
+                  "ref.type, argument.name and argument.value must be strings");
         return;
     }
     values = json_array();

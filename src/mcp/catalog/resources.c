@@ -1,9 +1,11 @@
 /*
- * Resources: what the box has, the files of sessions, and outputs that were too long for an answer.
+ * Resources: a description of the sandbox, the files of sessions, and outputs that were too long
+ * for a result.
  *
- * Files are listed only for a client with a session of its own, and only those of boxes that it has
- * made: without one there is no telling who of many users behind a proxy is asking. Whoever knows a
- * session's id can read its files by their URIs, as everywhere in the service.
+ * Files are listed only for a client with a session of the protocol, and only those of the sessions
+ * that it created: without one there is no telling which of many users behind a proxy is asking.
+ * Anybody who knows the id of a session can read its files by their URIs, as everywhere in the
+ * service.
  */
 #include <errno.h>
 #include <sodium.h>
@@ -22,19 +24,20 @@
 #define CURSOR_MAX      (2 * FILE_PATH_MAX)
 #define VARIANT         sodium_base64_VARIANT_URLSAFE_NO_PADDING
 
-/* ---- what the box has ---- */
+/* ---- the sandbox ---- */
 
 static bool read_environment(struct mcp_call *call, const char *uri)
 {
     static const char text[] =
-        "# The box\n\nA sealed Linux box with Python 3, numpy, pandas, scipy, scikit-learn, "
-        "matplotlib, plotly, openpyxl, Pillow, requests and the standard library, a shell, and no "
-        "network.\n\n"
-        "- time: {timeout} s a call, at most {timeout_max} with `timeout`\n"
+        "# The sandbox\n\nAn isolated Linux sandbox with Python 3, numpy, pandas, scipy, "
+        "scikit-learn, matplotlib, plotly, openpyxl, Pillow, requests, the standard library and a "
+        "shell. It has no network access.\n\n"
+        "- time: {timeout} s per call, at most {timeout_max} s with `timeout`\n"
         "- memory: {memory}\n"
         "- disk: {disk} in /workspace, the working directory\n"
-        "- output: {reply} bytes each of stdout and stderr in an answer; the rest as a resource\n"
-        "- a session ends when it was not used for {idle} s\n";
+        "- output: {reply} bytes each of stdout and stderr per result; the complete output is a "
+        "resource\n"
+        "- sessions: closed after {idle} s without use\n";
     autofree char *filled = NULL;
 
     if (strcmp(uri, ENVIRONMENT_URI) != 0)
@@ -61,10 +64,11 @@ static void reply_file(struct mcp_call *call, const char *uri, const char *path,
     ssize_t n = 1;
 
     if (file->size > READ_MAX) {
-        call_fail(call, MCP_INTERNAL,
-                  "the file has %lld bytes, and a resource at most %lld; read it in parts with the "
-                  "tool read_file",
-                  (long long) file->size, (long long) READ_MAX);
+        call_fail(
+            call, MCP_INTERNAL,
+            "the file has %lld bytes, more than the %lld of a resource; read it in parts with the "
+            "tool read_file",
+            (long long) file->size, (long long) READ_MAX);
         return;
     }
     data = malloc((size_t) file->size + 1);
@@ -135,12 +139,13 @@ static bool read_output(struct mcp_call *call, const char *uri)
 }
 
 static const struct mcp_resource rows[] = {
-    { ENVIRONMENT_URI, "environment", "What the box has",
-      "What is installed in a box, and its limits.", "text/markdown", false, read_environment },
+    { ENVIRONMENT_URI, "environment", "The sandbox",
+      "What is installed in the sandbox, and its limits.", "text/markdown", false,
+      read_environment },
     { "glovebox://sessions/{session_id}/files/{+path}", "workspace-file", "A file in a session",
-      "A file beneath /workspace of a session.", NULL, true, read_workspace },
-    { "glovebox://executions/{execution_id}/{stream}", "output", "Everything that was printed",
-      "The whole stdout or stderr of an execution, where an answer held only a part of it.",
+      "A file in /workspace of a session.", NULL, true, read_workspace },
+    { "glovebox://executions/{execution_id}/{stream}", "output", "Complete output",
+      "The complete stdout or stderr of an execution, of which the result contains only a part.",
       "text/plain", true, read_output },
 };
 
@@ -238,7 +243,7 @@ void method_resources_list(struct mcp_call *call)
     if (call_is_over(call))
         return;
     if (cursor && !read_cursor(cursor, &place)) {
-        call_fail(call, MCP_INVALID_PARAMS, "this cursor is not ours; begin without one");
+        call_fail(call, MCP_INVALID_PARAMS, "invalid cursor; start without one");
         return;
     }
     list = cursor ? json_array() : registry_resources_to_json(call->mcp, false);
@@ -258,7 +263,7 @@ void method_resources_list(struct mcp_call *call)
 void method_resources_templates(struct mcp_call *call)
 {
     if (call_text(call, "cursor", false))
-        call_fail(call, MCP_INVALID_PARAMS, "this cursor is not ours: all are on one page");
+        call_fail(call, MCP_INVALID_PARAMS, "invalid cursor: everything is on one page");
     else
         call_reply(call, json_pack("{s:o}", "resourceTemplates",
                                    registry_resources_to_json(call->mcp, true)));
@@ -289,8 +294,7 @@ void method_resources_subscribe(struct mcp_call *call)
     pthread_mutex_unlock(&peer->lock);
     if (full)
         call_fail(call, MCP_INVALID_PARAMS,
-                  "at most %d resources can be watched, with URIs of at "
-                  "most %d bytes",
+                  "at most %d resources can be subscribed to, with URIs of at most %d bytes",
                   MCP_SUBSCRIPTIONS, MCP_URI_MAX);
     else
         call_reply(call, json_object());

@@ -82,8 +82,7 @@ void method_tools_call(struct mcp_call *call)
     if (!name)
         return;
     if (!registry_tool(call->mcp, name, &entry)) {
-        call_fail(call, MCP_INVALID_PARAMS,
-                  "there is no tool with this name; tools/list has all of them");
+        call_fail(call, MCP_INVALID_PARAMS, "unknown tool; tools/list returns all of them");
         return;
     }
     if (given && !json_is_object(given)) {
@@ -103,22 +102,14 @@ void method_tools_call(struct mcp_call *call)
 void tool_reply(struct mcp_call *call, json_t *structured, json_t *content, bool is_error)
 {
     autofree char *text = structured ? json_dumps(structured, MCP_JSON) : NULL;
-    json_t *all = json_array(), *result;
+    json_t *all = text ? json_pack("[{s:s, s:s}]", "type", "text", "text", text) : NULL;
 
-    if (!text) {
-        json_decref(structured);
-        json_decref(content);
-        json_decref(all);
-        call_reply(call, NULL);
-        return;
-    }
-    (void) json_array_append_new(all, json_pack("{s:s, s:s}", "type", "text", "text", text));
-    if (content)
+    json_decref(structured);
+    if (all && content)
         (void) json_array_extend(all, content);
     json_decref(content);
-    result = json_pack("{s:o, s:o, s:b}", "content", all, "structuredContent", structured,
-                       "isError", is_error);
-    call_reply(call, result);
+    call_reply_with(call, all ? json_pack("{s:o, s:b}", "content", all, "isError", is_error) : NULL,
+                    "structuredContent", text);
 }
 
 void tool_fail(struct mcp_call *call, const char *fmt, ...)

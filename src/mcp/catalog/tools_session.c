@@ -60,6 +60,7 @@ static void create_session(struct mcp_call *call, const void *arguments)
                          (double) info.idle_limit_us / USEC_PER_SEC, "limits",
                          limits_to_json(&info.limits)),
                NULL, false);
+    session_info_release(&info);
     session_unref(session);
 }
 

@@ -21,7 +21,7 @@ bool call_needs_capability(struct mcp_call *call, const char *name)
         return true;
     call_fail_data(call, call->era == MCP_MODERN ? MCP_NO_CAPABILITY : MCP_INVALID_REQUEST,
                    json_pack("{s:{s:{}}}", "requiredCapabilities", name),
-                   "this needs a client that has the capability %s", name);
+                   "this needs a client with the capability %s", name);
     return false;
 }
 
@@ -29,14 +29,17 @@ bool call_needs_capability(struct mcp_call *call, const char *name)
 
 void call_ask(struct mcp_call *call, const char *method, json_t *params)
 {
+    json_t *message;
+
     pthread_mutex_lock(&call->lock);
     snprintf(call->ask_id, sizeof call->ask_id, "gb-%d-%d", call->number, ++call->asks);
     json_decref(call->answer);
     call->answer = NULL;
+    message = json_pack("{s:s, s:s, s:s, s:o}", "jsonrpc", "2.0", "id", call->ask_id, "method",
+                        method, "params", params);
     pthread_mutex_unlock(&call->lock);
-    (void) json_array_append_new(call->out,
-                                 json_pack("{s:s, s:s, s:s, s:o}", "jsonrpc", "2.0", "id",
-                                           call->ask_id, "method", method, "params", params));
+    call_put(call, message ? json_dumps(message, MCP_JSON) : NULL);
+    json_decref(message);
 }
 
 json_t *call_take_answer(struct mcp_call *call)
@@ -85,7 +88,7 @@ int ask_check_retry(struct mcp_call *call)
     call->request_state = json_is_string(state) ? state_open(call, json_string_value(state)) : NULL;
     if (!call->request_state) {
         call_fail(call, MCP_INVALID_PARAMS,
-                  "requestState is not what was given to you for this request, or too old");
+                  "requestState is invalid for this request, or has expired");
         return -1;
     }
     return 0;

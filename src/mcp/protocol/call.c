@@ -3,8 +3,9 @@
  *
  * receive_request() finds out era, peer and method, and lets the method begin. Most end there. One
  * that takes time leaves a step function behind, which the driver calls again and again through
- * mcp_call_next(); in between it looks for messages that the step has left in call->out. Only
- * cancelling and answering come from other threads, and only they need call->lock.
+ * mcp_call_next(); in between it fetches the messages that the step has left in call->out. Messages
+ * are serialised where they are made and stay text from there on. Only cancelling and answering
+ * come from other threads, and only they need call->lock.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -36,15 +37,27 @@ struct mcp_call *call_new(struct mcp *mcp, const struct mcp_arrival *arrival)
     call->status = 200;
     call->progress = -1;
     call->number = -1;
-    call->out = json_array();
+    call->out_end = &call->out;
     pthread_mutex_init(&call->lock, NULL);
     pthread_mutex_init(&call->drive, NULL);
     cond_init(&call->wake);
-    if (!call->out) {
-        mcp_call_unref(call);
-        return NULL;
-    }
     return call;
+}
+
+/* The oldest of those that wait, or NULL. */
+static char *take_message(struct mcp_call *call)
+{
+    struct queued *first = call->out;
+    char *text;
+
+    if (!first)
+        return NULL;
+    text = first->text;
+    call->out = first->next;
+    if (!call->out)
+        call->out_end = &call->out;
+    free(first);
+    return text;
 }
 
 struct mcp_call *mcp_call_ref(struct mcp_call *call)
@@ -55,6 +68,8 @@ struct mcp_call *mcp_call_ref(struct mcp_call *call)
 
 void mcp_call_unref(struct mcp_call *call)
 {
+    char *text;
+
     if (!call || atomic_fetch_sub(&call->refs, 1) > 1)
         return;
     if (call->work_free)
@@ -62,9 +77,9 @@ void mcp_call_unref(struct mcp_call *call)
     execution_unref(call->execution);
     json_decref(call->message);
     json_decref(call->request_state);
-    json_decref(call->out);
-    json_decref(call->result);
-    json_decref(call->error);
+    while ((text = take_message(call)))
+        free(text);
+    free(call->response);
     json_decref(call->answer);
     outbox_free(call->log);
     mcp_peer_unref(call->peer);
@@ -83,7 +98,7 @@ struct mcp *call_mcp(const struct mcp_call *call)
 
 bool call_is_over(const struct mcp_call *call)
 {
-    return call->result || call->error;
+    return call->over;
 }
 
 /* What every result of the new era carries. */
@@ -105,19 +120,34 @@ static void add_marks(struct mcp_call *call, json_t *result)
     }
 }
 
-void call_reply(struct mcp_call *call, json_t *result)
+void call_reply_text(struct mcp_call *call, char *text)
 {
-    if (call_is_over(call)) {
+    if (call->over) {
+        free(text);
+        return;
+    }
+    call->response = text;
+    call->over = true;
+}
+
+void call_reply_with(struct mcp_call *call, json_t *result, const char *name, const char *json)
+{
+    if (call->over) {
         json_decref(result);
         return;
     }
     if (!result) {
-        call_fail(call, MCP_INTERNAL, "there is no memory for this; try again later");
+        call_fail(call, MCP_INTERNAL, "out of memory; try again later");
         return;
     }
     if (call->era == MCP_MODERN)
         add_marks(call, result);
-    call->result = result;
+    call_reply_text(call, message_response(call->id, "result", result, name, json));
+}
+
+void call_reply(struct mcp_call *call, json_t *result)
+{
+    call_reply_with(call, result, NULL, NULL);
 }
 
 static int status_of(enum mcp_era era, int code)
@@ -133,21 +163,24 @@ static int status_of(enum mcp_era era, int code)
 __attribute__((format(printf, 4, 0))) static void fail(struct mcp_call *call, int code,
                                                        json_t *data, const char *fmt, va_list ap)
 {
+    json_t *error;
     char text[512];
 
-    if (call_is_over(call)) {
+    if (call->over) {
         json_decref(data);
         return;
     }
     if (vsnprintf(text, sizeof text, fmt, ap) < 0)
         text[0] = '\0';
-    /* json_string() refuses what is not UTF-8: a text that was cut within a character. */
-    call->error = json_pack("{s:i, s:s}", "code", code, "message", text);
-    if (!call->error)
-        call->error = json_pack("{s:i, s:s}", "code", code, "message", "this cannot be done");
+    /* json_pack() refuses what is not UTF-8: a text that was cut within a character. */
+    error = json_pack("{s:i, s:s}", "code", code, "message", text);
+    if (!error)
+        error = json_pack("{s:i, s:s}", "code", code, "message", "the request failed");
     if (data)
-        (void) json_object_set_new(call->error, "data", data);
+        (void) json_object_set_new(error, "data", data);
+    call->failed = true;
     call->status = status_of(call->era, code);
+    call_reply_text(call, message_response(call->id, "error", error, NULL, NULL));
 }
 
 void call_fail(struct mcp_call *call, int code, const char *fmt, ...)
@@ -178,9 +211,25 @@ void call_fail_fault(struct mcp_call *call, const struct fault *fault)
 
 /* ---- what it says meanwhile ---- */
 
+void call_put(struct mcp_call *call, char *text)
+{
+    struct queued *queued = text ? malloc(sizeof *queued) : NULL;
+
+    if (!queued) {
+        free(text);
+        return;
+    }
+    *queued = (struct queued){ NULL, text };
+    *call->out_end = queued;
+    call->out_end = &queued->next;
+}
+
 void call_notify(struct mcp_call *call, const char *method, json_t *params)
 {
-    (void) json_array_append_new(call->out, message_notification(method, params));
+    json_t *message = message_notification(method, params);
+
+    call_put(call, message ? json_dumps(message, MCP_JSON) : NULL);
+    json_decref(message);
 }
 
 void call_log(struct mcp_call *call, enum mcp_level level, const char *logger, const char *text,
@@ -287,7 +336,7 @@ const char *call_text(struct mcp_call *call, const char *name, bool required)
     if (json_is_string(value))
         return json_string_value(value);
     if (value || required)
-        call_fail(call, MCP_INVALID_PARAMS, "%s must be text", name);
+        call_fail(call, MCP_INVALID_PARAMS, "%s must be a string", name);
     return NULL;
 }
 
@@ -308,14 +357,6 @@ int call_session(struct mcp_call *call, const char *id, struct session **ret_ses
 
 /* ---- driving ---- */
 
-static json_t *final_message(struct mcp_call *call)
-{
-    if (call->error)
-        return message_error(call->id, json_incref(call->error));
-    return json_is_array(call->result) ? json_incref(call->result) /* of a batch */
-                                       : message_response(call->id, json_incref(call->result));
-}
-
 static void release_work(struct mcp_call *call)
 {
     struct execution *execution;
@@ -330,43 +371,30 @@ static void release_work(struct mcp_call *call)
     execution_unref(execution);
 }
 
-static int next_json(struct mcp_call *call, int64_t timeout_us, json_t **ret_json)
+int mcp_call_next(struct mcp_call *call, int64_t timeout_us, char **ret_text)
 {
     int64_t deadline = clock_now_us() + timeout_us, left = timeout_us;
+    char *text;
 
-    for (;;) {
-        if (json_array_size(call->out) > 0) {
-            *ret_json = json_incref(json_array_get(call->out, 0));
-            (void) json_array_remove(call->out, 0);
-            return 1;
-        }
-        if (call_is_over(call))
-            break;
+    while (!(text = take_message(call)) && !call->over) {
         if (left < 0)
             return 0;
         call->step(call, left);
         left = deadline - clock_now_us();
     }
-    if (call->told) {
-        release_work(call); /* a kept call is not to hold a session */
-        return -1;
+    if (!text) {
+        if (call->told) {
+            release_work(call); /* a kept call is not to hold a session */
+            return -1;
+        }
+        call->told = true;
+        peer_leave(call);
+        text = TAKE_PTR(call->response);
+        if (!text)
+            return -1;
     }
-    call->told = true;
-    peer_leave(call);
-    *ret_json = final_message(call);
-    return *ret_json ? 1 : -1;
-}
-
-int mcp_call_next(struct mcp_call *call, int64_t timeout_us, char **ret_text)
-{
-    json_t *json = NULL;
-    int r = next_json(call, timeout_us, &json);
-
-    if (r <= 0)
-        return r;
-    *ret_text = json_dumps(json, MCP_JSON);
-    json_decref(json);
-    return *ret_text ? 1 : -1;
+    *ret_text = text;
+    return 1;
 }
 
 bool mcp_call_is_done(const struct mcp_call *call)
@@ -381,7 +409,7 @@ int mcp_call_status(const struct mcp_call *call)
 
 bool mcp_call_takes_time(const struct mcp_call *call)
 {
-    return call->step && !call_is_over(call);
+    return call->step && !call->over;
 }
 
 bool mcp_call_is_modern(const struct mcp_call *call)
@@ -396,7 +424,7 @@ struct mcp_peer *mcp_call_peer(const struct mcp_call *call)
 
 const char *mcp_call_new_session(const struct mcp_call *call)
 {
-    return call->begins_session && call->result ? call->peer->id : NULL;
+    return call->begins_session && call->over && !call->failed ? call->peer->id : NULL;
 }
 
 const char *mcp_call_session_id(const struct mcp_call *call)
@@ -515,7 +543,7 @@ void mcp_call_detach(struct mcp_call *call)
     if (start_thread(call, detached_main) == 0)
         return;
     mcp_call_cancel(call);
-    call_fail(call, MCP_INTERNAL, "there are too many threads just now; try again later");
+    call_fail(call, MCP_INTERNAL, "too many requests are running; try again later");
     while (mcp_call_next(call, 0, &text) > 0)
         (void) outbox_put(call->peer->outbox, text, PUT_MAY);
     peer_detached(call->mcp, -1, call);

@@ -153,14 +153,14 @@ static void listen_step(struct mcp_call *call, int64_t timeout_us)
 {
     struct listen_work *w = call->work;
     int64_t slice = USEC_PER_SEC / 5;
-    autofree char *text = NULL;
+    char *text;
     int r;
 
     /* In slices: cancelling wakes the call, not the outbox. */
     r = outbox_next(w->listener.outbox, w->claim, &w->pos, timeout_us < slice ? timeout_us : slice,
                     &text);
     if (r > 0)
-        (void) json_array_append_new(call->out, json_loads(text, 0, NULL));
+        call_put(call, text);
     else if (r < 0 || mcp_call_is_cancelled(call))
         listen_end(call);
 }
@@ -219,14 +219,15 @@ void method_listen(struct mcp_call *call)
     honoured = read_filter(call, &w->listener);
     if (!honoured)
         return;
+    if (json_object_size(honoured) > 0 && listener_enter(call->mcp, &w->listener) < 0) {
+        call_fail(call, MCP_INTERNAL, "too many subscriptions; try again later");
+        json_decref(honoured);
+        return;
+    }
     call_notify(call, "notifications/subscriptions/acknowledged",
                 json_pack("{s:O, s:{s:O}}", "notifications", honoured, "_meta",
                           MCP_META "subscriptionId", call->id));
-    if (json_object_size(honoured) == 0) {
+    if (json_object_size(honoured) == 0)
         listen_end(call); /* nothing could ever come */
-    } else if (listener_enter(call->mcp, &w->listener) < 0) {
-        (void) json_array_clear(call->out);
-        call_fail(call, MCP_INTERNAL, "there are too many subscriptions; try again later");
-    }
     json_decref(honoured);
 }

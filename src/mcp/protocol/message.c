@@ -1,7 +1,9 @@
 /* JSON-RPC 2.0: what is a message, and of which kind. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/autoclean.h"
 #include "base/json_depth.h"
 #include "mcp/mcp_internal.h"
 
@@ -16,7 +18,7 @@ json_t *message_parse(const char *text, size_t len, char why[200])
 
     /* The parser is recursive, and its stack is ours. */
     if (json_too_deep(text, len, DEPTH_MAX)) {
-        snprintf(why, 200, "the message is nested deeper than %d levels", DEPTH_MAX);
+        snprintf(why, 200, "the message is nested more than %d levels deep", DEPTH_MAX);
         return NULL;
     }
     json = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
@@ -50,20 +52,20 @@ enum message_kind message_kind(const json_t *message, const char **ret_why)
     const char *version = json_string_value(json_object_get(message, "jsonrpc"));
 
     if (!json_is_object(message))
-        return bad(ret_why, "a message is a JSON object");
+        return bad(ret_why, "a message must be a JSON object");
     if (!version || strcmp(version, "2.0") != 0)
         return bad(ret_why, "jsonrpc must be \"2.0\"");
     if (method) {
         if (!json_is_string(method))
-            return bad(ret_why, "method must be text");
+            return bad(ret_why, "method must be a string");
         if (id && !is_id(id))
-            return bad(ret_why, "id must be text or a whole number");
+            return bad(ret_why, "id must be a string or an integer");
         return id ? MESSAGE_REQUEST : MESSAGE_NOTIFICATION;
     }
     if (!json_object_get(message, "result") == !json_object_get(message, "error"))
-        return bad(ret_why, "a message has a method, a result or an error, one of them");
+        return bad(ret_why, "a message must have exactly one of method, result and error");
     if (!json_object_get(message, "error") && !is_id(id))
-        return bad(ret_why, "a response has the id of its request");
+        return bad(ret_why, "a response must have the id of its request");
     return MESSAGE_RESPONSE;
 }
 
@@ -73,12 +75,23 @@ json_t *message_notification(const char *method, json_t *params)
                      params ? params : json_object());
 }
 
-json_t *message_response(json_t *id, json_t *result)
+char *message_response(json_t *id, const char *member, json_t *value, const char *name,
+                       const char *json)
 {
-    return json_pack("{s:s, s:O?, s:o}", "jsonrpc", "2.0", "id", id, "result", result);
-}
+    autofree char *id_text = id ? json_dumps(id, MCP_JSON) : strdup("null");
+    autofree char *text = json_dumps(value, MCP_JSON);
+    const char *rest = text ? text + 1 : NULL; /* behind the brace */
+    char *message = NULL;
+    int len;
 
-json_t *message_error(json_t *id, json_t *error)
-{
-    return json_pack("{s:s, s:O?, s:o}", "jsonrpc", "2.0", "id", id, "error", error);
+    json_decref(value);
+    if (!id_text || !text)
+        return NULL;
+    if (name)
+        len = asprintf(&message, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"%s\":{\"%s\":%s%s%s}", id_text,
+                       member, name, json, *rest == '}' ? "" : ",", rest);
+    else
+        len =
+            asprintf(&message, "{\"jsonrpc\":\"2.0\",\"id\":%s,\"%s\":%s}", id_text, member, text);
+    return len < 0 ? NULL : message;
 }

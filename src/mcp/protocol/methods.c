@@ -38,16 +38,16 @@ static json_t *capabilities(void)
 static json_t *instructions(struct mcp_call *call)
 {
     static const char text[] =
-        "Runs Python and shell commands in a sealed Linux box without network. Use execute_python "
-        "to compute, to analyse data and to draw charts: what the last expression gives, what is "
-        "printed and every figure comes back. {state} Files are in the working directory, "
-        "/workspace; put some there with upload_file and fetch them with read_file.";
+        "Runs Python code and shell commands in an isolated Linux sandbox without network access. "
+        "Use execute_python to calculate, analyse data and draw charts; it returns the printed "
+        "output, the value of the last expression and every figure. {state} The working directory "
+        "is /workspace: add files with upload_file and fetch them with read_file.";
     autofree char *filled = NULL;
     const char *state =
         call->peer && call->peer->keeps
-            ? "Variables, imports and files stay from call to call in this conversation."
-            : "Every call has a fresh box; to keep variables and files, make a session with "
-              "create_session and pass its session_id along.";
+            ? "Variables, imports and files persist from call to call in this conversation."
+            : "Each call runs in a fresh sandbox; to keep variables and files, create a session "
+              "with create_session and pass its session_id to each call.";
     const char *place = strstr(text, "{state}");
 
     if (asprintf(&filled, "%.*s%s%s", (int) (place - text), text, state, place + 7) < 0)
@@ -57,7 +57,7 @@ static json_t *instructions(struct mcp_call *call)
 
 /* ---- the old era ---- */
 
-/* The one that was asked for, if we have it; else our newest, and the client may leave. */
+/* The requested version if we support it, else our newest: the client may disconnect then. */
 static const char *agree(const char *wanted)
 {
     const char *const *versions = era_legacy_versions();
@@ -90,7 +90,7 @@ static void initialize(struct mcp_call *call)
     }
     pthread_mutex_unlock(&peer->lock);
     if (again)
-        call_fail(call, MCP_INVALID_REQUEST, "this session has been initialized");
+        call_fail(call, MCP_INVALID_REQUEST, "this session is initialized already");
     else
         call_reply(call, json_pack("{s:s, s:o, s:o, s:o}", "protocolVersion", peer->version,
                                    "capabilities", capabilities(), "serverInfo", mcp_server_info(),
@@ -155,7 +155,7 @@ const struct mcp_method *method_find(const char *name, enum mcp_era era)
     return NULL;
 }
 
-/* Those that we do not know are none of our business. */
+/* Unknown notifications are ignored. */
 void method_notification(struct mcp_call *call)
 {
     const char *method = json_string_value(json_object_get(call->message, "method"));

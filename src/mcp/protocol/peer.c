@@ -257,11 +257,11 @@ int peer_enter(struct mcp_peer *peer, struct mcp_call *call)
     }
     pthread_mutex_unlock(&peer->lock);
     if (ended)
-        call_fail(call, MCP_NO_SESSION, "the session has ended; begin anew with initialize");
+        call_fail(call, MCP_NO_SESSION, "the session has ended; start a new one with initialize");
     else if (used)
-        call_fail(call, MCP_INVALID_REQUEST, "a request with this id is still under way");
+        call_fail(call, MCP_INVALID_REQUEST, "a request with this id is still running");
     else if (full)
-        call_fail(call, MCP_INTERNAL, "%d requests are under way; wait for one to end",
+        call_fail(call, MCP_INTERNAL, "%d requests are running; wait for one to finish",
                   MCP_CALLS_MAX);
     return used || full || ended ? -1 : 0;
 }

@@ -26,13 +26,13 @@ static int attach_peer(struct mcp_call *call, const struct mcp_arrival *arrival)
     }
     if (!headers->session) {
         call_fail(call, MCP_INVALID_REQUEST,
-                  "send the header MCP-Session-Id that initialize gave you; begin with initialize");
+                  "the header MCP-Session-Id is missing; initialize returns its value");
         return -1;
     }
     call->peer = mcp_peer_find(call->mcp, arrival->caller, headers->session, MCP_HTTP);
     if (!call->peer) {
         call_fail(call, MCP_NO_SESSION,
-                  "there is no such session, or it has ended; begin anew with initialize");
+                  "no such session, or it has ended; start a new one with initialize");
         return -1;
     }
     return 0;
@@ -46,7 +46,7 @@ static int check_legacy(struct mcp_call *call, const struct mcp_arrival *arrival
     if (headers && headers->version && !era_is_legacy_version(headers->version)) {
         call_fail_data(call, MCP_INVALID_REQUEST,
                        json_pack("{s:o}", "supported", era_modern_versions()),
-                       "the header MCP-Protocol-Version names a revision that is not known here");
+                       "the header MCP-Protocol-Version names an unsupported revision");
         return -1;
     }
     if (attach_peer(call, arrival) < 0)
@@ -79,7 +79,7 @@ static int open_peer(struct mcp_call *call, const struct mcp_arrival *arrival)
 {
     if (arrival->headers && arrival->headers->session) {
         call_fail(call, MCP_INVALID_REQUEST,
-                  "this session has been initialized; leave out MCP-Session-Id for a new one");
+                  "this session is initialized already; omit MCP-Session-Id to start a new one");
         return -1;
     }
     if (arrival->peer) {
@@ -87,7 +87,7 @@ static int open_peer(struct mcp_call *call, const struct mcp_arrival *arrival)
         return 0;
     }
     if (mcp_peer_new(call->mcp, MCP_HTTP, arrival->caller, true, &call->peer) < 0) {
-        call_fail(call, MCP_INTERNAL, "there are too many clients just now; try again later");
+        call_fail(call, MCP_INTERNAL, "too many clients are connected; try again later");
         call->status = 503;
         return -1;
     }
@@ -127,7 +127,7 @@ static int check_params(struct mcp_call *call)
     if ((meta && !json_is_object(meta)) ||
         (token && !json_is_string(token) && !json_is_integer(token))) {
         call_fail(call, MCP_INVALID_PARAMS,
-                  "_meta must be an object, and progressToken in it text or a whole number");
+                  "_meta must be an object, and its progressToken a string or an integer");
         return -1;
     }
     call->progress_token = token;
@@ -144,7 +144,7 @@ static int check_request(struct mcp_call *call, const struct mcp_arrival *arriva
         if (initialize ? open_peer(call, arrival) < 0 : check_legacy(call, arrival) < 0)
             return -1;
         if (!initialize && !is_method(call, "ping") && !is_initialized(call->peer)) {
-            call_fail(call, MCP_INVALID_REQUEST, "begin with initialize");
+            call_fail(call, MCP_INVALID_REQUEST, "send initialize first");
             return -1;
         }
     } else if (arrival->peer) {
@@ -153,7 +153,7 @@ static int check_request(struct mcp_call *call, const struct mcp_arrival *arriva
     call->method =
         method_find(json_string_value(json_object_get(call->message, "method")), call->era);
     if (!call->method) {
-        call_fail(call, MCP_NO_METHOD, "there is no such method");
+        call_fail(call, MCP_NO_METHOD, "method not found");
         return -1;
     }
     if (check_params(call) < 0)
@@ -174,7 +174,7 @@ static struct mcp_call *receive_request(struct mcp *mcp, const struct mcp_arriva
         return NULL;
     if (check_request(call, arrival) == 0)
         call->method->handle(call);
-    if (call->begins_session && call->error)
+    if (call->begins_session && call->failed)
         mcp_peer_end(call->peer);
     return call;
 }
@@ -185,7 +185,7 @@ static struct mcp_call *receive_request(struct mcp *mcp, const struct mcp_arriva
  */
 static struct mcp_call *quietly(struct mcp_call *call, const struct mcp_arrival *arrival)
 {
-    if (call && call->error && arrival->transport == MCP_HTTP)
+    if (call && call->failed && arrival->transport == MCP_HTTP)
         return call;
     mcp_call_unref(call);
     return NULL;
@@ -254,7 +254,10 @@ static struct mcp_call *receive_one(struct mcp *mcp, const struct mcp_arrival *a
 struct batch {
     struct mcp_call *calls[BATCH_MAX];
     size_t len, at;
-    json_t *responses;
+    FILE *out; /* collects the responses in @text, as a JSON array */
+    char *text;
+    size_t text_len;
+    bool any;
 };
 
 static void batch_free(void *work)
@@ -263,8 +266,18 @@ static void batch_free(void *work)
 
     for (size_t i = 0; i < batch->len; i++)
         mcp_call_unref(batch->calls[i]);
-    json_decref(batch->responses);
+    if (batch->out)
+        (void) fclose(batch->out);
+    free(batch->text);
     free(batch);
+}
+
+static void batch_end(struct mcp_call *call, struct batch *batch)
+{
+    bool ok = fputc(']', batch->out) != EOF;
+
+    ok = fclose(TAKE_PTR(batch->out)) == 0 && ok;
+    call_reply_text(call, ok ? TAKE_PTR(batch->text) : NULL);
 }
 
 /* One after the other, in the order in which they came. */
@@ -272,19 +285,23 @@ static void batch_step(struct mcp_call *call, int64_t timeout_us)
 {
     struct batch *batch = call->work;
     struct mcp_call *part = batch->calls[batch->at];
-    autofree char *text = NULL;
+    char *text;
     int r;
 
     if (mcp_call_is_cancelled(call))
         mcp_call_cancel(part);
     r = mcp_call_next(part, timeout_us, &text);
-    if (r > 0)
-        (void) json_array_append_new(mcp_call_is_done(part) ? batch->responses : call->out,
-                                     json_loads(text, 0, NULL));
+    if (r > 0 && mcp_call_is_done(part)) {
+        (void) fprintf(batch->out, "%c%s", batch->any ? ',' : '[', text);
+        batch->any = true;
+        free(text);
+    } else if (r > 0) {
+        call_put(call, text);
+    }
     if (r < 0 || mcp_call_is_done(part))
         batch->at++;
     if (batch->at == batch->len)
-        call_reply(call, json_incref(batch->responses));
+        batch_end(call, batch);
 }
 
 static bool may_batch(struct mcp_call *call, const struct mcp_arrival *arrival, const json_t *list)
@@ -299,13 +316,13 @@ static bool may_batch(struct mcp_call *call, const struct mcp_arrival *arrival, 
 
         if (json_object_get(meta, MCP_META "protocolVersion") ||
             (method && strcmp(method, "initialize") == 0)) {
-            call_fail(call, MCP_INVALID_REQUEST, "this cannot be part of a batch");
+            call_fail(call, MCP_INVALID_REQUEST, "this request cannot be part of a batch");
             return false;
         }
     }
     if (arrival->headers && arrival->headers->version &&
         !era_is_legacy_version(arrival->headers->version)) {
-        call_fail(call, MCP_INVALID_REQUEST, "this revision has no batches");
+        call_fail(call, MCP_INVALID_REQUEST, "this revision does not support batches");
         return false;
     }
     if (check_legacy(call, arrival) < 0)
@@ -315,10 +332,10 @@ static bool may_batch(struct mcp_call *call, const struct mcp_arrival *arrival, 
     pthread_mutex_unlock(&call->peer->lock);
     if (!may)
         call_fail(call, MCP_INVALID_REQUEST,
-                  "this revision has no batches; send one message at a time");
+                  "this revision does not support batches; send one message at a time");
     else if (len == 0 || len > BATCH_MAX)
-        call_fail(call, MCP_INVALID_REQUEST, "a batch has 1 to %d messages", BATCH_MAX);
-    return !call->error;
+        call_fail(call, MCP_INVALID_REQUEST, "a batch must have 1 to %d messages", BATCH_MAX);
+    return !call->failed;
 }
 
 static struct mcp_call *receive_batch(struct mcp *mcp, const struct mcp_arrival *arrival,
@@ -332,9 +349,9 @@ static struct mcp_call *receive_batch(struct mcp *mcp, const struct mcp_arrival 
     if (!call || !may_batch(call, arrival, list))
         return call;
     batch = calloc(1, sizeof *batch);
-    if (!batch || !(batch->responses = json_array())) {
+    if (!batch || !(batch->out = open_memstream(&batch->text, &batch->text_len))) {
         free(batch);
-        call_fail(call, MCP_INTERNAL, "there is no memory for this; try again later");
+        call_reply(call, NULL);
         return call;
     }
     call_continue(call, batch_step, batch, batch_free);

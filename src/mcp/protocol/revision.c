@@ -82,7 +82,7 @@ static bool check_envelope(const json_t *meta, char why[160])
     if (!wrong && level &&
         (!json_is_string(level) || mcp_level_find(json_string_value(level)) < 0)) {
         wrong = META_LEVEL;
-        problem = "is not a level, such as info";
+        problem = "must be a level such as info";
     }
     if (wrong)
         snprintf(why, 160, "_meta: %s %s", wrong, problem);
@@ -149,9 +149,9 @@ static int check_name(struct mcp_call *call, const struct mcp_headers *headers, 
     if (!headers->name)
         return body ? mismatch(call, "Mcp-Name", "is missing") : 0;
     if (!decode_value(headers->name, buf, sizeof buf, &text))
-        return mismatch(call, "Mcp-Name", "is not what base64 looks like, or too long");
+        return mismatch(call, "Mcp-Name", "is not valid base64, or too long");
     if (body && strcmp(body, text) != 0)
-        return mismatch(call, "Mcp-Name", "names something else than the body");
+        return mismatch(call, "Mcp-Name", "does not match the body");
     return 0;
 }
 
@@ -187,9 +187,9 @@ int era_check_params(struct mcp_call *call, const struct mcp_headers *headers)
         if (!value)
             return mismatch(call, full, "is missing");
         if (!decode_value(value, buf, sizeof buf, &text))
-            return mismatch(call, full, "is not what base64 looks like, or too long");
+            return mismatch(call, full, "is not valid base64, or too long");
         if (strcmp(text, body) != 0)
-            return mismatch(call, full, "says something else than the arguments");
+            return mismatch(call, full, "does not match the arguments");
     }
     return 0;
 }
@@ -211,8 +211,7 @@ static int refuse_version(struct mcp_call *call, const char *version)
     call_fail_data(
         call, MCP_NO_VERSION,
         json_pack("{s:o, s:s}", "supported", era_modern_versions(), "requested", version),
-        "unsupported protocol version; each request of the era without sessions names "
-        "one of: " MCP_MODERN_VERSION);
+        "unsupported protocol version; supported: " MCP_MODERN_VERSION);
     return -1;
 }
 
@@ -224,9 +223,9 @@ static int check_modern(struct mcp_call *call, const struct mcp_headers *headers
 
     call->era = MCP_MODERN;
     if (headers && headers->version && version && strcmp(headers->version, version) != 0)
-        return mismatch(call, "MCP-Protocol-Version", "names another revision than _meta");
+        return mismatch(call, "MCP-Protocol-Version", "does not match _meta");
     if (headers && headers->method && strcmp(headers->method, method) != 0)
-        return mismatch(call, "Mcp-Method", "names another method than the body");
+        return mismatch(call, "Mcp-Method", "does not match the body");
     if (!version)
         version = headers->version; /* a notification, which need not claim */
     if (strcmp(version, MCP_MODERN_VERSION) != 0)
@@ -260,7 +259,7 @@ int era_check(struct mcp_call *call, const struct mcp_arrival *arrival, bool req
                     : !json_is_string(json_object_get(call->meta, META_VERSION))) {
             call->era = MCP_MODERN;
             call_fail(call, MCP_INVALID_PARAMS, "%s",
-                      request ? why : "_meta: " META_VERSION " must be text");
+                      request ? why : "_meta: " META_VERSION " must be a string");
             call->status = 400;
             return -1;
         }
@@ -270,12 +269,13 @@ int era_check(struct mcp_call *call, const struct mcp_arrival *arrival, bool req
         return 0;
     if (strcmp(method, "initialize") == 0)
         return mismatch(call, "MCP-Protocol-Version",
-                        "names a revision that has no initialize; leave it out");
+                        "names a revision without initialize; omit it");
     if (!request)
         return check_modern(call, headers, method, false);
     call->era = MCP_MODERN;
     (void) check_envelope(call->meta, why);
-    call_fail(call, MCP_INVALID_PARAMS, "%s; the header MCP-Protocol-Version asks for it", why);
+    call_fail(call, MCP_INVALID_PARAMS,
+              "%s; the revision in the header MCP-Protocol-Version requires it", why);
     call->status = 400;
     return -1;
 }

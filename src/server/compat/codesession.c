@@ -83,7 +83,7 @@ void codesession_upload(struct request *rq)
     if (!code) {
         reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
     } else {
-        dialect_request(rq, code, &request);
+        dialect_request(code, &request);
         if (dialect_run_in(rq, session, &request, LOSS_KEEP, &receipt) == 0 &&
             dialect_is_ok(rq, receipt))
             reply_json(rq, MHD_HTTP_OK,
@@ -122,7 +122,7 @@ void codesession_files(struct request *rq)
         reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
         return;
     }
-    dialect_request(rq, code, &request);
+    dialect_request(code, &request);
     if (dialect_run(rq, &request, false, LOSS_KEEP, &receipt) == 0 &&
         (!receipt || dialect_is_ok(rq, receipt)))
         send_list(rq, receipt);
@@ -157,7 +157,7 @@ static void download(struct request *rq, const char *code, const char *path)
     struct session *session = NULL;
     json_t *receipt = NULL;
 
-    dialect_request(rq, code, &request);
+    dialect_request(code, &request);
     if (dialect_run(rq, &request, false, LOSS_TELL, &receipt) < 0)
         return;
     if (!receipt) {
@@ -193,25 +193,6 @@ void codesession_download(struct request *rq)
 
 /* ---- code ---- */
 
-/* Of the two APIs that have this path, the locals API is the one that sends a local_dict. */
-void dialect_execute_code(struct request *rq)
-{
-    const char *only = rq->listener->spec.dialect;
-    struct body_execute_code body = { 0 };
-    bool locals;
-
-    if (request_json(rq, &body) < 0)
-        return;
-    locals = strcmp(only, "locals") == 0 ||
-             (strcmp(only, "code-session") != 0 && json_object_get(rq->json, "local_dict"));
-    if (!body.code || (locals && !*body.code))
-        dialect_reply_error(rq, "ValueError", "No code provided in request body", "");
-    else if (locals)
-        locals_execute(rq, &body);
-    else
-        codesession_execute(rq, &body);
-}
-
 void codesession_execute(struct request *rq, const struct body_execute_code *body)
 {
     static const char names[] = "{\"get\":\"text\"}";
@@ -220,7 +201,7 @@ void codesession_execute(struct request *rq, const struct body_execute_code *bod
     const char *text;
     size_t len;
 
-    dialect_request(rq, body->code, &request);
+    dialect_request(body->code, &request);
     request.names = names;
     request.names_len = sizeof names - 1;
     if (dialect_run(rq, &request, true, LOSS_TELL, &receipt) == 0 && dialect_is_ok(rq, receipt)) {
@@ -245,7 +226,7 @@ void codesession_clear(struct request *rq)
         reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
         return;
     }
-    dialect_request(rq, code, &request);
+    dialect_request(code, &request);
     request.accept_loss = true;
     if (dialect_run(rq, &request, false, LOSS_KEEP, &receipt) == 0 &&
         (!by_id || dialect_is_ok(rq, receipt))) {

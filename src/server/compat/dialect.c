@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "server/compat/schemas.h"
 #include "server/handlers.h"
 
 #include "base/banned.h"
@@ -95,14 +96,13 @@ void dialect_forget(struct request *rq, bool end)
 
 /* ---- running ---- */
 
-void dialect_request(struct request *rq, const char *code, struct execution_request *ret_request)
+void dialect_request(const char *code, struct execution_request *ret_request)
 {
     execution_request_init(ret_request);
     ret_request->kind = EXECUTION_CELL;
     ret_request->code = code;
     ret_request->code_len = strlen(code);
     ret_request->filename = "<string>";
-    run_log_code(rq, ret_request);
 }
 
 static int run(struct request *rq, struct session *session, struct execution_request *request,
@@ -313,4 +313,25 @@ bool dialect_is_ok(struct request *rq, json_t *receipt)
         }
     reply_problem(rq, MHD_HTTP_INTERNAL_SERVER_ERROR, "internal", "the code could not be run");
     return false;
+}
+
+/* ---- POST /execute_code, which two APIs have ---- */
+
+/* Of the two APIs that have this path, the locals API is the one that sends a local_dict. */
+void dialect_execute_code(struct request *rq)
+{
+    const char *only = rq->listener->spec.dialect;
+    struct body_execute_code body = { 0 };
+    bool locals;
+
+    if (request_json(rq, &body) < 0)
+        return;
+    locals = strcmp(only, "locals") == 0 ||
+             (strcmp(only, "code-session") != 0 && json_object_get(rq->json, "local_dict"));
+    if (!body.code || (locals && !*body.code))
+        dialect_reply_error(rq, "ValueError", "No code provided in request body", "");
+    else if (locals)
+        locals_execute(rq, &body);
+    else
+        codesession_execute(rq, &body);
 }

@@ -55,7 +55,7 @@ void dialect_add_error(json_t *json, const char *type, const char *detail, const
 char *dialect_call(const char *function, const char *first, const char *second);
 
 /* A request for code that came from a client. */
-void dialect_request(struct request *rq, const char *code, struct execution_request *ret_request);
+void dialect_request(const char *code, struct execution_request *ret_request);
 
 struct body_execute_code; /* compat/schemas.h */
 

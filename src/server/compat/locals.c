@@ -26,7 +26,7 @@ static void reply_result(struct request *rq, const char *text, size_t len)
     char *body;
 
     if (!json_text_is_object(text, len)) {
-        dialect_reply_error(rq, "ValueError", "what the code gave back is not JSON", "");
+        dialect_reply_error(rq, "ValueError", "the result of the code is not JSON", "");
         return;
     }
     body = malloc(size);
@@ -65,7 +65,7 @@ void locals_execute(struct request *rq, const struct body_execute_code *body)
         reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
         return;
     }
-    dialect_request(rq, body->code, &request);
+    dialect_request(body->code, &request);
     request.names = names;
     request.names_len = strlen(names);
     r = dialect_is_named(rq) ? dialect_run(rq, &request, true, LOSS_TELL, &receipt)

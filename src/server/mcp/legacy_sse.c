@@ -25,7 +25,7 @@ void mcp_sse_open(struct request *rq)
         return;
     if (mcp_peer_new(rq->server->mcp, MCP_SSE, &rq->caller, query.state == 1, &peer) < 0) {
         reply_problem(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "too-many-clients",
-                      "there are too many clients just now; try again later");
+                      "too many clients are connected; try again later");
         return;
     }
     snprintf(endpoint, sizeof endpoint, "/mcp/messages?session_id=%s", mcp_peer_id(peer));
@@ -50,14 +50,15 @@ void mcp_sse_post(struct request *rq)
     struct mcp_peer *peer;
 
     if (!id) {
-        reply_problem(rq, MHD_HTTP_BAD_REQUEST, "no-session",
-                      "send messages to the address that the stream's first event names");
+        reply_problem(
+            rq, MHD_HTTP_BAD_REQUEST, "no-session",
+            "session_id is missing; send messages to the address in the first event of the stream");
         return;
     }
     peer = mcp_peer_find(rq->server->mcp, &rq->caller, id, MCP_SSE);
     if (!peer) {
         reply_problem(rq, MHD_HTTP_NOT_FOUND, "no-such-session",
-                      "there is no such connection, or it has ended; open GET /mcp/sse again");
+                      "no such connection, or it has ended; open GET /mcp/sse again");
         return;
     }
     arrival.peer = peer;

@@ -143,13 +143,13 @@ static struct mcp_peer *find_peer(struct request *rq)
 
     if (!rq->headers.mcp_session) {
         reply_problem(rq, MHD_HTTP_BAD_REQUEST, "no-session",
-                      "send the header MCP-Session-Id that initialize gave you");
+                      "the header MCP-Session-Id is missing; initialize returns its value");
         return NULL;
     }
     peer = mcp_peer_find(rq->server->mcp, &rq->caller, rq->headers.mcp_session, MCP_HTTP);
     if (!peer)
         reply_problem(rq, MHD_HTTP_NOT_FOUND, "no-such-session",
-                      "there is no such session, or it has ended; begin anew with initialize");
+                      "no such session, or it has ended; start a new one with initialize");
     return peer;
 }
 
@@ -175,7 +175,7 @@ void mcp_get(struct request *rq)
 
     if (!takes_events(rq)) {
         reply_problem(rq, MHD_HTTP_NOT_ACCEPTABLE, "not-acceptable",
-                      "this is a stream: send Accept: text/event-stream");
+                      "this is an event stream; send Accept: text/event-stream");
         return;
     }
     peer = find_peer(rq);
@@ -228,5 +228,5 @@ void mcp_metadata_of(struct request *rq)
         send_metadata(rq, path);
     else
         reply_problem(rq, MHD_HTTP_NOT_FOUND, "no-such-route",
-                      "this is about /mcp and /mcp/sse only");
+                      "only /mcp and /mcp/sse have this metadata");
 }

@@ -61,12 +61,6 @@ int body_env_read(struct request *rq, const json_t *map, char ***ret_env)
 
 /* ---- running ---- */
 
-void run_log_code(const struct request *rq, const struct execution_request *request)
-{
-    if (rq->server->config.log_code)
-        log_event(LOG_LEVEL_INFO, "code", LOG_TEXT("id", rq->id), LOG_TEXT("code", request->code));
-}
-
 void reply_receipt(struct request *rq, struct execution *execution)
 {
     struct fault fault = { 0 };
@@ -106,7 +100,6 @@ void run_request(struct request *rq, struct session *session, struct execution_r
     struct fault fault = { 0 };
     int r;
 
-    run_log_code(rq, request);
     request->hangup_fd = options->cancel && !stream ? request_socket(rq) : -1;
     r = stream || options->detach
             ? execution_start(service, &rq->caller, session, request, &execution, &fault)

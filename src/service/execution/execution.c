@@ -23,15 +23,12 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/strv.h"
-#include "base/utf8.h"
 #include "service/access/audit.h"
 #include "service/execution/internal.h"
 #include "service/session/internal.h"
 #include "service/session/volumes_request.h"
 
 #include "base/banned.h"
-
-#define LOGGED_CODE 300u
 
 /* ---- references ---- */
 
@@ -282,19 +279,15 @@ static void count_outcome(struct execution *x, const struct outcome *outcome)
                     run_status_name(outcome->status), (long long) us);
 }
 
-/* As a JSON string, so that no byte of it can pass for a line of the log. */
 static void log_code(struct execution *x)
 {
-    size_t len = x->spec.code_len < LOGGED_CODE ? x->spec.code_len : LOGGED_CODE;
-    autofree char *quoted = NULL;
-    json_t *text;
+    const struct service_config *config = &x->service->config;
+    autofree char *code = NULL;
 
-    if (!x->service->config.log_code)
+    if (!config->log_code)
         return;
-    text = json_stringn(x->spec.code, len - utf8_partial_end(x->spec.code, len));
-    quoted = json_dumps(text, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
-    json_decref(text);
-    service_log(x->service, LOG_INFO, "execution %s code %s", x->id, quoted ? quoted : "not text");
+    code = strndup(x->spec.code, x->spec.code_len);
+    config->log_code(config->log_arg, x->id, code ? code : "(out of memory)");
 }
 
 /* The displays were copied when they came; the outcome takes these copies in place of its own. */
@@ -391,6 +384,7 @@ int execution_go(struct execution *x, bool keep_refused, struct fault *fault)
         r = 0;
     } else if (r == 0) {
         ran = true;
+        log_code(x);
         r = session ? run_in_session(x, &outcome, fault) : run_once(x, &outcome, fault);
     }
     if (r < 0)
@@ -401,7 +395,6 @@ int execution_go(struct execution *x, bool keep_refused, struct fault *fault)
     if (r == 0 || outcome.status == RUN_SYSTEM) {
         audit_note(x, session, &outcome);
         count_outcome(x, &outcome);
-        log_code(x);
     }
     if (session && ran)
         turn_give(session);
