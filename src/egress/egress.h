@@ -43,7 +43,6 @@
 struct egress_policy;
 
 int egress_policy_new(struct egress_policy **ret_policy, struct gb_err *err);
-struct egress_policy *egress_policy_copy(const struct egress_policy *policy); /* NULL: no memory */
 void egress_policy_free(struct egress_policy *policy); /* wipes secrets; accepts NULL */
 
 /* Adds an entry. EINVAL: the message says what is wrong with it. @listed: the operator wrote it, so
