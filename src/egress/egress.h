@@ -50,8 +50,8 @@ void egress_policy_free(struct egress_policy *policy); /* wipes secrets; accepts
 int egress_policy_allow(struct egress_policy *policy, const char *entry, bool listed,
                         struct gb_err *err);
 
-/* Adds one host that somebody brought who is not the operator. Addresses that are listed for the
- * sake of other entries are not for this one: it leads to public addresses only. */
+/* Adds one host on behalf of someone other than the operator. It may only lead to public addresses:
+ * addresses listed for other entries do not apply to it. */
 int egress_policy_allow_public(struct egress_policy *policy, const char *entry, struct gb_err *err);
 
 /* Adds what somebody asks for who is bound by @ceiling. EPERM: the ceiling does not cover it; the
@@ -149,7 +149,7 @@ int egress_serve(struct egress *egress, int listen_fd, struct egress_policy *pol
  * Accepts NULL. */
 void egress_end(struct egress_proxy *proxy);
 
-/* Who was contacted. Entries are one a host and port; those beyond EGRESS_CONTACTS_MAX are counted
+/* Who was contacted. One entry per host and port; those beyond EGRESS_CONTACTS_MAX are counted
  * under the name "(others)". */
 #define EGRESS_CONTACTS_MAX 64
 
