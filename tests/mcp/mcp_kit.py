@@ -15,7 +15,7 @@ import tempfile
 
 import pytest
 
-from conftest import ROOT, SLOW, Glovebox, leaves_nothing, need, wait_for
+from conftest import BINARY, ROOT, SLOW, Glovebox, leaves_nothing, need, wait_for
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KIT = os.environ.get("GB_MCP_KIT") or subprocess.run(

@@ -78,7 +78,8 @@ static enum sse_next next_message(struct mcp_stream *s, char **ret_text)
         *ret_text = make_text(s, message);
         return SSE_TEXT;
     }
-    return s->call && mcp_call_wants_close(s->call) ? SSE_END : SSE_NOTHING;
+    /* Only where the client can come back for the rest. */
+    return s->call && s->number > 0 && mcp_call_wants_close(s->call) ? SSE_END : SSE_NOTHING;
 }
 
 static enum sse_next stream_next(void *arg, char **ret_text)
