@@ -1,5 +1,5 @@
 /*
- * The log: one line an event, as JSON or as text, written whole.
+ * The log: one line per event, as JSON or as text, written whole.
  *
  * Only the server and the commands log; other code returns errors. A line is built on the stack and
  * handed to the kernel in one write, so threads need no lock and lines never mix. Values may come

@@ -44,7 +44,6 @@
 struct egress_policy;
 
 int egress_policy_new(struct egress_policy **ret_policy, struct gb_err *err);
-struct egress_policy *egress_policy_copy(const struct egress_policy *policy); /* NULL: no memory */
 void egress_policy_free(struct egress_policy *policy); /* wipes secrets; accepts NULL */
 
 /* Adds an entry. EINVAL: the message says what is wrong with it. @listed: the operator wrote it, so
@@ -52,8 +51,8 @@ void egress_policy_free(struct egress_policy *policy); /* wipes secrets; accepts
 int egress_policy_allow(struct egress_policy *policy, const char *entry, bool listed,
                         struct gb_err *err);
 
-/* Adds one host that somebody brought who is not the operator. Addresses that are listed for the
- * sake of other entries are not for this one: it leads to public addresses only. */
+/* Adds one host on behalf of someone other than the operator. It may only lead to public addresses:
+ * addresses listed for other entries do not apply to it. */
 int egress_policy_allow_public(struct egress_policy *policy, const char *entry, struct gb_err *err);
 
 /* Adds what somebody asks for who is bound by @ceiling. EPERM: the ceiling does not cover it; the
@@ -151,7 +150,7 @@ int egress_serve(struct egress *egress, int listen_fd, struct egress_policy *pol
  * Accepts NULL. */
 void egress_end(struct egress_proxy *proxy);
 
-/* Who was contacted. Entries are one a host and port; those beyond EGRESS_CONTACTS_MAX are counted
+/* Who was contacted. One entry per host and port; those beyond EGRESS_CONTACTS_MAX are counted
  * under the name "(others)". */
 #define EGRESS_CONTACTS_MAX 64
 

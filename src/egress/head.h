@@ -2,8 +2,8 @@
  * Heads of HTTP/1 messages, read strictly, and request bodies, measured exactly. Pure.
  *
  * The proxy understands a request or refuses it; it never passes on what it did not understand. A
- * head that was parsed is written anew, so the server sees our reading of it and no other. Of
- * bodies we only need to know where they end, to the byte: nothing behind that end is passed on.
+ * parsed head is rewritten, so the server sees our reading of it and no other. Of bodies we only
+ * need to know where they end, to the byte: nothing behind that end is passed on.
  */
 #pragma once
 

@@ -494,24 +494,6 @@ int egress_policy_new(struct egress_policy **ret_policy, struct gb_err *err)
     return *ret_policy ? 0 : gb_fail(err, ENOMEM, "create a network policy");
 }
 
-struct egress_policy *egress_policy_copy(const struct egress_policy *policy)
-{
-    struct egress_policy *copy = NULL;
-    struct gb_err ignored;
-
-    if (egress_policy_new(&copy, &ignored) < 0)
-        return NULL;
-    for (size_t i = 0; i < policy->rules_len; i++)
-        if (rule_add(copy, &policy->rules[i], &ignored) < 0)
-            goto failed;
-    if (egress_policy_inherit(copy, policy, &ignored) < 0)
-        goto failed;
-    return copy;
-failed:
-    egress_policy_free(copy);
-    return NULL;
-}
-
 void egress_policy_free(struct egress_policy *policy)
 {
     if (!policy)

@@ -19,7 +19,7 @@ struct rule {
     bool public_only; /* listed addresses are not for this one */
 };
 
-/* Counted: copies of a policy share it. Never changed. */
+/* Counted: policies that inherit it share it. Never changed. */
 struct secret {
     _Atomic int refs;
     struct host host;

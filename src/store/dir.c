@@ -59,7 +59,8 @@ static int check_dir(int fd, const char *path, struct gb_err *err)
     return 0;
 }
 
-/* Tried again and again instead of waited for: whoever may read the directory could hold it. */
+/* Polled instead of blocking: any process that may read the directory could hold the lock forever.
+ */
 static int lock_dir(int fd, const char *path, struct gb_err *err)
 {
     static const struct timespec pause = { .tv_nsec = LOCK_PAUSE_NSEC };

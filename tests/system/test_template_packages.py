@@ -179,7 +179,7 @@ def test_bad_input(template, data):
         assert message in r.err, (lists, r.err)
     for options, code, message in (
             (["--packages", "beta", "--allowed-packages", "gamma"], 2, "list of allowed packages"),
-            (["--packages", "needs-blocked", "--blocked-packages", "delta"], 1, "delta, which is needed"),
+            (["--packages", "needs-blocked", "--blocked-packages", "delta"], 1, "delta, a dependency"),
             (["--packages", "beta", "--venv", "/nowhere"], 2, "leave out --python and --venv"),
             (["--packages", "beta", "--python", "/usr/bin/python3"], 2, "leave out --python and --venv"),
             ([], 2, "either --python PATH, --venv DIR or --packages LIST")):

@@ -93,6 +93,14 @@ static void test_passwords(void **state)
     /* al@ice:s:cret */
     assert_string_equal(config->hosts[0].authorization, "Basic YWxAaWNlOnM6Y3JldA==");
     pip_config_free(config);
+    /* What is not an escape is part of the password: a:%4, a:%zz%0041% */
+    assert_int_equal(make("https://a:%4@host.example/", NULL, NULL, &usual, &config, &err), 0);
+    assert_string_equal(config->hosts[0].authorization, "Basic YTolNA==");
+    pip_config_free(config);
+    assert_int_equal(make("https://a:%zz%0041%@host.example/", NULL, NULL, &usual, &config, &err),
+                     0);
+    assert_string_equal(config->hosts[0].authorization, "Basic YTolenolMDA0MSU=");
+    pip_config_free(config);
     assert_int_equal(make("http://a:secret@host/simple", NULL, NULL, &usual, &config, &err),
                      -EPERM);
     assert_null(strstr(err.msg, "secret"));

@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "base/autoclean.h"
+#include "base/percent.h"
 #include "base/utf8.h"
 #include "mcp/mcp_internal.h"
 
@@ -36,14 +37,6 @@ char *uri_of_file(const char *session_id, const char *path)
     return uri;
 }
 
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 32;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* An id: letters, digits and _, as ours are. */
 static bool take_id(const char **text, char *ret_id, size_t size)
 {
@@ -71,16 +64,14 @@ bool uri_parse_file(const char *uri, struct uri_file *ret)
     uri += strlen(FILES_PART);
     ret->path_len = 0;
     for (; *uri; uri++) {
-        int high, low;
-
         if (ret->path_len == FILE_PATH_MAX)
             return false;
         if (*uri == '%') {
-            high = hex_value(uri[1]);
-            low = high < 0 ? -1 : hex_value(uri[2]);
-            if (low < 0 || (high == 0 && low == 0))
+            int byte = percent_byte(uri, strnlen(uri, 3));
+
+            if (byte <= 0)
                 return false;
-            ret->path[ret->path_len++] = (char) (high * 16 + low);
+            ret->path[ret->path_len++] = (char) byte;
             uri += 2;
         } else {
             ret->path[ret->path_len++] = *uri;

@@ -5,19 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/percent.h"
 #include "base/utf8.h"
 
 #include "base/banned.h"
 
 enum { STATUS_BAD = 400, STATUS_TOO_LONG = 414 };
-
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 32;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
 
 /* Decodes @len bytes at @in to @out, NUL-terminated; returns how many, or -1 with the reason. */
 static long decode(const char *in, size_t len, bool plus, char *out, const char **ret_why)
@@ -28,14 +21,13 @@ static long decode(const char *in, size_t len, bool plus, char *out, const char 
         char c = in[i];
 
         if (c == '%') {
-            int high = i + 2 < len ? hex_value(in[i + 1]) : -1;
-            int low = i + 2 < len ? hex_value(in[i + 2]) : -1;
+            int byte = percent_byte(in + i, len - i);
 
-            if (high < 0 || low < 0) {
+            if (byte < 0) {
                 *ret_why = "a % in the URL is not followed by two hexadecimal digits; write %25";
                 return -1;
             }
-            c = (char) (high * 16 + low);
+            c = (char) byte;
             i += 2;
         } else if (c == '+' && plus) {
             c = ' ';

@@ -170,8 +170,8 @@ static int64_t age_allowed(const struct installer *installer, const struct insta
     return FOREVER_US;
 }
 
-/* Versions of the base stay: what is in it, and asked for by name or by that very version, is
- * there.
+/* Versions of the base stay, so a package requested by name or by exactly the base's version is
+ * already installed.
  */
 static bool base_has(const json_t *base, const struct requirement *item)
 {
@@ -272,7 +272,7 @@ static int install_new(struct installer *installer, const struct install_request
         known_put(installer, hash, ret_result);
         return 0;
     }
-    /* What was right some days ago is better than nothing when the index is away. */
+    /* If the index is unreachable, an older answer is better than none. */
     if (fault->kind == FAULT_UNAVAILABLE &&
         known_get(installer, hash, FOREVER_US, ret_result) == 0) {
         ret_result->stale = true;
@@ -302,7 +302,7 @@ int install(struct installer *installer, const struct install_request *request,
         return fault_set(fault, PROBLEM_PACKAGES_STORE, NULL,
                          "the package store is unavailable; see the server log");
     }
-    /* Whoever had the lock before us may have made it. */
+    /* The previous holder of the lock may have made it. */
     if (known_get(installer, hash, age_us, ret_result) == 0)
         return 0;
     return install_new(installer, request, hash, ret_result, fault);

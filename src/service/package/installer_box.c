@@ -78,7 +78,7 @@ static const struct {
     { "no-pip", PROBLEM_NO_PIP, "pip is not installed on the server: install python3-pip%.0s" },
 };
 
-/* The words of a box are hostile: printable, short, on one line. */
+/* Text from a box is hostile: reduced to short, printable ASCII on one line. */
 static void words(const json_t *from, char *buf, size_t size)
 {
     const char *text = json_string_value(from);
@@ -89,7 +89,8 @@ static void words(const json_t *from, char *buf, size_t size)
     buf[n] = '\0';
 }
 
-/* Where pip has a proxy, that is why: an index elsewhere is not to be reached without it. */
+/* If pip is configured with a proxy, the likely cause is that the index cannot be reached without
+ * it. */
 static int blame_proxy(const struct job *job, struct fault *fault)
 {
     enum problem problem = fault->problem;
@@ -146,7 +147,8 @@ static void limits_fill(struct job *job)
         job->limits.memory_bytes += job->limits.disk_bytes;
 }
 
-/* An index that the operator named may be anywhere, also where others are not let: at home. */
+/* An index that the operator configured may have any address, including private ones that are
+ * refused otherwise. */
 static int allow_addresses(struct egress_policy *policy, const char *host, struct gb_err *err)
 {
     struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *list = NULL;

@@ -1,4 +1,4 @@
-/* What is said of packages. */
+/* Packages and installs as JSON, and the messages for users. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

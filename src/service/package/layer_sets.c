@@ -207,9 +207,9 @@ static int by_use(const void *a, const void *b)
     return (left->used > right->used) - (left->used < right->used);
 }
 
-/* The exclusive lock is the proof that no process uses it, and keeps new ones out meanwhile. Who
- * gives a layer to a set or a template uses it until that is written down, so that is looked at
- * after the lock. The record goes first: without it there is no layer. */
+/* The exclusive lock is the proof that no process uses it, and keeps new ones out meanwhile.
+ * Whatever adds a layer to a set or a template holds the layer until that is written, so the check
+ * comes after the lock. The record is removed first: a layer without a record does not exist. */
 static bool layer_remove(struct layers *layers, const char *key)
 {
     autoclose int fd =

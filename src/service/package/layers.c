@@ -109,7 +109,7 @@ void layers_rubbish_empty(struct layers *layers)
         ;
 }
 
-/* What nobody works on any more. */
+/* Removes unfinished layers whose process is gone. */
 static void work_sweep(struct layers *layers)
 {
     int fd = openat(layers->dirs[DIR_WORK], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -267,7 +267,7 @@ int layer_get(struct layers *layers, const char *key, struct layer **ret_layer, 
     if (!layer_key_valid(key))
         return gb_fail_plain(err, EINVAL, "not a layer key");
     pthread_mutex_lock(&layers->lock);
-    /* One that somebody took away by hand is of use only to those who have it. */
+    /* A layer that was deleted by hand stays usable only for those who hold it. */
     LIST_FOREACH(layer, &layers->live, entry)
     if (strcmp(layer->key, key) == 0 && layer_is_there(layers, key, layer->lock_fd) == 0)
         break;
@@ -426,7 +426,7 @@ int layer_work_publish(struct layer_work *work, const char *key, json_t *record,
         layer_work_abort(work);
         return 0;
     }
-    /* The record is first: a layer without one would be none, and nobody would mend that. */
+    /* The record is written first: a layer without one could never be used or replaced. */
     if (!layer_key_valid(key))
         r = -EINVAL;
     if (r == 0)

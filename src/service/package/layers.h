@@ -1,17 +1,18 @@
 /*
  * The store of package layers, beneath the data directory:
  *
- *   packages/layers/KEY          a set of packages as files, never changed once it is there
- *   packages/records/KEY.json    what is in it: names, versions, hashes; its time is that of last
- * use packages/requests/HASH.json  which layer a request came to packages/sets/NAME.json      the
- * default set of a key or a listener packages/work/               what is being made, and rubbish
- *   packages/locks/              so that nothing is made twice at a time
+ *   packages/layers/KEY          a set of packages as files, never changed once it exists
+ *   packages/records/KEY.json    names, versions and hashes; mtime is the last use
+ *   packages/requests/HASH.json  the layer that a request resolved to
+ *   packages/sets/NAME.json      the default set of a key or a listener
+ *   packages/work/               layers being made, and trash
+ *   packages/locks/              prevent two processes from making the same layer
  *
- * KEY is a hash over the hashes of the wheels and the interpreter's ABI: whoever wants the same set
- * shares the layer, however it was asked for. A layer is filled in work/ and renamed; so it is
- * there whole or not at all. One that is in use is locked (flock) by the process that uses it, and
- * one that a set or a template (template/templates.h) names is in use as well; what is neither is
- * pruned by age and size. Several processes may use one store.
+ * KEY is a hash over the hashes of the wheels and the interpreter's ABI: requests that resolve to
+ * the same set share one layer. A layer is filled in work/ and renamed, so it appears complete or
+ * not at all. A process that uses a layer locks it (flock); layers that are locked, or named by a
+ * set or a template (template/templates.h), stay. All others are pruned by age and size. Several
+ * processes may use one store.
  */
 #pragma once
 
@@ -28,7 +29,7 @@
 struct layers;
 struct layer;
 
-/* Makes the directories that are not there and removes what a dead process left half-made. */
+/* Creates missing directories and removes unfinished layers of dead processes. */
 int layers_open(const char *data_dir, struct layers **ret_layers, struct gb_err *err);
 void layers_close(struct layers *layers); /* accepts NULL */
 
@@ -56,9 +57,9 @@ const json_t *layer_record(const struct layer *layer);
 int layers_request_get(struct layers *layers, const char *hash, int64_t age_us, json_t **ret_json);
 int layers_request_put(struct layers *layers, const char *hash, json_t *json, struct gb_err *err);
 
-/* Whoever has this does that ("set" or "request"); others wait. Now and then somebody waits who
- * need not: there are few locks. A set's is taken before a request's. Ends when the descriptor is
- * closed.
+/* Waits for the exclusive lock on a set or a request (@kind is "set" or "request"). Hashes share a
+ * few locks, so a caller may wait for an unrelated one. Take a set's lock before a request's.
+ * Closing the descriptor releases it.
  */
 int layers_lock(struct layers *layers, const char *kind, const char *hash, int *ret_fd,
                 struct gb_err *err);

@@ -14,6 +14,7 @@
 #include "base/autoclean.h"
 #include "base/io.h"
 #include "base/parse.h"
+#include "base/percent.h"
 
 #include "base/banned.h"
 
@@ -219,15 +220,15 @@ struct url {
     const char *path; /* in the text; begins with a slash, or is empty */
 };
 
-/* Percent-escapes of a user or password. */
+/* Decodes a user and password. Anything that is not an escape stays as it is, as pip has it. */
 static void unescape(char *text)
 {
     char *to = text;
 
     for (char *from = text; *from; from++) {
-        unsigned byte;
+        int byte = percent_byte(from, strnlen(from, 3));
 
-        if (from[0] == '%' && sscanf(from + 1, "%2x", &byte) == 1 && byte > 0) {
+        if (byte > 0) {
             *to++ = (char) byte;
             from += 2;
         } else {

@@ -1,0 +1,22 @@
+#include "base/percent.h"
+
+#include "base/banned.h"
+
+static int hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c |= 32;
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+int percent_byte(const char *text, size_t len)
+{
+    int high, low;
+
+    if (len < 3 || text[0] != '%')
+        return -1;
+    high = hex_value(text[1]);
+    low = hex_value(text[2]);
+    return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
