@@ -229,7 +229,7 @@ static void box_run(struct engine *engine, const struct limits *limits, const ch
     struct box *box;
 
     if (box_acquire(engine, limits, &box, &err) < 0 ||
-        execution_run(box, &spec, &outcome, &err) < 0)
+        oneshot_run(box, &spec, &outcome, &err) < 0)
         die("box", err.msg);
     *ret_end_us = clock_now_us() - start;
     *ret_first_us = first - start;

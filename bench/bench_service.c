@@ -334,7 +334,7 @@ static void engine_one(struct engine *engine, const struct limits *limits, struc
     struct box *box;
 
     if (box_acquire(engine, limits, &box, &err) < 0 ||
-        execution_run(box, &spec, &outcome, &err) < 0)
+        oneshot_run(box, &spec, &outcome, &err) < 0)
         die("box", err.msg);
     sample_add(samples, clock_now_us() - start);
     if (outcome.status != RUN_OK)

@@ -403,7 +403,7 @@ static int run(struct job *job, struct gb_err *err)
             return gb_fail(err, ENOMEM, "run");
         spec.sink = out_streams_sink(job->streams);
     }
-    r = execution_run(job->box, &spec, &job->outcome, err);
+    r = oneshot_run(job->box, &spec, &job->outcome, err);
     if (r == 0 && job->network.proxy &&
         egress_take_contacts(job->network.proxy, &job->contacts, &job->contacts_len) < 0)
         r = gb_fail(err, ENOMEM, "list who was contacted");

@@ -72,12 +72,9 @@ static const struct limits trial_limits = {
 static int trial_run(struct engine *engine, const char *preload, struct trial *trial,
                      struct gb_err *err)
 {
-    static char empty[] = "";
-    static char *no_args[] = { empty, NULL };
     struct run_spec spec = { .code = probe_code,
                              .code_len = strlen(probe_code),
                              .filename = "<string>",
-                             .argv = no_args,
                              .limits = trial_limits,
                              .reply_bytes = SAID_BYTES,
                              .input = preload,
@@ -89,7 +86,7 @@ static int trial_run(struct engine *engine, const char *preload, struct trial *t
     int r = box_acquire(engine, &trial_limits, &box, err);
 
     if (r == 0)
-        r = execution_run(box, &spec, &outcome, err);
+        r = oneshot_run(box, &spec, &outcome, err);
     if (r == 0 && outcome.out.head_len > 0)
         trial->seen = json_loadb(outcome.out.head, outcome.out.head_len, 0, NULL);
     if (r == 0 && !trial->seen)

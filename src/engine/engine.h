@@ -246,7 +246,7 @@ struct run_spec {
     bool echo;            /* a cell prints what it would show instead, as text */
     const char *names;    /* of a cell: JSON text, as docs/PROTOCOL.md has it; may be NULL */
     size_t names_len;
-    char *const *argv;    /* sys.argv, NULL-terminated */
+    char *const *argv;    /* sys.argv, NULL-terminated; NULL: it has no arguments */
     char *const *env;     /* more environment, NAME=value, NULL-terminated; may be NULL */
     struct limits limits; /* as the box was made with; wall_us, cpu_us and output_bytes are of this
                              execution and may differ */
@@ -271,8 +271,8 @@ struct run_spec {
 /* Runs a program in a new tenant of the box, to its end, and tells what came of it. What the
  * program does wrong is in the outcome; an error is ours. Afterwards nothing runs in the box, and
  * its files are still there. */
-int execution_run(struct box *box, const struct run_spec *spec, struct outcome *ret_outcome,
-                  struct gb_err *err);
+int oneshot_run(struct box *box, const struct run_spec *spec, struct outcome *ret_outcome,
+                struct gb_err *err);
 
 /* ---- sessions ----
  *

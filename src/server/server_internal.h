@@ -174,13 +174,16 @@ void request_origin(const struct request *rq, char *buf, size_t size);
 /* For the log line. */
 void request_note(struct request *rq, const char *session_id, const char *execution_id);
 
-/* ---- the gate (http/authenticate.c) ---- */
+/* ---- who may come in (http/framing.c, http/authenticate.c) ---- */
 
-/* Collects the headers, and refuses what is malformed or was meant for another host. */
-int gate_check(struct request *rq);
+/* Collects the headers, and refuses a request whose extent is in doubt. */
+int framing_check(struct request *rq);
+
+/* Refuses what was meant for another host. */
+int authenticate_host(struct request *rq);
 
 /* Who calls, once the route is known: fills rq->caller, or refuses with 401 or 403. */
-int gate_authenticate(struct request *rq);
+int authenticate_caller(struct request *rq);
 
 /* ---- replies (http/reply.c); exactly one a request ---- */
 

@@ -25,7 +25,12 @@ AS_USER_ONLY = {
 # Seconds that a file takes, roughly. The longest start first, and short ones share a process; a number
 # that is wrong costs time and nothing else. `tests/run.py --costs FILE` measures them.
 SECONDS = {
-    "test_abuse.py": 150,
+    "test_packages.py": 200, "test_abuse.py": 150, "test_robust.py": 130, "test_limits.py": 120,
+    "test_run.py": 110, "test_template_packages.py": 100, "test_clients.py": 90, "test_cell.py": 55,
+    "test_template.py": 40, "test_volumes.py": 30, "test_dialects.py": 28, "test_mcp.py": 20,
+    "test_mcp_bad_input.py": 20, "test_conformance.py": 20, "test_doctor.py": 15,
+    "test_network.py": 15, "test_bad_input.py": 14, "test_docs.py": 5, "test_key.py": 5,
+    "test_compat.py": 2,
 }
 ALONE_FROM = 40  # a file this long is a job of its own
 JOB_SECONDS = 60  # several files together stay below

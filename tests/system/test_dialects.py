@@ -469,7 +469,7 @@ def test_nobody_is_fooled(server):
     code = ("import sys\nclass C:\n    def text(self): return '{]'\n"
             "sys.modules['glovebox_runner.names'].Collector.text = C.text\n")
     found = Locals(server).failed(code)
-    assert found["detail"] == "what the code gave back is not JSON"
+    assert found["detail"] == "the result of the code is not JSON"
     # A list of files that would be a gigabyte if it were parsed.
     session.names("import sys\nnames = sys.modules['glovebox_runner.names']\n"
                   "sys.modules['glovebox_runner.display']._nodes = lambda text: 0\n"

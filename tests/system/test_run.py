@@ -11,6 +11,9 @@ import textwrap
 
 import pytest
 
+from conftest import Glovebox, wait_for
+from serve_kit import Server
+
 PYTHON = "/usr/bin/python3"  # the interpreter in the box, to compare with
 
 
@@ -750,7 +753,29 @@ def test_tempfile_and_sqlite(gb):
     assert r.out == "1 True\n(3,)\n", r.err
 
 
-@pytest.mark.parametrize(
+@pytest.fixture(scope="module")
+def with_all(tmp_path_factory):
+    """A service that has all libraries in memory, for a fresh box per request. Loading them takes two
+    seconds of CPU time, so it is done once. There are no boxes in advance: the leak check of a test
+    would find the next one."""
+    where = tmp_path_factory.mktemp("all")
+    home, port_file = where / "home", where / "port"
+    home.mkdir()
+    box = Glovebox(str(home))
+    try:
+        process = box.start("serve", "--listen", "127.0.0.1:0", "--port-file", port_file,
+                            "--data", where / "data", "--preload", "all", "--pool", "0",
+                            "--log-file", where / "log", stdin=subprocess.DEVNULL)
+        wait_for(lambda: port_file.exists() or process.poll() is not None, what="the port file")
+        assert process.poll() is None, process.stderr.read()
+        server = Server(process, int(port_file.read_text().split()[0]), where / "data")
+        yield server
+        assert server.stop() == 0
+    finally:
+        box.close()
+
+
+LIBRARIES = pytest.mark.parametrize(
     "code, expected",
     [
         ("import requests; print(requests.Request('GET', 'http://a/b').prepare().path_url)", "/b"),
@@ -782,10 +807,18 @@ def test_tempfile_and_sqlite(gb):
          "1"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("preload", ["auto", "all"])
-def test_libraries(gb, code, expected, preload):
-    r = gb("run", "--preload", preload, "-c", code)
+
+
+@LIBRARIES
+def test_libraries(gb, code, expected):
+    r = gb("run", "--preload", "auto", "-c", code)
     assert (r.code, r.out.strip()) == (0, expected), r.err[-3000:]
+
+
+@LIBRARIES
+def test_libraries_in_memory(with_all, code, expected):
+    receipt = with_all.good("POST", "/v1/execute", {"code": code, "mode": "script"})
+    assert (receipt["exit_code"], receipt["stdout"].strip()) == (0, expected), receipt
 
 
 DRAW = """

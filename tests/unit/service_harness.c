@@ -296,7 +296,7 @@ int box_command(struct box *box, const struct run_spec *spec, char *const *env, 
     return run(NULL, spec, ret_outcome, err);
 }
 
-int execution_run(struct box *box, const struct run_spec *spec, struct outcome *ret_outcome,
+int oneshot_run(struct box *box, const struct run_spec *spec, struct outcome *ret_outcome,
                   struct gb_err *err)
 {
     (void) box;

@@ -1,7 +1,7 @@
 /* Tenants that stay: what they keep, what ends them, what they can do to us. */
 #include <pthread.h>
 
-#include "session_harness.h"
+#include "engine_harness.h"
 
 #include "base/banned.h"
 

@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "session_harness.h"
+#include "engine_harness.h"
 
 #include "base/io.h"
 #include "engine/disk/disk.h"

@@ -178,9 +178,9 @@ static int disk_mount(struct disk_vault *vault, const struct box_entry *box, int
     return *ret_mount < 0 ? gb_fail(err, errno, "copy a descriptor") : 0;
 }
 
-int box_make(struct cgroup_root *cgroups, struct id_pool *ids, uint32_t id,
-             const struct box_plan *plan, struct disk_vault *vault, struct volume_trees *trees,
-             struct box_entry *ret_box, int *ret_dead, struct gb_err *err)
+int entry_make(struct cgroup_root *cgroups, struct id_pool *ids, uint32_t id,
+               const struct box_plan *plan, struct disk_vault *vault, struct volume_trees *trees,
+               struct box_entry *ret_box, int *ret_dead, struct gb_err *err)
 {
     struct box_volumes volumes = { 0 };
     autoclose int mount = -EBADF;
@@ -211,16 +211,16 @@ int box_make(struct cgroup_root *cgroups, struct id_pool *ids, uint32_t id,
 
         if (box.pidfd >= 0)
             *ret_dead = fcntl(box.pidfd, F_DUPFD_CLOEXEC, 0);
-        (void) box_end(cgroups, ids, vault, &box, &ignored);
+        (void) entry_end(cgroups, ids, vault, &box, &ignored);
         return r;
     }
     *ret_box = box;
     return 0;
 }
 
-int box_adopt(struct cgroup_root *cgroups, uint32_t id, uint32_t host_id,
-              const struct limits *limits, enum disk_kind disk, const int fds[3],
-              struct box_entry *ret_box, struct gb_err *err)
+int entry_adopt(struct cgroup_root *cgroups, uint32_t id, uint32_t host_id,
+                const struct limits *limits, enum disk_kind disk, const int fds[3],
+                struct box_entry *ret_box, struct gb_err *err)
 {
     struct box_entry box;
     char name[CGROUP_NAME_MAX];
@@ -242,14 +242,14 @@ int box_adopt(struct cgroup_root *cgroups, uint32_t id, uint32_t host_id,
     return 0;
 }
 
-void box_leave(struct box_entry *box)
+void entry_leave(struct box_entry *box)
 {
     gb_closep(&box->workspace);
     box->workspace = -EBADF;
 }
 
-int box_end(struct cgroup_root *cgroups, struct id_pool *ids, struct disk_vault *vault,
-            struct box_entry *box, struct gb_err *err)
+int entry_end(struct cgroup_root *cgroups, struct id_pool *ids, struct disk_vault *vault,
+              struct box_entry *box, struct gb_err *err)
 {
     struct pollfd gone = { .fd = box->pidfd, .events = POLLIN };
     int r;
@@ -284,15 +284,15 @@ static int init_call(const struct box_entry *box, const struct box_command *comm
     return answer ? gb_fail(err, answer, "kill in box %u", box->id) : 0;
 }
 
-int box_kill(const struct box_entry *box, struct gb_err *err)
+int entry_kill(const struct box_entry *box, struct gb_err *err)
 {
     struct box_command command = { .op = BOX_OP_KILL };
 
     return init_call(box, &command, err);
 }
 
-int box_signal_some(const struct box_entry *box, const int32_t *pids, size_t pids_len, int sig,
-                    struct gb_err *err)
+int entry_signal_some(const struct box_entry *box, const int32_t *pids, size_t pids_len, int sig,
+                      struct gb_err *err)
 {
     struct box_command command = { .op = BOX_OP_SIGNAL_SOME, .signal = sig };
     int r = 0;
@@ -307,7 +307,7 @@ int box_signal_some(const struct box_entry *box, const int32_t *pids, size_t pid
     return r;
 }
 
-int box_signal(const struct box_entry *box, pid_t pgid, int sig)
+int entry_signal(const struct box_entry *box, pid_t pgid, int sig)
 {
     struct box_command command = { .op = BOX_OP_SIGNAL, .pgid = pgid, .signal = sig };
 
@@ -320,13 +320,13 @@ static void peak_raise(int64_t *peak, int64_t now)
         *peak = now;
 }
 
-void box_usage(const struct cgroup_root *cgroups, struct box_entry *box, int64_t template_anon,
-               struct cgroup_usage *ret_usage)
+void entry_usage(const struct cgroup_root *cgroups, struct box_entry *box, int64_t template_anon,
+                 struct cgroup_usage *ret_usage)
 {
     struct cgroup_usage usage;
 
     if (cgroup_root_mode(cgroups) == CGROUP_OFF) {
-        box_watch(box, template_anon, &usage);
+        entry_watch(box, template_anon, &usage);
     } else if (cgroup_usage(cgroups, &box->cgroup, &usage) < 0) {
         usage = (struct cgroup_usage){ -1, -1, -1, -1, -1, -1, -1 };
     }
@@ -340,7 +340,7 @@ void box_usage(const struct cgroup_root *cgroups, struct box_entry *box, int64_t
     *ret_usage = usage;
 }
 
-enum limit_kind box_disk_full(const struct box_entry *box)
+enum limit_kind entry_disk_full(const struct box_entry *box)
 {
     return walk_disk_full(box->root,
                           box->disk == DISK_IMAGE ? disk_image_slack(box->limits.disk_bytes) : 0);

@@ -50,84 +50,84 @@ struct box_plan {
  * on disk that is an image, or a new directory in @vault. When that fails
  * after the clone, @ret_dead is the pidfd of a dead process which the supervisor, its parent, has
  * to collect; else it is not touched. */
-int box_make(struct cgroup_root *cgroups, struct id_pool *ids, uint32_t id,
-             const struct box_plan *plan, struct disk_vault *vault, struct volume_trees *trees,
-             struct box_entry *ret_box, int *ret_dead, struct gb_err *err);
+int entry_make(struct cgroup_root *cgroups, struct id_pool *ids, uint32_t id,
+               const struct box_plan *plan, struct disk_vault *vault, struct volume_trees *trees,
+               struct box_entry *ret_box, int *ret_dead, struct gb_err *err);
 
 /* Takes over a box that a dead builder made. The descriptors become the box's on success. */
-int box_adopt(struct cgroup_root *cgroups, uint32_t id, uint32_t host_id,
-              const struct limits *limits, enum disk_kind disk, const int fds[3],
-              struct box_entry *ret_box, struct gb_err *err);
+int entry_adopt(struct cgroup_root *cgroups, uint32_t id, uint32_t host_id,
+                const struct limits *limits, enum disk_kind disk, const int fds[3],
+                struct box_entry *ret_box, struct gb_err *err);
 
 /* Kills PID 1, waits for its end, removes the cgroup, closes everything. A workspace on disk
  * becomes rubbish of @vault. */
-int box_end(struct cgroup_root *cgroups, struct id_pool *ids, struct disk_vault *vault,
-            struct box_entry *box, struct gb_err *err);
+int entry_end(struct cgroup_root *cgroups, struct id_pool *ids, struct disk_vault *vault,
+              struct box_entry *box, struct gb_err *err);
 
 /* Closes the workspace: whoever holds it last pays for what the file system still has to write. */
-void box_leave(struct box_entry *box);
+void entry_leave(struct box_entry *box);
 
 /* SIGKILL to all but PID 1, and word back that it was sent. */
-int box_kill(const struct box_entry *box, struct gb_err *err);
+int entry_kill(const struct box_entry *box, struct gb_err *err);
 
-int box_signal(const struct box_entry *box, pid_t pgid, int sig);
+int entry_signal(const struct box_entry *box, pid_t pgid, int sig);
 
 /* A signal to some processes, in few messages: PID 1 shares the box's CPU time and can be slow.
  * Returns when they were sent. A process that is gone is no error. */
-int box_signal_some(const struct box_entry *box, const int32_t *pids, size_t pids_len, int sig,
-                    struct gb_err *err);
+int entry_signal_some(const struct box_entry *box, const int32_t *pids, size_t pids_len, int sig,
+                      struct gb_err *err);
 
 /* Usage from the cgroup's counters or, without cgroups, from the box's own /proc. @template_anon is
  * the anonymous memory that clones share with their template. */
-void box_usage(const struct cgroup_root *cgroups, struct box_entry *box, int64_t template_anon,
-               struct cgroup_usage *ret_usage);
+void entry_usage(const struct cgroup_root *cgroups, struct box_entry *box, int64_t template_anon,
+                 struct cgroup_usage *ret_usage);
 
 /* The limit that a file system of the box has reached, or LIMIT_NONE. */
-enum limit_kind box_disk_full(const struct box_entry *box);
+enum limit_kind entry_disk_full(const struct box_entry *box);
 
 /* ---- files.c: names are beneath the workspace, no link is ever followed ---- */
 
 /* Opens a regular file for reading, or newly created for writing; with O_TMPFILE one without a name
  * in directory @path. */
-int box_open(const struct box_entry *box, const char *path, int flags, mode_t mode, int *ret_fd,
-             struct gb_err *err);
+int entry_open(const struct box_entry *box, const char *path, int flags, mode_t mode, int *ret_fd,
+               struct gb_err *err);
 
 /* With @parents those above it too, and one that is there already is no error. */
-int box_mkdir(const struct box_entry *box, const char *path, bool parents, struct gb_err *err);
+int entry_mkdir(const struct box_entry *box, const char *path, bool parents, struct gb_err *err);
 
-int box_stat(const struct box_entry *box, const char *path, struct scan_record *ret_record,
-             struct gb_err *err);
-int box_rename(const struct box_entry *box, const char *from, const char *to, bool replace,
+int entry_stat(const struct box_entry *box, const char *path, struct scan_record *ret_record,
                struct gb_err *err);
+int entry_rename(const struct box_entry *box, const char *from, const char *to, bool replace,
+                 struct gb_err *err);
 
 /* Gives a file that has no name yet the name @path, in the place of what has it now. */
-int box_link(const struct box_entry *box, int fd, const char *path, struct gb_err *err);
+int entry_link(const struct box_entry *box, int fd, const char *path, struct gb_err *err);
 
 /* Removes one entry, or a tree; @ret_more: there was too much for one request, ask again. */
-int box_remove(const struct box_entry *box, const char *path, bool tree, bool *ret_more,
-               struct gb_err *err);
+int entry_remove(const struct box_entry *box, const char *path, bool tree, bool *ret_more,
+                 struct gb_err *err);
 
 /* ---- scan.c: lists into a memory file of struct scan_record; stops at its bounds and says so
  * ---- */
 
 /* The regular files of the workspace. */
-int box_scan(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, bool *ret_incomplete,
-             struct gb_err *err);
+int entry_scan(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, bool *ret_incomplete,
+               struct gb_err *err);
 
 /* What is in directory @dir ("": the workspace); flags as in walk.h. */
-int box_walk(const struct box_entry *box, const char *dir, unsigned flags, int *ret_fd,
-             uint32_t *ret_count, bool *ret_incomplete, struct gb_err *err);
+int entry_walk(const struct box_entry *box, const char *dir, unsigned flags, int *ret_fd,
+               uint32_t *ret_count, bool *ret_incomplete, struct gb_err *err);
 
 /* ---- procs.c ---- */
 
 /* Lists the processes of a box but its PID 1 into a memory file of struct proc_record. */
-int box_procs(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, struct gb_err *err);
+int entry_procs(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, struct gb_err *err);
 
 /* A signal to the processes that are not among @keep, a list as above, and do not descend from one
  * that is, unless through process @root; with @with_root to @root itself as well. SIGKILL is
  * repeated until nothing is left; -EBUSY when that takes too long. Sorts @keep. */
-int box_signal_new(const struct box_entry *box, struct proc_record *keep, size_t keep_len,
-                   pid_t root, bool with_root, int sig, struct gb_err *err);
+int entry_signal_new(const struct box_entry *box, struct proc_record *keep, size_t keep_len,
+                     pid_t root, bool with_root, int sig, struct gb_err *err);
 
 /* ---- box/command.c ---- */
 
@@ -144,13 +144,15 @@ struct command {
 
 /* Starts a sealed program in the box. Its parent is the supervisor; it reports over the control
  * socket as a tenant does, and once more when it cannot be executed. */
-int command_start(const struct cgroup_root *cgroups, const struct box_entry *box,
-                  const struct command *command, int *ret_pidfd, struct gb_err *err);
+int entry_start_command(const struct cgroup_root *cgroups, const struct box_entry *box,
+                        const struct command *command, int *ret_pidfd, struct gb_err *err);
 
 /* ---- net.c ---- */
 
 /* A socket that listens on 127.0.0.1:@port of the box. */
-int box_listen_inside(const struct box_entry *box, uint16_t port, int *ret_fd, struct gb_err *err);
+int entry_listen_inside(const struct box_entry *box, uint16_t port, int *ret_fd,
+                        struct gb_err *err);
 
 /* watch.c: memory, processes and CPU time of a box, read from its /proc. */
-void box_watch(const struct box_entry *box, int64_t template_anon, struct cgroup_usage *ret_usage);
+void entry_watch(const struct box_entry *box, int64_t template_anon,
+                 struct cgroup_usage *ret_usage);

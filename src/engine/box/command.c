@@ -113,8 +113,8 @@ static pid_t spawn(const struct seal_spec *spec, const struct command *command, 
     return pid;
 }
 
-int command_start(const struct cgroup_root *cgroups, const struct box_entry *box,
-                  const struct command *command, int *ret_pidfd, struct gb_err *err)
+int entry_start_command(const struct cgroup_root *cgroups, const struct box_entry *box,
+                        const struct command *command, int *ret_pidfd, struct gb_err *err)
 {
     struct seal_spec spec = {
         .box_pidfd = box->pidfd,

@@ -129,8 +129,8 @@ static int place_open(const struct box_entry *box, const char *path, bool parent
     return 0;
 }
 
-int box_open(const struct box_entry *box, const char *path, int flags, mode_t mode, int *ret_fd,
-             struct gb_err *err)
+int entry_open(const struct box_entry *box, const char *path, int flags, mode_t mode, int *ret_fd,
+               struct gb_err *err)
 {
     autoclose int fd = -EBADF;
     struct stat st;
@@ -154,7 +154,7 @@ int box_open(const struct box_entry *box, const char *path, int flags, mode_t mo
     return 0;
 }
 
-int box_mkdir(const struct box_entry *box, const char *path, bool parents, struct gb_err *err)
+int entry_mkdir(const struct box_entry *box, const char *path, bool parents, struct gb_err *err)
 {
     autoclose int made_fd = -EBADF;
     struct place place;
@@ -170,8 +170,8 @@ int box_mkdir(const struct box_entry *box, const char *path, bool parents, struc
     return made || parents ? 0 : gb_fail(err, EEXIST, "mkdir in the workspace");
 }
 
-int box_stat(const struct box_entry *box, const char *path, struct scan_record *ret_record,
-             struct gb_err *err)
+int entry_stat(const struct box_entry *box, const char *path, struct scan_record *ret_record,
+               struct gb_err *err)
 {
     struct stat st;
     int r;
@@ -207,8 +207,8 @@ static bool is_volume(int dir, const char *name)
     return fd == -EXDEV;
 }
 
-int box_rename(const struct box_entry *box, const char *from, const char *to, bool replace,
-               struct gb_err *err)
+int entry_rename(const struct box_entry *box, const char *from, const char *to, bool replace,
+                 struct gb_err *err)
 {
     struct place old, new;
     struct stat st;
@@ -237,7 +237,7 @@ int box_rename(const struct box_entry *box, const char *from, const char *to, bo
 
 /* Puts the unnamed file @fd in the place of what @path names now. A link cannot replace, a rename
  * can: so it gets a name of its own first. */
-int box_link(const struct box_entry *box, int fd, const char *path, struct gb_err *err)
+int entry_link(const struct box_entry *box, int fd, const char *path, struct gb_err *err)
 {
     struct stat st, home;
     struct place place;
@@ -309,8 +309,8 @@ static int remove_entry(int dir, const char *name, int depth, int *budget)
     return unlinkat(dir, name, AT_REMOVEDIR) == 0 || errno == ENOENT ? 0 : -errno;
 }
 
-int box_remove(const struct box_entry *box, const char *path, bool tree, bool *ret_more,
-               struct gb_err *err)
+int entry_remove(const struct box_entry *box, const char *path, bool tree, bool *ret_more,
+                 struct gb_err *err)
 {
     int budget = REMOVE_BUDGET, r;
     struct place place;

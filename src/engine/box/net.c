@@ -28,7 +28,7 @@ static int listen_here(uint16_t port)
     return TAKE_FD(fd);
 }
 
-int box_listen_inside(const struct box_entry *box, uint16_t port, int *ret_fd, struct gb_err *err)
+int entry_listen_inside(const struct box_entry *box, uint16_t port, int *ret_fd, struct gb_err *err)
 {
     autoclose int own = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
     int fd;

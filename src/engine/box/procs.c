@@ -3,8 +3,8 @@
  *
  * Which these are is told by comparing: whatever was not there at the start is new, unless it
  * descends from something that was, such as a server of an earlier cell that starts a worker now.
- * An orphan has no ancestors to tell and counts as new. The process that runs the execution is old
- * itself, but its descendants are not for that reason.
+ * An orphan has no ancestors to tell and counts as new. The process that runs the execution was
+ * there before, but that does not make its descendants old: they are what the execution started.
  *
  * A program can hide from this only what is its own: a process that it keeps so lives on in its own
  * box, within its own limits.
@@ -150,7 +150,7 @@ static int procs_take(const struct box_entry *box, struct procs *ret_procs, stru
     return 0;
 }
 
-int box_procs(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, struct gb_err *err)
+int entry_procs(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, struct gb_err *err)
 {
     autoclose int out = memfd_create("glovebox-procs", MFD_CLOEXEC);
     struct procs procs;
@@ -234,12 +234,12 @@ static int signal_round(const struct box_entry *box, const struct proc_record *k
     procs.len = (size_t) len;
     free(told->items);
     *told = procs;
-    r = box_signal_some(box, victims, (size_t) len, sig, err);
+    r = entry_signal_some(box, victims, (size_t) len, sig, err);
     return r < 0 ? r : len;
 }
 
-int box_signal_new(const struct box_entry *box, struct proc_record *keep, size_t keep_len,
-                   pid_t root, bool with_root, int sig, struct gb_err *err)
+int entry_signal_new(const struct box_entry *box, struct proc_record *keep, size_t keep_len,
+                     pid_t root, bool with_root, int sig, struct gb_err *err)
 {
     int64_t begun = clock_now_us(), took;
     struct procs told = { 0 };

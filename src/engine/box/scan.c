@@ -12,8 +12,8 @@
 
 #include "base/banned.h"
 
-int box_walk(const struct box_entry *box, const char *dir, unsigned flags, int *ret_fd,
-             uint32_t *ret_count, bool *ret_incomplete, struct gb_err *err)
+int entry_walk(const struct box_entry *box, const char *dir, unsigned flags, int *ret_fd,
+               uint32_t *ret_count, bool *ret_incomplete, struct gb_err *err)
 {
     autoclose int out = memfd_create("glovebox-scan", MFD_CLOEXEC);
     struct walk walk = { 0 };
@@ -36,8 +36,8 @@ int box_walk(const struct box_entry *box, const char *dir, unsigned flags, int *
     return r < 0 ? gb_fail(err, -r, "scan the workspace") : 0;
 }
 
-int box_scan(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, bool *ret_incomplete,
-             struct gb_err *err)
+int entry_scan(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, bool *ret_incomplete,
+               struct gb_err *err)
 {
-    return box_walk(box, "", WALK_FILES, ret_fd, ret_count, ret_incomplete, err);
+    return entry_walk(box, "", WALK_FILES, ret_fd, ret_count, ret_incomplete, err);
 }

@@ -87,7 +87,7 @@ static int64_t files_bytes(const struct box_entry *box)
     return bytes;
 }
 
-void box_watch(const struct box_entry *box, int64_t template_anon, struct cgroup_usage *ret_usage)
+void entry_watch(const struct box_entry *box, int64_t template_anon, struct cgroup_usage *ret_usage)
 {
     int proc = openat(box->root, "proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct sum sum = { 0 };

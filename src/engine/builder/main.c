@@ -234,8 +234,8 @@ static int serve_make(struct builder *builder, struct exchange *x, struct gb_err
     if (root)
         plan.root.mounts = x->fds[image + volumes];
     box = &builder->boxes[builder->boxes_len];
-    r = box_make(builder->cgroups, &builder->ids, x->request->box, &plan, &builder->vault,
-                 &builder->volumes, box, &x->dead, err);
+    r = entry_make(builder->cgroups, &builder->ids, x->request->box, &plan, &builder->vault,
+                   &builder->volumes, box, &x->dead, err);
     if (r < 0)
         return r;
     builder->boxes_len++;
@@ -270,9 +270,9 @@ static int serve_adopt(struct builder *builder, struct exchange *x, struct gb_er
         return r;
     if (x->fds_len != 3)
         return gb_fail_plain(err, EPROTO, "adopting a box needs three descriptors");
-    r = box_adopt(builder->cgroups, x->request->box, x->request->make.host_id,
-                  &x->request->make.limits, (enum disk_kind) x->request->make.disk, x->fds,
-                  &builder->boxes[builder->boxes_len], err);
+    r = entry_adopt(builder->cgroups, x->request->box, x->request->make.host_id,
+                    &x->request->make.limits, (enum disk_kind) x->request->make.disk, x->fds,
+                    &builder->boxes[builder->boxes_len], err);
     if (r < 0)
         return r;
     builder->boxes_len++;
@@ -297,7 +297,7 @@ static int64_t template_anon_bytes(struct builder *builder)
 static int serve_scan(struct box_entry *box, struct exchange *x, struct gb_err *err)
 {
     bool incomplete;
-    int r = box_scan(box, &x->reply_fds[0], &x->reply.usage.files, &incomplete, err);
+    int r = entry_scan(box, &x->reply_fds[0], &x->reply.usage.files, &incomplete, err);
 
     if (r < 0)
         return r;
@@ -311,9 +311,9 @@ static void serve_usage(struct builder *builder, struct box_entry *box, struct e
 {
     int64_t anon = x->request->usage.template_anon;
 
-    box_usage(builder->cgroups, box, anon ? anon : template_anon_bytes(builder),
-              &x->reply.usage.counters);
-    x->reply.usage.disk = (int32_t) box_disk_full(box);
+    entry_usage(builder->cgroups, box, anon ? anon : template_anon_bytes(builder),
+                &x->reply.usage.counters);
+    x->reply.usage.disk = (int32_t) entry_disk_full(box);
 }
 
 static int serve_disk(struct box_entry *box, struct exchange *x, struct gb_err *err)
@@ -349,7 +349,7 @@ static int serve_finish(struct builder *builder, struct box_entry *box, struct e
 
     if (cgroup_root_mode(builder->cgroups) == CGROUP_OFF)
         serve_usage(builder, box, x);
-    r = box_kill(box, err);
+    r = entry_kill(box, err);
     if (r < 0)
         return r;
     serve_usage(builder, box, x);
@@ -367,16 +367,16 @@ static int serve_box(struct builder *builder, struct box_entry *box, struct exch
         serve_usage(builder, box, x);
         return 0;
     case BOX_SIGNAL:
-        r = box_signal(box, request->signal.pgid, request->signal.signal);
+        r = entry_signal(box, request->signal.pgid, request->signal.signal);
         return r < 0 ? gb_fail(err, -r, "signal box %u", box->id) : 0;
     case BOX_KILL:
-        return box_kill(box, err);
+        return entry_kill(box, err);
     case BOX_END:
-        r = box_end(builder->cgroups, &builder->ids, &builder->vault, box, err);
+        r = entry_end(builder->cgroups, &builder->ids, &builder->vault, box, err);
         *box = builder->boxes[--builder->boxes_len];
         return r;
     case BOX_LEAVE:
-        box_leave(box);
+        entry_leave(box);
         return 0;
     case BOX_SHELF:
         return shelf_mount(&builder->shelves, request->shelf.shelf, request->shelf.name, box->pidfd,
@@ -469,8 +469,8 @@ static void sweep(struct builder *builder)
     struct gb_err ignored;
 
     while (builder->boxes_len > 0)
-        (void) box_end(builder->cgroups, &builder->ids, &builder->vault,
-                       &builder->boxes[--builder->boxes_len], &ignored);
+        (void) entry_end(builder->cgroups, &builder->ids, &builder->vault,
+                         &builder->boxes[--builder->boxes_len], &ignored);
     gb_closep(&builder->template_pidfd);
     gb_closep(&builder->own_mounts);
     cgroup_root_close(builder->cgroups);

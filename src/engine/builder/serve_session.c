@@ -99,9 +99,9 @@ static int serve_signal_new(struct box_entry *box, struct exchange *x, struct gb
             return r;
     }
     /* malloc aligns for any type. */
-    return box_signal_new(box, (struct proc_record *) (void *) data,
-                          len / sizeof(struct proc_record), x->request->signal.pgid,
-                          x->request->signal.with_root != 0, x->request->signal.signal, err);
+    return entry_signal_new(box, (struct proc_record *) (void *) data,
+                            len / sizeof(struct proc_record), x->request->signal.pgid,
+                            x->request->signal.with_root != 0, x->request->signal.signal, err);
 }
 
 /* Points @ret at @count strings of the block, NULL-terminated. Returns where the rest begins, or
@@ -145,7 +145,7 @@ static int serve_command(struct cgroup_root *cgroups, struct box_entry *box, str
     command.envp = strings + argc + 1;
     memcpy(command.stdio, x->fds, sizeof command.stdio);
     command.control = x->fds[3];
-    r = command_start(cgroups, box, &command, &x->reply_fds[0], err);
+    r = entry_start_command(cgroups, box, &command, &x->reply_fds[0], err);
     explicit_bzero(block, len); /* another session's child begins as a copy of our memory */
     if (r < 0)
         return r;
@@ -165,7 +165,7 @@ int builder_serve_session(struct cgroup_root *cgroups, struct box_entry *box, st
         return serve_command(cgroups, box, x, err);
     x->reply_fds_owned = true;
     if (x->request->op == BOX_LISTEN) {
-        r = box_listen_inside(box, (uint16_t) x->request->listen.port, &x->reply_fds[0], err);
+        r = entry_listen_inside(box, (uint16_t) x->request->listen.port, &x->reply_fds[0], err);
         x->reply_fds_len = r == 0;
         return r;
     }
@@ -174,7 +174,7 @@ int builder_serve_session(struct cgroup_root *cgroups, struct box_entry *box, st
             cgroup_open_meters(cgroups, &box->cgroup, x->reply_fds, &x->reply_fds_len);
         return 0;
     }
-    r = box_procs(box, &x->reply_fds[0], &x->reply.usage.files, err);
+    r = entry_procs(box, &x->reply_fds[0], &x->reply.usage.files, err);
     x->reply_fds_len = r == 0;
     return r;
 }
@@ -182,7 +182,7 @@ int builder_serve_session(struct cgroup_root *cgroups, struct box_entry *box, st
 static int serve_stat(struct box_entry *box, struct exchange *x, struct gb_err *err)
 {
     struct scan_record record;
-    int r = box_stat(box, x->request->file.path, &record, err);
+    int r = entry_stat(box, x->request->file.path, &record, err);
 
     if (r < 0)
         return r;
@@ -204,23 +204,23 @@ int builder_serve_file(struct box_entry *box, struct exchange *x, struct gb_err 
     if (request->op == BOX_STAT)
         return serve_stat(box, x, err);
     if (request->op == BOX_MKDIR)
-        return box_mkdir(box, path, flag, err);
+        return entry_mkdir(box, path, flag, err);
     if (request->op == BOX_RENAME)
-        return box_rename(box, path, request->file.to, flag, err);
+        return entry_rename(box, path, request->file.to, flag, err);
     if (request->op == BOX_LINK)
-        return x->fds_len == 1 ? box_link(box, x->fds[0], path, err)
+        return x->fds_len == 1 ? entry_link(box, x->fds[0], path, err)
                                : gb_fail_plain(err, EPROTO, "a link needs one file");
     if (request->op == BOX_OPEN) {
-        r = box_open(box, path, request->file.flags, request->file.mode, &x->reply_fds[0], err);
+        r = entry_open(box, path, request->file.flags, request->file.mode, &x->reply_fds[0], err);
         x->reply_fds_len = r == 0;
         return r;
     }
     if (request->op == BOX_LIST) {
-        r = box_walk(box, path, (unsigned) request->file.flags, &x->reply_fds[0],
-                     &x->reply.usage.files, &more, err);
+        r = entry_walk(box, path, (unsigned) request->file.flags, &x->reply_fds[0],
+                       &x->reply.usage.files, &more, err);
         x->reply_fds_len = r == 0;
     } else {
-        r = box_remove(box, path, flag, &more, err);
+        r = entry_remove(box, path, flag, &more, err);
     }
     x->reply.usage.files_incomplete = more;
     return r;

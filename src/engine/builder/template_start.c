@@ -84,7 +84,7 @@ struct template_step {
 };
 
 /* What comes over the report pipe when a step failed; nothing comes when the exec succeeded. */
-struct template_report {
+struct start_report {
     uint32_t step;
     int32_t error;
 };
@@ -168,7 +168,7 @@ static _Noreturn void template_main(const struct template_spec *spec)
 {
     for (uint32_t i = 0; i < ARRAY_LEN(steps); i++) {
         int r = steps[i].run(spec);
-        struct template_report report = { .step = i, .error = -r };
+        struct start_report report = { .step = i, .error = -r };
 
         if (r >= 0)
             continue;
@@ -179,7 +179,7 @@ static _Noreturn void template_main(const struct template_spec *spec)
     _exit(127);
 }
 
-static int report_fail(const char *python, const struct template_report *report, struct gb_err *err)
+static int report_fail(const char *python, const struct start_report *report, struct gb_err *err)
 {
     const char *name = report->step < ARRAY_LEN(steps) ? steps[report->step].name : "?";
 
@@ -221,7 +221,7 @@ int template_start(const char *python, const char *env, int control, int said, i
     autoclose int said_high = -EBADF;
     autoclose int report_in = -EBADF, report_out = -EBADF;
     struct template_spec spec = { .python = python };
-    struct template_report failure;
+    struct start_report failure;
     char *envp[ENV_MAX + 1];
     int report[2], r;
     pid_t pid;

@@ -2,7 +2,7 @@
  * Workspaces as images: a file system of its own for each box.
  *
  * Theory of operation. An empty ext4 is made with mke2fs once for each size that is asked for, and
- * kept as a template; the workspace of a box is a copy of its few dozen KiB of metadata in a sparse
+ * kept as a blank; the workspace of a box is a copy of its few dozen KiB of metadata in a sparse
  * file (2 ms; mke2fs takes 20). The file has no name. A loop device is attached to it, the file
  * system is mounted, and both are let go of at once: from then on the mount alone keeps the loop
  * device (autoclear), and that alone keeps the file. The mount is handed on as a descriptor and is
@@ -54,14 +54,13 @@
 #define RESERVED_MAX (16 * MIB) /* the kernel holds 2 % back, but no more than this */
 #define IMAGE_MAX    (8 * TIB)
 
-#define TEMPLATES   4
+#define BLANKS      4
 #define LOOP_TRIES  64
 #define MKFS_MS     60000
 #define TRIAL_BYTES MIB
 #define COPY_CHUNK  (128 * KIB)
 
-struct template
-{
+struct blank {
     int64_t bytes, inodes; /* as asked for */
     int fd;                /* -EBADF: none */
     uint64_t used;
@@ -71,7 +70,7 @@ struct disk_images {
     pthread_mutex_t lock;
     int dir;
     uint64_t turn;
-    struct template templates[TEMPLATES];
+    struct blank blanks[BLANKS];
 };
 
 int64_t disk_image_slack(int64_t bytes)
@@ -261,10 +260,10 @@ static int image_mount(int image, int *ret_mount, struct gb_err *err)
     return r < 0 ? gb_fail(err, -r, "mount an ext4 image") : 0;
 }
 
-/* ---- templates ---- */
+/* ---- blanks ---- */
 
 /* mke2fs always makes this directory, and it is of no use to anybody here. */
-static int template_tidy(int image, struct gb_err *err)
+static int blank_tidy(int image, struct gb_err *err)
 {
     autoclose int mount = -EBADF;
     int r = image_mount(image, &mount, err);
@@ -276,8 +275,8 @@ static int template_tidy(int image, struct gb_err *err)
     return 0;
 }
 
-static int template_make(const struct disk_images *images, int64_t bytes, int64_t inodes,
-                         int *ret_fd, struct gb_err *err)
+static int blank_make(const struct disk_images *images, int64_t bytes, int64_t inodes, int *ret_fd,
+                      struct gb_err *err)
 {
     int64_t size = image_size(bytes, inodes);
     autoclose int fd = -EBADF;
@@ -289,35 +288,35 @@ static int template_make(const struct disk_images *images, int64_t bytes, int64_
     r = spawn_mke2fs(fd, group_blocks(size, inodes), inodes, &pid);
     if (r < 0)
         return gb_fail(err, -r, "start mke2fs (Debian: e2fsprogs)");
-    if ((r = wait_mke2fs(pid, err)) < 0 || (r = template_tidy(fd, err)) < 0)
+    if ((r = wait_mke2fs(pid, err)) < 0 || (r = blank_tidy(fd, err)) < 0)
         return r;
     *ret_fd = TAKE_FD(fd);
     return 0;
 }
 
-/* The lock is held; the descriptor stays the template's. */
-static int template_find(struct disk_images *images, int64_t bytes, int64_t inodes, int *ret_fd,
-                         struct gb_err *err)
+/* The lock is held; the descriptor stays the blank's. */
+static int blank_find(struct disk_images *images, int64_t bytes, int64_t inodes, int *ret_fd,
+                      struct gb_err *err)
 {
-    struct template *oldest = &images->templates[0];
+    struct blank *oldest = &images->blanks[0];
     int fd = -EBADF, r;
 
-    for (size_t i = 0; i < TEMPLATES; i++) {
-        struct template *template = &images->templates[i];
+    for (size_t i = 0; i < BLANKS; i++) {
+        struct blank *blank = &images->blanks[i];
 
-        if (template->fd >= 0 && template->bytes == bytes && template->inodes == inodes) {
-            template->used = ++images->turn;
-            *ret_fd = template->fd;
+        if (blank->fd >= 0 && blank->bytes == bytes && blank->inodes == inodes) {
+            blank->used = ++images->turn;
+            *ret_fd = blank->fd;
             return 0;
         }
-        if (template->used < oldest->used)
-            oldest = template;
+        if (blank->used < oldest->used)
+            oldest = blank;
     }
-    r = template_make(images, bytes, inodes, &fd, err);
+    r = blank_make(images, bytes, inodes, &fd, err);
     if (r < 0)
         return r;
     gb_closep(&oldest->fd);
-    *oldest = (struct template){ bytes, inodes, fd, ++images->turn };
+    *oldest = (struct blank){ bytes, inodes, fd, ++images->turn };
     *ret_fd = fd;
     return 0;
 }
@@ -358,7 +357,7 @@ int disk_image_make(struct disk_images *images, int64_t bytes, int64_t inodes, i
         return gb_fail_plain(err, EFBIG, "a workspace on disk can have at most %lld TiB",
                              (long long) (IMAGE_MAX / TIB));
     pthread_mutex_lock(&images->lock);
-    r = template_find(images, bytes, inodes, &template, err);
+    r = blank_find(images, bytes, inodes, &template, err);
     if (r == 0)
         r = image_new(images, image_size(bytes, inodes), &image, err);
     if (r == 0 && (r = copy_data(template, image)) < 0)
@@ -376,8 +375,8 @@ int disk_images_open(int dir_fd, struct disk_images **ret_images, struct gb_err 
         return gb_fail(err, ENOMEM, "keep images");
     pthread_mutex_init(&images->lock, NULL);
     images->dir = dir_fd;
-    for (size_t i = 0; i < TEMPLATES; i++)
-        images->templates[i].fd = -EBADF;
+    for (size_t i = 0; i < BLANKS; i++)
+        images->blanks[i].fd = -EBADF;
     r = disk_image_make(images, TRIAL_BYTES, INODES_OWN, &mount, err);
     if (r < 0) {
         disk_images_close(images);
@@ -392,8 +391,8 @@ void disk_images_close(struct disk_images *images)
 {
     if (!images)
         return;
-    for (size_t i = 0; i < TEMPLATES; i++)
-        gb_closep(&images->templates[i].fd);
+    for (size_t i = 0; i < BLANKS; i++)
+        gb_closep(&images->blanks[i].fd);
     pthread_mutex_destroy(&images->lock);
     free(images);
 }

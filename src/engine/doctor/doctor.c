@@ -207,7 +207,7 @@ static void run_in(struct box *box, struct run_spec *spec, struct doctor_result 
     spec->filename = "<doctor>";
     spec->reply_bytes = (size_t) 2 * DOCTOR_OUT_MAX; /* half of it is the head */
     spec->stdin_fd = spec->cancel_fd = -1;
-    if (execution_run(box, spec, &outcome, &err) < 0) {
+    if (oneshot_run(box, spec, &outcome, &err) < 0) {
         result_fail(result, &err);
         return;
     }

@@ -8,7 +8,7 @@
  * here is the same memory in all tenants. So a step in C saves more than its instructions.
  *
  * Nothing here decides anything. Whatever is not as usual (a message in several packets, a broken
- * one, a socket that the program has changed) is given back, and Python's own way is gone.
+ * one, a socket that the program has changed) is handed back, and the Python version takes over.
  *
  * The program shares this process and may call these with anything. That is no way to more than it
  * can do anyhow, but arguments are checked, so that a mistake is an exception.

@@ -127,6 +127,13 @@ int command_spawn(struct box *box, char *const *argv, char *const *env, const ch
 
 /* ---- running ---- */
 
+/* What a command has beside its run_spec. */
+struct command_request {
+    char *const *env;
+    const char *cwd;
+    int input_fd; /* not owned */
+};
+
 /* After the seal there is one more report at most: that the program could not be executed. */
 static bool command_control(struct run *run)
 {
@@ -146,15 +153,8 @@ static bool command_control(struct run *run)
 
 static void command_hard(struct run *run)
 {
-    session_kill_started(run, true);
+    standing_kill_started(run, true);
 }
-
-static const struct run_ops command_ops = {
-    .soft = session_soft,
-    .hard = command_hard,
-    .count = session_count,
-    .control = command_control,
-};
 
 static int command_check(const struct run_spec *spec, struct gb_err *err)
 {
@@ -168,35 +168,13 @@ static int command_check(const struct run_spec *spec, struct gb_err *err)
     return 0;
 }
 
-static int start(struct run *run, char *const *env, const char *cwd, int input_fd,
-                 struct gb_err *err)
-{
-    autofree char *text = strndup(run->spec->code ? run->spec->code : "", run->spec->code_len);
-    char *shell[] = { (char *) "/bin/sh", (char *) "-c", text, NULL };
-    struct piped_tenant piped;
-    int r;
-
-    if (!text)
-        return gb_fail(err, ENOMEM, "start a command");
-    run_start_clock(run);
-    r = command_spawn(run->box, run->spec->argv ? run->spec->argv : shell, env, cwd, false, &piped,
-                      err);
-    if (r < 0)
-        return r;
-    run->tenant = piped.tenant;
-    run->control_open = true;
-    input_init(run->input, input_fd, piped.ends[0]);
-    run->streams[STREAM_OUT].fd = piped.ends[1];
-    run->streams[STREAM_ERR].fd = piped.ends[2];
-    return 0;
-}
-
-/* A box that is full has no room for a command: that is an outcome like others. */
+/* A box that is full has no room for a command: that is an outcome like others.
+ * Returns as run_ops.start does. */
 static int refused(struct run *run, int r, struct gb_err *err)
 {
     struct outcome *o = &run->outcome;
 
-    session_count(run);
+    standing_count(run);
     if (r == -EAGAIN) {
         run->usage.pids_refused = 1;
         o->status = RUN_PIDS;
@@ -214,40 +192,54 @@ static int refused(struct run *run, int r, struct gb_err *err)
     o->memory_peak_bytes = run->usage.memory_peak_bytes;
     o->processes = 1;
     r = outbuf_take(&run->streams[STREAM_ERR].kept, &o->err);
-    return r < 0 ? gb_fail(err, -r, "keep the output") : 0;
+    return r < 0 ? gb_fail(err, -r, "keep the output") : 1;
 }
+
+static int command_start(struct run *run, struct gb_err *err)
+{
+    const struct command_request *request = run->owner;
+    autofree char *text = strndup(run->spec->code ? run->spec->code : "", run->spec->code_len);
+    char *shell[] = { (char *) "/bin/sh", (char *) "-c", text, NULL };
+    struct piped_tenant piped;
+    int r;
+
+    if (!text)
+        return gb_fail(err, ENOMEM, "start a command");
+    r = command_spawn(run->box, run->spec->argv ? run->spec->argv : shell, request->env,
+                      request->cwd, false, &piped, err);
+    if (r < 0)
+        return refused(run, r, err);
+    run_own(run, &piped, request->input_fd);
+    return 0;
+}
+
+static const struct run_ops command_ops = {
+    .start = command_start,
+    .soft = standing_soft,
+    .hard = command_hard,
+    .count = standing_count,
+    .control = command_control,
+};
 
 int box_command(struct box *box, const struct run_spec *spec, char *const *env, const char *cwd,
                 struct outcome *ret_outcome, struct gb_err *err)
 {
+    struct command_request request = { .env = env, .cwd = cwd, .input_fd = spec->stdin_fd };
     autoclose int own_input = -EBADF;
     struct input input;
     struct run run;
     int r = command_check(spec, err);
 
+    if (r == 0 && spec->input && (r = input_file(spec, &own_input, err)) == 0)
+        request.input_fd = own_input;
     if (r < 0)
         return r;
     run_init(&run, &command_ops, box, spec);
     input_init(&input, -1, -EBADF);
     run.input = &input;
-    if (spec->input)
-        r = input_file(spec, &own_input, err);
-    if (r == 0)
-        r = session_begin(&run, err);
-    if (r == 0) {
-        r = start(&run, env, cwd, spec->input ? own_input : spec->stdin_fd, err);
-        if (r < 0)
-            r = refused(&run, r, err);
-        else if ((r = run_loop(&run, err)) == 0)
-            r = session_end(&run, err);
-    }
+    run.owner = &request;
+    r = standing_run(&run, ret_outcome, err);
     tenant_free(run.tenant);
     input_close(&input);
-    run_release(&run);
-    if (r < 0) {
-        outcome_release(&run.outcome);
-        return r;
-    }
-    *ret_outcome = run.outcome;
-    return 0;
+    return r;
 }

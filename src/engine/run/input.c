@@ -1,9 +1,11 @@
 /* Standard input: never the descriptor itself (it may be a terminal, or a file open for writing),
  * always a pipe that we fill. */
 #include <errno.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/autoclean.h"
+#include "base/io.h"
 #include "engine/run/oneshot.h"
 
 #include "base/banned.h"
@@ -61,4 +63,18 @@ void input_move(struct input *input)
     } else if (n < 0 && errno != EINTR && errno != EAGAIN) {
         input_close(input); /* the program has closed its input */
     }
+}
+
+int input_file(const struct run_spec *spec, int *ret_fd, struct gb_err *err)
+{
+    autoclose int fd = memfd_create("glovebox-input", MFD_CLOEXEC);
+    int r;
+
+    if (fd < 0)
+        return gb_fail(err, errno, "make a memory file");
+    r = io_write_all(fd, spec->input, spec->input_len);
+    if (r < 0 || lseek(fd, 0, SEEK_SET) < 0)
+        return gb_fail(err, r < 0 ? -r : errno, "keep the input");
+    *ret_fd = TAKE_FD(fd);
+    return 0;
 }

@@ -19,6 +19,10 @@ struct run;
 
 /* In what the kinds of runs differ. */
 struct run_ops {
+    /* What stays in a box only: sends or starts the program; its time counts already. 1: that was
+     * refused, and the outcome says so already. */
+    int (*start)(struct run *run, struct gb_err *err);
+    void (*ended)(struct run *run); /* likewise: after its process has ended; may be NULL */
     void (*soft)(struct run *run);  /* asks it to stop */
     void (*hard)(struct run *run);  /* ends it */
     void (*count)(struct run *run); /* fills run->usage */
@@ -78,6 +82,12 @@ void run_init(struct run *run, const struct run_ops *ops, struct box *box,
               const struct run_spec *spec);
 void run_release(struct run *run);
 
+/* The run is in a process that stays: it ends when that says so, with @done_id. */
+void run_lend(struct run *run, const struct piped_tenant *piped, const char *done_id);
+
+/* The run is a process of its own, which the caller frees; @input_fd is what it reads. */
+void run_own(struct run *run, const struct piped_tenant *piped, int input_fd);
+
 /* From now on time counts. */
 void run_start_clock(struct run *run);
 
@@ -96,6 +106,12 @@ void run_take_text(struct run *run, enum stream stream, const char *text);
 /* A frame of a tenant; see run_ops.control. */
 bool run_control_frames(struct run *run);
 
+/* The program as fields of a RUN message, with @env as its environment (NULL: none). */
+void run_put_program(struct frame_out *out, const struct run_spec *spec, char *const *env);
+
+/* Fills the outcome's usage; @own processes of the box's cgroup are ours. */
+void run_tell_usage(struct run *run, int64_t own);
+
 /* Fills the outcome's streams and verdict; its usage and files are there already. */
 int run_judge(struct run *run, struct gb_err *err);
 
@@ -111,24 +127,21 @@ void ask_drop(struct run *run);
 
 /* ---- standing.c ---- */
 
-/* Counters, processes and files as they are before a run. */
-int session_begin(struct run *run, struct gb_err *err);
+/* One run of something that stays in the box, from the first look at the box to the outcome.
+ * Releases @run. */
+int standing_run(struct run *run, struct outcome *ret_outcome, struct gb_err *err);
 
-/* After the loop: ends what a stopped run has started, then counters, files, verdict. A run that
- * went on to its end is not @lost, else its process is dead. */
-int session_end(struct run *run, struct gb_err *err);
+/* The list of processes in a memory file that the builder made; the caller frees. A list that
+ * cannot be read whole is an error and never an empty one: what is not in it gets signals. */
+int standing_read_procs(int fd, struct proc_record **ret_list, size_t *ret_len);
 
-/* run_ops of what lives in a session. */
-void session_soft(struct run *run);
-void session_count(struct run *run);
-void session_kill_started(struct run *run, bool with_root);
+/* run_ops of what stays. */
+void standing_soft(struct run *run);
+void standing_count(struct run *run);
+void standing_kill_started(struct run *run, bool with_root);
 
 /* ---- command.c ---- */
 
 /* Starts a program with pipes. With @keep_control it has the control socket as SEAL_CONTROL_FD. */
 int command_spawn(struct box *box, char *const *argv, char *const *env, const char *cwd,
                   bool keep_control, struct piped_tenant *ret_command, struct gb_err *err);
-
-/* ---- resident.c ---- */
-
-bool tenant_is_alive(const struct tenant *tenant);

@@ -96,20 +96,6 @@ static int finish(struct run *run, struct gb_err *err)
     return 0;
 }
 
-static void outcome_usage(struct run *run)
-{
-    struct outcome *o = &run->outcome;
-
-    o->cpu_us = run->usage.cpu_us;
-    o->memory_peak_bytes = run->usage.memory_peak_bytes;
-    o->processes = run->usage.pids_peak;
-    /* The cgroup counts ours too, our watch does not. */
-    if (!box_is_watched(run->box))
-        o->processes -= CGROUP_OWN_PIDS;
-    if (o->processes < 1)
-        o->processes = 1;
-}
-
 static int outcome_files(struct run *run, struct gb_err *err)
 {
     static const struct snapshot empty;
@@ -123,7 +109,7 @@ static int outcome_make(struct run *run, struct gb_err *err)
 {
     int r;
 
-    outcome_usage(run);
+    run_tell_usage(run, CGROUP_OWN_PIDS);
     r = outcome_files(run, err);
     return r < 0 ? r : run_judge(run, err);
 }
@@ -137,17 +123,7 @@ static int send_program(struct run *run, struct gb_err *err)
     int r;
 
     frame_out_init(&out, FRAME_RUN);
-    frame_put(&out, KEY_CODE, spec->code, spec->code_len);
-    frame_put_text(&out, KEY_FILENAME, spec->filename);
-    frame_put_text(&out, KEY_MODE, spec->cell ? "cell" : "script");
-    if (spec->cell && spec->echo)
-        frame_put_text(&out, KEY_ECHO, "1");
-    if (spec->cell && spec->names)
-        frame_put(&out, KEY_NAMES, spec->names, spec->names_len);
-    for (char *const *arg = spec->argv; *arg; arg++)
-        frame_put_text(&out, KEY_ARG, *arg);
-    for (char *const *env = spec->env; env && *env; env++)
-        frame_put_text(&out, KEY_ENV, *env);
+    run_put_program(&out, spec, spec->env);
     r = frame_send(tenant_control(run->tenant), &out, clock_now_us() + RUN_SEND_US);
     frame_out_release(&out);
     if (r == -EMSGSIZE)
@@ -160,20 +136,6 @@ static int send_program(struct run *run, struct gb_err *err)
     return 0;
 }
 
-int input_file(const struct run_spec *spec, int *ret_fd, struct gb_err *err)
-{
-    autoclose int fd = memfd_create("glovebox-input", MFD_CLOEXEC);
-    int r;
-
-    if (fd < 0)
-        return gb_fail(err, errno, "make a memory file");
-    r = io_write_all(fd, spec->input, spec->input_len);
-    if (r < 0 || lseek(fd, 0, SEEK_SET) < 0)
-        return gb_fail(err, r < 0 ? -r : errno, "keep the input");
-    *ret_fd = TAKE_FD(fd);
-    return 0;
-}
-
 static int start(struct run *run, int input_fd, struct gb_err *err)
 {
     struct piped_tenant piped;
@@ -181,19 +143,15 @@ static int start(struct run *run, int input_fd, struct gb_err *err)
 
     if (r < 0 || (r = box_take_tenant(run->box, &piped, err)) < 0)
         return r;
-    run->tenant = piped.tenant;
-    input_init(run->input, input_fd, piped.ends[0]);
-    run->streams[STREAM_OUT].fd = piped.ends[1];
-    run->streams[STREAM_ERR].fd = piped.ends[2];
+    run_own(run, &piped, input_fd);
     if (run->spec->on_started)
         run->spec->on_started(run->spec->on_started_arg, run->tenant);
-    run->control_open = true;
     run_start_clock(run);
     return send_program(run, err);
 }
 
-int execution_run(struct box *box, const struct run_spec *spec, struct outcome *ret_outcome,
-                  struct gb_err *err)
+int oneshot_run(struct box *box, const struct run_spec *spec, struct outcome *ret_outcome,
+                struct gb_err *err)
 {
     autoclose int own_input = -EBADF;
     struct frame_reader reader;

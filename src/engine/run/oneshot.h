@@ -25,7 +25,7 @@ void input_poll(const struct input *input, struct pollfd *ret_poll);
 /* Moves some bytes, as far as that goes without waiting. */
 void input_move(struct input *input);
 
-/* oneshot.c: spec->input as a memory file. */
+/* spec->input as a memory file. */
 int input_file(const struct run_spec *spec, int *ret_fd, struct gb_err *err);
 
 /* ---- verdict.c ---- */

@@ -64,7 +64,7 @@ int resident_open(struct box *box, char *const *env, struct resident **ret_resid
     /* Descriptor 0 is at its end for good; a cell's input comes with the cell. */
     gb_closep(&resident->piped.ends[0]);
     resident->piped.ends[0] = -EBADF;
-    box_stand(box, resident->piped.tenant, false);
+    standing_add(box, resident->piped.tenant, false);
     *ret_resident = resident;
     return 0;
 }
@@ -73,20 +73,13 @@ void resident_free(struct resident *resident)
 {
     if (!resident)
         return;
-    box_unstand(resident->box, resident->piped.tenant);
+    standing_remove(resident->box, resident->piped.tenant);
     tenant_free(resident->piped.tenant);
     for (int i = 0; i < 3; i++)
         gb_closep(&resident->piped.ends[i]);
     frame_reader_release(&resident->reader);
     strv_free(resident->env);
     free(resident);
-}
-
-bool tenant_is_alive(const struct tenant *tenant)
-{
-    struct pollfd gone = { .fd = tenant_pidfd(tenant), .events = POLLIN };
-
-    return poll(&gone, 1, 0) == 0;
 }
 
 bool resident_is_alive(const struct resident *resident)
@@ -104,50 +97,30 @@ static void resident_hard(struct run *run)
         (void) syscall(SYS_pidfd_send_signal, tenant_pidfd(run->tenant), SIGKILL, NULL, 0);
 }
 
-static const struct run_ops resident_ops = {
-    .soft = session_soft,
-    .hard = resident_hard,
-    .count = session_count,
-    .control = run_control_frames,
-};
-
 static int cell_send(struct resident *resident, const struct run *run)
 {
-    const struct run_spec *spec = run->spec;
     int64_t until = clock_now_us() + RUN_SEND_US;
     struct frame_out out;
     int r;
 
     frame_out_init(&out, FRAME_RUN);
-    frame_put(&out, KEY_CODE, spec->code, spec->code_len);
-    frame_put_text(&out, KEY_FILENAME, spec->filename);
-    frame_put_text(&out, KEY_MODE, "cell");
+    run_put_program(&out, run->spec, resident->env);
     frame_put_text(&out, KEY_EXECUTION, run->done_id);
-    if (spec->echo)
-        frame_put_text(&out, KEY_ECHO, "1");
-    if (spec->names)
-        frame_put(&out, KEY_NAMES, spec->names, spec->names_len);
-    if (spec->input)
-        frame_put(&out, KEY_STDIN, spec->input, spec->input_len);
+    if (run->spec->input)
+        frame_put(&out, KEY_STDIN, run->spec->input, run->spec->input_len);
     if (resident->interrupted)
         frame_put_text(&out, KEY_CALM, "1");
-    for (char *const *arg = spec->argv; arg && *arg; arg++)
-        frame_put_text(&out, KEY_ARG, *arg);
-    for (char *const *env = resident->env; env && *env; env++)
-        frame_put_text(&out, KEY_ENV, *env);
     r = frame_send(tenant_control(run->tenant), &out,
                    run->deadline_us < until ? run->deadline_us : until);
     frame_out_release(&out);
     return r;
 }
 
-static int cell_start(struct resident *resident, struct run *run, struct gb_err *err)
+static int resident_start(struct run *run, struct gb_err *err)
 {
-    int r = session_begin(run, err);
+    struct resident *resident = run->owner;
+    int r;
 
-    if (r < 0)
-        return r;
-    run_start_clock(run);
     run->control_open = true;
     r = cell_send(resident, run);
     if (r == -EMSGSIZE)
@@ -163,6 +136,15 @@ static int cell_start(struct resident *resident, struct run *run, struct gb_err 
     return 0;
 }
 
+static const struct run_ops resident_ops = {
+    .start = resident_start,
+    .ended = resident_hard, /* what it has left behind */
+    .soft = standing_soft,
+    .hard = resident_hard,
+    .count = standing_count,
+    .control = run_control_frames,
+};
+
 int resident_run(struct resident *resident, const struct run_spec *spec,
                  struct outcome *ret_outcome, struct gb_err *err)
 {
@@ -176,28 +158,10 @@ int resident_run(struct resident *resident, const struct run_spec *spec,
         return gb_fail_plain(err, ECHILD, "the interpreter ended between two executions");
     run_init(&run, &resident_ops, resident->box, spec);
     snprintf(id, sizeof id, "%llu", (unsigned long long) ++resident->count);
-    run.done_ends = true;
-    run.done_id = id;
-    run.tenant = resident->piped.tenant;
+    run_lend(&run, &resident->piped, id);
+    run.owner = resident;
     run.reader = &resident->reader;
-    for (int i = 0; i < 2; i++) {
-        run.streams[i].fd = resident->piped.ends[i + 1];
-        run.streams[i].borrowed = true;
-    }
-    r = cell_start(resident, &run, err);
-    if (r == 0) {
-        r = run_loop(&run, err);
-        if (r < 0 || run.ended)
-            resident_hard(&run); /* what it has left behind, or nobody knows what it is doing */
-        if (r == 0)
-            r = session_end(&run, err);
-    }
+    r = standing_run(&run, ret_outcome, err);
     resident->interrupted = run.signalled;
-    run_release(&run);
-    if (r < 0) {
-        outcome_release(&run.outcome);
-        return r;
-    }
-    *ret_outcome = run.outcome;
-    return 0;
+    return r;
 }

@@ -42,6 +42,26 @@ void run_init(struct run *run, const struct run_ops *ops, struct box *box,
     }
 }
 
+void run_lend(struct run *run, const struct piped_tenant *piped, const char *done_id)
+{
+    run->done_ends = true;
+    run->done_id = done_id;
+    run->tenant = piped->tenant;
+    for (int i = 0; i < 2; i++) {
+        run->streams[i].fd = piped->ends[i + 1];
+        run->streams[i].borrowed = true;
+    }
+}
+
+void run_own(struct run *run, const struct piped_tenant *piped, int input_fd)
+{
+    run->tenant = piped->tenant;
+    run->control_open = true;
+    input_init(run->input, input_fd, piped->ends[0]);
+    run->streams[STREAM_OUT].fd = piped->ends[1];
+    run->streams[STREAM_ERR].fd = piped->ends[2];
+}
+
 static void stream_close(struct pipe_in *in)
 {
     if (!in->borrowed)
@@ -66,6 +86,23 @@ void run_start_clock(struct run *run)
     run->started_us = clock_now_us();
     run->deadline_us = run->started_us + run->spec->limits.wall_us;
     run->watch_us = run->started_us + WATCH_CLOSE_US;
+}
+
+void run_put_program(struct frame_out *out, const struct run_spec *spec, char *const *env)
+{
+    frame_put(out, KEY_CODE, spec->code, spec->code_len);
+    frame_put_text(out, KEY_FILENAME, spec->filename);
+    frame_put_text(out, KEY_MODE, spec->cell ? "cell" : "script");
+    if (spec->cell && spec->echo)
+        frame_put_text(out, KEY_ECHO, "1");
+    if (spec->cell && spec->names)
+        frame_put(out, KEY_NAMES, spec->names, spec->names_len);
+    if (!spec->argv)
+        frame_put_text(out, KEY_ARG, "");
+    for (char *const *arg = spec->argv; arg && *arg; arg++)
+        frame_put_text(out, KEY_ARG, *arg);
+    for (; env && *env; env++)
+        frame_put_text(out, KEY_ENV, *env);
 }
 
 /* ---- stopping ---- */
@@ -467,6 +504,20 @@ int run_loop(struct run *run, struct gb_err *err)
 }
 
 /* ---- the end ---- */
+
+void run_tell_usage(struct run *run, int64_t own)
+{
+    struct outcome *o = &run->outcome;
+
+    o->cpu_us = run->usage.cpu_us;
+    o->memory_peak_bytes = run->usage.memory_peak_bytes;
+    o->processes = run->usage.pids_peak;
+    /* The cgroup counts ours too, our watch does not. */
+    if (!box_is_watched(run->box))
+        o->processes -= own;
+    if (o->processes < 1)
+        o->processes = 1;
+}
 
 int run_judge(struct run *run, struct gb_err *err)
 {

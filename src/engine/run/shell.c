@@ -140,7 +140,7 @@ int shell_open(struct box *box, char *const *env, struct shell **ret_shell, stru
         shell_free(shell);
         return r;
     }
-    box_stand(box, shell->piped.tenant, true);
+    standing_add(box, shell->piped.tenant, true);
     *ret_shell = shell;
     return 0;
 }
@@ -149,7 +149,7 @@ void shell_free(struct shell *shell)
 {
     if (!shell)
         return;
-    box_unstand(shell->box, shell->piped.tenant);
+    standing_remove(shell->box, shell->piped.tenant);
     tenant_free(shell->piped.tenant);
     for (int i = 0; i < 3; i++)
         gb_closep(&shell->piped.ends[i]);
@@ -182,7 +182,7 @@ static bool shell_control(struct run *run)
 
 static void shell_hard(struct run *run)
 {
-    session_kill_started(run, true);
+    standing_kill_started(run, true);
 }
 
 static void shell_soft(struct run *run)
@@ -190,16 +190,9 @@ static void shell_soft(struct run *run)
     char line[STATUS_MAX];
     int len = snprintf(line, sizeof line, "\nprintf '%s %%d\\n' \"$?\" >&97\n", run->done_id);
 
-    session_soft(run);
+    standing_soft(run);
     (void) text_write(run->owner, line, (size_t) len, 0);
 }
-
-static const struct run_ops shell_ops = {
-    .soft = shell_soft,
-    .hard = shell_hard,
-    .count = session_count,
-    .control = shell_control,
-};
 
 /* The two lines of a command; the caller frees. */
 static char *lines_make(const struct run_spec *spec, const char *id, size_t *ret_len)
@@ -230,32 +223,36 @@ static char *lines_make(const struct run_spec *spec, const char *id, size_t *ret
     return lines;
 }
 
-static int command_send(struct shell *shell, struct run *run, struct gb_err *err)
+static int shell_start(struct run *run, struct gb_err *err)
 {
     autofree char *lines = NULL;
     size_t len;
-    int r = session_begin(run, err);
+    int r;
 
-    if (r < 0)
-        return r;
     lines = lines_make(run->spec, run->done_id, &len);
     if (!lines)
         return gb_fail(err, ENOMEM, "send a command");
-    run_start_clock(run);
     run->control_open = true;
-    r = text_write(shell, lines, len, run->deadline_us);
+    r = text_write(run->owner, lines, len, run->deadline_us);
     /* One that is gone is found so by the loop. */
     if (r < 0 && r != -EPIPE)
         run_stop_hard(run, STOP_WALL);
     return 0;
 }
 
+static const struct run_ops shell_ops = {
+    .start = shell_start,
+    .soft = shell_soft,
+    .hard = shell_hard,
+    .count = standing_count,
+    .control = shell_control,
+};
+
 int shell_run(struct shell *shell, const struct run_spec *spec, struct outcome *ret_outcome,
               struct gb_err *err)
 {
     struct run run;
     char id[24];
-    int r;
 
     if (memchr(spec->code, '\0', spec->code_len))
         return gb_fail_plain(err, EINVAL, "a command cannot contain null bytes");
@@ -266,27 +263,7 @@ int shell_run(struct shell *shell, const struct run_spec *spec, struct outcome *
         return gb_fail_plain(err, ECHILD, "the shell ended between two commands");
     run_init(&run, &shell_ops, shell->box, spec);
     snprintf(id, sizeof id, "%llu", (unsigned long long) ++shell->count);
+    run_lend(&run, &shell->piped, id);
     run.owner = shell;
-    run.done_ends = true;
-    run.done_id = id;
-    run.tenant = shell->piped.tenant;
-    for (int i = 0; i < 2; i++) {
-        run.streams[i].fd = shell->piped.ends[i + 1];
-        run.streams[i].borrowed = true;
-    }
-    r = command_send(shell, &run, err);
-    if (r == 0) {
-        r = run_loop(&run, err);
-        if (r == 0)
-            r = session_end(&run, err);
-        if (r < 0)
-            session_kill_started(&run, true); /* nobody knows what it is doing */
-    }
-    run_release(&run);
-    if (r < 0) {
-        outcome_release(&run.outcome);
-        return r;
-    }
-    *ret_outcome = run.outcome;
-    return 0;
+    return standing_run(&run, ret_outcome, err);
 }

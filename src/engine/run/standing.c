@@ -31,7 +31,7 @@
 
 #include "base/banned.h"
 
-struct session_state {
+struct standing_state {
     int meters[METER_COUNT]; /* -EBADF: this host has none */
     bool metered;
     bool files_known;
@@ -39,7 +39,7 @@ struct session_state {
     struct snapshot files;
 };
 
-void session_state_free(struct session_state *state)
+void standing_state_free(struct standing_state *state)
 {
     if (!state)
         return;
@@ -51,7 +51,7 @@ void session_state_free(struct session_state *state)
 
 /* ---- counters ---- */
 
-static int meters_open(struct box *box, struct session_state *state, struct gb_err *err)
+static int meters_open(struct box *box, struct standing_state *state, struct gb_err *err)
 {
     struct builder_request request = { .op = BOX_METERS, .box = box->id };
     struct builder_reply reply;
@@ -71,10 +71,10 @@ static int meters_open(struct box *box, struct session_state *state, struct gb_e
 
 static int state_ensure(struct box *box, struct gb_err *err)
 {
-    struct session_state *state;
+    struct standing_state *state;
     int r;
 
-    if (box->session)
+    if (box->standing_state)
         return 0;
     state = calloc(1, sizeof *state);
     if (!state)
@@ -83,10 +83,10 @@ static int state_ensure(struct box *box, struct gb_err *err)
         state->meters[i] = -EBADF;
     r = meters_open(box, state, err);
     if (r < 0) {
-        session_state_free(state);
+        standing_state_free(state);
         return r;
     }
-    box->session = state;
+    box->standing_state = state;
     return 0;
 }
 
@@ -122,7 +122,7 @@ enum {
 
 static void meters_read(const struct box *box, unsigned what, struct cgroup_usage *ret_usage)
 {
-    const int *fds = box->session->meters;
+    const int *fds = box->standing_state->meters;
     bool v2 = engine_get_cgroup_mode(box->engine) == CGROUP_V2;
     int64_t ooms;
 
@@ -149,7 +149,7 @@ static void meters_read(const struct box *box, unsigned what, struct cgroup_usag
 static int usage_read(struct run *run, unsigned what, struct cgroup_usage *ret_usage,
                       struct gb_err *err)
 {
-    if (!run->box->session->metered)
+    if (!run->box->standing_state->metered)
         return box_get_usage(run->box, ret_usage, NULL, err);
     meters_read(run->box, what, ret_usage);
     return 0;
@@ -185,7 +185,7 @@ static void count(struct run *run, unsigned what)
         usage_since(run, &now);
 }
 
-void session_count(struct run *run)
+void standing_count(struct run *run)
 {
     count(run, READ_PEAK | READ_BLAME);
 }
@@ -246,7 +246,7 @@ static uint64_t files_changed(const struct box *box)
 
 static int files_before(struct box *box, struct gb_err *err)
 {
-    struct session_state *state = box->session;
+    struct standing_state *state = box->standing_state;
     uint64_t changed = files_changed(box);
     int r;
 
@@ -270,7 +270,7 @@ static bool files_same(const struct snapshot *a, const struct snapshot *b)
 
 static int files_after(struct run *run, struct gb_err *err)
 {
-    struct session_state *state = run->box->session;
+    struct standing_state *state = run->box->standing_state;
     struct outcome *o = &run->outcome;
     uint64_t changed = files_changed(run->box);
     int r = files_take(run->box, &run->after, err);
@@ -291,7 +291,7 @@ static int files_after(struct run *run, struct gb_err *err)
 
 /* ---- processes ---- */
 
-void box_stand(struct box *box, struct tenant *tenant, bool command)
+void standing_add(struct box *box, struct tenant *tenant, bool command)
 {
     for (size_t i = 0; i < ARRAY_LEN(box->standing); i++) {
         if (!box->standing[i]) {
@@ -302,7 +302,7 @@ void box_stand(struct box *box, struct tenant *tenant, bool command)
     }
 }
 
-void box_unstand(struct box *box, const struct tenant *tenant)
+void standing_remove(struct box *box, const struct tenant *tenant)
 {
     for (size_t i = 0; i < ARRAY_LEN(box->standing); i++)
         if (box->standing[i] == tenant)
@@ -326,7 +326,7 @@ static bool procs_known(struct run *run)
     const struct box *box = run->box;
     int64_t alive = 0;
 
-    if (!box->session->metered || run->before.pids < 0)
+    if (!box->standing_state->metered || run->before.pids < 0)
         return false;
     for (size_t i = 0; i < ARRAY_LEN(box->standing); i++)
         /* The one that is to run was asked a moment ago. */
@@ -340,30 +340,44 @@ static bool procs_known(struct run *run)
     return true;
 }
 
+int standing_read_procs(int fd, struct proc_record **ret_list, size_t *ret_len)
+{
+    autofree struct proc_record *list = NULL;
+    struct stat st;
+    ssize_t n;
+    size_t len;
+
+    if (fstat(fd, &st) < 0 || lseek(fd, 0, SEEK_SET) < 0)
+        return -errno;
+    if (st.st_size % (off_t) sizeof *list != 0)
+        return -EPROTO;
+    len = (size_t) st.st_size / sizeof *list;
+    list = calloc(len + 1, sizeof *list);
+    if (!list)
+        return -ENOMEM;
+    n = io_read_all(fd, list, len * sizeof *list);
+    if (n < 0 || (size_t) n != len * sizeof *list)
+        return n < 0 ? (int) n : -EPROTO;
+    *ret_list = TAKE_PTR(list);
+    *ret_len = len;
+    return 0;
+}
+
 static int procs_before(struct run *run, struct gb_err *err)
 {
     struct builder_request request = { .op = BOX_PROCS, .box = run->box->id };
     struct builder_reply reply;
     int fds[WIRE_FDS_MAX], r;
-    size_t fds_len = 0, len;
-    struct stat st;
+    size_t fds_len = 0;
 
     if (procs_known(run))
         return 0;
     r = engine_call(run->box->engine, &request, NULL, 0, &reply, fds, &fds_len, err);
     if (r < 0)
         return r;
-    if (fds_len != 1 || fstat(fds[0], &st) < 0) {
-        wire_close_fds(fds, fds_len);
-        return gb_fail_plain(err, EPROTO, "the builder sent no list of processes");
-    }
-    len = (size_t) st.st_size / sizeof *run->spared;
-    run->spared = calloc(len + 1, sizeof *run->spared);
-    if (run->spared && lseek(fds[0], 0, SEEK_SET) == 0 &&
-        io_read_all(fds[0], run->spared, len * sizeof *run->spared) >= 0)
-        run->spared_len = len;
-    (void) close(fds[0]);
-    return run->spared ? 0 : gb_fail(err, ENOMEM, "list processes");
+    r = fds_len == 1 ? standing_read_procs(fds[0], &run->spared, &run->spared_len) : -EPROTO;
+    wire_close_fds(fds, fds_len);
+    return r < 0 ? gb_fail(err, -r, "list processes") : 0;
 }
 
 static int signal_new(struct run *run, int sig, bool with_root, struct gb_err *err)
@@ -384,7 +398,7 @@ static int signal_new(struct run *run, int sig, bool with_root, struct gb_err *e
     return engine_call(run->box->engine, &request, &list, 1, &reply, NULL, NULL, err);
 }
 
-void session_soft(struct run *run)
+void standing_soft(struct run *run)
 {
     pid_t pid = tenant_pid(run->tenant);
     struct gb_err ignored;
@@ -400,7 +414,7 @@ void session_soft(struct run *run)
         (void) syscall(SYS_pidfd_send_signal, tenant_pidfd(run->tenant), SIGINT, NULL, 0);
 }
 
-void session_kill_started(struct run *run, bool with_root)
+void standing_kill_started(struct run *run, bool with_root)
 {
     struct gb_err ignored;
 
@@ -410,16 +424,17 @@ void session_kill_started(struct run *run, bool with_root)
         (void) syscall(SYS_pidfd_send_signal, tenant_pidfd(run->tenant), SIGKILL, NULL, 0);
 }
 
-/* ---- begin, end ---- */
+/* ---- a run, from begin to end ---- */
 
 static void peak_reset(struct run *run)
 {
-    int fd = run->box->session->meters[METER_MEMORY_PEAK];
+    int fd = run->box->standing_state->meters[METER_MEMORY_PEAK];
 
     run->outcome.memory_peak_is_box = fd < 0 || pwrite(fd, "0", 1, 0) != 1;
 }
 
-int session_begin(struct run *run, struct gb_err *err)
+/* Counters, processes and files as they are before a run. */
+static int look_before(struct run *run, struct gb_err *err)
 {
     int r = state_ensure(run->box, err);
 
@@ -434,20 +449,6 @@ int session_begin(struct run *run, struct gb_err *err)
     return procs_before(run, err);
 }
 
-static void outcome_usage(struct run *run)
-{
-    struct outcome *o = &run->outcome;
-
-    o->cpu_us = run->usage.cpu_us;
-    o->memory_peak_bytes = run->usage.memory_peak_bytes;
-    o->processes = run->usage.pids_peak;
-    /* The cgroup counts ours too, our watch does not. */
-    if (!box_is_watched(run->box))
-        o->processes -= 1 + holders(run->box);
-    if (o->processes < 1)
-        o->processes = 1;
-}
-
 static void disk_look(struct run *run)
 {
     struct cgroup_usage unused;
@@ -460,29 +461,38 @@ static void disk_look(struct run *run)
         (void) box_get_usage(run->box, &unused, &run->disk, &ignored);
 }
 
-int session_end(struct run *run, struct gb_err *err)
+/* How the process ended or, if it stays, how it said that the program did. */
+static int status_take(struct run *run, struct gb_err *err)
+{
+    int r;
+
+    if (!run->ended) {
+        run->code = CLD_EXITED;
+        run->status = run->done_code >= 0 ? (int) run->done_code : 1;
+        return 0;
+    }
+    r = tenant_wait(run->tenant, &run->code, &run->status);
+    return r < 0 ? gb_fail(err, -r, "wait for the tenant") : 0;
+}
+
+/* After the loop: ends what a stopped run has started, then counters, files, verdict. */
+static int look_after(struct run *run, struct gb_err *err)
 {
     bool failed;
     int r;
 
     run->outcome.wall_us = clock_now_us() - run->started_us;
     run->outcome.lost = run->ended && run->done_ends;
-    if (run->ended) {
-        r = tenant_wait(run->tenant, &run->code, &run->status);
-        if (r < 0)
-            return gb_fail(err, -r, "wait for the tenant");
-    } else {
-        run->code = CLD_EXITED;
-        run->status = run->done_code >= 0 ? (int) run->done_code : 1;
-    }
+    if ((r = status_take(run, err)) < 0)
+        return r;
     if (run->stop != STOP_NONE && !run->killed)
-        session_kill_started(run, false);
+        standing_kill_started(run, false);
     run_empty_pipes(run);
     while (run->ended && run->control_open && run->ops->control && run->ops->control(run))
         ;
     failed = run->code != CLD_EXITED || run->status != 0;
     count(run, failed ? READ_PEAK | READ_BLAME : READ_PEAK);
-    outcome_usage(run);
+    run_tell_usage(run, 1 + holders(run->box)); /* PID 1 */
     if (failed)
         disk_look(run);
     /* What was over before we could look. */
@@ -492,4 +502,35 @@ int session_end(struct run *run, struct gb_err *err)
     if ((r = files_after(run, err)) < 0)
         return r;
     return run_judge(run, err);
+}
+
+/* The loop, and what has to be ended after it. */
+static int run_through(struct run *run, struct gb_err *err)
+{
+    int r = run_loop(run, err);
+
+    if (r < 0)
+        run->ops->hard(run); /* nobody knows what it is doing */
+    else if (run->ended && run->ops->ended)
+        run->ops->ended(run);
+    return r;
+}
+
+int standing_run(struct run *run, struct outcome *ret_outcome, struct gb_err *err)
+{
+    int r = look_before(run, err);
+
+    if (r == 0) {
+        run_start_clock(run);
+        r = run->ops->start(run, err);
+        if (r == 0 && (r = run_through(run, err)) == 0)
+            r = look_after(run, err);
+    }
+    run_release(run);
+    if (r < 0) {
+        outcome_release(&run->outcome);
+        return r;
+    }
+    *ret_outcome = run->outcome;
+    return 0;
 }

@@ -26,7 +26,7 @@ static void box_close(struct box *box)
     gb_closep(&box->lifeline);
     gb_closep(&box->root);
     wire_close_fds(box->cgroup_fds, box->cgroup_fds_len);
-    session_state_free(box->session);
+    standing_state_free(box->standing_state);
     disk_watch_free(box->disk_watch);
     engine_template_put(box->template);
     free(box);

@@ -7,11 +7,33 @@
 #include "engine/engine.h"
 #include "engine/wire.h"
 
+/* ---- tenant.c ---- */
+
+/* What a tenant is cloned from; a member of whatever can clone itself, such as a template. */
+struct tenant_source {
+    /* Clones a process into the box that @request and @fds describe (wire.h), as our own child. */
+    int (*clone)(struct tenant_source *source, const struct clone_request *request, const int *fds,
+                 size_t fds_len, int *ret_pidfd, struct gb_err *err);
+};
+
+bool tenant_is_alive(const struct tenant *tenant);
+
 /* A tenant and our ends of its pipes: 0 is for writing, 1 and 2 for reading; they do not block. */
 struct piped_tenant {
     struct tenant *tenant;
     int ends[3];
 };
+
+int tenant_spawn_piped(struct box *box, struct piped_tenant *ret_tenant, struct gb_err *err);
+
+/* Three pipes: our ends, which do not block, and theirs. */
+int pipes_make(int ours[3], int theirs[3], struct gb_err *err);
+
+/* A process that was started with @control, which it takes over like @pidfd; waits for its seal. */
+int tenant_adopt(struct box *box, int pidfd, int control, struct tenant **ret_tenant,
+                 struct gb_err *err);
+
+/* ---- box.c ---- */
 
 struct box {
     struct engine *engine;
@@ -26,12 +48,13 @@ struct box {
     int cgroup_fds[CGROUP_FDS_MAX];
     size_t cgroup_fds_len;
     uint32_t cgroup_into;
-    bool ready;                    /* in the pool */
-    struct piped_tenant spare;     /* cloned ahead */
-    struct session_state *session; /* of run/standing.c; NULL until something runs that stays */
-    uint64_t files_changed;        /* counts our own changes to the files; atomic */
-    struct tenant *standing[2];    /* residents and shells that are known to be there */
-    bool standing_command[2];      /* it is a program of its own, not a clone of a template */
+    bool ready;                /* in the pool */
+    struct piped_tenant spare; /* cloned ahead */
+    struct standing_state
+        *standing_state;        /* of run/standing.c; NULL until something runs that stays */
+    uint64_t files_changed;     /* counts our own changes to the files; atomic */
+    struct tenant *standing[2]; /* residents and shells that are known to be there */
+    bool standing_command[2];   /* it is a program of its own, not a clone of a template */
 };
 
 /* ---- disk.c ---- */
@@ -93,10 +116,10 @@ int64_t files_largest(const struct file_entry *files, size_t files_len);
 
 /* Registers what stays in the box, as far as there is room: with a known number of processes nobody
  * has to be asked for a list of them. */
-void box_stand(struct box *box, struct tenant *tenant, bool command);
-void box_unstand(struct box *box, const struct tenant *tenant);
+void standing_add(struct box *box, struct tenant *tenant, bool command);
+void standing_remove(struct box *box, const struct tenant *tenant);
 
-void session_state_free(struct session_state *state); /* accepts NULL */
+void standing_state_free(struct standing_state *state); /* accepts NULL */
 
 /* Clones a tenant ahead, for the next execution. */
 int box_prepare(struct box *box, struct gb_err *err);
@@ -108,13 +131,6 @@ int box_finish(struct box *box, struct cgroup_usage *ret_usage, enum limit_kind 
 
 /* The tenant for an execution: the one cloned ahead, or a new one. All of it is the caller's. */
 int box_take_tenant(struct box *box, struct piped_tenant *ret_tenant, struct gb_err *err);
-
-/* Three pipes: our ends, which do not block, and theirs. */
-int pipes_make(int ours[3], int theirs[3], struct gb_err *err);
-
-/* A process that was started with @control, which it takes over like @pidfd; waits for its seal. */
-int tenant_adopt(struct box *box, int pidfd, int control, struct tenant **ret_tenant,
-                 struct gb_err *err);
 
 /* Takes over the memory file that came with an answer. */
 int snapshot_map(const struct builder_reply *reply, const int *fds, size_t fds_len,
@@ -148,6 +164,8 @@ struct template
     uint64_t let_go; /* when it last lost one; counts up */
 
     bool runs; /* atomic */
+
+    struct tenant_source source; /* of the tenants of its boxes */
 
     /* under peer.lock */
     struct peer peer;
@@ -187,11 +205,6 @@ int64_t template_anon(struct template *t);
 
 /* The environment of its tenants: NAME=value, each ended by NUL, an empty one ends all. */
 void template_tenant_env(const struct template *t, char *block, size_t size);
-
-/* One clone request; replaces a template that died and tries once more. */
-int template_clone(struct template *t, const struct clone_request *request, const int *fds,
-                   size_t fds_len, struct clone_reply *ret_reply, int *ret_pidfd,
-                   struct gb_err *err);
 
 struct engine {
     struct engine_config config;

@@ -79,6 +79,9 @@ void template_free(struct template *t)
     free(t);
 }
 
+static int template_clone(struct tenant_source *source, const struct clone_request *request,
+                          const int *fds, size_t fds_len, int *ret_pidfd, struct gb_err *err);
+
 struct template *template_new(struct engine *engine, const struct template_def *def)
 {
     struct template *t = calloc(1, sizeof *t);
@@ -88,6 +91,7 @@ struct template *template_new(struct engine *engine, const struct template_def *
     if (!t)
         return NULL;
     t->engine = engine;
+    t->source.clone = template_clone;
     t->peer.socket = t->peer.pidfd = t->said = t->root = t->packages_fd = -EBADF;
     pthread_mutex_init(&t->peer.lock, NULL);
     t->name = strdup(or_empty(def->name));
@@ -482,10 +486,12 @@ static int template_exchange(struct template *t, const struct clone_request *req
     return 0;
 }
 
-int template_clone(struct template *t, const struct clone_request *request, const int *fds,
-                   size_t fds_len, struct clone_reply *ret_reply, int *ret_pidfd,
-                   struct gb_err *err)
+/* One clone request; replaces a template that died and tries once more. */
+static int template_clone(struct tenant_source *source, const struct clone_request *request,
+                          const int *fds, size_t fds_len, int *ret_pidfd, struct gb_err *err)
 {
+    struct template *t = (struct template *) ((char *) source - offsetof(struct template, source));
+    struct clone_reply reply;
     int r = 0;
 
     pthread_mutex_lock(&t->peer.lock);
@@ -493,7 +499,7 @@ int template_clone(struct template *t, const struct clone_request *request, cons
         r = template_ensure(t, err);
         if (r < 0)
             break;
-        r = template_exchange(t, request, fds, fds_len, ret_reply, ret_pidfd);
+        r = template_exchange(t, request, fds, fds_len, &reply, ret_pidfd);
         if (r == 0)
             break;
         (void) gb_fail(err, -r, "the template ended");
@@ -502,8 +508,8 @@ int template_clone(struct template *t, const struct clone_request *request, cons
     pthread_mutex_unlock(&t->peer.lock);
     if (r < 0)
         return r;
-    if (ret_reply->error)
-        return gb_fail(err, ret_reply->error, "clone a tenant (%.31s)", ret_reply->what);
+    if (reply.error)
+        return gb_fail(err, reply.error, "clone a tenant (%.31s)", reply.what);
     return *ret_pidfd >= 0 ? 0 : gb_fail_plain(err, EPROTO, "the template sent no tenant");
 }
 

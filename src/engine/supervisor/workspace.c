@@ -23,11 +23,6 @@
 
 #include "base/banned.h"
 
-bool box_is_watched(const struct box *box)
-{
-    return engine_get_cgroup_mode(box->engine) == CGROUP_OFF;
-}
-
 /* ---- snapshots ---- */
 
 struct entry {
@@ -69,26 +64,6 @@ int snapshot_take(struct box *box, struct snapshot *ret_snapshot, struct gb_err 
     int r = engine_call(box->engine, &request, NULL, 0, &reply, fds, &fds_len, err);
 
     return r < 0 ? r : snapshot_map(&reply, fds, fds_len, ret_snapshot, err);
-}
-
-int box_finish(struct box *box, struct cgroup_usage *ret_usage, enum limit_kind *ret_disk,
-               struct snapshot *ret_files, struct gb_err *err)
-{
-    struct builder_request request = { .op = BOX_FINISH, .box = box->id };
-    struct builder_reply reply;
-    int fds[WIRE_FDS_MAX];
-    size_t fds_len = 0;
-    int r;
-
-    request.usage.template_anon = template_anon(box->template);
-    r = engine_call(box->engine, &request, NULL, 0, &reply, fds, &fds_len, err);
-    if (r == 0)
-        r = snapshot_map(&reply, fds, fds_len, ret_files, err);
-    if (r < 0)
-        return r;
-    *ret_usage = reply.usage.counters;
-    *ret_disk = (enum limit_kind) reply.usage.disk;
-    return 0;
 }
 
 void snapshot_release(struct snapshot *snapshot)

@@ -1,5 +1,6 @@
 /* GET /metrics: the text format of Prometheus, by hand. */
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +18,13 @@ static void write_one(FILE *out, const char *name, const char *type, const char 
 
 static void write_statuses(FILE *out, const struct service_stats *stats)
 {
-    fputs("# HELP sandbox_executions_total Executions that ended, by status.\n"
+    fputs("# HELP sandbox_executions_total Finished executions by status.\n"
           "# TYPE sandbox_executions_total counter\n",
           out);
     for (size_t i = 0; i < SERVICE_STATUSES; i++)
         fprintf(out, "sandbox_executions_total{status=\"%s\"} %lld\n", service_status_name(i),
                 (long long) stats->executions[i]);
-    fputs("# HELP sandbox_errors_total Executions that did not end well, by reason.\n"
+    fputs("# HELP sandbox_errors_total Executions that failed, by reason.\n"
           "# TYPE sandbox_errors_total counter\n",
           out);
     for (size_t i = 0; i < SERVICE_STATUSES; i++)
@@ -51,33 +52,81 @@ static void write_durations(FILE *out, const struct service_stats *stats)
 
 static void write_http(FILE *out, struct server *server)
 {
-    fputs("# HELP glovebox_http_replies_total Replies, by class of status.\n"
+    int64_t sockets;
+
+    fputs("# HELP glovebox_http_replies_total Replies by class of status code.\n"
           "# TYPE glovebox_http_replies_total counter\n",
           out);
     for (size_t i = 2; i < 6; i++)
         fprintf(out, "glovebox_http_replies_total{class=\"%zuxx\"} %lld\n", i,
                 (long long) atomic_load(&server->replies[i]));
-    write_one(out, "glovebox_http_streams", "gauge", "Streams of events that are open.",
+    write_one(out, "glovebox_http_streams", "gauge", "Open event streams.",
               atomic_load(&server->streams));
+    pthread_mutex_lock(&server->lock);
+    sockets = (int64_t) server->upgraded;
+    pthread_mutex_unlock(&server->lock);
+    write_one(out, "glovebox_http_sockets", "gauge", "Open WebSockets.", sockets);
 }
 
-static void write_network(FILE *out, const struct egress_stats *stats)
-{
-    write_one(out, "glovebox_network_connections", "gauge",
-              "Connections of boxes to their proxies.", stats->connections_live);
-    write_one(out, "glovebox_network_connections_total", "counter", "The same, since the start.",
-              stats->connections);
-    write_one(out, "glovebox_network_requests_total", "counter",
-              "Requests and tunnels of boxes that went out.", stats->requests);
-    write_one(out, "glovebox_network_refused_total", "counter", "Those that were refused.",
-              stats->refused);
-    write_one(out, "glovebox_network_failed_total", "counter",
-              "Those that were malformed, or whose host could not be reached.", stats->failed);
-    write_one(out, "glovebox_network_sent_bytes_total", "counter", "Bytes that boxes sent.",
-              stats->bytes_sent);
-    write_one(out, "glovebox_network_received_bytes_total", "counter", "Bytes that boxes received.",
-              stats->bytes_received);
-}
+/* What is one number of the service's. */
+static const struct {
+    const char *name, *type, *help;
+    size_t offset;
+} numbers[] = {
+    { "sandbox_package_installs_total", "counter", "Package installs.",
+      offsetof(struct service_stats, installs) },
+    { "glovebox_package_installs_cached_total", "counter",
+      "Package installs served from the cache.", offsetof(struct service_stats, installs_cached) },
+    { "glovebox_package_installs_failed_total", "counter", "Package installs that failed.",
+      offsetof(struct service_stats, installs_failed) },
+    { "glovebox_package_layers", "gauge", "Package layers on disk.",
+      offsetof(struct service_stats, layers) },
+    { "glovebox_package_layer_bytes", "gauge", "Size of all package layers.",
+      offsetof(struct service_stats, layers_bytes) },
+    { "glovebox_sessions_live", "gauge", "Live sessions.",
+      offsetof(struct service_stats, sessions_live) },
+    { "glovebox_sessions_max", "gauge", "Limit of live sessions.",
+      offsetof(struct service_stats, sessions_max) },
+    { "glovebox_sessions_made_total", "counter", "Sessions created.",
+      offsetof(struct service_stats, sessions_made) },
+    { "glovebox_sessions_expired_total", "counter", "Sessions that hit the idle timeout.",
+      offsetof(struct service_stats, sessions_expired) },
+    { "glovebox_sessions_lost_total", "counter", "Sessions that lost their variables.",
+      offsetof(struct service_stats, sessions_lost) },
+    { "glovebox_executions_running", "gauge", "Executions that are running.",
+      offsetof(struct service_stats, executions_running) },
+    { "glovebox_executions_waiting", "gauge", "Executions that are queued.",
+      offsetof(struct service_stats, executions_waiting) },
+    { "glovebox_executions_kept", "gauge", "Finished executions that are still readable.",
+      offsetof(struct service_stats, executions_kept) },
+    { "glovebox_refused_total", "counter", "Executions and sessions that were refused.",
+      offsetof(struct service_stats, refused) },
+    { "glovebox_boxes_ready", "gauge", "Boxes waiting in the pool.",
+      offsetof(struct service_stats, boxes_ready) },
+    { "glovebox_boxes_live", "gauge", "Boxes in use.", offsetof(struct service_stats, boxes_live) },
+    { "glovebox_server_memory_bytes", "gauge", "Resident memory of the server.",
+      offsetof(struct service_stats, server_rss_bytes) },
+    { "glovebox_kept_memory_bytes", "gauge", "Output kept in memory.",
+      offsetof(struct service_stats, kept_memory_bytes) },
+    { "glovebox_kept_disk_bytes", "gauge", "Output kept on disk.",
+      offsetof(struct service_stats, kept_disk_bytes) },
+    { "glovebox_network_connections", "gauge", "Connections of boxes to their proxies.",
+      offsetof(struct service_stats, network.connections_live) },
+    { "glovebox_network_connections_total", "counter",
+      "Connections of boxes to their proxies since the start.",
+      offsetof(struct service_stats, network.connections) },
+    { "glovebox_network_requests_total", "counter", "Requests and tunnels of boxes that went out.",
+      offsetof(struct service_stats, network.requests) },
+    { "glovebox_network_refused_total", "counter", "Requests and tunnels that were refused.",
+      offsetof(struct service_stats, network.refused) },
+    { "glovebox_network_failed_total", "counter",
+      "Requests and tunnels that were malformed, or whose host could not be reached.",
+      offsetof(struct service_stats, network.failed) },
+    { "glovebox_network_sent_bytes_total", "counter", "Bytes that boxes sent.",
+      offsetof(struct service_stats, network.bytes_sent) },
+    { "glovebox_network_received_bytes_total", "counter", "Bytes that boxes received.",
+      offsetof(struct service_stats, network.bytes_received) },
+};
 
 static void write_all(FILE *out, struct server *server)
 {
@@ -86,44 +135,12 @@ static void write_all(FILE *out, struct server *server)
     service_get_stats(server->config.service, &stats);
     write_statuses(out, &stats);
     write_durations(out, &stats);
-    write_one(out, "sandbox_package_installs_total", "counter", "Installs of packages.",
-              stats.installs);
-    write_one(out, "glovebox_package_installs_cached_total", "counter",
-              "Installs of a set that was known.", stats.installs_cached);
-    write_one(out, "glovebox_package_installs_failed_total", "counter", "Installs that failed.",
-              stats.installs_failed);
-    write_one(out, "glovebox_package_layers", "gauge", "Layers of packages.", stats.layers);
-    write_one(out, "glovebox_package_layer_bytes", "gauge", "Size of all layers.",
-              stats.layers_bytes);
-    write_one(out, "glovebox_ready", "gauge", "1 while new work is taken.", stats.ready);
-    write_one(out, "glovebox_uptime_seconds", "gauge", "Since the start.",
+    write_one(out, "glovebox_ready", "gauge", "1 while new work is accepted.", stats.ready);
+    write_one(out, "glovebox_uptime_seconds", "gauge", "Seconds since the start.",
               stats.uptime_us / 1000000);
-    write_one(out, "glovebox_sessions_live", "gauge", "Sessions.", stats.sessions_live);
-    write_one(out, "glovebox_sessions_max", "gauge", "The most sessions.", stats.sessions_max);
-    write_one(out, "glovebox_sessions_made_total", "counter", "Sessions made.",
-              stats.sessions_made);
-    write_one(out, "glovebox_sessions_expired_total", "counter",
-              "Sessions that were idle too long.", stats.sessions_expired);
-    write_one(out, "glovebox_sessions_lost_total", "counter", "Sessions that lost their variables.",
-              stats.sessions_lost);
-    write_one(out, "glovebox_executions_running", "gauge", "Executions that run.",
-              stats.executions_running);
-    write_one(out, "glovebox_executions_waiting", "gauge", "Executions in line.",
-              stats.executions_waiting);
-    write_one(out, "glovebox_executions_kept", "gauge", "Executions that can be read.",
-              stats.executions_kept);
-    write_one(out, "glovebox_refused_total", "counter", "Requests for work that were refused.",
-              stats.refused);
-    write_one(out, "glovebox_boxes_ready", "gauge", "Boxes that wait in the pool.",
-              stats.boxes_ready);
-    write_one(out, "glovebox_boxes_live", "gauge", "Boxes in use.", stats.boxes_live);
-    write_one(out, "glovebox_server_memory_bytes", "gauge", "Resident memory of the server.",
-              stats.server_rss_bytes);
-    write_one(out, "glovebox_kept_memory_bytes", "gauge", "Output kept in memory.",
-              stats.kept_memory_bytes);
-    write_one(out, "glovebox_kept_disk_bytes", "gauge", "Output kept on disk.",
-              stats.kept_disk_bytes);
-    write_network(out, &stats.network);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        write_one(out, numbers[i].name, numbers[i].type, numbers[i].help,
+                  *(const int64_t *) (const void *) ((const char *) &stats + numbers[i].offset));
     write_http(out, server);
 }
 

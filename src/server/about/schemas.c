@@ -20,7 +20,7 @@ static const struct field fields_health[] = {
     ALWAYS("ready", FIELD_BOOL, "as GET /readyz"),
     ALWAYS("draining", FIELD_BOOL, NULL),
     ALWAYS("authentication", FIELD_TEXT, "key, loopback-only or off"),
-    ALWAYS("isolation", FIELD_OBJECT, "how code is kept in on this host"),
+    ALWAYS("isolation", FIELD_OBJECT, "how code is isolated on this host"),
     ALWAYS("sessions", FIELD_OBJECT, "live, most"),
     ALWAYS("boxes", FIELD_OBJECT, "ready, live"),
     ALWAYS("memory_bytes", FIELD_INT, "of the server"),
@@ -33,11 +33,11 @@ RESPONSE(ready, NULL);
 
 static const struct field fields_limits_info[] = {
     { "oneshot", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_limits,
-      .help = "of a run in a fresh box that asks for nothing" },
+      .help = "defaults of a run in a fresh box" },
     { "session", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_limits,
-      .help = "of a session that asks for nothing" },
+      .help = "defaults of a session" },
     { "ceiling", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_limits,
-      .help = "the most that may be asked for" },
+      .help = "maximums that a request may set" },
     ALWAYS("command_timeout", FIELD_OBJECT, "default and most, in seconds"),
     ALWAYS("sessions", FIELD_OBJECT, "most, idle_timeout, idle_timeout_most"),
     { "volumes", FIELD_LIST, FIELD_REQUIRED, .of = &schema_bound,
@@ -49,21 +49,21 @@ static const struct field fields_limits_info[] = {
                                     "that the operator adds"),
     END,
 };
-RESPONSE(limits_info, "What runs get when they do not ask, and the most they may ask for.");
+RESPONSE(limits_info, "Default limits, and the maximums that requests may set.");
 
 static const struct field fields_template[] = {
     ALWAYS("name", FIELD_TEXT, NULL), ALWAYS("kind", FIELD_TEXT, "python, venv or packages"),
-    ALWAYS("preload", FIELD_TEXT, "modules that are imported already, with blanks between"),
-    MAYBE("packages", FIELD_LIST, "of that kind: the requirements that it was made with"), END };
+    ALWAYS("preload", FIELD_TEXT, "preloaded modules, separated by blanks"),
+    MAYBE("packages", FIELD_LIST, "for kind packages: its requirements"), END };
 static const struct schema schema_template = { "template", "A Python to begin with.",
                                                fields_template, 0 };
 
 static const struct field fields_templates[] = {
     { "templates", FIELD_LIST, FIELD_REQUIRED, .of = &schema_template },
-    ALWAYS("aliases", FIELD_LIST, "ALIAS=NAME; * stands for anything, and the first that fits counts"),
+    ALWAYS("aliases", FIELD_LIST, "ALIAS=NAME; * matches anything, and the first match counts"),
     END,
 };
-RESPONSE(templates, "Which templates there are, and what else they are called.");
+RESPONSE(templates, "The templates and their aliases.");
 
 static const struct field fields_stats[] = {
     ALWAYS("uptime_seconds", FIELD_NUMBER, NULL),

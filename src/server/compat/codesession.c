@@ -193,25 +193,6 @@ void codesession_download(struct request *rq)
 
 /* ---- code ---- */
 
-/* Of the two APIs that have this path, the locals API is the one that sends a local_dict. */
-void dialect_execute_code(struct request *rq)
-{
-    const char *only = rq->listener->spec.dialect;
-    struct body_execute_code body = { 0 };
-    bool locals;
-
-    if (request_json(rq, &body) < 0)
-        return;
-    locals = strcmp(only, "locals") == 0 ||
-             (strcmp(only, "code-session") != 0 && json_object_get(rq->json, "local_dict"));
-    if (!body.code || (locals && !*body.code))
-        dialect_reply_error(rq, "ValueError", "No code provided in request body", "");
-    else if (locals)
-        locals_execute(rq, &body);
-    else
-        codesession_execute(rq, &body);
-}
-
 void codesession_execute(struct request *rq, const struct body_execute_code *body)
 {
     static const char names[] = "{\"get\":\"text\"}";

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "server/compat/schemas.h"
 #include "server/handlers.h"
 
 #include "base/banned.h"
@@ -312,4 +313,25 @@ bool dialect_is_ok(struct request *rq, json_t *receipt)
         }
     reply_problem(rq, MHD_HTTP_INTERNAL_SERVER_ERROR, "internal", "the code could not be run");
     return false;
+}
+
+/* ---- POST /execute_code, which two APIs have ---- */
+
+/* Of the two APIs that have this path, the locals API is the one that sends a local_dict. */
+void dialect_execute_code(struct request *rq)
+{
+    const char *only = rq->listener->spec.dialect;
+    struct body_execute_code body = { 0 };
+    bool locals;
+
+    if (request_json(rq, &body) < 0)
+        return;
+    locals = strcmp(only, "locals") == 0 ||
+             (strcmp(only, "code-session") != 0 && json_object_get(rq->json, "local_dict"));
+    if (!body.code || (locals && !*body.code))
+        dialect_reply_error(rq, "ValueError", "No code provided in request body", "");
+    else if (locals)
+        locals_execute(rq, &body);
+    else
+        codesession_execute(rq, &body);
 }

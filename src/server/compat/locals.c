@@ -26,7 +26,7 @@ static void reply_result(struct request *rq, const char *text, size_t len)
     char *body;
 
     if (!json_text_is_object(text, len)) {
-        dialect_reply_error(rq, "ValueError", "what the code gave back is not JSON", "");
+        dialect_reply_error(rq, "ValueError", "the result of the code is not JSON", "");
         return;
     }
     body = malloc(size);

@@ -1,11 +1,10 @@
 /*
- * Who may come in.
+ * Who may come in: the name in Host, the page behind the request, and the key.
  *
- * Three questions are asked before a route is even looked for. Is the request one request, with one
- * length and one host? Two servers that read different requests from the same bytes are how
- * requests are smuggled. Does a web page stand behind it? A browser names the page's origin, the
- * host it was told to speak to, and how the two relate; a page that drives us from elsewhere fails
- * on at least one of them, with DNS rebinding on the host's name. And last, which key?
+ * A browser names the page's origin, the host it was told to speak to, and how the two relate; a
+ * page that drives us from elsewhere fails on at least one of them, with DNS rebinding on the
+ * host's name. authenticate_host() is asked before a route is looked for, authenticate_caller()
+ * after.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,108 +17,6 @@
 #include "server/server_internal.h"
 
 #include "base/banned.h"
-
-/* ---- headers ---- */
-
-struct header_row {
-    const char *name;
-    size_t offset;
-};
-
-#define HEADER(name, member)                                                                       \
-    {                                                                                              \
-        name, offsetof(struct headers, member)                                                     \
-    }
-
-/* Each of these may come once only. */
-static const struct header_row header_rows[] = {
-    HEADER("Host", host),
-    HEADER("Authorization", authorization),
-    HEADER("X-API-Key", api_key),
-    HEADER("Origin", origin),
-    HEADER("Sec-Fetch-Site", fetch_site),
-    HEADER("Sec-Fetch-Mode", fetch_mode),
-    HEADER("Content-Type", content_type),
-    HEADER("Content-Length", content_length),
-    HEADER("Transfer-Encoding", transfer_encoding),
-    HEADER("Range", range),
-    HEADER("If-Range", if_range),
-    HEADER("If-None-Match", if_none_match),
-    HEADER("If-Match", if_match),
-    HEADER("Expect", expect),
-    HEADER("Last-Event-ID", last_event_id),
-    HEADER("X-Session-Id", session_id),
-    HEADER("MCP-Session-Id", mcp_session),
-    HEADER("MCP-Protocol-Version", mcp_version),
-    HEADER("Mcp-Method", mcp_method),
-    HEADER("Mcp-Name", mcp_name),
-    HEADER("Upgrade", upgrade),
-    HEADER("Sec-WebSocket-Key", ws_key),
-    HEADER("Sec-WebSocket-Version", ws_version),
-};
-
-static enum MHD_Result collect(void *cls, enum MHD_ValueKind kind, const char *key, size_t key_size,
-                               const char *value, size_t value_size)
-{
-    struct headers *headers = cls;
-
-    (void) kind;
-    value = value ? value : "";
-    /* "Content-Length : 5" is a length to some and none to others. */
-    if (strlen(key) != key_size || strlen(value) != value_size || strpbrk(key, " \t"))
-        headers->bad = true;
-    /* Several lines of these are one list; the first is enough for what we offer. */
-    if (strcasecmp(key, "Accept") == 0 && !headers->accept)
-        headers->accept = value;
-    if (strcasecmp(key, "Connection") == 0 && !headers->connection)
-        headers->connection = value;
-    if (strcasecmp(key, "Sec-WebSocket-Protocol") == 0 && !headers->ws_protocol)
-        headers->ws_protocol = value;
-    for (size_t i = 0; i < sizeof header_rows / sizeof *header_rows; i++) {
-        const char **member = (const char **) ((char *) headers + header_rows[i].offset);
-
-        if (strcasecmp(key, header_rows[i].name) != 0)
-            continue;
-        if (*member)
-            headers->twice = header_rows[i].name;
-        *member = value;
-        break;
-    }
-    return MHD_YES;
-}
-
-/* A request whose extent is in doubt: nothing that follows on the connection is read. */
-static int refuse_framing(struct request *rq, const char *detail)
-{
-    rq->refusal.close = true;
-    return refuse(rq, MHD_HTTP_BAD_REQUEST, "bad-framing", "%s", detail);
-}
-
-static int check_framing(struct request *rq)
-{
-    struct headers *h = &rq->headers;
-    int64_t length;
-
-    if (h->bad)
-        return refuse_framing(rq, "the name of a header holds a blank, or its value a NUL byte");
-    if (h->twice) {
-        rq->refusal.close = true;
-        return refuse(rq, MHD_HTTP_BAD_REQUEST, "bad-framing", "the header %s is there twice",
-                      h->twice);
-    }
-    if (h->content_length && h->transfer_encoding)
-        return refuse_framing(rq, "send Content-Length or Transfer-Encoding, not both");
-    if (h->transfer_encoding && strcasecmp(h->transfer_encoding, "chunked") != 0)
-        return refuse_framing(rq, "the only Transfer-Encoding that is understood is chunked");
-    if (h->content_length) {
-        if (parse_int(h->content_length, &length) < 0)
-            return refuse_framing(rq, "Content-Length must be a plain number");
-        rq->declared = length;
-    } else if (!h->transfer_encoding) {
-        rq->declared = 0;
-    }
-    return 0;
-}
 
 /* ---- Host ---- */
 
@@ -188,7 +85,7 @@ static bool is_allowed_host(const struct request *rq, const char *name)
     return is_own_address(rq, name);
 }
 
-static int check_host(struct request *rq)
+int authenticate_host(struct request *rq)
 {
     char name[LISTEN_NAME_MAX], quoted[FORMAT_QUOTED_MAX];
 
@@ -204,8 +101,8 @@ static int check_host(struct request *rq)
         return 0;
     format_quoted(name, quoted);
     return refuse(rq, MHD_HTTP_MISDIRECTED_REQUEST, "host-not-allowed",
-                  "the Host header names %s, which is not ours; use the address that the server "
-                  "listens at, or start it with --allowed-host NAME",
+                  "the Host header names %s, which is not allowed; use the address that the server "
+                  "listens on, or start it with --allowed-host NAME",
                   quoted);
 }
 
@@ -232,14 +129,6 @@ static int check_origin(struct request *rq)
                   "the Origin header is not that of this service; call it from a program");
 }
 
-int gate_check(struct request *rq)
-{
-    (void) MHD_get_connection_values_n(rq->mhd, MHD_HEADER_KIND, collect, &rq->headers);
-    if (check_framing(rq) < 0)
-        return -1;
-    return check_host(rq);
-}
-
 /* ---- keys ---- */
 
 static const char *token_of(const struct request *rq)
@@ -255,7 +144,7 @@ static const char *token_of(const struct request *rq)
 
 _Static_assert(STORE_LIMIT_DEFAULT == -1, "what a key leaves to the configuration");
 
-int gate_authenticate(struct request *rq)
+int authenticate_caller(struct request *rq)
 {
     const char *token = token_of(rq);
     struct keys_info key;
@@ -278,10 +167,10 @@ int gate_authenticate(struct request *rq)
     r = rq->server->config.keys ? keys_verify(rq->server->config.keys, token, &key, &err) : -EACCES;
     if (r == -EACCES)
         return refuse(rq, MHD_HTTP_UNAUTHORIZED, "key-unknown",
-                      "this key is not known here, or was revoked");
+                      "this key is unknown or was revoked");
     if (r < 0)
         return refuse(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "keys-unavailable",
-                      "keys cannot be checked just now; try again");
+                      "keys cannot be checked at the moment; try again");
     (void) principal_from_key(key.id, &rq->caller.principal); /* an id always fits */
     rq->caller.limits.sessions = key.sessions;
     rq->caller.limits.in_flight = key.executions;

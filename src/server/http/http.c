@@ -190,7 +190,7 @@ static void begin_body(struct request *rq)
 
         format_size(most, size);
         (void) refuse(rq, MHD_HTTP_CONTENT_TOO_LARGE, "body-too-large",
-                      "the body has %lld bytes; at most %s are taken, and files are uploaded with "
+                      "the body has %lld bytes; the limit is %s. Upload files with "
                       "PUT /v1/sessions/{id}/files/{path}",
                       (long long) rq->declared, size);
     }
@@ -201,9 +201,9 @@ static void handle_headers(struct request *rq, const char *method)
 {
     snprintf(rq->method_name, sizeof rq->method_name, "%s", method);
     rq->method = method_from_name(method);
-    if (gate_check(rq) < 0 || rq->refusal.status != 0)
+    if (framing_check(rq) < 0 || authenticate_host(rq) < 0 || rq->refusal.status != 0)
         return;
-    if (request_route(rq) < 0 || gate_authenticate(rq) < 0)
+    if (request_route(rq) < 0 || authenticate_caller(rq) < 0)
         return;
     if (rq->method != METHOD_OPTIONS)
         begin_body(rq);
@@ -229,7 +229,7 @@ static int grow_body(struct request *rq, size_t more)
         atomic_fetch_sub(&server->body_bytes, (int64_t) (size - rq->body_size));
         rq->refusal.retry_after_s = 1;
         return refuse(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "busy",
-                      "too many large requests are under way; try again");
+                      "too many large requests are in progress; try again");
     }
     grown = realloc(rq->body, size);
     if (!grown) {
@@ -397,11 +397,10 @@ int server_check(const struct server_config *config, bool have_keys, struct gb_e
             return r;
         if (spec.dialect[0] && strcmp(spec.dialect, "code-session") != 0 &&
             strcmp(spec.dialect, "locals") != 0)
-            return gb_fail_plain(
-                err, EINVAL,
-                "there is no dialect '%s'; say code-session or locals, or leave it "
-                "out",
-                spec.dialect);
+            return gb_fail_plain(err, EINVAL,
+                                 "unknown dialect '%s'; use code-session or locals, or leave it "
+                                 "out",
+                                 spec.dialect);
         if (!listen_is_local(&spec) && config->auth != SERVER_AUTH_OPEN && !have_keys)
             return gb_fail_plain(err, EACCES,
                                  "%.60s can be reached from other machines and there is no key; "

@@ -19,7 +19,7 @@ void request_origin(const struct request *rq, char *buf, size_t size)
     const char *proto = MHD_lookup_connection_value(rq->mhd, MHD_HEADER_KIND, "X-Forwarded-Proto");
     bool tls = proto && strcmp(proto, "https") == 0; /* said by a proxy, believed for links only */
 
-    /* The gate has seen that the name is one of ours. */
+    /* authenticate_host() has seen that the name is one of ours. */
     snprintf(buf, size, "%s://%s", tls ? "https" : "http",
              rq->listener->spec.is_unix || !rq->headers.host ? "localhost" : rq->headers.host);
 }

@@ -41,10 +41,10 @@ int request_route(struct request *rq)
     rq->route = rq->match.any; /* for the log, and for who may ask */
     if (!rq->route)
         return refuse(rq, MHD_HTTP_NOT_FOUND, "no-such-route",
-                      "there is nothing at this path; GET /docs shows what there is");
+                      "there is no route at this path; GET /docs lists all routes");
     if (rq->method == METHOD_OPTIONS)
         return 0;
     methods_to_allow(rq->match.methods, allow);
     return refuse(rq, MHD_HTTP_METHOD_NOT_ALLOWED, "method-not-allowed",
-                  "this path has no such method; it takes %s", allow);
+                  "this path does not support the method; it allows %s", allow);
 }

@@ -41,7 +41,7 @@ static long decode(const char *in, size_t len, bool plus, char *out, const char 
             c = ' ';
         }
         if (c == '\0') {
-            *ret_why = "the URL holds a NUL byte (%00); leave it out";
+            *ret_why = "the URL contains a NUL byte (%00); leave it out";
             return -1;
         }
         out[used++] = c;

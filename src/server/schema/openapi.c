@@ -34,7 +34,7 @@ static json_t *path_parameter(const char **at)
 
     *at += len;
     if (strncmp(name, "path", len) == 0)
-        help = "a path beneath the workspace; its slashes may stand as they are";
+        help = "a path in the workspace; slashes need no encoding";
     else if (strncmp(name, "name", len) == 0)
         help = "the name of a variable";
     return json_pack("{s:s%,s:s,s:b,s:s,s:{s:s}}", "name", name, len, "in", "path", "required", 1,
@@ -51,7 +51,7 @@ static json_t *parameters(const struct route *route)
         (void) json_array_append_new(
             list, json_pack("{s:s,s:s,s:b,s:s,s:{s:s,s:s}}", "name", "X-Session-Id", "in", "header",
                             "required", 0, "description",
-                            "a name for a session, made on first use, or the id of one", "schema",
+                            "a session name of your choice, created on first use, or a session id", "schema",
                             "type", "string", "pattern", "^[A-Za-z0-9._-]{1,64}$"));
     for (const struct field *f = route->query ? route->query->fields : NULL; f && f->name; f++)
         (void) json_array_append_new(
@@ -133,7 +133,7 @@ static json_t *responses(const struct route *route)
     }
     if (route->flags & ROUTE_STREAMS && route->body == ROUTE_JSON)
         (void) json_object_set_new(json, "202",
-                                   json_pack("{s:s,s:o}", "description", "it runs (detach)",
+                                   json_pack("{s:s,s:o}", "description", "it is running (detach)",
                                              "content",
                                              content("application/json", &schema_progress)));
     if (strcmp(route->name, "v1_file_put") == 0)
@@ -208,14 +208,14 @@ static json_t *components(void)
         const char *status, *text;
     } problems[] = {
         { "400", "the request is malformed" },
-        { "401", "a key is needed, or this one is not known" },
+        { "401", "a key is required, or the key is unknown" },
         { "403", "a page of another site may not do this" },
-        { "404", "there is no such thing, or it is not yours, or it has expired" },
+        { "404", "it does not exist, belongs to somebody else, or has expired" },
         { "413", "too large" },
         { "422", "a field is missing, unknown, of the wrong type or out of range" },
         { "426", "this is a WebSocket; ask for an upgrade" },
         { "429", "too many; Retry-After says when to try again" },
-        { "503", "not now; Retry-After says when to try again" },
+        { "503", "temporarily unavailable; Retry-After says when to try again" },
     };
     json_t *schemas = json_object(), *list = json_object();
 
@@ -237,7 +237,7 @@ json_t *openapi_make(void)
     return json_pack("{s:s,s:{s:s,s:s,s:s,s:{s:s,s:s}},s:[{s:[]},{s:[]},{}],s:o,s:o}", "openapi",
                      "3.1.0", "info", "title", "Glovebox", "version", GLOVEBOX_VERSION,
                      "description",
-                     "Runs Python that nobody has read, in a sealed box, and says what came of it. "
+                     "Runs untrusted Python in a sandbox and reports the result. "
                      "On loopback no key is needed.",
                      "license", "name", "Apache-2.0", "identifier", "Apache-2.0", "security",
                      "bearer", "key", "paths", paths(), "components", components());

@@ -1,4 +1,4 @@
-/* Native API: files of a session. Uploads are in upload.c, archives in archive.c. */
+/* Native API: files of a session. Uploads are in files_upload.c, archives in files_archive.c. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

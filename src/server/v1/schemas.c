@@ -47,7 +47,7 @@ static const struct schema schema_network = {
 
 static const struct field fields_volume[] = {
     { "source", FIELD_TEXT, FIELD_REQUIRED, AT(body_volume, source), 1, PATH_BYTES,
-      .help = "a directory of the host, beneath one that the operator allows",
+      .help = "a host directory within one that the operator allows",
       .example = "\"/srv/sets/2026\"" },
     { "target", FIELD_TEXT, FIELD_REQUIRED, AT(body_volume, target), 1, VOLUME_TARGET_MAX - 1,
       .help = "its place in the box", .example = "\"/data\"" },
@@ -81,7 +81,7 @@ REQUEST(volume, struct body_volume, "A directory of the host in a box.");
       .help = "interrupt the run when this connection closes; else it goes on" }
 #define ROW_LOSS                                                                                   \
     { "accept_loss", FIELD_BOOL, 0, AT(body_execute, accept_loss),                                 \
-      .help = "in a session that lost its variables: go on with new ones instead of being told" }
+      .help = "in a session that lost its variables: continue with new ones instead of failing" }
 #define ROW_ENV(help_)                                                                             \
     { "env", FIELD_MAP, 0, AT(body_execute, env), 0, 256, .help = help_,                           \
       .example = "{\"LANG\": \"C.UTF-8\"}" }
@@ -164,14 +164,14 @@ static const struct field fields_session_create[] = {
       .help = "directories of the host that the session sees; GET /v1/limits tells which may be" },
     END,
 };
-REQUEST(session_create, struct body_session, "A session to make.");
+REQUEST(session_create, struct body_session, "A session to create.");
 
 static const struct field fields_packages_add[] = {
     { "packages", FIELD_LIST, FIELD_REQUIRED, AT(body_packages, packages), 1, 64,
       .help = "requirements of PEP 508: names, and perhaps extras and versions",
       .example = "[\"requests[socks]>=2.31\", \"humanize\"]" },
     { "newest", FIELD_BOOL, 0, AT(body_packages, newest),
-      .help = "what comes without a version is to be the newest, also where an older one is there" },
+      .help = "upgrade requirements without a version to the newest version" },
     END,
 };
 REQUEST(packages_add, struct body_packages, "Packages to install.");
@@ -181,10 +181,10 @@ static const struct field fields_move[] = {
       .help = "what to move", .example = "\"draft.csv\"" },
     { "to", FIELD_TEXT, FIELD_REQUIRED, AT(body_move, to), 1, PATH_BYTES, .help = "its new path",
       .example = "\"out/final.csv\"" },
-    { "replace", FIELD_BOOL, 0, AT(body_move, replace), .help = "replace a file that is there" },
+    { "replace", FIELD_BOOL, 0, AT(body_move, replace), .help = "replace an existing file" },
     END,
 };
-REQUEST(move, struct body_move, "What goes where.");
+REQUEST(move, struct body_move, "The file to move and its new path.");
 
 static const struct field fields_mkdir[] = {
     { "path", FIELD_TEXT, FIELD_REQUIRED, AT(body_mkdir, path), 1, PATH_BYTES,
@@ -261,7 +261,7 @@ static const struct field fields_wait_query[] = {
 REQUEST(wait_query, struct query_wait, NULL);
 
 static const struct field fields_interrupt_query[] = {
-    { "all", FIELD_BOOL, 0, AT(query_interrupt, all), .help = "those that wait in line too" },
+    { "all", FIELD_BOOL, 0, AT(query_interrupt, all), .help = "queued executions too" },
     END,
 };
 REQUEST(interrupt_query, struct query_interrupt, NULL);
@@ -326,7 +326,7 @@ static const struct field fields_receipt[] = {
     ALWAYS("truncated", FIELD_OBJECT, "bytes left out of stdout and stderr"),
     ALWAYS("usage", FIELD_OBJECT, "cpu_ms, peak_memory_bytes, wall_ms, processes, hosts (those that "
                                   "were reached, as host:port)"),
-    { "network", FIELD_LIST, 0, .of = &schema_contact, .help = "whom it contacted, if anybody" },
+    { "network", FIELD_LIST, 0, .of = &schema_contact, .help = "the hosts it contacted, if any" },
     MAYBE("session_id", FIELD_TEXT, NULL),
     ALWAYS("execution_id", FIELD_TEXT, NULL),
     ALWAYS("execution_count", FIELD_INT, NULL),
@@ -335,7 +335,7 @@ static const struct field fields_receipt[] = {
     { "shell_lost", FIELD_BOOL, 0, .help = "the session's shell ended; the next one is new" },
     END,
 };
-RESPONSE(receipt, "What came of an execution.");
+RESPONSE(receipt, "The result of an execution.");
 
 static const char *const progress_choices[] = { "waiting", "running", NULL };
 static const struct field fields_progress[] = {
@@ -346,7 +346,7 @@ static const struct field fields_progress[] = {
     ALWAYS("output", FIELD_OBJECT, "bytes of stdout and stderr so far"),
     END,
 };
-RESPONSE(progress, "An execution that has not ended: what stands in place of its receipt.");
+RESPONSE(progress, "The progress of an execution that has not ended, in place of its receipt.");
 
 static const struct field fields_interrupted[] = {
     ALWAYS("interrupted", FIELD_INT, "how many executions were asked to stop"), END };
@@ -387,7 +387,7 @@ static const struct field fields_session[] = {
     ALWAYS("idle_timeout", FIELD_NUMBER, "seconds without use before it is ended"),
     ALWAYS("expires_in", FIELD_NUMBER, "seconds left of them"),
     ALWAYS("execution_count", FIELD_INT, NULL),
-    ALWAYS("waiting", FIELD_INT, "executions in line, without the one that runs"),
+    ALWAYS("waiting", FIELD_INT, "queued executions, without the running one"),
     { "limits", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_limits },
     { "network", FIELD_OBJECT, 0, .help = "allow: whom it may reach; secrets: which headers are added "
                                           "where, without their values. Not in lists" },
@@ -440,10 +440,10 @@ static const struct field fields_packages_added[] = {
     ALWAYS("success", FIELD_BOOL, "true"), ALWAYS("message", FIELD_TEXT, NULL),
     { "installed", FIELD_LIST, FIELD_REQUIRED, .of = &schema_package, .help = "what is new" },
     { "present", FIELD_LIST, FIELD_REQUIRED, .of = &schema_package,
-      .help = "what was there already" },
+      .help = "already installed" },
     ALWAYS("warnings", FIELD_LIST, "such as names that look like others"),
     MAYBE("layer", FIELD_TEXT, "the key of the set; whoever has the same set has the same key"),
-    ALWAYS("cached", FIELD_BOOL, "the set was known and nothing was asked of an index"),
+    ALWAYS("cached", FIELD_BOOL, "the set was in the cache; no index was contacted"),
     ALWAYS("seconds", FIELD_NUMBER, NULL), END };
 RESPONSE(packages_added, NULL);
 

@@ -122,8 +122,6 @@ static struct execution *execution_alloc(struct service *service, const struct c
 static void spec_fill(struct execution *x, const struct execution_request *request,
                       const struct limits *limits)
 {
-    static char empty[] = "";
-    static char *no_args[] = { empty, NULL };
     bool cell = request->kind == EXECUTION_CELL, script = request->kind == EXECUTION_SCRIPT;
     const char *filename = script ? "<string>" : "<cell>";
 
@@ -134,7 +132,6 @@ static void spec_fill(struct execution *x, const struct execution_request *reque
         .cell = cell,
         .names = request->names,
         .names_len = request->names_len,
-        .argv = cell || script ? no_args : NULL,
         .env = (char *const *) request->env, /* which the engine does not change */
         .limits = *limits,
         .reply_bytes = 0, /* the logs keep what is printed */

@@ -347,14 +347,11 @@ static int stopped(struct job *job, const struct outcome *outcome, struct fault 
 
 static int phase_run(struct job *job, const char *phase, struct fault *fault)
 {
-    static char empty[] = "";
-    static char *no_args[] = { empty, NULL };
     json_t *wish = wish_make(job, phase);
     autofree char *input = wish ? json_dumps(wish, JSON_COMPACT) : NULL;
     struct run_spec spec = { .code = installer_program,
                              .code_len = strlen(installer_program),
                              .filename = "<string>",
-                             .argv = no_args,
                              .env = job->network.env,
                              .limits = job->limits,
                              .reply_bytes = 4096,
@@ -372,7 +369,7 @@ static int phase_run(struct job *job, const char *phase, struct fault *fault)
     spec.limits.wall_us = job->deadline_us - clock_now_us();
     if (spec.limits.wall_us < USEC_PER_MSEC)
         spec.limits.wall_us = USEC_PER_MSEC;
-    if (execution_run(job->box, &spec, &outcome, &err) < 0)
+    if (oneshot_run(job->box, &spec, &outcome, &err) < 0)
         return ours(job, "the installer could not be run", &err, fault);
     r = outcome.status == RUN_OK && outcome.exit_code == 0 ? 0 : stopped(job, &outcome, fault);
     outcome_release(&outcome);

@@ -179,7 +179,7 @@ static int run_here(struct execution *x, struct box *box, struct outcome *ret_ou
 {
     if (x->kind == EXECUTION_COMMAND || x->kind == EXECUTION_SHELL)
         return box_command(box, &x->spec, x->spec.env, NULL, ret_outcome, err);
-    return execution_run(box, &x->spec, ret_outcome, err);
+    return oneshot_run(box, &x->spec, ret_outcome, err);
 }
 
 /* With a network of its own, which is shut before anybody hears of the end. */

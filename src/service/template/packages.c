@@ -202,12 +202,9 @@ static char *modules_question(const char *modules, char *const *packages)
 static int modules_ask(struct box *box, const struct limits *limits, const char *question,
                        json_t **ret_list, struct gb_err *err)
 {
-    static char empty[] = "";
-    static char *no_args[] = { empty, NULL };
     struct run_spec spec = { .code = modules_code,
                              .code_len = strlen(modules_code),
                              .filename = "<string>",
-                             .argv = no_args,
                              .limits = *limits,
                              .reply_bytes = SAID_BYTES,
                              .input = question,
@@ -215,7 +212,7 @@ static int modules_ask(struct box *box, const struct limits *limits, const char 
                              .stdin_fd = -1,
                              .cancel_fd = -1 };
     struct outcome outcome = { 0 };
-    int r = execution_run(box, &spec, &outcome, err);
+    int r = oneshot_run(box, &spec, &outcome, err);
 
     if (r == 0) {
         *ret_list = outcome.out.head_len > 0

@@ -136,7 +136,7 @@ static struct listing scan(const struct box_entry *box)
     struct stat st;
     int fd = -EBADF;
 
-    if (box_scan(box, &fd, &listing.count, &listing.incomplete, &err) < 0)
+    if (entry_scan(box, &fd, &listing.count, &listing.incomplete, &err) < 0)
         fail_msg("%s", err.msg);
     assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
     assert_int_equal(fstat(fd, &st), 0);
@@ -418,7 +418,7 @@ static void scan_as_nobody(const struct box_entry *box, int *ret_result, uint32_
 
         if (geteuid() == 0 && (setgid(65534) < 0 || setuid(65534) < 0))
             _exit(1);
-        seen->result = box_scan(box, &fd, &seen->count, &incomplete, NULL);
+        seen->result = entry_scan(box, &fd, &seen->count, &incomplete, NULL);
         _exit(0);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -482,7 +482,7 @@ static void test_descriptors(void **state)
     assert_int_equal(count_descriptors(), before);
 
     /* A failure writes no outputs. */
-    assert_int_equal(box_scan(&nowhere, &fd, &count, &incomplete, &err), -EBADF);
+    assert_int_equal(entry_scan(&nowhere, &fd, &count, &incomplete, &err), -EBADF);
     assert_int_equal(err.code, EBADF);
     assert_int_equal(fd, 77);
     assert_int_equal(count, 77);

@@ -263,7 +263,7 @@ static int multipart_begin(struct request *rq, struct uploading *up, const char 
         return refuse(rq, MHD_HTTP_SERVICE_UNAVAILABLE, "no-memory", "try again later");
     if (!up->parser)
         return refuse(rq, MHD_HTTP_BAD_REQUEST, "bad-multipart",
-                      "the Content-Type names no usable boundary");
+                      "the Content-Type has no usable boundary");
     rq->sink.write = multipart_write;
     return 0;
 }
@@ -290,7 +290,7 @@ static int multipart_end(struct request *rq, struct uploading *up)
         (void) bad_multipart(rq);
     else if (rq->refusal.status == 0 && !up->file && json_array_size(up->done) == 0)
         (void) refuse(rq, up->is_form ? MHD_HTTP_UNPROCESSABLE_CONTENT : MHD_HTTP_BAD_REQUEST,
-                      "bad-multipart", "the body holds no file%s",
+                      "bad-multipart", "the body contains no file%s",
                       up->is_form ? "; send it as the field " FORM_FIELD : "");
     else if (rq->refusal.status == 0)
         (void) finish_part(up);

@@ -2,7 +2,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
-#include "session_harness.h"
+#include "engine_harness.h"
 
 #include "base/banned.h"
 

@@ -1,5 +1,5 @@
 /* Parts of shelves in boxes: at once, read-only, one above the other. */
-#include "session_harness.h"
+#include "engine_harness.h"
 
 #include <sys/stat.h>
 
