@@ -313,7 +313,7 @@ def test_loss(server):
     assert session.names("n = len(df)") == {"n": 3}
     session.failed("import os\nos._exit(9)")
     reply = session.ask("GET", "/downloadfile/df")
-    assert reply.status == 400 and "gone" in reply.json["detail"]
+    assert reply.status == 400 and "lost" in reply.json["detail"]
     assert session.download_file("df") == "[]"
     # One that was deleted, or cleared, or found dead.
     made = server.good("GET", "/v1/sessions")["sessions"][0]["session_id"]
