@@ -330,7 +330,7 @@ def test_loss(server):
     made = server.good("GET", "/v1/sessions")["sessions"][0]["session_id"]
     server.good("PUT", f"/v1/sessions/{made}/files/die", b"", 201)
     lost = wait_for(lambda: (lambda r: r if r.status != 200 else None)(session.execute("1")), 60, "loss")
-    assert "gone" in both_shapes(lost)["detail"]
+    assert "lost" in both_shapes(lost)["detail"]
     assert session.names("y = 1") == {"y": 1}
 
 
