@@ -135,8 +135,7 @@ static const char *suggest_option(const struct config_load *load, const char *gi
         const struct config_option *option = &load->schema->options[i];
         size_t cost;
 
-        if (option->flags & (CONFIG_HIDDEN | CONFIG_LETTER_ONLY) ||
-            !(option->commands & load->command->mask))
+        if (option->flags & CONFIG_LETTER_ONLY || !(option->commands & load->command->mask))
             continue;
         cost = word_miss(given, option->name);
         if (cost < best_cost) {

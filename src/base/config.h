@@ -34,10 +34,9 @@ enum config_type {
 };
 
 enum config_flag {
-    CONFIG_HIDDEN = 1 << 0,       /* works, but is shown nowhere */
-    CONFIG_ARGS_ONLY = 1 << 1,    /* means nothing in the environment or a file */
-    CONFIG_LETTER_ONLY = 1 << 2,  /* has no long form; the name is for messages */
-    CONFIG_ENDS_OPTIONS = 1 << 3, /* all that follows it on the command line is positional */
+    CONFIG_ARGS_ONLY = 1 << 0,    /* means nothing in the environment or a file */
+    CONFIG_LETTER_ONLY = 1 << 1,  /* has no long form; the name is for messages */
+    CONFIG_ENDS_OPTIONS = 1 << 2, /* all that follows it on the command line is positional */
 };
 
 /* A variable of another program's making that is honoured too. */

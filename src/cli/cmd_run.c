@@ -259,22 +259,6 @@ static int catch_signals(struct gb_err *err)
 
 /* ---- the run ---- */
 
-/* For the tests: who is who, once the tenant is there. */
-static void write_pids(void *arg, struct tenant *tenant)
-{
-    const char *path = getenv("GLOVEBOX_DEBUG_PIDS");
-    struct job *job = arg;
-    struct engine_info info;
-    FILE *file;
-
-    if (!path || !(file = fopen(path, "we")))
-        return;
-    engine_get_info(job->engine, &info);
-    fprintf(file, "builder %d\ntemplate %d\ninit %d\ntenant %d\n", info.builder_pid,
-            info.template_pid, box_init_pid(job->box), tenant_pid(tenant));
-    (void) fclose(file);
-}
-
 /* A value of our environment that may go into the box; anything odd is left out. */
 static const char *plain_env(const char *name)
 {
@@ -376,8 +360,6 @@ static int run(struct job *job, struct gb_err *err)
         .reply_bytes = cfg->json ? (size_t) cfg->reply_bytes : 0,
         .stdin_fd = from_stdin ? -1 : STDIN_FILENO,
         .before = &job->before,
-        .on_started = write_pids,
-        .on_started_arg = job,
     };
     int r, lost;
 
@@ -400,7 +382,7 @@ static int run(struct job *job, struct gb_err *err)
         r = gb_fail(err, ENOMEM, "list the hosts contacted");
     lost = out_streams_free(job->streams);
     job->streams = NULL;
-    /* A program that was still printing has failed of it; one that had ended does not know. */
+    /* A program that was still printing failed because of it; one that had ended does not know. */
     if (r == 0 && lost < 0 && job->outcome.exit_code == 0)
         r = gb_fail(err, -lost, "cannot write the output");
     if (r == 0 && cfg->out_dir)

@@ -78,7 +78,7 @@ struct engine_info {
     char note[200];           /* why cgroups are not better, or "" */
     enum disk_kind disk_kind; /* of workspaces on disk; DISK_NONE: there are none */
     char disk_note[200];      /* why they are watched, or "" */
-    pid_t builder_pid, template_pid;
+    pid_t builder_pid;
     unsigned templates;               /* that run, the default one included */
     unsigned boxes_ready, boxes_live; /* waiting in the pool; there at all */
 };
@@ -165,8 +165,6 @@ int box_open_new(struct box *box, const char *path, mode_t mode, int *ret_fd, st
  * box from outside. The descriptor is the caller's; it keeps the box's network namespace, so close
  * it no later than the box is released. EADDRINUSE: a program in the box has the port. */
 int box_listen(struct box *box, uint16_t port, int *ret_fd, struct gb_err *err);
-
-pid_t box_init_pid(const struct box *box);
 
 /* Mounts directory @name of a shelf ("": the whole shelf) into the box, read-only and at once, at
  * SHELF_PLACE (@place 0) or at one of the places in it (1 to SHELVES_MAX - 1). What was mounted

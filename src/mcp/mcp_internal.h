@@ -23,8 +23,12 @@
 
 enum mcp_era { MCP_LEGACY = 1 << 0, MCP_MODERN = 1 << 1 };
 
-/* The number of a level's name, or -1. */
-int mcp_level_find(const char *name);
+/* The level up to which a client wants messages when it wants none of ours. */
+#define MCP_LOG_OFF (-1)
+
+/* What a client that asks for @word wants: the least severe of our levels, or MCP_LOG_OFF. False if
+ * there is no such word. */
+bool mcp_level_find(const char *word, int *ret_level);
 
 /* ---- calls ---- */
 
@@ -55,7 +59,7 @@ struct mcp_call {
     json_t *input_responses; /* what the client answers to input_required (ask.c) */
     json_t *request_state;   /* what we gave it along, once its authenticity is proved */
     const struct mcp_method *method;
-    int log_level; /* from which on the client wants messages */
+    int log_level; /* the least severe that the client wants; MCP_LOG_OFF: none */
 
     /* What the method does, and the tool: see call_continue(). For the log it leaves the ids. */
     void (*step)(struct mcp_call *call, int64_t timeout_us);

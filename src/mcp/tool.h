@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "base/log.h"
 #include "mcp/mcp.h"
 #include "schema/fields.h"
 
@@ -25,9 +26,6 @@ enum mcp_code {
     MCP_NO_CAPABILITY = -32021,
     MCP_NO_VERSION = -32022,
 };
-
-/* By rising severity, as in the specification. */
-enum mcp_level { LEVEL_DEBUG, LEVEL_INFO, LEVEL_NOTICE, LEVEL_WARNING, LEVEL_ERROR, LEVEL_OFF = 8 };
 
 /* ---- registering ---- */
 
@@ -111,7 +109,7 @@ void *call_work(const struct mcp_call *call);
 void call_wait(struct mcp_call *call, int64_t timeout_us);
 
 /* Sent only if the client wants messages of this level. */
-void call_log(struct mcp_call *call, enum mcp_level level, const char *logger, const char *text,
+void call_log(struct mcp_call *call, enum log_level level, const char *logger, const char *text,
               size_t len);
 
 /* Sent only if the client asked for progress. Progress must rise; a value that does not is left

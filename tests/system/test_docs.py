@@ -144,6 +144,14 @@ def manual(pages, tmp_path_factory):
     return re.sub(r".\x08|\x1b\[[0-9;]*m", "", r.stdout.decode())
 
 
+def test_manual_has_the_version(pages):
+    with open(os.path.join(ROOT, "meson.build"), encoding="utf-8") as f:
+        version = re.search(r"^\s+version: '([^']+)'", f.read(), re.M)[1]
+    with open(pages["man"], encoding="utf-8") as f:
+        head = [line for line in f if line.startswith(".TH ")]
+    assert head == [f'.TH GLOVEBOX 1 "" "glovebox {version}" "User Commands"\n']
+
+
 def test_manual_has_its_sections(manual):
     wanted = "NAME SYNOPSIS DESCRIPTION OPTIONS ENVIRONMENT FILES EXAMPLES".split()
     wanted += ["EXIT STATUS", "SEE ALSO", "RECEIPTS AND STATUSES", "KEYS", "AUDIT LOG"]

@@ -199,6 +199,23 @@ def test_logging(server):
     assert client.ask(request("logging/setLevel", {"level": "loud"}))["error"]["code"] == -32602
 
 
+@pytest.mark.parametrize(
+    "level, heard",
+    [("debug", {"info", "warning"}), ("info", {"info", "warning"}), ("notice", {"warning"}),
+     ("warning", {"warning"}), ("error", set()), ("critical", set()), ("alert", set()),
+     ("emergency", set())],
+)  # fmt: skip
+def test_logging_levels(server, level, heard):
+    """Every word of the specification is taken, also those that are no level of ours."""
+    client = Http(server)
+    code = "import sys; print('out', flush=True); print('err', file=sys.stderr, flush=True)"
+    assert client.ask(request("logging/setLevel", {"level": level}))["result"] == {}
+    found = messages_of(client.post(call("execute_python", 6, code=code)))
+    logged = [one["params"] for one in found if one.get("method") == "notifications/message"]
+    assert {one["level"] for one in logged} == heard, found
+    assert {one["logger"] for one in logged if one["level"] == "warning"} <= {"stderr"}
+
+
 # ---- tools -------------------------------------------------------------------------------------
 
 

@@ -52,9 +52,9 @@ def lookup():
         return "no"
 print(({k: v for k, v in os.environ.items() if "proxy" in k.lower()}, lookup()))
 """, "--allow-host", "example.com")
-    for name in ("HTTP_PROXY", "HTTPS_PROXY"):
-        assert env[name] == env[name.lower()] == "http://127.0.0.1:3128"
-    assert env["NO_PROXY"] == env["no_proxy"] == "localhost,127.0.0.1,::1"
+    wanted = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"), "http://127.0.0.1:3128")
+    wanted["NO_PROXY"] = "localhost,127.0.0.1,::1"
+    assert env == {**wanted, **{name.lower(): value for name, value in wanted.items()}}
     assert dns == "no"
 
 

@@ -9,7 +9,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import is_box_id, need, process_table, read_proc, wait_for
+from conftest import is_box_id, need, process_table, read_proc, run_pids, wait_for
 
 WAITS = "print('up', flush=True); print('got', input())"
 SLEEPS = "import time; print('up', flush=True); time.sleep(1000)"
@@ -39,17 +39,13 @@ FLOOD = "while True: print('up')"
 
 
 @pytest.fixture
-def running(gb, tmp_path):
+def running(gb):
     """Starts code and waits for its first line; gives the process and its pids on the host."""
 
     def start(code, *options, **how):
-        file = tmp_path / f"pids-{len(gb.started)}"
-        env = {"GLOVEBOX_DEBUG_PIDS": str(file), **how.pop("env", {})}
-        p = gb.start("run", *options, "-c", code, env=env, **how)
+        p = gb.start("run", *options, "-c", code, **how)
         assert p.stdout.readline() == b"up\n", p.stderr.read()
-        text = wait_for(lambda: file.exists() and file.read_text().count("\n") >= 4 and
-                        file.read_text(), what="the pids")  # fmt: skip
-        return p, {k: int(v) for k, v in (line.split() for line in text.splitlines())}
+        return p, run_pids(p.pid)
 
     return start
 
@@ -161,10 +157,9 @@ def test_asked_to_stop(gb, name, code, program):
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_asked_to_stop_gives_a_receipt(gb, tmp_path, name):
-    env = {"GLOVEBOX_DEBUG_PIDS": str(tmp_path / "pids")}
-    p = gb.start("run", "--json", "-c", SLEEPS, env=env)
-    wait_for((tmp_path / "pids").exists, what="the tenant")
+def test_asked_to_stop_gives_a_receipt(gb, name):
+    p = gb.start("run", "--json", "-c", SLEEPS)
+    wait_for(lambda: "tenant" in run_pids(p.pid), what="the tenant")
     p.send_signal(getattr(signal, name))
     receipt = gb.finish(p).receipt
     assert (receipt["status"], receipt["exit_code"]) == ("cancelled", 130)

@@ -646,6 +646,37 @@ static void test_refuses(void **state)
     box_release(box);
 }
 
+/* ---- programs of their own ---- */
+
+#define ENV_SOME 300   /* more than any list of fixed size would have */
+#define ENV_MANY 10001 /* more than a message has fields */
+
+/* The environment of a program arrives whole, or the run is refused: nothing is dropped. */
+static void test_oneshot_environment(void **state)
+{
+    static char *env[ENV_MANY + 1], words[ENV_MANY][16];
+    struct place *place = *state;
+    struct run_spec spec = spec_of("import os\nprint(sum(k[:2] == 'V_' for k in os.environ))");
+    struct outcome never;
+    struct gb_err err;
+
+    spec.env = env;
+    spec.cell = false;
+    for (size_t i = 0; i < ENV_MANY; i++) {
+        snprintf(words[i], sizeof words[i], "V_%zu=x", i);
+        env[i] = words[i];
+    }
+    assert_int_equal(oneshot_run(place->box, &spec, &never, &err), -E2BIG);
+    assert_non_null(strstr(err.msg, "environment"));
+
+    box_release(place->box);
+    place->box = NULL;
+    assert_int_equal(box_acquire(engine, &limits, &place->box, &err), 0);
+    env[ENV_SOME] = NULL;
+    assert_int_equal(oneshot_run(place->box, &spec, &place->outcome, &err), 0);
+    assert_printed(&place->outcome, "300\n");
+}
+
 #define in_place(name) cmocka_unit_test_setup_teardown(name, place_setup, place_teardown)
 
 int main(int argc, char **argv)
@@ -680,6 +711,7 @@ int main(int argc, char **argv)
         in_place(test_files_changed),
         in_place(test_usage),
         in_place(test_refuses),
+        cmocka_unit_test_setup_teardown(test_oneshot_environment, place_setup_box, place_teardown),
     };
     int r = harness_main(argc, argv);
 

@@ -12,7 +12,7 @@ static const struct config_schema *const schema = &options_schema;
 static inline bool is_shown(const struct config_option *option,
                             const struct config_command *command)
 {
-    return !(option->flags & CONFIG_HIDDEN) && (option->commands & command->mask);
+    return option->commands & command->mask;
 }
 
 static inline bool has_long(const struct config_option *option)

@@ -76,7 +76,7 @@ static void write_options(FILE *out, const struct config_schema *schema,
     for (size_t i = 0; i < schema->options_len; i++) {
         const struct config_option *option = &schema->options[i];
 
-        if (option->flags & CONFIG_HIDDEN || !(option->commands & command->mask))
+        if (!(option->commands & command->mask))
             continue;
         if (strcmp(group, option->group) != 0)
             fprintf(out, "\n%s:\n", option->group);
@@ -120,7 +120,7 @@ int help_write(FILE *out, const struct config_schema *schema, const struct confi
 
 bool help_tells(const struct config_option *option, const struct config_command *command)
 {
-    if (option->flags & CONFIG_HIDDEN || !(option->commands & command->mask))
+    if (!(option->commands & command->mask))
         return false;
     return command == &options_global || !(option->commands & options_global.mask);
 }

@@ -127,7 +127,8 @@ static int send_program(struct run *run, struct gb_err *err)
     r = frame_send(tenant_control(run->tenant), &out, clock_now_us() + RUN_SEND_US);
     frame_out_release(&out);
     if (r == -EMSGSIZE)
-        return gb_fail_plain(err, E2BIG, "the program has too many arguments");
+        return gb_fail_plain(err, E2BIG,
+                             "the program has too many arguments or environment variables");
     if (r < 0)
         return gb_fail(err, -r, "send the program");
     /* There is no other program after this one: a tenant that runs cells then ends. */

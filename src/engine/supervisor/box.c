@@ -161,11 +161,6 @@ int box_listen(struct box *box, uint16_t port, int *ret_fd, struct gb_err *err)
     return 0;
 }
 
-pid_t box_init_pid(const struct box *box)
-{
-    return pidfd_pid(box->pidfd);
-}
-
 int box_prepare(struct box *box, struct gb_err *err)
 {
     return tenant_spawn_piped(box, &box->spare, err);

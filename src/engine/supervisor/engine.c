@@ -83,8 +83,9 @@ static int socket_pair(int *ret_ours, int *ret_theirs)
 /* ---- the builder ---- */
 
 /* The program that the builder is: this one. PID 1 of a box, which is a clone of the builder, runs
- * under a filter that the thread sanitizer cannot live with; both have one thread, so in such a
- * build, and only there, the same program without it may be named. */
+ * under a filter that the thread sanitizer cannot live with; both have one thread, so a sanitized
+ * build, which is never installed, may name the same program without it (tools/tsan.sh does). An
+ * ordinary build does not have the variable. */
 static const char *builder_program(void)
 {
 #if defined(__SANITIZE_THREAD__)
@@ -490,7 +491,6 @@ void engine_get_info(struct engine *engine, struct engine_info *ret_info)
         .id_mode = (enum id_mode) engine->id_mode,
         .cgroup_mode = (enum cgroup_mode) engine->cgroup_mode,
         .builder_pid = engine->builder.pid,
-        .template_pid = engine->first->peer.pid,
         .templates = templates_running(engine),
         .disk_kind = disk_kind_of(engine->disk),
     };

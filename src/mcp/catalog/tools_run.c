@@ -342,7 +342,8 @@ static void tell_text(struct mcp_call *call, struct run *run, const struct event
     char line[201];
     size_t len = event->text_len;
 
-    call_log(call, err ? LEVEL_WARNING : LEVEL_INFO, err ? "stderr" : "stdout", event->text, len);
+    call_log(call, err ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO, err ? "stderr" : "stdout", event->text,
+             len);
     while (len > 0 && event->text[len - 1] == '\n')
         len--;
     if (len < sizeof line) {
@@ -426,7 +427,7 @@ static void run_tool(struct mcp_call *call, enum execution_kind kind, const stru
         return;
     }
     call_set_execution(call, run->execution);
-    run->follow = call->progress_token || call->log_level < LEVEL_OFF;
+    run->follow = call->progress_token || call->log_level != MCP_LOG_OFF;
     run->started_us = clock_now_us();
     run->told_us = run->started_us - PROGRESS_US;
 }

@@ -33,7 +33,7 @@ struct mcp_call *call_new(struct mcp *mcp, const struct mcp_arrival *arrival)
     call->transport = arrival->transport;
     call->era = MCP_LEGACY;
     call->caller = *arrival->caller;
-    call->log_level = LEVEL_OFF;
+    call->log_level = MCP_LOG_OFF;
     call->status = 200;
     call->progress = -1;
     call->number = -1;
@@ -232,15 +232,13 @@ void call_notify(struct mcp_call *call, const char *method, json_t *params)
     json_decref(message);
 }
 
-void call_log(struct mcp_call *call, enum mcp_level level, const char *logger, const char *text,
+void call_log(struct mcp_call *call, enum log_level level, const char *logger, const char *text,
               size_t len)
 {
-    static const char *const names[] = { "debug", "info", "notice", "warning", "error" };
-
-    if ((int) level >= call->log_level)
+    if ((int) level <= call->log_level)
         call_notify(call, "notifications/message",
-                    json_pack("{s:s, s:s, s:s%}", "level", names[level], "logger", logger, "data",
-                              text, len));
+                    json_pack("{s:s, s:s, s:s%}", "level", log_level_names[level], "logger", logger,
+                              "data", text, len));
 }
 
 void call_progress(struct mcp_call *call, double progress, double total, const char *message)

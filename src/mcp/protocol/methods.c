@@ -11,15 +11,28 @@
 #define BOTH     (MCP_LEGACY | MCP_MODERN)
 #define NO_CACHE -1, NULL
 
-static const char *const level_names[] = { "debug", "info",     "notice", "warning",
-                                           "error", "critical", "alert",  "emergency" };
+/* The eight words of MCP, which are those of RFC 5424. Four are levels of ours; a client that names
+ * one of the others gets what is at least as severe. */
+static const struct {
+    const char *word;
+    int level;
+} levels[] = {
+#define LEVEL(name, word) { word, LOG_LEVEL_##name },
+#include "base/log_levels.def"
+    { "notice", LOG_LEVEL_WARNING },
+    { "critical", MCP_LOG_OFF },
+    { "alert", MCP_LOG_OFF },
+    { "emergency", MCP_LOG_OFF },
+};
 
-int mcp_level_find(const char *name)
+bool mcp_level_find(const char *word, int *ret_level)
 {
-    for (size_t i = 0; i < ARRAY_LEN(level_names); i++)
-        if (strcmp(level_names[i], name) == 0)
-            return (int) i;
-    return -1;
+    for (size_t i = 0; i < ARRAY_LEN(levels); i++)
+        if (strcmp(levels[i].word, word) == 0) {
+            *ret_level = levels[i].level;
+            return true;
+        }
+    return false;
 }
 
 json_t *mcp_server_info(void)
@@ -105,9 +118,9 @@ static void ping(struct mcp_call *call)
 static void set_level(struct mcp_call *call)
 {
     const char *name = call_text(call, "level", true);
-    int level = name ? mcp_level_find(name) : -1;
+    int level;
 
-    if (level < 0) {
+    if (!name || !mcp_level_find(name, &level)) {
         call_fail(call, MCP_INVALID_PARAMS,
                   "level must be one of debug, info, notice, warning, "
                   "error, critical, alert, emergency");

@@ -35,7 +35,7 @@ static struct mcp_peer *peer_alloc(struct mcp *mcp, enum mcp_transport transport
     peer->refs = 1;
     peer->transport = transport;
     peer->keeps = keeps;
-    peer->log_level = LEVEL_OFF;
+    peer->log_level = MCP_LOG_OFF;
     peer->caller = *caller;
     randombytes_buf(bits, sizeof bits);
     sodium_bin2hex(peer->id, sizeof peer->id, bits, sizeof bits);

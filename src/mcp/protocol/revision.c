@@ -62,6 +62,7 @@ static bool check_envelope(const json_t *meta, char why[160])
     const json_t *client = json_object_get(meta, META_CLIENT);
     const json_t *level = json_object_get(meta, META_LEVEL);
     const char *wrong = NULL, *problem = "is missing";
+    int unused;
 
     if (!meta) {
         snprintf(why, 160, "_meta is missing");
@@ -80,7 +81,7 @@ static bool check_envelope(const json_t *meta, char why[160])
         problem = "must have a name and a version";
     }
     if (!wrong && level &&
-        (!json_is_string(level) || mcp_level_find(json_string_value(level)) < 0)) {
+        (!json_is_string(level) || !mcp_level_find(json_string_value(level), &unused))) {
         wrong = META_LEVEL;
         problem = "must be a level such as info";
     }
@@ -231,7 +232,9 @@ static int check_modern(struct mcp_call *call, const struct mcp_headers *headers
     if (strcmp(version, MCP_MODERN_VERSION) != 0)
         return refuse_version(call, version);
     call->capabilities = message_object(call->meta, META_CAPABILITIES);
-    call->log_level = level ? mcp_level_find(json_string_value(level)) : LEVEL_OFF;
+    call->log_level = MCP_LOG_OFF;
+    if (level)
+        (void) mcp_level_find(json_string_value(level), &call->log_level);
     return headers && request ? check_headers(call, headers, method) : 0;
 }
 
