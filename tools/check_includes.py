@@ -27,11 +27,12 @@ MAY_INCLUDE = {
 }
 
 # The engine's rooms are processes, or parts of one. The supervisor's (supervisor, run, doctor) and
-# the builder's (builder, box) share no header but those right in engine/, which are words and
-# messages; seal and python run between clone and sealed box, or in a tenant, and see only those.
+# the builder's (builder, box) share no header but those in engine/ and engine/shared/, which are
+# words and messages; seal and python run between clone and sealed box, or in a tenant, and see only those.
 ROOMS = {
     "engine": {
-        "": [],  # right in engine/: every room may include it
+        "": [],  # right in engine/: what other modules see; every room may include it
+        "shared": [],  # words and messages of several processes; every room may include it
         "supervisor": ["disk"],
         "run": ["supervisor"],
         "doctor": ["cgroup"],  # only to read what a host has: cgroup/read.h
@@ -51,8 +52,8 @@ DOORS = {
 }
 
 # Code between clone and sealed box: the compiler refuses malloc, stdio and locks there.
-AFTER_CLONE = ("engine/seal/", "engine/wire.c")
-BANNED_AFTER_CLONE = "engine/banned_after_clone.h"
+AFTER_CLONE = ("engine/seal/", "engine/shared/wire.c")
+BANNED_AFTER_CLONE = "engine/shared/banned_after_clone.h"
 
 OUTSIDE = {
     "Python.h": ["engine/python/"],
@@ -84,7 +85,7 @@ def room_of(name):
 def check_room(source, module, name):
     """A header of the same module: yields what is wrong with this room including it."""
     rooms, own, room = ROOMS.get(module), room_of(source), room_of(name)
-    if rooms is None or room in ("", own):
+    if rooms is None or room in ("", "shared", own):
         return
     if name.endswith("internal.h"):
         yield f'"{name}" is internal to {module}/{room}/'

@@ -19,7 +19,7 @@ import warnings
 
 from . import calls, fonts, packages, tenant
 
-# struct template_setup and struct template_event of src/engine/wire.h
+# struct template_setup and struct template_event of src/engine/shared/wire.h
 SETUP_SIZE = 4096
 EVENT = struct.Struct("=iII128s")
 GOES_ON, UNFIT, MISSING = range(3)

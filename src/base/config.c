@@ -10,7 +10,7 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/io.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include "base/banned.h"
 

@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 #include "base/banned.h"
 
@@ -17,7 +17,7 @@ static int log_fd = STDERR_FILENO;
 
 const char *const log_level_names[] = {
 #define LEVEL(name, word) word,
-#include "base/log_levels.def"
+#include "base/words/log_levels.def"
     NULL,
 };
 const char *const log_format_names[] = { "text", "json", NULL };

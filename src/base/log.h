@@ -16,7 +16,7 @@
 
 enum log_level {
 #define LEVEL(name, word) LOG_LEVEL_##name,
-#include "base/log_levels.def"
+#include "base/words/log_levels.def"
 };
 enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
 

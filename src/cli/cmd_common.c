@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "cli/cmd.h"
 #include "engine/engine.h"
 #include "service/access/data.h"
@@ -29,7 +29,7 @@ static const bool limit_served[LIMIT_ROWS] = {
 #define LIMIT(member, unit, words, json, standard, session, ceiling, min, max, zero, option,       \
               option_standard, option_min, commands, ...)                                          \
     [LIMIT_ROW_##member] = SERVED_##commands,
-#include "base/limits.def"
+#include "base/words/limits.def"
 };
 
 void cmd_fill_limits(const struct config *cfg, struct limits *limits, int64_t disk_bytes)

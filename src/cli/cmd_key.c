@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/autoclean.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "cli/cmd.h"
 #include "service/access/data.h"
 #include "service/access/keys.h"

@@ -23,7 +23,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "cli/cmd.h"
 #include "cli/network.h"
 #include "server/server.h"
@@ -53,6 +53,10 @@ struct serve {
 
 /* ---- from options to configurations ---- */
 
+/* A limit that is an option of `run` only is not what a service starts from. */
+#define SERVE_HAS_RUN   0
+#define SERVE_HAS_EVERY 1
+
 static int check_ceilings(const struct config *cfg, struct gb_err *err)
 {
     const struct {
@@ -60,9 +64,10 @@ static int check_ceilings(const struct config *cfg, struct gb_err *err)
         int64_t value, most;
     } rows[] = {
 #define LIMIT_CAPPED(max_option, max_standard, max_help, member, unit, words, json, standard,      \
-                     session, ceiling_, min, max_, zero, option, ...)                              \
-    { option, max_option, cfg->limits.member, cfg->max.member },
-#include "base/limits.def"
+                     session, ceiling_, min, max_, zero, option, option_standard, option_min,      \
+                     where, ...)                                                                   \
+    { option, max_option, SERVE_HAS_##where ? cfg->limits.member : 0, cfg->max.member },
+#include "base/words/limits.def"
         { "session-disk", "max-disk", cfg->session_disk_bytes, cfg->max.disk_bytes },
         { "default-timeout", "max-timeout", cfg->default_timeout_us, cfg->max.wall_us },
     };

@@ -9,7 +9,7 @@
 
 #include "base/autoclean.h"
 #include "base/io.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include "base/banned.h"
 

@@ -12,7 +12,7 @@
 
 #include "base/autoclean.h"
 #include "base/io.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "engine/engine.h"
 
 #include "base/banned.h"

@@ -14,7 +14,7 @@
 #include <strings.h>
 
 #include "base/autoclean.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include "base/banned.h"
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "base/units.h"
+#include "base/words/units.h"
 
 #include "base/banned.h"
 
@@ -17,7 +17,7 @@
 const struct limit_row limit_rows[LIMIT_ROWS] = {
 #define LIMIT(member, unit, words, json, standard, session, ceiling, min, max, zero, ...)          \
     { #member, offsetof(struct limits, member), LIMIT_##unit, words, json, min, max, ZERO_##zero },
-#include "base/limits.def"
+#include "base/words/limits.def"
 };
 
 struct unit_step {
@@ -99,7 +99,7 @@ const char *limit_kind_name(enum limit_kind kind)
 #define LIMIT_END(name, word, text)                                                                \
     case LIMIT_##name:                                                                             \
         return word;
-#include "base/limits.def"
+#include "base/words/limits.def"
     }
     return NULL;
 }
@@ -112,7 +112,7 @@ const char *limit_kind_text(enum limit_kind kind)
 #define LIMIT_END(name, word, text)                                                                \
     case LIMIT_##name:                                                                             \
         return text;
-#include "base/limits.def"
+#include "base/words/limits.def"
     }
     return NULL;
 }
@@ -121,7 +121,7 @@ void limits_default(struct limits *limits)
 {
     *limits = (struct limits){
 #define LIMIT(member, unit, words, json, standard, ...) .member = (standard),
-#include "base/limits.def"
+#include "base/words/limits.def"
     };
 }
 
@@ -129,7 +129,7 @@ void limits_session_default(struct limits *limits)
 {
     *limits = (struct limits){
 #define LIMIT(member, unit, words, json, standard, session, ...) .member = (session),
-#include "base/limits.def"
+#include "base/words/limits.def"
     };
 }
 
@@ -137,7 +137,7 @@ void limits_ceiling_default(struct limits *limits)
 {
     *limits = (struct limits){
 #define LIMIT(member, unit, words, json, standard, session, ceiling, ...) .member = (ceiling),
-#include "base/limits.def"
+#include "base/words/limits.def"
     };
 }
 

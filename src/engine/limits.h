@@ -12,12 +12,12 @@
 
 struct limits {
 #define LIMIT(member, ...) int64_t member;
-#include "base/limits.def"
+#include "base/words/limits.def"
 };
 
 enum limit_unit { LIMIT_SECONDS, LIMIT_SIZE, LIMIT_CPUS, LIMIT_COUNT };
 
-/* A row of base/limits.def, without the columns that only options and schemas need. */
+/* A row of base/words/limits.def, without the columns that only options and schemas need. */
 struct limit_row {
     const char *member; /* its name in struct limits */
     size_t offset;
@@ -29,7 +29,7 @@ struct limit_row {
 
 enum {
 #define LIMIT(member, ...) LIMIT_ROW_##member,
-#include "base/limits.def"
+#include "base/words/limits.def"
     LIMIT_ROWS
 };
 
@@ -49,7 +49,7 @@ static inline void limit_put(struct limits *limits, const struct limit_row *row,
 enum limit_kind {
     LIMIT_NONE,
 #define LIMIT_END(name, ...) LIMIT_##name,
-#include "base/limits.def"
+#include "base/words/limits.def"
 };
 
 /* The name used in receipts, such as "wall_time"; NULL for LIMIT_NONE. */

@@ -16,7 +16,7 @@ const char *run_status_name(enum run_status status)
 #define STATUS(name, word, ...)                                                                    \
     case RUN_##name:                                                                               \
         return word;
-#include "base/status.def"
+#include "base/words/status.def"
     }
     /* A number that is no status is a mistake of ours. */
     return "system";

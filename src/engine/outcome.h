@@ -13,13 +13,13 @@
 
 enum run_status {
 #define STATUS(name, ...) RUN_##name,
-#include "base/status.def"
+#include "base/words/status.def"
 };
 
 /* The exit codes of statuses that have a fixed one; the others are -1. */
 enum {
 #define STATUS(name, word, exit_code, ...) RUN_EXIT_##name = (exit_code),
-#include "base/status.def"
+#include "base/words/status.def"
 };
 
 /* "ok", "error", ... as in the receipt. */

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/autoclean.h"
-#include "base/parse.h"
-#include "base/utf8.h"
+#include "base/text/parse.h"
+#include "base/text/utf8.h"
 
 #include "base/banned.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/autoclean.h"
-#include "base/strv.h"
+#include "base/text/strv.h"
 #include "server/server_internal.h"
 
 /* NAME=value, NULL-terminated, from an object of texts; free with strv_free(). On

@@ -19,7 +19,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
-#include "base/problem.h"
+#include "base/words/problem.h"
 #include "egress/egress.h"
 #include "engine/engine.h"
 #include "engine/limits.h"
@@ -51,7 +51,7 @@ enum fault_kind {
 struct fault {
     enum fault_kind kind; /* its value is the HTTP status */
     int retry_after_s;    /* 0: saying "later" would be no help */
-    enum problem problem; /* a row of base/problems.def, which the other two come from */
+    enum problem problem; /* a row of base/words/problems.def, which the other two come from */
     const char *type;     /* its word, for programs: "session-expired", "limit-above-ceiling" */
     char loc[64];         /* the field or parameter at fault, or "" */
     char detail[300];     /* what to change; printable UTF-8 */
@@ -181,7 +181,7 @@ extern const int64_t service_bucket_us[SERVICE_BUCKETS - 1];
 #define STATUS(...) +1
 enum {
     SERVICE_STATUSES =
-#include "base/status.def"
+#include "base/words/status.def"
 };
 
 struct service_stats {

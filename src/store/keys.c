@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/autoclean.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "store/internal.h"
 
 #include "base/banned.h"

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_depth.h"
-#include "base/utf8.h"
+#include "base/text/json_depth.h"
+#include "base/text/utf8.h"
 #include "server/compat/json_text.h"
 #include "server/compat/schemas.h"
 #include "server/http/listen.h"

@@ -142,7 +142,7 @@ def test_shell_streams_with_the_rest(cell):
 def test_pip(cell):
     """Of a single run; test_packages.py has those of a service."""
     r = cell("%pip install numpy no-such-thing\n!pip install another-thing\n1")
-    assert r["stderr"].count("packages can be installed in sessions of a service") == 2
+    assert r["stderr"].count("packages can only be installed through a service") == 2
     assert r["status"] == "ok"
 
 

@@ -212,7 +212,7 @@ const char *service_status_name(size_t i)
 {
     static const char *const names[] = {
 #define STATUS(name, word, ...) word,
-#include "base/status.def"
+#include "base/words/status.def"
     };
 
     return names[i];

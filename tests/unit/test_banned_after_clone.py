@@ -1,4 +1,4 @@
-"""src/engine/banned_after_clone.h: the compiler refuses malloc, stdio and locks in engine/seal/."""
+"""src/engine/shared/banned_after_clone.h: the compiler refuses malloc, stdio and locks in engine/seal/."""
 
 import os
 import pathlib
@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-HEADER = ROOT / "src/engine/banned_after_clone.h"
+HEADER = ROOT / "src/engine/shared/banned_after_clone.h"
 COMPILERS = [c for c in (os.environ.get("CC", "cc"), "clang") if shutil.which(c)]
 
 # As a file of seal/ looks; what is tested comes after its includes.
@@ -19,8 +19,8 @@ HEAD = """#include <pthread.h>
 #include <string.h>
 #include <sys/types.h>
 #include "base/autoclean.h"
-#include "engine/wire.h"
-#include "engine/banned_after_clone.h"
+#include "engine/shared/wire.h"
+#include "engine/shared/banned_after_clone.h"
 #include "base/banned.h"
 int probe(char *buf, size_t size);
 """

@@ -13,8 +13,8 @@ GOOD = {
     "src/base/banned.h": "#pragma once\n",
     "src/base/io.h": "#pragma once\n",
     "src/engine/engine.h": '#include "base/io.h"\n',
-    "src/engine/wire.h": "#pragma once\n",
-    "src/engine/box/box.h": '#include "engine/wire.h"\n',
+    "src/engine/shared/wire.h": "#pragma once\n",
+    "src/engine/box/box.h": '#include "engine/shared/wire.h"\n',
     "src/engine/builder/rootfs.h": '#include "engine/box/box.h"\n#include "engine/seal/seal.h"\n',
     "src/engine/builder/internal.h": "#pragma once\n",
     "src/engine/cgroup/internal.h": "#pragma once\n",
@@ -22,7 +22,7 @@ GOOD = {
     "src/engine/disk/disk.h": "#pragma once\n",
     "src/engine/doctor/doctor.h": '#include "engine/cgroup/read.h"\n',
     "src/engine/run/internal.h": '#include "engine/supervisor/supervisor.h"\n',
-    "src/engine/seal/seal.h": '#include "engine/wire.h"\n',
+    "src/engine/seal/seal.h": '#include "engine/shared/wire.h"\n',
     "src/engine/supervisor/supervisor.h": '#include "engine/disk/disk.h"\n',
     "src/service/service.h": '#include "engine/engine.h"\n#include "engine/disk/disk.h"\n',
     "src/cli/cmd.h": '#include "engine/doctor/doctor.h"\n',
@@ -64,7 +64,7 @@ def test_this_tree_and_a_good_one_pass(tmp_path):
     ("seal/bad.h", '"service/service.h"', "engine may include base"),
     ("seal/bad.h", '"engine/seal/missing.h"', 'is not "module/header.h"'),
     ("seal/bad.h", "<Python.h>", "is only for engine/python/"),
-    ("attic/bad.h", '"engine/wire.h"', "engine/attic is not a room of the table"),
+    ("attic/bad.h", '"engine/shared/wire.h"', "engine/attic is not a room of the table"),
 ])
 def test_an_include_that_is_not_allowed_is_named(tmp_path, path, include, reason):
     name = f"src/engine/{path}"
@@ -84,7 +84,7 @@ def test_other_modules_come_in_by_the_doors(tmp_path, name, reason):
 
 
 def test_a_source_that_no_build_file_names_is_a_mistake(tmp_path):
-    source = '#include "engine/wire.h"\n\n#include "base/banned.h"\n'
+    source = '#include "engine/shared/wire.h"\n\n#include "base/banned.h"\n'
     tree = {**GOOD, "src/engine/frame.c": source, "src/engine/meson.build": "# 'frame.c'\n"}
     code, mistakes = check(tmp_path, tree)
     assert code == 1 and mistakes == ["src/engine/frame.c:1: not listed in src/engine/meson.build"]
@@ -92,20 +92,20 @@ def test_a_source_that_no_build_file_names_is_a_mistake(tmp_path):
 
 
 def test_a_source_must_end_its_includes_with_banned_h(tmp_path):
-    tree = {**GOOD, "src/engine/wire.c": '#include "base/banned.h"\n#include <errno.h>\n',
-            "src/engine/meson.build": "files('wire.c')\n"}
+    tree = {**GOOD, "src/engine/shared/wire.c": '#include "base/banned.h"\n#include <errno.h>\n',
+            "src/engine/meson.build": "files('shared/wire.c')\n"}
     code, mistakes = check(tmp_path, tree)
     assert code == 1 and "banned.h" in mistakes[0]
 
 
-@pytest.mark.parametrize("path", ["seal/seal.c", "wire.c"])
+@pytest.mark.parametrize("path", ["seal/seal.c", "shared/wire.c"])
 def test_what_runs_after_a_clone_includes_what_it_must_not_call(tmp_path, path):
-    head, last = '#include "engine/wire.h"\n', '#include "base/banned.h"\n'
-    tree = {**GOOD, f"src/engine/{path}": head + last, "src/engine/banned_after_clone.h": "",
+    head, last = '#include "engine/shared/wire.h"\n', '#include "base/banned.h"\n'
+    tree = {**GOOD, f"src/engine/{path}": head + last, "src/engine/shared/banned_after_clone.h": "",
             "src/engine/meson.build": f"files('{path}')\n"}
     code, mistakes = check(tmp_path, tree)
     assert code == 1 and len(mistakes) == 1 and "banned_after_clone.h" in mistakes[0]
-    early = '#include "engine/banned_after_clone.h"\n' + head + last
+    early = '#include "engine/shared/banned_after_clone.h"\n' + head + last
     assert check(tmp_path, {f"src/engine/{path}": early})[0] == 1
-    good = head + '#include "engine/banned_after_clone.h"\n' + last
+    good = head + '#include "engine/shared/banned_after_clone.h"\n' + last
     assert check(tmp_path, {f"src/engine/{path}": good}) == (0, [])

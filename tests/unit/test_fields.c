@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "base/json_depth.h"
+#include "base/text/json_depth.h"
 #include "schema_check.h"
 #include "server/http/url.h"
 #include "server/schema/schemas.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/autoclean.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "cli/options/help.h"
 #include "cli/options/options.h"
 #include "engine/host.h"

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "base/percent.h"
+#include "base/text/percent.h"
 
 #include "base/banned.h"
 

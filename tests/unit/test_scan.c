@@ -22,7 +22,7 @@
 
 #include "base/autoclean.h"
 #include "engine/box/box.h"
-#include "engine/wire.h"
+#include "engine/shared/wire.h"
 
 #include "base/banned.h"
 

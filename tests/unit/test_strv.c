@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "base/strv.h"
+#include "base/text/strv.h"
 
 static void test_copy_owns_its_strings(void **state)
 {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/autoclean.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "cli/terminal/term_filter.h"
 
 #include "base/banned.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/autoclean.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 #include "base/banned.h"
 

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
-#include "engine/wire.h"
+#include "engine/shared/wire.h"
 
 #include "base/banned.h"
 

@@ -1,4 +1,4 @@
-"""The tables of src/base/*.def against everything that cannot be made from them: the Python client
+"""The tables of src/base/words/*.def against everything that cannot be made from them: the Python client
 and the documentation. C code includes the tables; the rest is compared here, so that a word nobody
 wrote down is a failed test.
 """
@@ -23,8 +23,8 @@ TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[(),]|[^"(),\s]+')
 
 
 def rows(name, macro):
-    """The arguments of each macro(...) in src/base/name: strings joined and without quotes."""
-    text = (ROOT / "src/base" / name).read_text(encoding="utf-8")
+    """The arguments of each macro(...) in src/base/words/name: strings joined and without quotes."""
+    text = (ROOT / "src/base/words" / name).read_text(encoding="utf-8")
     text = re.sub(r"/\*.*?\*/|^#.*?(?<!\\)$", "", text, flags=re.S | re.M)
     found = []
     for match in re.finditer(rf"^{macro}\(", text, flags=re.M):

@@ -68,7 +68,7 @@ class LimitExceeded(ExecutionError):
     """The program hit the limit on processes, disk or output."""
 
 
-# By the status words of src/base/status.def; a test compares them.
+# By the status words of src/base/words/status.def; a test compares them.
 EXECUTION_ERRORS: Mapping[str, Type[ExecutionError]] = {
     "error": ExecutionError,
     "timeout": ExecutionTimeout,

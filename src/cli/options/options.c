@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/autoclean.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include "base/banned.h"
 

@@ -10,8 +10,8 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/parse.h"
-#include "base/units.h"
+#include "base/text/parse.h"
+#include "base/words/units.h"
 #include "engine/host.h"
 #include "engine/volumes.h"
 
@@ -125,7 +125,7 @@ static bool volume_valid(const char *text)
 
 #define MEMBER(m) .offset = offsetof(struct config, m)
 
-/* base/limits.def in words of options */
+/* base/words/limits.def in words of options */
 #define OPT_OF_SECONDS     OPT_SECONDS
 #define OPT_OF_SIZE        OPT_SIZE
 #define OPT_OF_CPUS        OPT_CPUS
@@ -195,7 +195,7 @@ static const struct config_option options[] = {
       .commands = FOR_LIMIT_##where,                                                               \
       .group = "Limits",                                                                           \
       .help = help_ more },
-#include "base/limits.def"
+#include "base/words/limits.def"
     { "allow-host", 0, OPT_LIST, MEMBER(allow_hosts), .max = 256, .metavar = "H",
       .commands = FOR_RUN, .group = "Network",
       .help = "a host the program may reach, through a proxy: example.com, *.example.com, "
@@ -281,7 +281,7 @@ static const struct config_option options[] = {
       .commands = FOR_SERVE,                                                                       \
       .group = "Service",                                                                          \
       .help = max_help },
-#include "base/limits.def"
+#include "base/words/limits.def"
     { "session-disk", 0, OPT_SIZE, MEMBER(session_disk_bytes), "1g", 64 * KIB, PIB,
       .metavar = "SIZE", .commands = FOR_SERVE | FOR_MCP, .group = "Service",
       .help = "workspace size of a session that sets none; --disk applies to single runs" },

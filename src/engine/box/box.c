@@ -15,11 +15,11 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
-#include "engine/caller.h"
 #include "engine/disk/disk.h"
 #include "engine/seal/init.h"
-#include "engine/walk.h"
-#include "engine/wire.h"
+#include "engine/shared/caller.h"
+#include "engine/shared/walk.h"
+#include "engine/shared/wire.h"
 
 #include "base/banned.h"
 

@@ -11,7 +11,7 @@
 #include "engine/box/volumes.h"
 #include "engine/cgroup/cgroup.h"
 #include "engine/limits.h"
-#include "engine/wire.h"
+#include "engine/shared/wire.h"
 
 struct box_entry {
     uint32_t id;

@@ -17,9 +17,9 @@
 
 #include "base/autoclean.h"
 #include "base/io.h"
-#include "engine/beneath.h"
 #include "engine/box/box.h"
-#include "engine/wire.h"
+#include "engine/shared/beneath.h"
+#include "engine/shared/wire.h"
 
 #include "base/banned.h"
 

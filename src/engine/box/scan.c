@@ -6,9 +6,9 @@
 
 #include "base/autoclean.h"
 #include "base/io.h"
-#include "engine/beneath.h"
 #include "engine/box/box.h"
-#include "engine/walk.h"
+#include "engine/shared/beneath.h"
+#include "engine/shared/walk.h"
 
 #include "base/banned.h"
 

@@ -39,9 +39,9 @@
 
 #include "base/autoclean.h"
 #include "base/io.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "engine/seal/skeleton.h"
-#include "engine/wire.h"
+#include "engine/shared/wire.h"
 
 #include "base/banned.h"
 

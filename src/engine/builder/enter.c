@@ -35,11 +35,11 @@
 #include "engine/builder.h"
 #include "engine/builder/internal.h"
 #include "engine/builder/user_namespace.h"
-#include "engine/caller.h"
 #include "engine/cgroup/cgroup.h"
 #include "engine/seal/seal.h"
 #include "engine/seal/seccomp.h"
-#include "engine/wire.h"
+#include "engine/shared/caller.h"
+#include "engine/shared/wire.h"
 
 #include "base/banned.h"
 

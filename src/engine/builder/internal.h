@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 #include "engine/box/box.h"
-#include "engine/wire.h"
+#include "engine/shared/wire.h"
 
 /* A request while it is served: what came with it and what goes back. */
 struct exchange {

@@ -42,8 +42,8 @@
 #include "engine/cgroup/cgroup.h"
 #include "engine/disk/disk.h"
 #include "engine/seal/seal.h"
+#include "engine/shared/wire.h"
 #include "engine/volumes.h"
-#include "engine/wire.h"
 
 #include "base/banned.h"
 

@@ -9,7 +9,7 @@
 #include "base/autoclean.h"
 #include "base/io.h"
 #include "engine/builder/internal.h"
-#include "engine/walk.h"
+#include "engine/shared/walk.h"
 
 #include "base/banned.h"
 

@@ -20,7 +20,7 @@
 #include "engine/builder.h"
 #include "engine/builder/rootfs.h"
 #include "engine/builder/template_root.h"
-#include "engine/wire.h"
+#include "engine/shared/wire.h"
 
 #include "base/banned.h"
 

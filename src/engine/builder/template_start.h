@@ -4,7 +4,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "engine/wire.h"
+#include "engine/shared/wire.h"
 
 /* Executes @python in a clone of the caller whose parent is the caller's parent. @env is a block of
  * NAME=value strings, each ended by NUL, with an empty one at the end. @control becomes its

@@ -29,7 +29,7 @@
 
 #include "base/autoclean.h"
 #include "base/io.h"
-#include "engine/caller.h"
+#include "engine/shared/caller.h"
 
 #include "base/banned.h"
 

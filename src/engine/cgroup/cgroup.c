@@ -37,7 +37,7 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/io.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "engine/cgroup/internal.h"
 
 #include "base/banned.h"

@@ -21,8 +21,8 @@
 
 #include "base/autoclean.h"
 #include "base/io.h"
-#include "engine/beneath.h"
 #include "engine/disk/disk.h"
+#include "engine/shared/beneath.h"
 
 #include "base/banned.h"
 

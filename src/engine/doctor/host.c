@@ -16,9 +16,9 @@
 
 #include "base/autoclean.h"
 #include "base/io.h"
-#include "engine/caller.h"
 #include "engine/cgroup/read.h"
 #include "engine/doctor/internal.h"
+#include "engine/shared/caller.h"
 
 #include "base/banned.h"
 

@@ -42,7 +42,7 @@
 #include "base/autoclean.h"
 #include "engine/python/tenant_ext.h"
 #include "engine/seal/seal.h"
-#include "engine/wire.h"
+#include "engine/shared/wire.h"
 
 #include "base/banned.h"
 

@@ -19,7 +19,7 @@
 #include "base/autoclean.h"
 #include "base/io.h"
 #include "engine/run/internal.h"
-#include "engine/seal_report.h"
+#include "engine/shared/seal_report.h"
 
 #include "base/banned.h"
 

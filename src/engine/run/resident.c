@@ -23,7 +23,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
-#include "base/strv.h"
+#include "base/text/strv.h"
 #include "engine/run/internal.h"
 
 #include "base/banned.h"

@@ -27,7 +27,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "engine/run/internal.h"
-#include "engine/walk.h"
+#include "engine/shared/walk.h"
 
 #include "base/banned.h"
 

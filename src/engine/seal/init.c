@@ -35,9 +35,9 @@
 #include "base/io.h"
 #include "engine/seal/seal.h"
 #include "engine/seal/seccomp.h"
-#include "engine/wire.h"
+#include "engine/shared/wire.h"
 
-#include "engine/banned_after_clone.h"
+#include "engine/shared/banned_after_clone.h"
 
 #include "base/banned.h"
 

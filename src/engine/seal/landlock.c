@@ -15,7 +15,7 @@
 #include "base/autoclean.h"
 #include "engine/seal/init.h"
 
-#include "engine/banned_after_clone.h"
+#include "engine/shared/banned_after_clone.h"
 
 #include "base/banned.h"
 

@@ -14,7 +14,7 @@
 #include "base/autoclean.h"
 #include "engine/seal/seccomp.h"
 
-#include "engine/banned_after_clone.h"
+#include "engine/shared/banned_after_clone.h"
 
 #include "base/banned.h"
 

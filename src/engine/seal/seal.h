@@ -17,7 +17,7 @@
 #include <sys/types.h>
 
 #include "engine/limits.h"
-#include "engine/seal_report.h"
+#include "engine/shared/seal_report.h"
 
 #define BOX_UID 1000 /* inside every box, for PID 1 and tenants alike */
 #define BOX_GID 1000

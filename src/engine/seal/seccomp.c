@@ -9,7 +9,7 @@
 #include "base/autoclean.h"
 #include "seccomp_policy.h"
 
-#include "engine/banned_after_clone.h"
+#include "engine/shared/banned_after_clone.h"
 
 #include "base/banned.h"
 

@@ -23,7 +23,7 @@
 #include "engine/seal/init.h"
 #include "engine/seal/skeleton.h"
 
-#include "engine/banned_after_clone.h"
+#include "engine/shared/banned_after_clone.h"
 
 #include "base/banned.h"
 

@@ -21,7 +21,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
-#include "engine/caller.h"
+#include "engine/shared/caller.h"
 #include "engine/supervisor/supervisor.h"
 
 #include "base/banned.h"

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
+#include "engine/shared/walk.h"
 #include "engine/supervisor/supervisor.h"
-#include "engine/walk.h"
 
 #include "base/banned.h"
 

@@ -5,7 +5,7 @@
 
 #include "engine/disk/disk.h"
 #include "engine/engine.h"
-#include "engine/wire.h"
+#include "engine/shared/wire.h"
 
 /* ---- tenant.c ---- */
 

@@ -21,7 +21,7 @@
 #include "base/autoclean.h"
 #include "base/pidfd.h"
 #include "engine/frame.h"
-#include "engine/seal_report.h"
+#include "engine/shared/seal_report.h"
 #include "engine/supervisor/supervisor.h"
 
 #include "base/banned.h"

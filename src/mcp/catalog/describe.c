@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "mcp/mcp_internal.h"
 
 #include "base/banned.h"

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "mcp/catalog/tools.h"
 
 #include "base/banned.h"

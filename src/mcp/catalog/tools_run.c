@@ -28,7 +28,7 @@
 
 static const char *const run_statuses[] = {
 #define STATUS(name, word, ...) word,
-#include "base/status.def"
+#include "base/words/status.def"
     NULL,
 };
 
@@ -149,7 +149,7 @@ static const char *hint_of(const char *status)
         const char *status, *hint;
     } rows[] = {
 #define STATUS(name, word, exit_code, meaning, exception, apology, stopped, hint) { word, hint },
-#include "base/status.def"
+#include "base/words/status.def"
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)

@@ -6,8 +6,8 @@
 #include <strings.h>
 
 #include "base/autoclean.h"
-#include "base/percent.h"
-#include "base/utf8.h"
+#include "base/text/percent.h"
+#include "base/text/utf8.h"
 #include "mcp/mcp_internal.h"
 
 #include "base/banned.h"

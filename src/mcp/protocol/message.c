@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/autoclean.h"
-#include "base/json_depth.h"
+#include "base/text/json_depth.h"
 #include "mcp/mcp_internal.h"
 
 #include "base/banned.h"

@@ -18,7 +18,7 @@ static const struct {
     int level;
 } levels[] = {
 #define LEVEL(name, word) { word, LOG_LEVEL_##name },
-#include "base/log_levels.def"
+#include "base/words/log_levels.def"
     { "notice", LOG_LEVEL_WARNING },
     { "critical", MCP_LOG_OFF },
     { "alert", MCP_LOG_OFF },

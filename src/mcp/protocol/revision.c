@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/autoclean.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "mcp/mcp_internal.h"
 
 #include "base/banned.h"

@@ -263,7 +263,7 @@ static const struct {
 } failures[] = {
 #define STATUS(name, word, exit_code, meaning, exception, apology, stopped, hint)                  \
     { word, exception, apology, stopped },
-#include "base/status.def"
+#include "base/words/status.def"
 };
 
 static const char *text_of(json_t *object, const char *name)

@@ -4,7 +4,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "server/compat/schemas.h"
 #include "server/handlers.h"
 #include "server/server_internal.h"

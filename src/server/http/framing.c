@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "server/server_internal.h"
 
 #include "base/banned.h"

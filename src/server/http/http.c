@@ -33,7 +33,7 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "base/thread.h"
 #include "mcp/mcp.h"
 #include "server/compat/labels.h"

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include "base/banned.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "server/compat/dialect.h"
 #include "server/server_internal.h"
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/json_depth.h"
+#include "base/text/json_depth.h"
 #include "server/server_internal.h"
 
 #include "base/banned.h"

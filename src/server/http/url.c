@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/percent.h"
-#include "base/utf8.h"
+#include "base/text/percent.h"
+#include "base/text/utf8.h"
 
 #include "base/banned.h"
 

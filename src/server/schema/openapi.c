@@ -202,7 +202,7 @@ static json_t *paths(void)
     return json;
 }
 
-/* @text, and the words of base/problems.def that come with @status. */
+/* @text, and the words of base/words/problems.def that come with @status. */
 static json_t *problem_description(const char *text, int status)
 {
     char buf[4096];

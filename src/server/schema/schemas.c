@@ -16,7 +16,7 @@ static const struct field fields_limits[] = {
 #define LIMIT(member, unit, words, json, standard, session, ceiling, min, max, zero, option,       \
               option_standard, option_min, commands, variable, variable_unit, example_, help_, ...) \
     { json, FIELD_OF_##unit, .help = help_, .example = example_ },
-#include "base/limits.def"
+#include "base/words/limits.def"
     END,
 };
 const struct schema schema_limits = {

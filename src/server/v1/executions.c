@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "server/handlers.h"
 #include "server/server_internal.h"
 #include "server/v1/schemas.h"

@@ -16,7 +16,7 @@
 #include <strings.h>
 
 #include "base/autoclean.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "server/handlers.h"
 #include "server/server_internal.h"
 #include "server/v1/schemas.h"

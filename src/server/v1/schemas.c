@@ -297,12 +297,12 @@ static const struct schema schema_changed = { "changed_file", NULL, fields_chang
 
 static const char *const status_choices[] = {
 #define STATUS(name, word, ...) word,
-#include "base/status.def"
+#include "base/words/status.def"
     NULL,
 };
 #define STATUS(name, word, exit_code, meaning, ...) "; " word ": " meaning
 static const char status_help[] = "why it ended"
-#include "base/status.def"
+#include "base/words/status.def"
     ;
 static const struct field fields_contact[] = {
     ALWAYS("host", FIELD_TEXT, "the name that was asked for, or (others) when there were too many"),

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/json_depth.h"
+#include "base/text/json_depth.h"
 #include "server/v1/schemas.h"
 #include "server/v1/stream.h"
 

@@ -11,7 +11,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "service/access/audit_internal.h"
 
 #include "base/banned.h"

@@ -21,7 +21,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
-#include "base/strv.h"
+#include "base/text/strv.h"
 #include "service/access/audit.h"
 #include "service/execution/internal.h"
 #include "service/session/internal.h"

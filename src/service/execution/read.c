@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "engine/frame.h"
 #include "service/execution/bundle.h"
 #include "service/execution/internal.h"

@@ -15,7 +15,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "engine/frame.h"
 #include "service/execution/bundle.h"
 

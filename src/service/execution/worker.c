@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-#include "base/strv.h"
+#include "base/text/strv.h"
 #include "service/execution/internal.h"
 
 #include "base/banned.h"

@@ -17,7 +17,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
-#include "base/strv.h"
+#include "base/text/strv.h"
 #include "service/access/audit.h"
 #include "service/package/internal.h"
 #include "service/session/internal.h"

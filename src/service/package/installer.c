@@ -13,7 +13,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "service/package/installer_internal.h"
 
 #include "base/banned.h"

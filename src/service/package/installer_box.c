@@ -11,7 +11,7 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/io.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "egress/egress.h"
 #include "service/package/installer_internal.h"
 #include "service/session/network.h"

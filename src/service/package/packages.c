@@ -14,7 +14,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "service/access/audit.h"
 #include "service/package/installer.h"
 #include "service/package/internal.h"

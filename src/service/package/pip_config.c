@@ -13,8 +13,8 @@
 
 #include "base/autoclean.h"
 #include "base/io.h"
-#include "base/parse.h"
-#include "base/percent.h"
+#include "base/text/parse.h"
+#include "base/text/percent.h"
 
 #include "base/banned.h"
 

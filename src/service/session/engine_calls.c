@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/autoclean.h"
-#include "base/strv.h"
+#include "base/text/strv.h"
 #include "service/execution/internal.h"
 #include "service/session/env.h"
 #include "service/session/internal.h"

@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "base/strv.h"
+#include "base/text/strv.h"
 #include "service/service.h"
 
 #include "base/banned.h"

@@ -17,7 +17,7 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/io.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "service/session/files_internal.h"
 
 #include "base/banned.h"

@@ -1,6 +1,6 @@
 /*
  * Limits in requests: parsing, the ceiling and the way back to JSON. The rows are those of
- * base/limits.def.
+ * base/words/limits.def.
  */
 #include "service/session/limits_request.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include "base/banned.h"
 
@@ -99,7 +99,7 @@ static int refuse_unknown(const char *name, struct fault *fault)
 {
     static const char known[] =
 #define LIMIT(member, unit, words, json, ...) ", " json
-#include "base/limits.def"
+#include "base/words/limits.def"
         ;
     char quoted[FORMAT_QUOTED_MAX];
 

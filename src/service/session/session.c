@@ -14,7 +14,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "service/execution/internal.h"
 #include "service/session/env.h"
 #include "service/session/internal.h"

@@ -23,7 +23,7 @@
 
 #include "base/autoclean.h"
 #include "base/io.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "service/template/templates.h"
 
 #include "base/banned.h"

@@ -22,7 +22,7 @@
 
 #include "base/autoclean.h"
 #include "base/io.h"
-#include "base/parse.h"
+#include "base/text/parse.h"
 #include "service/package/requirement.h"
 
 #include "base/banned.h"

@@ -6,7 +6,7 @@
  * component at a time, never through a link or onto another file system; depth, entries and bytes
  * are bounded.
  */
-#include "engine/walk.h"
+#include "engine/shared/walk.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -19,8 +19,8 @@
 
 #include "base/autoclean.h"
 #include "base/io.h"
-#include "engine/beneath.h"
-#include "engine/wire.h"
+#include "engine/shared/beneath.h"
+#include "engine/shared/wire.h"
 
 #include "base/banned.h"
 

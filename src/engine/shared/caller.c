@@ -1,4 +1,4 @@
-#include "engine/caller.h"
+#include "engine/shared/caller.h"
 
 #include <fcntl.h>
 #include <linux/capability.h>

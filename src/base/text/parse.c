@@ -1,4 +1,4 @@
-#include "base/parse.h"
+#include "base/text/parse.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,11 +1,11 @@
-#include "engine/wire.h"
+#include "engine/shared/wire.h"
 
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "engine/banned_after_clone.h"
+#include "engine/shared/banned_after_clone.h"
 
 #include "base/banned.h"
 

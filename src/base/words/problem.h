@@ -1,10 +1,10 @@
-/* The problem types of base/problems.def. */
+/* The problem types of base/words/problems.def. */
 #pragma once
 
 enum problem {
     PROBLEM_NONE,
 #define PROBLEM(name, ...) PROBLEM_##name,
-#include "base/problems.def"
+#include "base/words/problems.def"
     PROBLEM_END, /* how many there are */
 };
 

@@ -1,4 +1,4 @@
-#include "base/strv.h"
+#include "base/text/strv.h"
 
 #include <errno.h>
 #include <stdlib.h>

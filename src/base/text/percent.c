@@ -1,4 +1,4 @@
-#include "base/percent.h"
+#include "base/text/percent.h"
 
 #include "base/banned.h"
 

@@ -1,4 +1,4 @@
-#include "base/problem.h"
+#include "base/words/problem.h"
 
 #include "base/banned.h"
 
@@ -12,7 +12,7 @@ struct row {
 static const struct row rows[PROBLEM_END] = {
     { "internal", 500, "the service failed; see the server log" },
 #define PROBLEM(name, word, status, meaning) { word, status, meaning },
-#include "base/problems.def"
+#include "base/words/problems.def"
 };
 
 static const struct row *row_of(enum problem problem)

@@ -1,4 +1,4 @@
-#include "base/json_depth.h"
+#include "base/text/json_depth.h"
 
 #include "base/banned.h"
 
