@@ -49,10 +49,10 @@ static int print_report_json(const struct audit_report *report, const char *head
 static int print_report(const struct audit_report *report, const char *head, struct gb_err *err)
 {
     if (report->broken_seq)
-        printf("BROKEN at entry %" PRId64 ": %s\nright before it: %" PRId64 " entries, head %s\n",
+        printf("BROKEN at entry %" PRId64 ": %s\nintact before it: %" PRId64 " entries, head %s\n",
                report->broken_seq, report->why, report->count, head);
     else
-        printf("whole: %" PRId64 " entries, head %s\n", report->count, head);
+        printf("intact: %" PRId64 " entries, head %s\n", report->count, head);
     return fflush(stdout) != 0 ? gb_fail(err, EIO, "print the report") : 0;
 }
 

@@ -57,7 +57,7 @@ static int print_token(const struct config *cfg, const struct store_key *key, co
         }
         return cmd_print_json(json, err);
     }
-    say("key %s is made; its token is shown only this once:", key->id);
+    say("created key %s; its token is shown only once:", key->id);
     if (printf("%s\n", token) < 0 || fflush(stdout) != 0)
         return gb_fail(err, EIO, "print the token");
     return 0;
@@ -161,7 +161,7 @@ static int key_revoke(const struct config *cfg, struct store *store, struct gb_e
     if (r == 0 && cfg->json)
         return cmd_print_json(json_pack("{s:s, s:b}", "id", cfg->args[0], "revoked", 1), err);
     if (r == 0)
-        say("key %s is revoked", cfg->args[0]);
+        say("revoked key %s", cfg->args[0]);
     return r;
 }
 

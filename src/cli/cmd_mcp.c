@@ -79,7 +79,8 @@ static int data_dir(const struct config *cfg, char **ret_dir, struct gb_err *err
         *p = end;
         if (code != 0) {
             free(dir);
-            return gb_fail(err, code, "make the data directory; name another with --data");
+            return gb_fail(err, code,
+                           "cannot make the data directory (choose another with --data)");
         }
         if (end == '\0')
             break;

@@ -50,7 +50,7 @@ static int print_installed(const struct config *cfg, json_t *result, struct gb_e
         return cmd_print_json(result, err);
     printf("%s\n", json_string_value(json_object_get(result, "message")));
     json_decref(result);
-    return fflush(stdout) != 0 ? gb_fail(err, EIO, "print what was installed") : 0;
+    return fflush(stdout) != 0 ? gb_fail(err, EIO, "print the installed packages") : 0;
 }
 
 /* @dir exists and is ours, which opening the store sees to. */
@@ -159,7 +159,7 @@ static int pip_reset(const struct config *cfg, const struct caller *caller, stru
     if (r == 0 && cfg->json)
         return cmd_print_json(json_pack("{s:s,s:b}", "set", name, "reset", 1), err);
     if (r == 0)
-        say("the set %s is empty now", name);
+        say("the set %s is now empty", name);
     return r;
 }
 

@@ -379,7 +379,7 @@ static int run(struct job *job, struct gb_err *err)
     r = oneshot_run(job->box, &spec, &job->outcome, err);
     if (r == 0 && job->network.proxy &&
         egress_take_contacts(job->network.proxy, &job->contacts, &job->contacts_len) < 0)
-        r = gb_fail(err, ENOMEM, "list who was contacted");
+        r = gb_fail(err, ENOMEM, "list the hosts contacted");
     lost = out_streams_free(job->streams);
     job->streams = NULL;
     /* A program that was still printing failed because of it; one that had ended does not know. */

@@ -69,8 +69,8 @@ static int check_ceilings(const struct config *cfg, struct gb_err *err)
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         if (rows[i].value > rows[i].most)
-            return gb_fail_plain(err, EINVAL, "--%s is above --%s; raise the second", rows[i].name,
-                                 rows[i].ceiling);
+            return gb_fail_plain(err, EINVAL, "--%s is larger than --%s; raise the latter",
+                                 rows[i].name, rows[i].ceiling);
     if (cfg->no_auth && cfg->require_key)
         return gb_fail_plain(err, EINVAL, "--no-auth and --require-key contradict each other");
     return 0;
@@ -253,7 +253,7 @@ static void print_welcome(const struct serve *serve)
     char grace[FORMAT_NUMBER_MAX];
 
     format_fixed(serve->cfg->grace_us, USEC_PER_SEC, grace);
-    printf("glovebox %s serves at", GLOVEBOX_VERSION);
+    printf("glovebox %s listening at", GLOVEBOX_VERSION);
     for (size_t i = 0; server_url(serve->server, i); i++)
         printf("%s %s", i ? "," : "", server_url(serve->server, i));
     printf("\n\n");
@@ -264,7 +264,7 @@ static void print_welcome(const struct serve *serve)
     else
         printf("  try it   curl -d '{\"code\": \"6 * 7\"}' %s/v1/execute\n  docs     %s/docs\n",
                url, url);
-    printf("  stop     Ctrl-C; what runs gets %s seconds to finish\n\n", grace);
+    printf("  stop     Ctrl-C; running programs get %s seconds to finish\n\n", grace);
     (void) fflush(stdout);
 }
 
@@ -290,7 +290,8 @@ static int start(struct serve *serve, struct gb_err *err)
         return r;
     if (serve->cfg->no_auth)
         log_event(LOG_LEVEL_WARNING, "no-auth",
-                  LOG_TEXT("message", "no key is asked for: whoever reaches an address runs code"));
+                  LOG_TEXT("message",
+                           "no key is required: anyone who can reach an address can run code"));
     for (size_t i = 0; server_url(serve->server, i); i++)
         log_event(LOG_LEVEL_INFO, "listening", LOG_TEXT("url", server_url(serve->server, i)));
     print_welcome(serve);
@@ -335,7 +336,7 @@ static void wait_for_end(struct serve *serve)
 
     log_event(LOG_LEVEL_INFO, "draining", LOG_TEXT("signal", sig == SIGINT ? "SIGINT" : "SIGTERM"));
     if (isatty(STDERR_FILENO))
-        say("finishing what runs; once more to end at once");
+        say("waiting for running programs to finish; press Ctrl-C again to stop at once");
     if (pthread_create(&thread, NULL, drain_main, serve) != 0) {
         service_drain(serve->service);
         return;

@@ -88,7 +88,7 @@ static int trial_run(struct engine *engine, const char *preload, struct trial *t
     if (r == 0 && outcome.out.head_len > 0)
         trial->seen = json_loadb(outcome.out.head, outcome.out.head_len, 0, NULL);
     if (r == 0 && !trial->seen)
-        r = gb_fail_plain(err, EIO, "a cell in a box of it did not run (%s): %.100s",
+        r = gb_fail_plain(err, EIO, "a test cell in one of its boxes did not run (%s): %.100s",
                           run_status_name(outcome.status),
                           outcome.error_value ? outcome.error_value : "it printed nothing");
     outcome_release(&outcome);
@@ -202,11 +202,11 @@ static int print_added(const struct config *cfg, const struct template_entry *en
         return cmd_print_json(json, err);
     }
     if (version[0])
-        say("template %s is added: Python %s, %s", entry->name, version, entry->python);
+        say("added template %s: Python %s, %s", entry->name, version, entry->python);
     else
-        say("template %s is added without a check: %s", entry->name, entry->python);
+        say("added template %s without a check: %s", entry->name, entry->python);
     for (char *const *bind = entry->binds; *bind; bind++)
-        say("  boxes of it see %s", *bind);
+        say("  its boxes see %s", *bind);
     if (entry->packages)
         say("  preloaded: %s", entry->preload[0] ? entry->preload : "nothing");
     return 0;
@@ -404,7 +404,7 @@ static int drop(const struct config *cfg, const char *data_dir, struct gb_err *e
     if (r == 0 && cfg->json)
         return cmd_print_json(json_pack("{s:s, s:b}", "name", cfg->args[0], "removed", 1), err);
     if (r == 0)
-        say("template %s is removed; sessions that have it keep it", cfg->args[0]);
+        say("removed template %s; sessions that use it keep it", cfg->args[0]);
     return r;
 }
 
@@ -430,7 +430,7 @@ static void print_trial(const struct template_entry *entry, const struct trial *
     if (entry->preload[0])
         printf("  preloaded  %s\n", entry->preload);
     for (char *const *text = entry->packages; text && *text; text++)
-        printf("  of the set %s\n", *text);
+        printf("  requested  %s\n", *text);
     print_lines("missing    ", trial->report.missing);
     for (size_t i = 0; i < json_array_size(missing); i++)
         print_lines("in a box   ", json_string_value(json_array_get(missing, i)));
@@ -439,12 +439,13 @@ static void print_trial(const struct template_entry *entry, const struct trial *
     for (size_t i = 0; i < json_array_size(packages); i++)
         printf("  package    %s\n", json_string_value(json_array_get(packages, i)));
     if (trial->report.missing[0])
-        printf("  cure       install what is missing there, or: glovebox template add %s --replace "
+        printf("  fix        install the missing modules there, or: glovebox template add %s "
+               "--replace "
                "with another --preload\n",
                entry->name);
     else if (json_array_size(missing) > 0)
         printf(
-            "  cure       boxes run under ids of their own: others must be able to read it (chmod "
+            "  fix        boxes run under other user ids: everyone must be able to read it (chmod "
             "-R go+rX)\n");
 }
 
@@ -498,12 +499,12 @@ static int check(const struct config *cfg, const char *data_dir, struct gb_err *
     else if (r == 0)
         print_trial(&entry, &trial);
     else
-        print_lines("it said  ", trial.report.said);
+        print_lines("output   ", trial.report.said);
     if (r < 0) {
         *err = why;
         r = -EIO;
     } else if (first_missing(&trial)) {
-        r = gb_fail_plain(err, EIO, "template %s works, but not all that it is to preload",
+        r = gb_fail_plain(err, EIO, "template %s works, but some of its modules cannot be imported",
                           entry.name);
     }
     trial_release(&trial);

@@ -75,7 +75,7 @@ void caller_explain_no_userns(char *buf, size_t size)
     if (setting_is("/proc/sys/user/max_user_namespaces", "0"))
         why = "user namespaces are switched off: sysctl user.max_user_namespaces=16384";
     else if (setting_is("/proc/sys/kernel/unprivileged_userns_clone", "0"))
-        why = "user namespaces are kept from ordinary users: "
+        why = "ordinary users may not create user namespaces: "
               "sysctl kernel.unprivileged_userns_clone=1";
     else if (setting_is("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"))
         why = "AppArmor restricts user namespaces: install a profile for glovebox, or "

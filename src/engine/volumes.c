@@ -111,19 +111,19 @@ static int target_check(const char *target, struct gb_err *err)
     format_quoted(target, quoted);
     if (len == 0 || len >= VOLUME_TARGET_MAX)
         return gb_fail_plain(err, EINVAL,
-                             "%s is no place in a box: write an absolute path of at most %d bytes "
-                             "without '.' and '..'",
+                             "%s is not a valid place in a box: write an absolute path of at most "
+                             "%d bytes without '.' and '..'",
                              quoted, VOLUME_TARGET_MAX - 1);
     for (size_t i = 0; i < ARRAY_LEN(reserved); i++)
         if (len == 1 || target[1] == '.' ||
             (strlen(reserved[i]) == top && memcmp(target + 1, reserved[i], top) == 0))
             return gb_fail_plain(err, EINVAL,
-                                 "%s belongs to the box itself; choose a place such as /data, "
+                                 "%s is used by the box itself; choose a place such as /data, "
                                  "/mnt/data or /workspace/data",
                                  quoted);
     if (len == strlen("/" WORKSPACE) && memcmp(target + 1, WORKSPACE, len - 1) == 0)
         return gb_fail_plain(err, EINVAL,
-                             "/workspace is the box's own; choose a place in it, such as "
+                             "/workspace is used by the box itself; choose a place in it, such as "
                              "/workspace/data");
     return 0;
 }
@@ -139,7 +139,7 @@ static int source_check(const struct volume_root *roots, size_t roots_len, const
     format_quoted(source, quoted);
     if (len == 0 || len >= VOLUME_SOURCE_MAX)
         return gb_fail_plain(err, EINVAL,
-                             "%s is no absolute path of a directory without '.' and '..'", quoted);
+                             "%s is not an absolute directory path without '.' and '..'", quoted);
     for (size_t i = 0; i < roots_len; i++) {
         size_t root_len = path_length(roots[i].path);
 
@@ -153,9 +153,9 @@ static int source_check(const struct volume_root *roots, size_t roots_len, const
     if (nearest > 0)
         return 0;
     return gb_fail_plain(err, EACCES,
-                         roots_len ? "%s is in none of the directories that the operator allows "
+                         roots_len ? "%s is not in a directory that the operator allows "
                                      "(--volume-root)"
-                                   : "%s cannot be bound: the operator allows no directories "
+                                   : "%s cannot be mounted: the operator allows no directories "
                                      "(--volume-root)",
                          quoted);
 }
@@ -170,8 +170,8 @@ static int apart_check(const struct volume *list, size_t at, struct gb_err *err)
         if (lies_in(list[at].target, len, list[i].target, other) ||
             lies_in(list[i].target, other, list[at].target, len))
             return gb_fail_plain(err, EINVAL,
-                                 "two volumes are at one place, or one in the other: choose places "
-                                 "that are apart");
+                                 "two volumes are at the same place, or one is inside the other: "
+                                 "choose separate places");
     }
     return 0;
 }
@@ -196,8 +196,8 @@ int volumes_settle(const struct volume_root *roots, size_t roots_len, struct vol
 
             format_quoted(list[at].source, quoted);
             r = gb_fail_plain(err, EACCES,
-                              "%s can only be read here: ask for mode ro, or have the operator "
-                              "write --volume-root DIR:rw",
+                              "%s is read-only here: ask for mode ro, or have the operator set "
+                              "--volume-root DIR:rw",
                               quoted);
             break;
         }
@@ -261,14 +261,14 @@ static int mounts_check(const char *real, struct gb_err *err)
             kernels = type_is_kernels(type);
         } else if (lies_in(where, where_len, real, len) && type_is_kernels(type)) {
             r = gb_fail_plain(err, EINVAL,
-                              "volume root: '%.60s' in it is the kernel's own (%s): '%.60s'", where,
-                              type, real);
+                              "volume root: '%.60s' is a kernel file system (%s) inside '%.60s'",
+                              where, type, real);
         }
     }
     free(line);
     (void) fclose(file);
     if (r == 0 && kernels)
-        return gb_fail_plain(err, EINVAL, "volume root '%.100s' is the kernel's own", real);
+        return gb_fail_plain(err, EINVAL, "volume root '%.100s' is on a kernel file system", real);
     return r;
 }
 
@@ -293,10 +293,10 @@ static int place_open(const struct volume_root *root, struct volume_place *place
     if (!S_ISDIR(st.st_mode))
         return gb_fail_plain(err, ENOTDIR, "volume root '%.100s' is not a directory", place->name);
     if (strcmp(place->real, "/") == 0)
-        return gb_fail_plain(err, EINVAL,
-                             "volume root '%.100s' is the whole machine: list the directories that "
-                             "boxes may have",
-                             place->name);
+        return gb_fail_plain(
+            err, EINVAL,
+            "volume root '%.100s' is the whole machine: list the directories that boxes may use",
+            place->name);
     if ((r = mounts_check(place->real, err)) < 0)
         return r;
     place->dev = st.st_dev;
@@ -314,7 +314,7 @@ static int places_apart(const struct volume_roots *roots, size_t at, struct gb_e
         if (lies_in(one, strlen(one), two, strlen(two)) ||
             lies_in(two, strlen(two), one, strlen(one)))
             return gb_fail_plain(err, EINVAL,
-                                 "volume roots must not lie in each other; list only one of "
+                                 "volume roots must not contain each other; list only one of "
                                  "'%.60s' and '%.60s'",
                                  roots->items[i].name, roots->items[at].name);
     }

@@ -90,7 +90,7 @@ def log(gb, tmp_path):
 
 def test_empty(log):
     assert log.verify() == {"whole": True, "count": 0, "head": ZERO, "broken": None}
-    assert log("verify").out == f"whole: 0 entries, head {ZERO}\n"
+    assert log("verify").out == f"intact: 0 entries, head {ZERO}\n"
     assert log.verify("--head", ZERO)["whole"] is True
     assert log.show() == [] and log("show").out == ""
 
@@ -98,7 +98,7 @@ def test_empty(log):
 def test_whole(log):
     head = log.append(3)
     assert log.verify() == {"whole": True, "count": 3, "head": head, "broken": None}
-    assert log("verify").out == f"whole: 3 entries, head {head}\n"
+    assert log("verify").out == f"intact: 3 entries, head {head}\n"
     later = log.append(2000)
     assert log.verify("--head", head)["head"] == later
 
@@ -162,7 +162,7 @@ def test_damaged_file(log):
         f.seek(4096)
         f.write(b"\xa5" * (os.path.getsize(log.path + "/glovebox.db") - 4096))
     r = log.gb("audit", "verify", "--data", log.path)
-    assert r.code in (1, 125) and "whole:" not in r.out and r.out + r.err != ""
+    assert r.code in (1, 125) and "intact:" not in r.out and r.out + r.err != ""
 
 
 # ---- show --------------------------------------------------------------------------------------

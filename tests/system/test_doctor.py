@@ -108,7 +108,7 @@ def test_states_are_those_of_the_host(report):
         assert re.search("uidmap|usermod", checks["ids"]["cure"]), checks["ids"]
     if host["cgroups"] == "none":
         assert checks["cpu_share"]["state"] == "missing"
-        assert "our watch" in checks["memory"]["reason"]
+        assert "the watcher" in checks["memory"]["reason"]
 
 
 def test_packages_are_those_of_the_box(gb, report):
@@ -152,7 +152,7 @@ def test_without_cgroups(gb):
     assert checks["cgroups"]["state"] == checks["cpu_share"]["state"] == "off"
     assert "--cgroups none" in checks["cgroups"]["reason"]
     assert "--cgroups" in checks["cgroups"]["cure"]
-    assert checks["memory"]["state"] == "active" and "our watch" in checks["memory"]["reason"]
+    assert checks["memory"]["state"] == "active" and "the watcher" in checks["memory"]["reason"]
     assert checks["processes"]["state"] == "active"
 
 
@@ -234,7 +234,7 @@ def test_inside_a_user_namespace(gb):
         assert r.code == 1 and "host's root" in checks_of(report)["box"]["reason"]
         return
     assert r.code == 0 and report["host"]["id_mode"] == "single"
-    assert "outside of this user namespace" in checks_of(report)["ids"]["cure"]
+    assert "outside this user namespace" in checks_of(report)["ids"]["cure"]
 
 
 # ---- the command -------------------------------------------------------------------------------

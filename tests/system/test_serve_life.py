@@ -45,7 +45,7 @@ def test_says_where_it_is(gb, tmp_path):
                  "--pool", "0", "--port-file", tmp_path / "port")
     lines = [p.stdout.readline().decode() for _ in range(5)]
     port = (tmp_path / "port").read_text().strip()
-    assert lines[0].endswith(f"serves at http://127.0.0.1:{port}\n")
+    assert lines[0].endswith(f"listening at http://127.0.0.1:{port}\n")
     assert any("curl -d" in line and f":{port}/v1/execute" in line for line in lines)
     assert any(f":{port}/docs" in line for line in lines)
     p.send_signal(signal.SIGINT)

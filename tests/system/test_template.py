@@ -230,7 +230,7 @@ def test_bad_paths(template, place, tmp_path, is_root):
     for path, why in [
         ("/nonexistent/python3", "No such file"), (venv, "is a directory"), (text, "not an executable"),
         (script, "no standard library"), (fifo, "not an executable"), ("/dev/null", "not an executable"),
-        ("/bin/true", "is it a Python"), ("/usr/bin/env", ""), ("a" * 4000, ""), (b"/\xff", "printable"),
+        ("/bin/true", "is it Python"), ("/usr/bin/env", ""), ("a" * 4000, ""), (b"/\xff", "printable"),
         ("/x\ny", "printable"),
     ]:
         r = run_any(template, "add", "x", "--python", path)

@@ -90,7 +90,7 @@ def test_set(template, box, gb, data, serve, tmp_path):
     (entry,) = template("list", "--json").receipt["templates"]
     assert entry["packages"] == made["packages"] and entry["problem"] is None
     checked = template("check", "lab").out
-    assert "of the set alpha-one>=1,<2\n" in checked and "package    beta 1.5\n" in checked
+    assert "requested  alpha-one>=1,<2\n" in checked and "package    beta 1.5\n" in checked
     code = ("import os, subprocess, alpha_one, beta, gamma\n"
             "print(alpha_one.version, beta.__file__, gamma.__file__, os.access('/packages', os.W_OK))\n"
             "subprocess.run(['python3', '-c', 'import space.inner as s; print(s.__file__)'])\n")

@@ -258,7 +258,7 @@ REFUSED = [
     ("{0}/secret", "/data", None, 403, "operator"),
     ("{0}/sets-not", "/data", None, 403, "operator"),
     ("{0}", "/data", None, 403, "operator"),
-    ("{0}/sets", "/data", "rw", 403, "only be read"),
+    ("{0}/sets", "/data", "rw", 403, "is read-only"),
     ("{0}/sets/../secret", "/data", None, 422, "'..'"),
     ("{0}/sets/./one", "/data", None, 422, "'..'"),
     ("{0}/sets//one", "/data", None, 422, "'..'"),
@@ -266,7 +266,7 @@ REFUSED = [
     ("{0}/sets/out", "/data", None, 422, "link"),
     ("{0}/sets/out/deeper", "/data", None, 422, "link"),
     ("{0}/sets/file", "/data", None, 422, "not a directory"),
-    ("{0}/sets/none", "/data", None, 422, "not there"),
+    ("{0}/sets/none", "/data", None, 422, "does not exist"),
     ("{0}/sets", "/", None, 422, "box itself"),
     ("{0}/sets", "/proc/x", None, 422, "box itself"),
     ("{0}/sets", "/usr", None, 422, "box itself"),
@@ -374,8 +374,8 @@ def test_a_link_that_comes_and_goes(server, sets, tmp_path):
     (["{0}/sets/file"], "not a directory"),
     (["{0}/sets/../sets"], "'..'"),
     (["sets"], "absolute"),
-    (["{0}/sets", "{0}/sets/one:rw"], "lie in each other"),
-    (["{0}/sets", "{0}/sets/"], "lie in each other"),
+    (["{0}/sets", "{0}/sets/one:rw"], "contain each other"),
+    (["{0}/sets", "{0}/sets/"], "contain each other"),
 ])
 def test_lists_that_are_refused(gb, sets, tmp_path, roots, word):
     options = [o for root in roots for o in ("--volume-root", root.format(tmp_path))]

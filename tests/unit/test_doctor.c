@@ -166,15 +166,15 @@ static const struct {
     { "ns_cgroup", "7", "namespaces", "cgroup" },
     { "ns_cgroup", "0", "namespaces", "cgroup" },
     { "caps", "200000", "capabilities", "200000" },
-    { "caps", NULL, "capabilities", "not told" },
+    { "caps", NULL, "capabilities", "unknown" },
     { "no_new_privs", "0", "no_new_privs", "0" },
     { "seccomp", "0", "seccomp", "mode 0" },
     { "filters", "1", "seccomp", "1 filters" },
     { "filters", "?", "seccomp", "? filters" },
     { "calls_let", "bpf=EINVAL", "system_calls", "bpf=EINVAL" },
-    { "calls_let", NULL, "system_calls", "not told" },
+    { "calls_let", NULL, "system_calls", "unknown" },
     { "host_seen", "/home", "host_files", "/home" },
-    { "host_seen", NULL, "host_files", "not told" },
+    { "host_seen", NULL, "host_files", "unknown" },
     { "written", "/usr/.glovebox", "read_only", "/usr/.glovebox" },
     { "workspace", "EROFS", "read_only", "-" },
     { "processes", "180", "proc", "180" },
@@ -353,7 +353,7 @@ static void test_cgroups(void **state)
         assert_null(strstr(judged("cgroups")->reason, "manual"));
         assert_says(judged("cgroups")->cure, cases[i].cure);
         assert_int_equal(judged("cpu_share")->state, DOCTOR_MISSING);
-        assert_says(judged("memory")->reason, "our watch");
+        assert_says(judged("memory")->reason, "the watcher");
         assert_true(report.isolated);
     }
     config.cgroups = CGROUP_OFF;
@@ -407,7 +407,7 @@ static void test_ids(void **state)
           "failed",
           "without no_new_privs" },
         { { .in_userns = true }, "in a user namespace", "outside" },
-        { { .in_userns = true, .above_is_root = true }, "root above", "outside" },
+        { { .in_userns = true, .above_is_root = true }, "root outside", "outside" },
     };
 
     findings.info.id_mode = ID_SINGLE;
@@ -422,7 +422,7 @@ static void test_ids(void **state)
     setup(state);
     findings.host_uid = 0; /* whatever the mode */
     assert_int_equal(judged("ids")->state, DOCTOR_FAILED);
-    assert_says(judged("ids")->reason, "root of this host");
+    assert_says(judged("ids")->reason, "root on this host");
 
     setup(state);
     findings.info.id_mode = ID_RANGE;

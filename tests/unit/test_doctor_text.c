@@ -79,7 +79,7 @@ static void test_table(void **state)
     assert_says(text, "Linux 6.1.0 on x86_64, as an ordinary user, Python 3.11.2 in the box\n");
     assert_says(text, "\nWalls\n  user namespace   active   one of its own\n");
     assert_says(text, "\n  landlock         off      switched off\n"
-                      "                            cure: switch it on\n");
+                      "                            fix: switch it on\n");
     assert_says(text, "\n\nLimits\n  memory           failed   one two ");
     assert_says(text, "\nCode cannot be isolated here: 1 active, 0 missing, 1 off, 1 failed.\n");
     assert_null(strchr(text, '\033'));
@@ -104,7 +104,7 @@ static void test_wrapping(void **state)
         snprintf(words + used, sizeof words - used, " %s", line + strspn(line, " "));
         lines += strncmp(line, "                            ", 28) == 0;
     }
-    assert_says(words, LONG_REASON " cure: " LONG_REASON);
+    assert_says(words, LONG_REASON " fix: " LONG_REASON);
     assert_true(lines >= 5);
 }
 

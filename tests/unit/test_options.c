@@ -219,9 +219,10 @@ static void test_bad(void **state)
         { "help run x", "too many arguments; leave out 'x'" },
         { "run --preload numpy,, x", "--preload: 'numpy,,' is not valid; give auto, all, none or "
                                      "module names such as numpy,pandas" },
-        { "key", "what is to be done? write glovebox key create|list|revoke [OPTIONS] [ID]" },
-        { "key make", "glovebox key cannot 'make'; it takes one of: create list revoke" },
-        { "audit list", "glovebox audit cannot 'list'; it takes one of: verify show" },
+        { "key", "no subcommand; write glovebox key create|list|revoke [OPTIONS] [ID]" },
+        { "key make",
+          "glovebox key has no subcommand 'make'; it takes one of: create list revoke" },
+        { "audit list", "glovebox audit has no subcommand 'list'; it takes one of: verify show" },
         { "key revoke", "no ID; 'glovebox key list' shows them" },
         { "key revoke a b", "too many arguments; leave out 'b'" },
         { "key create a", "too many arguments; leave out 'a'" },

@@ -331,9 +331,9 @@ def test_bindings_with_modes(place):
     ("/etc", "/data", "operator"),
     ("{sets}/../..", "/data", "'..'"),
     ("{sets}/link", "/data", "link"),
-    ("{sets}/none", "/data", "not there"),
+    ("{sets}/none", "/data", "does not exist"),
     ("{sets}/a.txt", "/data", "not a directory"),
-    ("{sets}", {"bind": "/data", "mode": "rw"}, "only be read"),
+    ("{sets}", {"bind": "/data", "mode": "rw"}, "is read-only"),
     ("{sets}", "/etc/x", "box itself"),
     ("{sets}", "/workspace", "/workspace/data"),
 ])

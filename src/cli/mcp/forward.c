@@ -231,11 +231,11 @@ static void answer_failure(struct trip *trip, const struct mcp_http_reply *reply
             write_line(trip->f, line, strlen(line));
         json_decref(answer);
     } else if (reply->status != 0) {
-        answer_error(trip->f, id, "the service at %s answers with HTTP status %ld", trip->f->url,
+        answer_error(trip->f, id, "the service at %s answered with HTTP status %ld", trip->f->url,
                      reply->status);
     } else {
         answer_error(trip->f, id, "the service at %s cannot be reached: %s", trip->f->url,
-                     reply->error[0] ? reply->error : "no answer came");
+                     reply->error[0] ? reply->error : "no answer");
     }
     json_decref(body);
 }
@@ -391,7 +391,7 @@ static void send_away(struct trip *trip)
     pthread_mutex_unlock(&f->lock);
     if (r == 0)
         return;
-    answer_error(f, json_object_get(trip->message, "id"), "too many requests are under way");
+    answer_error(f, json_object_get(trip->message, "id"), "too many requests in progress");
     trip_free(trip);
 }
 
@@ -443,7 +443,7 @@ static size_t take_lines(struct forward *f, char *buf, size_t len, bool *too_lon
     memmove(buf, start, len);
     if (len == LINE_MAX_BYTES) {
         if (!*too_long)
-            answer_error(f, NULL, "a message has at most %zu bytes", LINE_MAX_BYTES);
+            answer_error(f, NULL, "the message is larger than %zu bytes", LINE_MAX_BYTES);
         *too_long = true;
         len = 0;
     }

@@ -111,7 +111,7 @@ int help_write(FILE *out, const struct config_schema *schema, const struct confi
     else
         write_wrapped(out,
                       "Long options are also read from the environment (--cpu-time as "
-                      "GLOVEBOX_CPU_TIME) and from glovebox.conf; glovebox(1) tells more.",
+                      "GLOVEBOX_CPU_TIME) and from glovebox.conf; see glovebox(1).",
                       0, 0);
     if (fflush(out) != 0 || ferror(out))
         return errno ? -errno : -EIO;

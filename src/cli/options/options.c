@@ -55,7 +55,7 @@ static int take_action(const struct config_command *command, struct config *cfg,
     if (!command->words)
         return 0;
     if (cfg->args_len == 0)
-        return gb_fail_plain(err, EINVAL, "what is to be done? write glovebox %s %s", command->name,
+        return gb_fail_plain(err, EINVAL, "no subcommand; write glovebox %s %s", command->name,
                              command->synopsis);
     for (size_t i = 0; i < ARRAY_LEN(actions); i++)
         if (actions[i].command == cfg->command && strcmp(actions[i].word, cfg->args[0]) == 0) {
@@ -68,8 +68,8 @@ static int take_action(const struct config_command *command, struct config *cfg,
             return 0;
         }
     format_quoted(cfg->args[0], quoted);
-    return gb_fail_plain(err, EINVAL, "glovebox %s cannot %s; it takes one of: %s", command->name,
-                         quoted, command->words);
+    return gb_fail_plain(err, EINVAL, "glovebox %s has no subcommand %s; it takes one of: %s",
+                         command->name, quoted, command->words);
 }
 
 static int check_template(const struct config *cfg, struct gb_err *err)
@@ -88,7 +88,7 @@ static int check_template(const struct config *cfg, struct gb_err *err)
                              "and --venv, or install them into the venv with its own pip");
     if (!source || (cfg->template_python && cfg->template_venv))
         return gb_fail_plain(err, EINVAL,
-                             "give either --python PATH, --venv DIR or --packages LIST");
+                             "give one of --python PATH, --venv DIR and --packages LIST");
     return 0;
 }
 
@@ -119,7 +119,9 @@ static int check_args(const struct config *cfg, struct gb_err *err)
     if (cfg->action == ACTION_PIP_INSTALL)
         return cfg->args_len > 0
                    ? 0
-                   : gb_fail_plain(err, EINVAL, "name what to install, such as humanize>=4");
+                   : gb_fail_plain(
+                         err, EINVAL,
+                         "no requirement; name a package to install, such as humanize>=4");
     if (cfg->command == COMMAND_RUN) {
         if (!cfg->code && cfg->args_len == 0)
             return gb_fail_plain(err, EINVAL,

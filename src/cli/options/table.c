@@ -139,7 +139,7 @@ static bool volume_valid(const char *text)
 
 static const struct config_option options[] = {
     { "code", 'c', OPT_STRING, MEMBER(code), .max = 8 * MIB, .metavar = "CODE",
-      .expected = "at most 8 MiB of code; put more into a FILE", .commands = FOR_RUN,
+      .expected = "at most 8 MiB of code; put longer programs into a FILE", .commands = FOR_RUN,
       .flags = CONFIG_ARGS_ONLY | CONFIG_LETTER_ONLY | CONFIG_ENDS_OPTIONS, .group = "Program",
       .help = "run CODE; everything after it belongs to the program" },
     { "cell", 0, OPT_BOOL, MEMBER(cell), "no", .commands = FOR_RUN, .group = "Program",
@@ -149,27 +149,26 @@ static const struct config_option options[] = {
       .choices = preload_choices, .valid = preload_valid,
       .expected = "auto, all, none or module names such as numpy,pandas",
       .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_TEMPLATE | FOR_PIP, .group = "Program",
-      .help = "modules that are imported before the program starts: auto (those that its text "
-              "names; of a template those that are installed there), all, none, or a list such as "
-              "numpy,pandas" },
+      .help = "modules imported before the program starts: auto (those its text names; in a "
+              "template, those installed there), all, none, or a list such as numpy,pandas" },
     { "template", 0, OPT_STRING, MEMBER(template_name), "default", 1, 255, .metavar = "NAME",
       .commands = FOR_RUN, .group = "Program",
-      .help = "run it with the Python of this template (glovebox template add)" },
+      .help = "run the program with the Python of this template (see glovebox template add)" },
     { "template-alias", 0, OPT_LIST, MEMBER(template_aliases), .max = 64, .metavar = "ALIAS=NAME",
       .commands = FOR_RUN | FOR_SERVE, .group = "Program",
-      .help = "another name for a template, * stands for anything, as in python:3.12*=py312; may "
-              "be repeated; without one python:* is the default template" },
+      .help = "another name for a template; * matches anything, as in python:3.12*=py312; may be "
+              "repeated (default: python:* is the default template)" },
     { "file", 0, OPT_LIST, MEMBER(files), .max = 256, .metavar = "PATH", .commands = FOR_RUN,
       .group = "Files",
       .help = "copy PATH into /workspace, where the program starts; may be repeated" },
     { "out", 0, OPT_STRING, MEMBER(out_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
       .commands = FOR_RUN, .group = "Files",
-      .help = "copy what the program created or changed in /workspace to DIR" },
+      .help = "copy files the program created or changed in /workspace to DIR" },
     { "volume", 0, OPT_LIST, MEMBER(volumes), .max = VOLUMES_MAX, .metavar = "DIR:PLACE[:rw]",
       .valid = volume_valid, .expected = "DIR:PLACE or DIR:PLACE:rw, such as data:/data",
       .commands = FOR_RUN, .group = "Files",
-      .help = "show the directory DIR of this machine at PLACE in the box, such as /data, without "
-              "copying; read-only unless :rw is written; may be repeated" },
+      .help = "mount the host directory DIR at PLACE in the box, such as /data, without copying; "
+              "read-only unless :rw is given; may be repeated" },
     { "json", 0, OPT_BOOL, MEMBER(json), "no",
       .commands = FOR_RUN | FOR_DOCTOR | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_PIP,
       .group = "Output",
@@ -180,9 +179,8 @@ static const struct config_option options[] = {
     { "reply", 0, OPT_SIZE, MEMBER(reply_bytes), "1m", 1, GIB, .metavar = "SIZE",
       .aliases = { { "MAX_OUTPUT_SIZE", 0 } }, .commands = FOR_RUN | FOR_SERVE | FOR_MCP,
       .group = "Output",
-      .help =
-          "in a receipt, show at most SIZE of each stream, its beginning and its end; where it is "
-          "not set, tools of MCP show 10000 bytes" },
+      .help = "in a receipt, show at most SIZE of each stream, its beginning and its end; unless "
+              "set, MCP tools show 10000 bytes" },
 #define LIMIT(member, unit, words, json, standard, session, ceiling, min_, max_, zero, option,     \
               option_standard, option_min, where, variable_, variable_unit, example, help_, more)  \
     { option,                                                                                      \
@@ -200,75 +198,76 @@ static const struct config_option options[] = {
 #include "base/limits.def"
     { "allow-host", 0, OPT_LIST, MEMBER(allow_hosts), .max = 256, .metavar = "H",
       .commands = FOR_RUN, .group = "Network",
-      .help = "a host that the program may reach, through a proxy: example.com, *.example.com, "
-              "example.com:8443, 192.0.2.7, * for all public ones, 'GET,HEAD example.com'; may be "
-              "repeated; without it there is no network" },
+      .help = "a host the program may reach, through a proxy: example.com, *.example.com, "
+              "example.com:8443, 192.0.2.7, * for all public hosts, 'GET,HEAD example.com'; may be "
+              "repeated (default: no network)" },
     { "network-allow", 0, OPT_LIST, MEMBER(network_allow), .max = 256, .metavar = "H",
       .commands = FOR_SERVE, .group = "Network",
-      .help = "a host that sessions may ask for, written as for --allow-host; may be repeated; "
-              "without it no session has a network" },
+      .help = "a host sessions may ask for, written as for --allow-host; may be repeated (default: "
+              "sessions have no network)" },
     { "network-address", 0, OPT_LIST, MEMBER(network_addresses), .max = 64, .metavar = "ADDR",
       .commands = FOR_RUN | FOR_SERVE, .group = "Network",
-      .help = "an address or a block such as 10.1.0.0/16 that is not public and that names may "
-              "lead to all the same; may be repeated" },
+      .help = "a non-public address, or a block such as 10.1.0.0/16, that allowed names may "
+              "resolve to; may be repeated" },
     { "network-secret", 0, OPT_LIST, MEMBER(network_secrets), .max = 32, .metavar = "SPEC",
       .commands = FOR_RUN | FOR_SERVE, .group = "Network",
       .help = "HOST[:PORT]/HEADER=FILE: requests for http://HOST/ leave as HTTPS with that header, "
               "whose value is the line in FILE and never enters a box; may be repeated" },
     { "network-bytes", 0, OPT_SIZE, MEMBER(network_bytes), "1g", 1, PIB, .metavar = "SIZE",
       .commands = FOR_RUN | FOR_SERVE, .group = "Network",
-      .help = "what a box may send and receive through its proxy, together" },
+      .help = "total bytes a box may send and receive through its proxy" },
     { "network-connections", 0, OPT_INT, MEMBER(network_connections), "32", 1, 1024, .metavar = "N",
       .commands = FOR_RUN | FOR_SERVE, .group = "Network",
-      .help = "connections of a box to its proxy at one time; more of them wait" },
+      .help = "concurrent connections from a box to its proxy; further ones wait" },
     { "network-resolver", 0, OPT_STRING, MEMBER(network_resolver), NULL, 1, 64,
       .metavar = "ADDR[:PORT]", .commands = FOR_RUN | FOR_SERVE, .group = "Network",
-      .help = "the DNS server that is asked for names, instead of the host's" },
+      .help = "DNS server to use instead of the host's" },
     { "network-ca", 0, OPT_STRING, MEMBER(network_ca), NULL, 1, PATH_BYTES_MAX, .metavar = "FILE",
       .commands = FOR_RUN | FOR_SERVE, .group = "Network",
       .help = "certificates (PEM) to trust where a secret is sent, instead of the host's" },
     { "cgroups", 0, OPT_CHOICE, MEMBER(cgroups), "auto", .choices = cgroup_choices,
       .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_DOCTOR | FOR_TEMPLATE, .group = "Isolation",
-      .help = "how limits are enforced; auto takes the best that this host has" },
+      .help = "how limits are enforced; auto picks the best method this host has" },
     { "landlock", 0, OPT_CHOICE, MEMBER(landlock), "on", .choices = landlock_choices,
       .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_DOCTOR | FOR_TEMPLATE, .group = "Isolation",
-      .help = "the second wall around files and signals; off is for tests" },
+      .help = "second layer of protection for files and signals; off is for tests" },
     { "listen", 0, OPT_LIST, MEMBER(listens), .max = 16, .metavar = "ADDR:PORT",
       .commands = FOR_SERVE, .group = "Service",
-      .help = "address to serve at: 127.0.0.1:8080 (the default), [::1]:8080 or unix:PATH, each "
-              "perhaps with ,dialect=locals or ,dialect=code-session after it; may be repeated; "
-              "port 0 takes a free one" },
+      .help = "address to listen on: 127.0.0.1:8080 (the default), [::1]:8080 or unix:PATH, "
+              "optionally followed by ,dialect=locals or ,dialect=code-session; may be repeated; "
+              "port 0 picks a free port" },
     { "port-file", 0, OPT_STRING, MEMBER(port_file), NULL, 1, PATH_BYTES_MAX, .metavar = "PATH",
       .commands = FOR_SERVE, .group = "Service",
-      .help = "write the ports to PATH once they are open, one a line" },
+      .help = "write the port numbers to PATH once the ports are open, one per line" },
     { "config", 0, OPT_STRING, MEMBER(config_file), NULL, 1, PATH_BYTES_MAX, .metavar = "PATH",
       .commands = FOR_SERVE, .flags = CONFIG_ARGS_ONLY, .group = "Service",
       .help = "read PATH before the usual configuration files" },
     { "pool", 0, OPT_INT, MEMBER(pool), "8", 0, 1024, .metavar = "N", .commands = FOR_SERVE,
-      .group = "Service", .help = "boxes that are kept ready" },
+      .group = "Service", .help = "number of boxes kept ready" },
     { "idle-templates", 0, OPT_INT, MEMBER(idle_templates), "2", 0, 64, .metavar = "N",
       .commands = FOR_SERVE, .group = "Service",
-      .help = "templates that stay warm though no session uses them, besides the default one" },
+      .help = "number of templates, besides the default one, that stay warm while no session uses "
+              "them" },
     { "template-wait", 0, OPT_SECONDS, MEMBER(template_wait_us), "60", SEC, 3600 * SEC,
       .metavar = "S", .commands = FOR_SERVE | FOR_RUN | FOR_TEMPLATE, .group = "Service",
       .help = "how long a template may take to start and import its modules" },
     { "max-sessions", 0, OPT_INT, MEMBER(max_sessions), "100", 0, 100000, .metavar = "N",
-      .commands = FOR_SERVE, .group = "Service", .help = "sessions at one time" },
+      .commands = FOR_SERVE, .group = "Service", .help = "maximum number of concurrent sessions" },
     { "idle", 0, OPT_SECONDS, MEMBER(idle_us), "3600", SEC, 365 * 86400 * SEC, .metavar = "S",
       .commands = FOR_SERVE | FOR_MCP, .group = "Service",
-      .help = "end a session that was not used for so long" },
+      .help = "end a session that has not been used for this long" },
     { "sweep", 0, OPT_SECONDS, MEMBER(sweep_us), "300", SEC / 10, 86400 * SEC, .metavar = "S",
-      .commands = FOR_SERVE, .group = "Service", .help = "how often idle sessions are looked for" },
+      .commands = FOR_SERVE, .group = "Service", .help = "how often to look for idle sessions" },
     { "grace", 0, OPT_SECONDS, MEMBER(grace_us), "30", 0, 86400 * SEC, .metavar = "S",
       .commands = FOR_SERVE, .group = "Service",
-      .help = "when told to stop, let what runs go on for so long" },
+      .help = "how long running programs may continue after a stop signal" },
     { "default-timeout", 0, OPT_SECONDS, MEMBER(default_timeout_us), "30", SEC / 1000,
       7 * 86400 * SEC, .metavar = "S", .commands = FOR_SERVE, .group = "Service",
-      .help = "wall time of an execution that asks for none" },
+      .help = "wall time of an execution that sets none" },
     { "simple-max-timeout", 0, OPT_SECONDS, MEMBER(simple_max_timeout_us), "120", SEC / 1000,
       7 * 86400 * SEC, .metavar = "S", .aliases = { { "MAX_EXECUTION_TIME", 0 } },
       .commands = FOR_SERVE | FOR_MCP, .group = "Service",
-      .help = "the most wall time in the simple API and for tools of MCP" },
+      .help = "longest wall time in the simple API and for MCP tools" },
 #define LIMIT_CAPPED(max_option, max_standard, max_help, member, unit, words, json, standard,      \
                      session, ceiling, min_, max_, ...)                                            \
     { max_option,                                                                                  \
@@ -285,35 +284,37 @@ static const struct config_option options[] = {
 #include "base/limits.def"
     { "session-disk", 0, OPT_SIZE, MEMBER(session_disk_bytes), "1g", 64 * KIB, PIB,
       .metavar = "SIZE", .commands = FOR_SERVE | FOR_MCP, .group = "Service",
-      .help = "the workspace of a session that asks for none; --disk is that of single runs" },
+      .help = "workspace size of a session that sets none; --disk applies to single runs" },
     { "volume-root", 0, OPT_LIST, MEMBER(volume_roots), .max = VOLUME_ROOTS_MAX,
       .metavar = "DIR[:rw]", .valid = volume_root_valid,
-      .expected = "an absolute path, perhaps with :rw after it", .commands = FOR_SERVE,
+      .expected = "an absolute path, optionally followed by :rw", .commands = FOR_SERVE,
       .group = "Access",
-      .help = "let sessions have DIR, or any directory in it, as a volume: to read, with :rw also "
-              "to write; may be repeated. Without it there are no volumes" },
+      .help = "let sessions mount DIR, or any directory in it, as a volume: read-only, or with :rw "
+              "also writable; may be repeated (default: no volumes)" },
     { "allowed-host", 0, OPT_LIST, MEMBER(allowed_hosts), .max = 64, .metavar = "NAME",
       .commands = FOR_SERVE, .group = "Access",
-      .help = "a name that clients may use for this service in the Host header; may be repeated" },
+      .help = "a name clients may use for this service in the Host header; may be repeated" },
     { "require-key", 0, OPT_BOOL, MEMBER(require_key), "no", .commands = FOR_SERVE,
-      .group = "Access", .help = "ask for a key on loopback and Unix sockets too" },
+      .group = "Access", .help = "require a key on loopback and Unix sockets too" },
     { "no-auth", 0, OPT_BOOL, MEMBER(no_auth), "no", .commands = FOR_SERVE, .group = "Access",
-      .help = "ask for no key anywhere: whoever reaches the address may run code" },
+      .help = "require no key anywhere: anyone who can reach the address can run code" },
     { "connections", 0, OPT_INT, MEMBER(connections), "4096", 1, 1000000, .metavar = "N",
-      .commands = FOR_SERVE, .group = "Access", .help = "connections at one time" },
+      .commands = FOR_SERVE, .group = "Access",
+      .help = "maximum number of concurrent connections" },
     { "connections-per-client", 0, OPT_INT, MEMBER(connections_per_client), "256", 0, 1000000,
       .metavar = "N", .commands = FOR_SERVE, .group = "Access",
-      .help = "connections of one client address, where it is not loopback; 0 sets no limit" },
+      .help = "maximum number of connections per client address, loopback excepted; 0 means "
+              "unlimited" },
     { "log-level", 0, OPT_CHOICE, MEMBER(log_level), "info", .choices = log_level_names,
       .aliases = { { "LOG_LEVEL", 0 } }, .commands = FOR_SERVE, .group = "Log",
-      .help = "how much is logged" },
+      .help = "least severe level to log" },
     { "log-format", 0, OPT_CHOICE, MEMBER(log_format), "text", .choices = log_format_names,
-      .commands = FOR_SERVE, .group = "Log", .help = "lines for people, or JSON lines" },
+      .commands = FOR_SERVE, .group = "Log", .help = "text lines for people, or JSON lines" },
     { "log-file", 0, OPT_STRING, MEMBER(log_file), NULL, 1, PATH_BYTES_MAX, .metavar = "PATH",
       .aliases = { { "LOG_FILE", 0 } }, .commands = FOR_SERVE, .group = "Log",
       .help = "append the log to PATH instead of writing it to stderr" },
     { "log-code", 0, OPT_BOOL, MEMBER(log_code), "no", .commands = FOR_SERVE, .group = "Log",
-      .help = "write every program into the log; they may hold secrets" },
+      .help = "write every program to the log; programs may contain secrets" },
     { "url", 0, OPT_STRING, MEMBER(mcp_url), NULL, 1, 2000, .metavar = "URL", .valid = url_valid,
       .expected = "http://HOST:PORT, https://HOST or unix:PATH", .commands = FOR_MCP,
       .group = "MCP",
@@ -321,115 +322,118 @@ static const struct config_option options[] = {
               "boxes here" },
     { "api-key", 0, OPT_STRING, MEMBER(mcp_key), NULL, 1, 512, .metavar = "KEY",
       .commands = FOR_MCP, .group = "MCP",
-      .help = "key for that service; better given as GLOVEBOX_API_KEY, for the command line can be "
-              "seen by others" },
+      .help = "key for that service; prefer GLOVEBOX_API_KEY, since other users can see the "
+              "command line" },
     { "print-config", 0, OPT_STRING, MEMBER(mcp_client), NULL, 1, 32, .metavar = "CLIENT",
       .choices = client_choices, .valid = client_valid,
       .expected = "claude-desktop, claude-code, cursor, vscode, mcpo or open-webui",
       .commands = FOR_MCP, .flags = CONFIG_ARGS_ONLY, .group = "MCP",
-      .help = "print what is to be written into the configuration of CLIENT, and end: "
-              "claude-desktop, claude-code, cursor, vscode, mcpo or open-webui" },
+      .help = "print the configuration to add to CLIENT, and exit: claude-desktop, claude-code, "
+              "cursor, vscode, mcpo or open-webui" },
     { "name", 0, OPT_STRING, MEMBER(key_name), NULL, 1, 128, .metavar = "NAME", .commands = FOR_KEY,
       .flags = CONFIG_ARGS_ONLY, .group = "Key",
-      .help = "whom or what the key is for, in your own words" },
+      .help = "free text saying who or what the key is for" },
     { "sessions", 0, OPT_INT, MEMBER(key_sessions), NULL, 1, 1000000, .metavar = "N",
       .commands = FOR_KEY, .flags = CONFIG_ARGS_ONLY, .group = "Key",
-      .help = "sessions that the key may have at one time, instead of the server's default" },
+      .help =
+          "maximum number of concurrent sessions for the key, instead of the server's default" },
     { "executions", 0, OPT_INT, MEMBER(key_executions), NULL, 1, 1000000, .metavar = "N",
       .commands = FOR_KEY, .flags = CONFIG_ARGS_ONLY, .group = "Key",
-      .help = "executions that the key may have in flight, instead of the server's default" },
+      .help =
+          "maximum number of executions in flight for the key, instead of the server's default" },
     { "rate", 0, OPT_INT, MEMBER(key_rate), NULL, 1, 1000000000, .metavar = "N",
       .commands = FOR_KEY, .flags = CONFIG_ARGS_ONLY, .group = "Key",
-      .help = "requests for work a minute, instead of the server's default" },
+      .help =
+          "executions and new sessions per minute for the key, instead of the server's default" },
     { "since", 0, OPT_STRING, MEMBER(audit_since), NULL, 1, 64, .metavar = "WHEN",
       .valid = since_valid,
       .expected = "a time in UTC such as 2026-11-15 or 2026-11-15T08:30:00Z, or a span such as 2h",
       .commands = FOR_AUDIT, .flags = CONFIG_ARGS_ONLY, .group = "Audit",
-      .help = "show what began at that time in UTC or later, such as 2026-11-15, "
+      .help = "show executions that began at or after this time in UTC, such as 2026-11-15 or "
               "2026-11-15T08:30:00Z, or 2h for the last two hours" },
     { "last", 0, OPT_INT, MEMBER(audit_last), NULL, 1, 100000, .metavar = "N",
       .commands = FOR_AUDIT, .flags = CONFIG_ARGS_ONLY, .group = "Audit",
-      .help = "show only the last N entries that match" },
+      .help = "show only the last N matching entries" },
     { "session", 0, OPT_STRING, MEMBER(audit_session), NULL, 1, 64, .metavar = "ID",
       .valid = id_valid, .expected = "the id of a session", .commands = FOR_AUDIT,
-      .flags = CONFIG_ARGS_ONLY, .group = "Audit", .help = "show only what ran in that session" },
+      .flags = CONFIG_ARGS_ONLY, .group = "Audit", .help = "show only executions in that session" },
     { "head", 0, OPT_STRING, MEMBER(audit_head), NULL, 1, 64, .metavar = "HASH",
       .valid = hash_valid, .expected = "a head as verify prints it, 64 hex digits",
       .commands = FOR_AUDIT, .flags = CONFIG_ARGS_ONLY, .group = "Audit",
-      .help = "verify that the head which an earlier verify printed is still in the log" },
+      .help = "verify that this head, printed by an earlier verify, is still in the log" },
     { "for", 0, OPT_STRING, MEMBER(pip_for), NULL, 1, 128, .metavar = "WHO", .commands = FOR_PIP,
       .flags = CONFIG_ARGS_ONLY, .group = "Packages",
-      .help = "whose default set it is about: the id of a key, or an address of the service that "
-              "asks for none; 127.0.0.1:8080 when it is left out" },
+      .help = "whose default set to use: the id of a key, or an address of the service that needs "
+              "no key (default: 127.0.0.1:8080)" },
     { "index-url", 0, OPT_STRING, MEMBER(index_url), NULL, 1, 1000, .metavar = "URL",
       .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
-      .help = "the package index, as a URL or a directory of file:; none for none at all; without "
-              "it what this machine's pip is configured with" },
+      .help = "package index: a URL, a file:// directory, or 'none' (default: the host's pip "
+              "configuration)" },
     { "extra-index-url", 0, OPT_LIST, MEMBER(extra_indexes), .max = 8, .metavar = "URL",
       .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
-      .help = "one more package index; may be repeated" },
+      .help = "additional package index; may be repeated" },
     { "wheels", 0, OPT_LIST, MEMBER(wheels), .max = 4, .metavar = "DIR",
       .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
       .help = "a directory of wheels to install from, readable by everyone; may be repeated" },
     { "package-host", 0, OPT_LIST, MEMBER(package_hosts), .max = 32, .metavar = "H",
       .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
-      .help = "one more host that an install may reach, where an index keeps its files elsewhere; "
+      .help = "additional host an install may reach, for an index that keeps its files elsewhere; "
               "may be repeated" },
     { "blocked-packages", 0, OPT_STRING, MEMBER(blocked_packages), NULL, 0, 65536,
       .metavar = "NAMES", .aliases = { { "BLOCKED_PACKAGES", 0 } },
       .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
-      .help = "packages that are never installed, with commas between; without it names of "
-              "standard modules such as os and subprocess" },
+      .help = "packages that are never installed, separated by commas (default: names of standard "
+              "modules such as os and subprocess)" },
     { "allowed-packages", 0, OPT_STRING, MEMBER(allowed_packages), NULL, 0, 65536,
       .metavar = "NAMES", .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE,
       .group = "Packages",
-      .help = "the only packages that may be asked for, with commas between; what they need comes "
-              "along" },
+      .help = "the only packages that may be requested, separated by commas; their dependencies "
+              "are installed too" },
     { "package-builds", 0, OPT_BOOL, MEMBER(package_builds), "no",
       .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
-      .help = "build packages that have no wheel: their own code runs, in the installer's box" },
+      .help = "build packages that have no wheel: this runs their code, in the installer's box" },
     { "package-urls", 0, OPT_BOOL, MEMBER(package_urls), "no",
       .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
       .help = "let clients install from URLs of their choice" },
     { "package-size", 0, OPT_SIZE, MEMBER(package_bytes), "512m", MIB, PIB, .metavar = "SIZE",
       .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
-      .help = "the largest set of packages" },
+      .help = "largest size of a set of packages" },
     { "package-timeout", 0, OPT_SECONDS, MEMBER(package_timeout_us), "300", SEC, 86400 * SEC,
       .metavar = "S", .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
       .help = "how long one install may take" },
     { "package-rate", 0, OPT_INT, MEMBER(package_rate), "60", 0, 1000000000, .metavar = "N",
       .commands = FOR_SERVE | FOR_MCP, .group = "Packages",
-      .help = "installs a minute, for each key" },
+      .help = "installs per minute, for each key" },
     { "package-refresh", 0, OPT_SECONDS, MEMBER(package_refresh_us), "86400", 0, 365 * 86400 * SEC,
       .metavar = "S", .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
-      .help = "ask the index again for a newest version that was found so long ago" },
+      .help = "how long a resolved 'latest' is cached before the index is asked again" },
     { "packages-disk", 0, OPT_SIZE, MEMBER(packages_bytes), "10g", 0, PIB, .metavar = "SIZE",
       .commands = FOR_SERVE | FOR_MCP, .group = "Packages",
-      .help = "what all sets together may take; those that nobody uses make way" },
+      .help = "total size of all sets of packages; unused sets are removed to make room" },
     { "packages-age", 0, OPT_SECONDS, MEMBER(packages_age_us), "720h", 0, 3650 * 86400 * SEC,
       .metavar = "S", .commands = FOR_SERVE | FOR_MCP, .group = "Packages",
-      .help = "remove sets that nobody has used for so long" },
+      .help = "remove sets of packages that have not been used for this long" },
     { "python", 0, OPT_STRING, MEMBER(template_python), NULL, 1, PATH_BYTES_MAX, .metavar = "PATH",
       .commands = FOR_TEMPLATE, .flags = CONFIG_ARGS_ONLY, .group = "Template",
-      .help = "the interpreter of the new template, Python 3.9 or later" },
+      .help = "interpreter for the new template, Python 3.9 or later" },
     { "venv", 0, OPT_STRING, MEMBER(template_venv), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
       .commands = FOR_TEMPLATE, .flags = CONFIG_ARGS_ONLY, .group = "Template",
-      .help = "or a virtual environment, with the packages that are installed in it" },
+      .help = "or a virtual environment, with the packages installed in it" },
     { "packages", 0, OPT_LIST, MEMBER(template_packages), .max = 64, .metavar = "LIST",
       .commands = FOR_TEMPLATE, .flags = CONFIG_ARGS_ONLY, .group = "Template",
-      .help = "or the default Python with these packages, as glovebox pip would install them: "
-              "requirements with commas between, such as 'humanize>=4,<5,ujson'; may be repeated" },
+      .help = "or the default Python with these packages, installed as by glovebox pip: "
+              "requirements separated by commas, such as 'humanize>=4,<5,ujson'; may be repeated" },
     { "replace", 0, OPT_BOOL, MEMBER(template_replace), "no", .commands = FOR_TEMPLATE,
       .flags = CONFIG_ARGS_ONLY, .group = "Template",
-      .help = "take the place of a template of that name" },
+      .help = "replace an existing template of that name" },
     { "no-check", 0, OPT_BOOL, MEMBER(template_no_check), "no", .commands = FOR_TEMPLATE,
       .flags = CONFIG_ARGS_ONLY, .group = "Template",
-      .help = "add it without starting it in a box first" },
+      .help = "add the template without first starting it in a box" },
     { "data", 0, OPT_STRING, MEMBER(data_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
       .commands = FOR_SERVE | FOR_MCP | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_RUN | FOR_PIP,
       .group = "Data",
-      .help = "where the service keeps its store, workspaces and templates; without it "
-              "/var/lib/glovebox for root, else glovebox in the user's state directory" },
+      .help = "where the service keeps its store, workspaces and templates (default: "
+              "/var/lib/glovebox for root, otherwise glovebox in the user's state directory)" },
     { "help", 'h', OPT_BOOL, MEMBER(help), "no", .commands = FOR_ALL,
       .flags = CONFIG_ARGS_ONLY | CONFIG_ENDS_OPTIONS, .group = "General",
       .help = "show this help" },
@@ -464,9 +468,7 @@ static const struct config_command commands[] = {
         .mask = FOR_SERVE,
         .synopsis = "[OPTIONS]",
         .summary = "serve boxes over HTTP: sessions, streams, files",
-        .description = "Runs programs for clients: one-shot in a fresh box, or in a session that "
-                       "keeps its variables and files. On loopback no key is needed; any other "
-                       "address needs one (glovebox key create). SIGTERM lets what runs finish.",
+        .description = "Runs programs for clients: one-shot in a fresh box, or in a session that keeps its variables and files. No key is needed on loopback; any other address requires one (glovebox key create). On SIGTERM, running programs may finish before the service exits.",
         .examples = "  glovebox serve\n"
                     "  glovebox serve --listen 127.0.0.1:0 --port-file port\n"
                     "  glovebox serve --listen 0.0.0.0:8080 --allowed-host box.example.com\n"
@@ -478,11 +480,8 @@ static const struct config_command commands[] = {
         .name = "mcp",
         .mask = FOR_MCP,
         .synopsis = "[OPTIONS]",
-        .summary = "give an assistant tools: MCP on standard input and output",
-        .description = "Speaks the Model Context Protocol with the program that has started it, "
-                       "such as a desktop assistant or an editor: one JSON message a line. Makes "
-                       "its own boxes, which end with it, or forwards to a service with --url. A "
-                       "service also speaks it over HTTP, at /mcp.",
+        .summary = "give an assistant tools, over MCP on standard input and output",
+        .description = "Speaks the Model Context Protocol with the program that started it, such as a desktop assistant or an editor: one JSON message per line. Makes its own boxes, which end with it, or forwards to a service with --url. A service also speaks the protocol over HTTP, at /mcp.",
         .examples = "  claude mcp add glovebox -- glovebox mcp\n"
                     "  glovebox mcp --print-config claude-desktop\n"
                     "  glovebox mcp --url http://127.0.0.1:8080\n",
@@ -492,10 +491,8 @@ static const struct config_command commands[] = {
         .name = "doctor",
         .mask = FOR_DOCTOR,
         .synopsis = "[OPTIONS]",
-        .summary = "try every protection on this host, in a real box",
-        .description = "Makes boxes as a run would and tries in them what a hostile program would. "
-                       "Shows each protection with its state, the reason and the cure. Exits with "
-                       "1 when code cannot be isolated on this host.",
+        .summary = "test every protection on this host, in a real box",
+        .description = "Makes boxes as a run would and tries in them what a hostile program would try. Shows the state of each protection, with the reason and the fix. Exits with 1 when code cannot be isolated on this host.",
         .examples = "  glovebox doctor\n"
                     "  glovebox doctor --json\n",
         .args = CONFIG_ARGS_NONE,
@@ -504,10 +501,8 @@ static const struct config_command commands[] = {
         .name = "key",
         .mask = FOR_KEY,
         .synopsis = "create|list|revoke [OPTIONS] [ID]",
-        .summary = "make, list and revoke API keys of the service",
-        .description = "Keys let clients in. create prints a new token; it is shown only this once, "
-                       "since the store keeps no more than its hash. list shows the keys, revoke "
-                       "ends one: a service that runs refuses it within about a second.",
+        .summary = "create, list and revoke API keys of the service",
+        .description = "Keys give clients access. create prints a new token; it is shown only once, since the store keeps only its hash. list shows the keys, revoke ends one: a running service refuses it within about a second.",
         .examples = "  glovebox key create --name laptop\n"
                     "  glovebox key create --sessions 5 --executions 2 --rate 600\n"
                     "  glovebox key list\n"
@@ -519,11 +514,8 @@ static const struct config_command commands[] = {
         .name = "audit",
         .mask = FOR_AUDIT,
         .synopsis = "verify|show [OPTIONS]",
-        .summary = "check and show the log of everything that was run",
-        .description = "The service logs every execution in a chain of hashes. verify reads the "
-                       "whole chain, names the first entry that is broken, and prints the head to "
-                       "be kept elsewhere; it exits with 1 when the log is not whole. show lists "
-                       "the entries.",
+        .summary = "verify and show the log of everything that was run",
+        .description = "The service logs every execution in a chain of hashes. verify reads the whole chain, names the first broken entry, and prints the head, which should be kept elsewhere; it exits with 1 when the log is not intact. show lists the entries.",
         .examples = "  glovebox audit verify\n"
                     "  glovebox audit show --last 20\n"
                     "  glovebox audit show --since 2h --json\n",
@@ -534,10 +526,8 @@ static const struct config_command commands[] = {
         .name = "pip",
         .mask = FOR_PIP,
         .synopsis = "install|list|freeze|reset [OPTIONS] [REQUIREMENT...]",
-        .summary = "packages that callers of the service have by default",
-        .description = "A caller's default set is there in all its fresh boxes. install adds to it, "
-                       "as a client can over HTTP; list shows the sets, freeze prints one as "
-                       "requirements with hashes, reset empties one. A service that runs notices.",
+        .summary = "manage the packages that callers of the service have by default",
+        .description = "A caller's default set of packages is available in all its fresh boxes. install adds to it, as a client can over HTTP; list shows the sets, freeze prints one as requirements with hashes, reset empties one. A running service picks up the change.",
         .examples = "  glovebox pip install humanize 'requests>=2.31'\n"
                     "  glovebox pip install --for 3f9c2a7d51e0 ujson\n"
                     "  glovebox pip install --index-url none --wheels /srv/wheels six\n"
@@ -551,13 +541,8 @@ static const struct config_command commands[] = {
         .name = "template",
         .mask = FOR_TEMPLATE,
         .synopsis = "add|list|remove|check [OPTIONS] [NAME]",
-        .summary = "other Pythons, virtual environments and sets of packages to run programs with",
-        .description = "A template is an interpreter with modules already imported, from which "
-                       "boxes are made. The default one is the system's. add defines another, "
-                       "after starting it in a real box; sessions, runs and the image of an "
-                       "OpenManus sandbox name it. check starts one and tells its version, its "
-                       "packages and what is wrong with it. A service that runs sees all of it at "
-                       "once; sessions that have a template keep it.",
+        .summary = "manage other Pythons, virtual environments and sets of packages to run programs with",
+        .description = "A template is an interpreter with modules already imported, from which boxes are made. The default template uses the system's Python. add defines another, after starting it in a real box; sessions, runs and the image of an OpenManus sandbox refer to it by name. check starts one and reports its version, its packages and any problems. A running service picks up changes at once; existing sessions keep their template.",
         .examples = "  glovebox template add py312 --python /opt/python3.12/bin/python3\n"
                     "  glovebox template add lab --venv /srv/lab/venv --preload numpy,pandas\n"
                     "  glovebox template add text --packages 'humanize>=4,ujson'\n"
@@ -572,8 +557,8 @@ static const struct config_command commands[] = {
         .name = "help",
         .mask = FOR_HELP,
         .synopsis = "[COMMAND]",
-        .summary = "show the help of glovebox or of one command",
-        .description = "Shows what --help shows.",
+        .summary = "show help for glovebox or for one command",
+        .description = "Shows the same text as --help.",
         .examples = "  glovebox help run\n",
         .args = CONFIG_ARGS_COMMANDS,
     },
@@ -582,7 +567,7 @@ static const struct config_command commands[] = {
         .mask = FOR_VERSION,
         .synopsis = "",
         .summary = "show the version",
-        .description = "Shows what --version shows.",
+        .description = "Shows the same text as --version.",
         .examples = "  glovebox version\n",
         .args = CONFIG_ARGS_NONE,
     },
@@ -602,7 +587,7 @@ const struct config_command options_global = {
     .mask = FOR_GLOBAL,
     .synopsis = "COMMAND [OPTIONS] [ARG...]",
     .summary = "runs Python that nobody has read, in a sealed box",
-    .description = "Runs Python that nobody has read, in a sealed box, and says what came of it.",
+    .description = "Runs Python that nobody has read, in a sealed box, and reports the outcome.",
     .examples = "  glovebox run hello.py\n"
                 "  echo 'print(6 * 7)' | glovebox run -\n"
                 "  glovebox run --help\n"

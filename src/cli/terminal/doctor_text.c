@@ -68,7 +68,7 @@ static void write_check(FILE *out, const struct doctor_check *check, bool colour
     write_wrapped(out, check->reason);
     if (!check->cure[0])
         return;
-    snprintf(cure, sizeof cure, "cure: %s", check->cure);
+    snprintf(cure, sizeof cure, "fix: %s", check->cure);
     fprintf(out, "%*s", INDENT, "");
     write_wrapped(out, cure);
 }

@@ -52,7 +52,7 @@ static int report_wait(int lifeline, int *ret_root, struct gb_err *err)
     int r = wire_recv(lifeline, &report, sizeof report, fds, &fds_len);
 
     if (r < 0)
-        return gb_fail(err, -r, "PID 1 of the box said nothing");
+        return gb_fail(err, -r, "PID 1 of the box did not report");
     if (report.step == BOX_READY && fds_len == 1) {
         *ret_root = fds[0];
         return 0;
@@ -61,7 +61,7 @@ static int report_wait(int lifeline, int *ret_root, struct gb_err *err)
     if (report.error == EPERM && strcmp(box_step_name(report.step), "mounts") == 0)
         return gb_fail_plain(
             err, EPERM,
-            "the box may not mount its own /proc: in a container run glovebox "
+            "the box may not mount its own /proc: in a container, run glovebox "
             "with an unmasked /proc (docker run --security-opt systempaths=unconfined)");
     if (strcmp(box_step_name(report.step), "user namespace") == 0) {
         char why[140];
@@ -278,7 +278,7 @@ static int init_call(const struct box_entry *box, const struct box_command *comm
     if (send(box->lifeline, command, sizeof *command, MSG_NOSIGNAL) < 0)
         return gb_fail(err, errno, "tell PID 1 of box %u to kill", box->id);
     if (poll(&answered, 1, ANSWER_WAIT_MS) <= 0)
-        return gb_fail_plain(err, ETIMEDOUT, "PID 1 of box %u does not answer", box->id);
+        return gb_fail_plain(err, ETIMEDOUT, "PID 1 of box %u did not respond", box->id);
     if (recv(box->lifeline, &answer, sizeof answer, MSG_DONTWAIT) != sizeof answer)
         return gb_fail_plain(err, EPIPE, "PID 1 of box %u is gone", box->id);
     return answer ? gb_fail(err, answer, "kill in box %u", box->id) : 0;

@@ -138,7 +138,7 @@ int entry_open(const struct box_entry *box, const char *path, int flags, mode_t 
 
     if (flags != O_RDONLY && flags != (O_WRONLY | O_CREAT | O_EXCL) &&
         flags != (O_WRONLY | O_TMPFILE))
-        return gb_fail_plain(err, EINVAL, "files of a box are read or newly made, nothing else");
+        return gb_fail_plain(err, EINVAL, "files of a box can only be read or created");
     fd = beneath_open(box->workspace, path, flags, flags == O_RDONLY ? 0 : mode & 0777);
     if (fd < 0)
         return gb_fail(err, -fd, "open in the workspace");
@@ -246,7 +246,7 @@ int entry_link(const struct box_entry *box, int fd, const char *path, struct gb_
 
     if (fstat(fd, &st) < 0 || fstat(box->workspace, &home) < 0 || !S_ISREG(st.st_mode) ||
         st.st_dev != home.st_dev)
-        return gb_fail_plain(err, EINVAL, "not a file that was made for this workspace");
+        return gb_fail_plain(err, EINVAL, "not a file made for this workspace");
     r = place_open(box, path, true, &place);
     if (r < 0)
         return gb_fail(err, -r, "make a file in the workspace");

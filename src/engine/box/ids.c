@@ -109,7 +109,7 @@ static int block_take(struct id_pool *pool, const struct extent *extent, struct 
         pool->count = size;
         return 0;
     }
-    return gb_fail_plain(err, EAGAIN, "all blocks of ids are taken: too many engines run at once");
+    return gb_fail_plain(err, EAGAIN, "all blocks of ids are in use: too many engines are running");
 }
 
 int id_pool_open(struct id_pool *pool, struct gb_err *err)

@@ -239,8 +239,7 @@ static int give(int mount, bool writable, uint32_t host_id, const char *where, s
     if (writable && (st.st_uid == 0 || st.st_gid == 0))
         return gb_fail_plain(err, EADDRNOTAVAIL,
                              "volume %s: the directory belongs to root, and no box acts as root: "
-                             "have it given to an ordinary user and group (chown), or ask for "
-                             "mode ro",
+                             "chown it to an ordinary user and group, or ask for mode ro",
                              where);
     if (st.st_uid == 0)
         return 0;
@@ -303,20 +302,21 @@ static int explain(int code, const char *where, struct gb_err *err)
 {
     switch (code) {
     case ELOOP:
-        return gb_fail_plain(err, EADDRNOTAVAIL,
-                             "volume %s: the source leads over a link; name the directory itself",
-                             where);
+        return gb_fail_plain(
+            err, EADDRNOTAVAIL,
+            "volume %s: the source path contains a symbolic link; name the directory itself",
+            where);
     case ENOENT:
-        return gb_fail_plain(err, EADDRNOTAVAIL, "volume %s: the source is not there", where);
+        return gb_fail_plain(err, EADDRNOTAVAIL, "volume %s: the source does not exist", where);
     case ENOTDIR:
         return gb_fail_plain(err, EADDRNOTAVAIL, "volume %s: the source is not a directory", where);
     case ESTALE:
         return gb_fail_plain(err, EADDRNOTAVAIL,
-                             "volume %s: the operator's directory was replaced since glovebox "
-                             "started; have it started again",
+                             "volume %s: the operator's directory was replaced after glovebox "
+                             "started; restart glovebox",
                              where);
     default:
-        return gb_fail_plain(err, EADDRNOTAVAIL, "volume %s: the source cannot be bound (%s)",
+        return gb_fail_plain(err, EADDRNOTAVAIL, "volume %s: the source cannot be mounted (%s)",
                              where, strerrorname_np(code));
     }
 }

@@ -152,7 +152,7 @@ static int serve_setup(struct builder *builder, struct exchange *x, struct gb_er
     int r;
 
     if (builder->cgroups)
-        return gb_fail_plain(err, EALREADY, "the builder is set up already");
+        return gb_fail_plain(err, EALREADY, "the builder is already set up");
     if (x->request->setup.shelves < 0 || x->request->setup.shelves > SHELVES_MAX ||
         x->fds_len != (size_t) (x->request->setup.template != 0) +
                           (x->request->setup.volumes != 0) + (size_t) x->request->setup.shelves)
@@ -228,7 +228,7 @@ static int serve_make(struct builder *builder, struct exchange *x, struct gb_err
         return r;
     /* Id 0 is that of whoever started us, and that may be root. */
     if (x->fds_len != image + volumes + root || (plan.own_id && builder->ids.mode == ID_ROOT))
-        return gb_fail_plain(err, EPROTO, "that is no way to make a box");
+        return gb_fail_plain(err, EPROTO, "unknown way to make a box");
     plan.image = image ? x->fds[0] : -EBADF;
     plan.volumes = volumes ? x->fds[image] : -EBADF;
     if (root)
@@ -426,7 +426,7 @@ static int serve_request(struct builder *builder, struct exchange *x, struct gb_
     box = box_find(builder, x->request->box);
     if (x->request->op == BOX_MAKE || x->request->op == BOX_ADOPT) {
         if (box)
-            return gb_fail_plain(err, EEXIST, "box %u exists", x->request->box);
+            return gb_fail_plain(err, EEXIST, "box %u already exists", x->request->box);
         return x->request->op == BOX_MAKE ? serve_make(builder, x, err)
                                           : serve_adopt(builder, x, err);
     }

@@ -70,7 +70,7 @@ static int file_read(int fd, size_t most, char **ret_data, size_t *ret_len, stru
     char *data;
 
     if (fstat(fd, &st) < 0 || st.st_size < 0 || (size_t) st.st_size > most)
-        return gb_fail_plain(err, E2BIG, "a request carries too much");
+        return gb_fail_plain(err, E2BIG, "a request is too large");
     data = malloc((size_t) st.st_size + 1);
     if (!data)
         return gb_fail(err, ENOMEM, "read a request");
@@ -92,7 +92,7 @@ static int serve_signal_new(struct box_entry *box, struct exchange *x, struct gb
     int r;
 
     if (x->fds_len > 1)
-        return gb_fail_plain(err, EPROTO, "one list of processes is enough");
+        return gb_fail_plain(err, EPROTO, "more than one list of processes");
     if (x->fds_len == 1) {
         r = file_read(x->fds[0], SPARED_MAX * sizeof(struct proc_record), &data, &len, err);
         if (r < 0)

@@ -41,7 +41,7 @@ int outer_check_seccomp(struct gb_err *err)
         return 0;
     return gb_fail_plain(
         err, errno,
-        "there are no seccomp filters (%s): the kernel needs CONFIG_SECCOMP_FILTER, "
+        "seccomp filters are not available (%s): the kernel needs CONFIG_SECCOMP_FILTER, "
         "and a container's profile must allow seccomp(2)",
         strerrorname_np(errno));
 }
@@ -146,9 +146,10 @@ int outer_enter(struct gb_err *err)
     struct gb_err map_err = { 0 };
 
     if (outer_is_host_root())
-        return gb_fail_plain(err, EPERM,
-                             "root without its capabilities cannot isolate: run glovebox as an "
-                             "ordinary user, or give it CAP_SYS_ADMIN and the like");
+        return gb_fail_plain(
+            err, EPERM,
+            "root without its capabilities cannot isolate programs: run glovebox as an ordinary "
+            "user, or give it CAP_SYS_ADMIN and the other capabilities");
     if (pipe2(go, O_CLOEXEC) < 0)
         return gb_fail(err, errno, "pipe");
     helper = fork();

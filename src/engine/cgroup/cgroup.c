@@ -436,7 +436,7 @@ static const char *advice(int v2, int v1)
     if (v2 == EROFS || v1 == EROFS)
         return "mount the cgroup file system writable in this container";
     if (v1 == EACCES || v1 == EPERM)
-        return "start it as root, or let root give this user a cgroup in every v1 hierarchy";
+        return "start it as root, or have root create a cgroup for this user in every v1 hierarchy";
     return "mount cgroup v2 with the memory and pids controllers (kernel parameter "
            "cgroup_enable=memory)";
 }
@@ -501,7 +501,8 @@ int cgroup_root_reopen(enum cgroup_mode mode, const char *name, struct cgroup_ro
                        struct gb_err *err)
 {
     if (!cgroup_engine_name_ok(name))
-        return gb_fail_plain(err, EINVAL, "'%.64s' is no name of an engine's cgroup", name);
+        return gb_fail_plain(err, EINVAL, "'%.64s' is not a valid name for an engine's cgroup",
+                             name);
     return root_open(mode, name, ret_root, err);
 }
 
@@ -624,7 +625,7 @@ int cgroup_make(struct cgroup_root *root, const char *name, const struct limits 
     int made = 0, r;
 
     if (!box_name_ok(name))
-        return gb_fail_plain(err, EINVAL, "'%.64s' is no name for a cgroup", name);
+        return gb_fail_plain(err, EINVAL, "'%.64s' is not a valid name for a cgroup", name);
     if (seen_find(root, name))
         return gb_fail(err, EEXIST, "make cgroup '%s'", name);
     cg_init(&cg, name);
@@ -655,7 +656,7 @@ int cgroup_adopt(struct cgroup_root *root, const char *name, struct cgroup *ret_
     int r;
 
     if (!box_name_ok(name))
-        return gb_fail_plain(err, EINVAL, "'%.64s' is no name for a cgroup", name);
+        return gb_fail_plain(err, EINVAL, "'%.64s' is not a valid name for a cgroup", name);
     cg_init(&cg, name);
     if (!seen_find(root, name) && seen_add(root, name) < 0)
         return gb_fail(err, ENOMEM, "open cgroup '%s'", name);

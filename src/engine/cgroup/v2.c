@@ -204,7 +204,7 @@ static int v2_hand_down(const char *engine, int parent_fd, struct gb_err *err)
         r = v2_enable(parent_fd, V2_REQUIRED);
     }
     if (r < 0)
-        return gb_fail(err, -r, "hand the memory and pids controllers down");
+        return gb_fail(err, -r, "delegate the memory and pids controllers");
     return 0;
 }
 
@@ -217,7 +217,7 @@ static int v2_check_place(int parent_fd, struct gb_err *err)
                              has & CG_MEMORY ? "pids" : "memory");
     if (faccessat(parent_fd, ".", W_OK, AT_EACCESS) < 0 ||
         faccessat(parent_fd, "cgroup.procs", W_OK, AT_EACCESS) < 0)
-        return gb_fail(err, errno, "our cgroup is not delegated to us");
+        return gb_fail(err, errno, "our cgroup is not delegated to this user");
     return 0;
 }
 
@@ -235,7 +235,7 @@ static int v2_prepare(struct cgroup_root *root, int parent_fd, struct gb_err *er
         return gb_fail(err, -r, "make a cgroup");
     r = v2_enable(hier->engine_fd, V2_REQUIRED);
     if (r < 0)
-        return gb_fail(err, -r, "hand controllers down to the engine's cgroup");
+        return gb_fail(err, -r, "delegate controllers to the engine's cgroup");
     (void) v2_enable(hier->engine_fd, CG_CPU);
     return 0;
 }

@@ -117,7 +117,7 @@ static const char *const titles[TRIAL_COUNT] = {
     [TRIAL_CPU_TIME] = "the CPU time limit",
     [TRIAL_CPU_SHARE] = "the CPU share",
     [TRIAL_WALL_TIME] = "the deadline",
-    [TRIAL_LEFTOVERS] = "what outlives a run",
+    [TRIAL_LEFTOVERS] = "processes that outlive a run",
     [TRIAL_PACKAGES] = "the Python packages",
 };
 

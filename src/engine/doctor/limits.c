@@ -42,13 +42,13 @@ static const char *cure_cgroups(const struct doctor_findings *f)
     const struct doctor_host *host = &f->host;
 
     if (f->config->cgroups == CGROUP_OFF)
-        return "leave --cgroups out";
+        return "remove the --cgroups setting";
     if (host->cgroup_readonly)
         return "mount the cgroup file system writable in this container";
     if (!host->privileged && host->cgroup2_memory)
         return "start it as `systemd-run --user --scope -p Delegate=yes glovebox ...`";
     if (!host->privileged && host->cgroup1_memory)
-        return "start it as root, or let root give you a group of your own in every v1 hierarchy";
+        return "start it as root, or have root create a group for you in every v1 hierarchy";
     return "mount cgroup v2 with the memory and pids controllers (kernel parameter "
            "cgroup_enable=memory)";
 }
@@ -68,15 +68,16 @@ void doctor_judge_cgroups(const struct doctor_findings *f, struct doctor_check *
     if (f->cgroups_forced.code) {
         doctor_say(check, DOCTOR_FAILED, "%s; tried with %s instead", f->cgroups_forced.msg,
                    has_cgroups(f) ? cgroup_name(f) : "none");
-        doctor_say_cure(check, "leave --cgroups out, or make that version available");
+        doctor_say_cure(check, "remove the --cgroups setting, or make that version available");
         check->required = true; /* `glovebox run` refuses to go on without what was asked for */
     } else if (has_cgroups(f)) {
         doctor_say(check, DOCTOR_ACTIVE, "%s%s%.*s", cgroup_name(f), *note ? "; " : "",
                    note_len(note), note);
     } else if (f->config->cgroups == CGROUP_OFF) {
-        doctor_say(check, DOCTOR_OFF,
-                   "switched off with --cgroups none, its variable or a file: "
-                   "memory is sampled, the CPU share is not limited");
+        doctor_say(
+            check, DOCTOR_OFF,
+            "switched off by --cgroups none, its environment variable or a configuration file: "
+            "memory is sampled, the CPU share is not limited");
         doctor_say_cure(check, "%s", cure_cgroups(f));
     } else {
         doctor_say(check, DOCTOR_MISSING, "%.*s; memory is sampled, the CPU share is not limited",
@@ -96,7 +97,8 @@ static bool ended_at(const struct doctor_findings *f, enum doctor_trial trial,
     if (!result->ran)
         doctor_say(check, DOCTOR_FAILED, "could not be tried: %s", result->trouble);
     else if (result->limit != limit)
-        doctor_say(check, DOCTOR_FAILED, "the program that went for it ended as %s, exit code %d",
+        doctor_say(check, DOCTOR_FAILED,
+                   "the program that tried to exceed it ended as %s, exit code %d",
                    run_status_name(result->status), result->exit_code);
     else
         return true;
@@ -138,13 +140,13 @@ void doctor_judge_memory(const struct doctor_findings *f, struct doctor_check *c
     if (ended_at(f, TRIAL_MEMORY, LIMIT_MEMORY, check))
         doctor_say(check, DOCTOR_ACTIVE, "%d MiB allowed, more was used: ended as oom by %s",
                    DOCTOR_MEMORY_MIB,
-                   has_cgroups(f) ? cgroup_name(f) : "our watch, which samples every 20 ms");
+                   has_cgroups(f) ? cgroup_name(f) : "the watcher, which samples every 20 ms");
 }
 
 void doctor_judge_swap(const struct doctor_findings *f, struct doctor_check *check)
 {
     if (!f->host.has_swap) {
-        doctor_say(check, DOCTOR_ACTIVE, "this host has no swap to escape to");
+        doctor_say(check, DOCTOR_ACTIVE, "this host has no swap");
     } else if (f->swap_bytes == 0) {
         doctor_say(check, DOCTOR_ACTIVE, "counts as memory");
     } else if (f->swap_bytes > 0) {
@@ -152,7 +154,7 @@ void doctor_judge_swap(const struct doctor_findings *f, struct doctor_check *che
                    f->swap_bytes >> 20);
     } else {
         doctor_say(check, DOCTOR_MISSING,
-                   "nobody counts what a box has swapped out, so it may use more than its memory");
+                   "memory that a box has swapped out is not counted, so it may exceed its limit");
         doctor_say_cure(check, "%s",
                         has_cgroups(f) ? "boot with the kernel parameter swapaccount=1, or swapoff"
                                        : cure_cgroups(f));
@@ -178,17 +180,17 @@ void doctor_judge_cpu_share(const struct doctor_findings *f, struct doctor_check
         doctor_say(check, DOCTOR_FAILED, "could not be tried: %s", result->trouble);
     } else if (f->periods < 0 || f->throttled < 0) {
         doctor_say(check, DOCTOR_MISSING, "%s has no cpu controller here", cgroup_name(f));
-        doctor_say_cure(check, "let the controller be handed down to this group (systemd: "
+        doctor_say_cure(check, "delegate the controller to this group (systemd: "
                                "CPUAccounting=yes, Delegate=yes)");
     } else if (f->throttled == 0 && result->cpu_us < result->wall_us / 2) {
-        doctor_say(check, DOCTOR_MISSING, "this host was too busy to tell");
-        doctor_say_cure(check, "try again when it has less to do");
+        doctor_say(check, DOCTOR_MISSING, "inconclusive: this host was too busy");
+        doctor_say_cure(check, "try again when the host is less busy");
     } else if (f->throttled == 0) {
-        doctor_say(check, DOCTOR_FAILED, "a busy program was never held back to %d.%d CPUs",
+        doctor_say(check, DOCTOR_FAILED, "a busy program was never throttled to %d.%d CPUs",
                    DOCTOR_SHARE_MILLI / 1000, DOCTOR_SHARE_MILLI % 1000 / 100);
     } else {
         doctor_say(check, DOCTOR_ACTIVE,
-                   "%d.%d CPUs allowed: a busy program was held back in %" PRId64 " of %" PRId64
+                   "%d.%d CPUs allowed: a busy program was throttled in %" PRId64 " of %" PRId64
                    " periods",
                    DOCTOR_SHARE_MILLI / 1000, DOCTOR_SHARE_MILLI % 1000 / 100, f->throttled,
                    f->periods);
@@ -202,14 +204,14 @@ void doctor_judge_wall_time(const struct doctor_findings *f, struct doctor_check
     if (!ended_at(f, TRIAL_WALL_TIME, LIMIT_WALL_TIME, check))
         return;
     doctor_say(check, took_us > DEADLINE_US ? DOCTOR_FAILED : DOCTOR_ACTIVE,
-               "%d ms allowed: a program deaf to signals was gone after %.1f s", DOCTOR_WALL_MS,
-               (double) took_us / USEC_PER_SEC);
+               "%d ms allowed: a program that ignores signals was gone after %.1f s",
+               DOCTOR_WALL_MS, (double) took_us / USEC_PER_SEC);
 }
 
 void doctor_judge_leftovers(const struct doctor_findings *f, struct doctor_check *check)
 {
     const struct doctor_result *result = &f->trials[TRIAL_LEFTOVERS];
-    char count[FACT_MAX] = "not told";
+    char count[FACT_MAX] = "unknown";
 
     /* PID 1 and the one that looked. */
     (void) doctor_fact(result->out, "processes", count, sizeof count);
@@ -232,7 +234,7 @@ void doctor_judge_workspace(const struct doctor_findings *f, struct doctor_check
         return;
     } else if (f->info.disk_kind == DISK_IMAGE) {
         doctor_say(check, DOCTOR_ACTIVE,
-                   "hard: %d KiB allowed on disk, in a file system of its own (ext4 image): the "
+                   "hard: %d KiB allowed on disk, in a separate file system (ext4 image): the "
                    "write beyond failed",
                    DOCTOR_DISK_KIB);
     } else {
@@ -260,7 +262,7 @@ void doctor_judge_python(const struct doctor_findings *f, struct doctor_check *c
     } else if (doctor_fact(f->probe.out, "python", version, sizeof version)) {
         doctor_say(check, DOCTOR_ACTIVE, DOCTOR_PYTHON ", version %s", version);
     } else {
-        doctor_say(check, DOCTOR_FAILED, "the interpreter in the box did not tell its version");
+        doctor_say(check, DOCTOR_FAILED, "the interpreter in the box did not report its version");
     }
 }
 
@@ -298,8 +300,8 @@ static void packages_cure(const char *absent, const char *broken, struct doctor_
         doctor_say_cure(check, "apt install %s", absent);
     else
         doctor_say_cure(check,
-                        "%s%s%sapt install --reinstall %s, and remove what pip has installed in "
-                        "its place or that does not fit it",
+                        "%s%s%sapt install --reinstall %s, and remove packages that pip "
+                        "installed in its place or that conflict with it",
                         absent[0] ? "apt install " : "", absent, absent[0] ? "; " : "", broken);
 }
 

@@ -18,7 +18,7 @@
 #define FACT_MAX 256
 
 #define REPORT_IT                                                                                  \
-    "this must not be: run no code here that you do not trust, and report it as SECURITY.md says"
+    "do not run untrusted code on this host, and report this as described in SECURITY.md"
 
 const char *doctor_state_name(enum doctor_state state)
 {
@@ -86,7 +86,7 @@ static const char *cure_user_namespaces(const struct doctor_host *host, int code
     if (host->userns_kept)
         return "allow user namespaces: sudo sysctl kernel.unprivileged_userns_clone=1";
     if (host->apparmor_keeps)
-        return "install the AppArmor profile of the manual page (under DOCTOR), or: sudo sysctl "
+        return "install the AppArmor profile from the manual page (under DOCTOR), or: sudo sysctl "
                "kernel.apparmor_restrict_unprivileged_userns=0";
     return NULL;
 }
@@ -97,10 +97,10 @@ const char *doctor_cure(const struct doctor_host *host, enum doctor_stage stage,
     const char *cure;
 
     if (!host->has_python)
-        return "install Python where a box sees it: " DOCTOR_PYTHON " (Debian: apt install "
+        return "install Python where boxes can see it: " DOCTOR_PYTHON " (Debian: apt install "
                "python3)";
     if (stage == STAGE_PYTHON)
-        return "see whether `" DOCTOR_PYTHON " -I -c pass` works; it has to be 3.9 or later";
+        return "check that `" DOCTOR_PYTHON " -I -c pass` works; version 3.9 or later is needed";
     if (host->kernel_is_old)
         return "boot Linux 5.12 or later: boxes need mount_setattr";
     if ((cure = cure_user_namespaces(host, code)))
@@ -115,9 +115,9 @@ const char *doctor_cure(const struct doctor_host *host, enum doctor_stage stage,
         return "let the container's seccomp profile allow namespaces and mounts: docker run "
                "--security-opt seccomp=unconfined";
     if (code == EAGAIN || code == EMFILE || code == ENFILE || code == ENOSPC)
-        return "end what you no longer need, or raise the limits on processes, files and "
+        return "stop processes you no longer need, or raise the limits on processes, files and "
                "namespaces (ulimit -a, sysctl user)";
-    return "the reason says which step failed; look it up in the kernel's log (dmesg)";
+    return "the reason names the step that failed; check the kernel log (dmesg)";
 }
 
 static void judge_box(const struct doctor_findings *f, struct doctor_check *check)
@@ -125,16 +125,16 @@ static void judge_box(const struct doctor_findings *f, struct doctor_check *chec
     char trouble[FACT_MAX];
 
     if (f->stage == STAGE_DONE && doctor_fact(f->probe.out, "trouble", trouble, sizeof trouble)) {
-        doctor_say(check, DOCTOR_FAILED, "the probe could not look at all: %s", trouble);
+        doctor_say(check, DOCTOR_FAILED, "the probe could not check everything: %s", trouble);
         return;
     }
     if (f->stage == STAGE_DONE && f->probe.status != RUN_OK) {
-        doctor_say(check, DOCTOR_FAILED, "the probe did not end well: %s, exit code %d",
+        doctor_say(check, DOCTOR_FAILED, "the probe failed: %s, exit code %d",
                    run_status_name(f->probe.status), f->probe.exit_code);
         return;
     }
     if (f->stage == STAGE_DONE) {
-        doctor_say(check, DOCTOR_ACTIVE, "made, sealed, and a program has run in it");
+        doctor_say(check, DOCTOR_ACTIVE, "created and sealed; a program ran in it");
         return;
     }
     doctor_say(check, DOCTOR_FAILED, "%s", f->error.msg);

@@ -19,7 +19,7 @@ const char *const doctor_namespaces[DOCTOR_NAMESPACES] = { "user", "mnt", "pid",
 static const char *told(const struct doctor_findings *f, const char *name, char buf[FACT_MAX])
 {
     if (!doctor_fact(f->probe.out, name, buf, FACT_MAX))
-        snprintf(buf, FACT_MAX, "not told");
+        snprintf(buf, FACT_MAX, "unknown");
     return buf;
 }
 
@@ -69,21 +69,22 @@ void doctor_judge_user_namespace(const struct doctor_findings *f, struct doctor_
     char ids[FACT_MAX];
 
     if (!namespace_differs(f, 0))
-        doctor_say(check, DOCTOR_FAILED, "the box shares the user namespace of its starter");
+        doctor_say(check, DOCTOR_FAILED, "the box shares the user namespace of glovebox");
     else
         hold(check, strcmp(told(f, "ids", ids), "1000") == 0,
-             "one of its own; the program is uid and gid 1000 there", "ids in the box", ids);
+             "separate; the program is uid and gid 1000 there", "ids in the box", ids);
 }
 
 static void cure_single(const struct doctor_host *host, struct doctor_check *check)
 {
     if (host->in_userns)
-        doctor_say_cure(check, "start it outside of this user namespace");
+        doctor_say_cure(check, "start it outside this user namespace");
     else if (host->no_new_privs)
-        doctor_say_cure(check, "start it without no_new_privs, which keeps newuidmap from working");
+        doctor_say_cure(check,
+                        "start it without no_new_privs, which prevents newuidmap from working");
     else if (host->has_newuidmap && host->has_subids)
         doctor_say_cure(check,
-                        "newuidmap refused: it has to be set-uid root, and the range must be free");
+                        "newuidmap refused: it must be set-uid root, and the range must be free");
     else
         doctor_say_cure(check, "%s%s%s", host->has_newuidmap ? "" : "apt install uidmap",
                         host->has_newuidmap || host->has_subids ? "" : "; ",
@@ -95,9 +96,9 @@ static void cure_single(const struct doctor_host *host, struct doctor_check *che
 static const char *why_single(const struct doctor_host *host)
 {
     if (host->above_is_root)
-        return "we are in a user namespace with one id, which is root above it";
+        return "glovebox is in a user namespace with one id, which is root outside it";
     if (host->in_userns)
-        return "we are in a user namespace with one id";
+        return "glovebox is in a user namespace with one id";
     if (!host->has_newuidmap)
         return host->has_subids ? "no newuidmap" : "no newuidmap, no range in /etc/subuid";
     return host->has_subids ? "newuidmap failed" : "no range in /etc/subuid and /etc/subgid";
@@ -106,14 +107,14 @@ static const char *why_single(const struct doctor_host *host)
 void doctor_judge_ids(const struct doctor_findings *f, struct doctor_check *check)
 {
     if (f->host_uid == 0 && !f->host.in_userns) {
-        doctor_say(check, DOCTOR_FAILED, "a box runs as root of this host");
+        doctor_say(check, DOCTOR_FAILED, "a box runs as root on this host");
         return;
     }
     switch (f->info.id_mode) {
     case ID_ROOT:
     case ID_RANGE:
         doctor_say(check, f->host_uid == f->host.uid ? DOCTOR_FAILED : DOCTOR_ACTIVE,
-                   "each box has a host id of its own%s; this one has %u, you have %u",
+                   "each box has its own host id%s; this one has %u, you have %u",
                    f->info.id_mode == ID_RANGE ? ", in your range" : "", f->host_uid, f->host.uid);
         break;
     case ID_SINGLE:
@@ -128,13 +129,13 @@ void doctor_judge_namespaces(const struct doctor_findings *f, struct doctor_chec
 {
     for (size_t i = 1; i < DOCTOR_NAMESPACES; i++) {
         if (!namespace_differs(f, i)) {
-            doctor_say(check, DOCTOR_FAILED, "the box shares the %s namespace of its starter",
+            doctor_say(check, DOCTOR_FAILED, "the box shares the %s namespace of glovebox",
                        doctor_namespaces[i]);
             return;
         }
     }
     doctor_say(check, DOCTOR_ACTIVE,
-               "mounts, processes, network, IPC, host name and cgroups of its own");
+               "separate mounts, processes, network, IPC, host name and cgroups");
 }
 
 /* ---- privileges and system calls ---- */
@@ -143,8 +144,8 @@ void doctor_judge_capabilities(const struct doctor_findings *f, struct doctor_ch
 {
     char caps[FACT_MAX];
 
-    hold(check, strcmp(told(f, "caps", caps), "0") == 0, "all sets are empty, the bounding set too",
-         "the program has capabilities", caps);
+    hold(check, strcmp(told(f, "caps", caps), "0") == 0,
+         "all sets are empty, including the bounding set", "the program has capabilities", caps);
 }
 
 void doctor_judge_no_new_privs(const struct doctor_findings *f, struct doctor_check *check)
@@ -152,7 +153,7 @@ void doctor_judge_no_new_privs(const struct doctor_findings *f, struct doctor_ch
     char value[FACT_MAX];
 
     hold(check, strcmp(told(f, "no_new_privs", value), "1") == 0,
-         "set: set-uid programs give nothing", "no_new_privs is", value);
+         "set: set-uid programs gain nothing", "no_new_privs is", value);
 }
 
 void doctor_judge_seccomp(const struct doctor_findings *f, struct doctor_check *check)
@@ -188,7 +189,7 @@ void doctor_judge_host_files(const struct doctor_findings *f, struct doctor_chec
     char seen[FACT_MAX];
 
     if (strcmp(told(f, "host_seen", seen), "-") == 0)
-        doctor_say(check, DOCTOR_ACTIVE, "not there: %s", f->host_paths);
+        doctor_say(check, DOCTOR_ACTIVE, "not visible: %s", f->host_paths);
     else
         doctor_say(check, DOCTOR_FAILED, "the program sees %s", seen);
 }
@@ -209,13 +210,13 @@ void doctor_judge_proc(const struct doctor_findings *f, struct doctor_check *che
     told(f, "processes", processes);
     told(f, "proc_unmasked", unmasked);
     if (strcmp(processes, "3") != 0)
-        doctor_say(check, DOCTOR_FAILED, "the program sees %s processes, there are 3 in its box",
+        doctor_say(check, DOCTOR_FAILED, "the program sees %s processes, but its box has only 3",
                    processes);
     else if (!is_told(f, "proc_write", "EROFS"))
         doctor_say(check, DOCTOR_FAILED, "/proc can be written to");
     else
         hold(check, strcmp(unmasked, "-") == 0,
-             "its own (3 processes), read-only, and what tells of the host is masked",
+             "its own (3 processes), read-only; files that describe the host are masked",
              "the program can read from /proc", unmasked);
 }
 
@@ -235,15 +236,15 @@ void doctor_judge_descriptors(const struct doctor_findings *f, struct doctor_che
 {
     char open_now[FACT_MAX];
 
-    hold(check, strcmp(told(f, "descriptors", open_now), "0 1 2 3") == 0,
-         "0 to 3 are open, and no other", "open in the box", open_now);
+    hold(check, strcmp(told(f, "descriptors", open_now), "0 1 2 3") == 0, "only 0 to 3 are open",
+         "open in the box", open_now);
 }
 
 void doctor_judge_init(const struct doctor_findings *f, struct doctor_check *check)
 {
     bool holds = is_refused(f, "init_memory") && is_refused(f, "init_root");
 
-    hold(check, holds, "PID 1 of the box shows neither its memory nor its files",
+    hold(check, holds, "the memory and files of PID 1 of the box are hidden",
          "the program can look into PID 1", "memory or root directory");
 }
 
@@ -255,13 +256,12 @@ void doctor_judge_network(const struct doctor_findings *f, struct doctor_check *
 
     told(f, "interfaces", interfaces);
     if (!is_told(f, "outside_tcp", "ENETUNREACH") || !is_told(f, "outside_udp", "ENETUNREACH"))
-        doctor_say(check, DOCTOR_FAILED, "the program has a way to the outside");
+        doctor_say(check, DOCTOR_FAILED, "the program can reach the outside");
     else if (!is_refused(f, "raw") || !is_refused(f, "packet"))
         doctor_say(check, DOCTOR_FAILED, "the program can open raw sockets");
     else
         hold(check, strcmp(interfaces, "lo") == 0 && is_told(f, "loopback", "ok"),
-             "nothing but a loopback of its own; raw sockets are refused", "interfaces in the box",
-             interfaces);
+             "only its own loopback; raw sockets are refused", "interfaces in the box", interfaces);
 }
 
 /* ---- Landlock ---- */
@@ -270,12 +270,12 @@ void doctor_judge_network(const struct doctor_findings *f, struct doctor_check *
 static bool landlock_absent(const struct doctor_findings *f, struct doctor_check *check)
 {
     if (!f->config->landlock) {
-        doctor_say(check, DOCTOR_OFF, "switched off with --landlock off, its variable or a file");
-        doctor_say_cure(check, "leave --landlock out");
+        doctor_say(
+            check, DOCTOR_OFF,
+            "switched off by --landlock off, its environment variable or a configuration file");
+        doctor_say_cure(check, "remove the --landlock setting");
     } else if (f->host.landlock_abi == 0) {
-        doctor_say(check, DOCTOR_MISSING,
-                   "this kernel has no Landlock, or it was not started "
-                   "with it");
+        doctor_say(check, DOCTOR_MISSING, "this kernel has no Landlock, or was booted without it");
         doctor_say_cure(check, "boot Linux 5.13 or later, with landlock in the lsm= parameter");
     } else {
         return false;
@@ -291,10 +291,10 @@ void doctor_judge_landlock(const struct doctor_findings *f, struct doctor_check 
         return;
     if (is_refusal(told(f, "sibling", sibling)))
         doctor_say(check, DOCTOR_ACTIVE,
-                   "ABI %d; a program cannot look into another one that shares its box",
+                   "ABI %d; a program cannot inspect another one in the same box",
                    f->host.landlock_abi);
     else
-        doctor_say(check, DOCTOR_FAILED, "ABI %d, but looking into another program gave: %s",
+        doctor_say(check, DOCTOR_FAILED, "ABI %d, but inspecting another program gave: %s",
                    f->host.landlock_abi, sibling);
 }
 
@@ -305,13 +305,14 @@ void doctor_judge_landlock_scope(const struct doctor_findings *f, struct doctor_
     if (is_refused(f, "signal_init"))
         doctor_say(check, DOCTOR_ACTIVE, "a signal to PID 1 of the box is refused");
     else if (f->host.landlock_abi < SCOPE_ABI) {
-        doctor_say(check, DOCTOR_MISSING,
-                   "Landlock of this kernel has ABI %d and knows files only; the PID and network "
-                   "namespaces stand alone before signals and abstract sockets",
-                   f->host.landlock_abi);
+        doctor_say(
+            check, DOCTOR_MISSING,
+            "this kernel's Landlock has ABI %d and covers only files; only the PID and network "
+            "namespaces protect against signals and abstract sockets",
+            f->host.landlock_abi);
         doctor_say_cure(check, "boot Linux 6.12 or later");
     } else {
-        doctor_say(check, DOCTOR_FAILED, "ABI %d, but a signal to PID 1 was let through",
+        doctor_say(check, DOCTOR_FAILED, "ABI %d, but a signal to PID 1 was allowed",
                    f->host.landlock_abi);
     }
 }

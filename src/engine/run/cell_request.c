@@ -73,7 +73,7 @@ bool ask_take(struct run *run, const struct frame_msg *msg)
     run->asked++;
     snprintf(sequence, sizeof sequence, "%lld", (long long) number);
     if (run->ask) {
-        refuse(run, sequence, "another request is under way");
+        refuse(run, sequence, "another request is in progress");
         return true;
     }
     if (!run->spec->ask) {
@@ -86,7 +86,7 @@ bool ask_take(struct run *run, const struct frame_msg *msg)
     if (!run->ask || !text) {
         free(run->ask);
         run->ask = NULL;
-        refuse(run, sequence, "there is no memory for it");
+        refuse(run, sequence, "out of memory");
         return true;
     }
     memcpy(text, json.data, json.len);
@@ -95,7 +95,7 @@ bool ask_take(struct run *run, const struct frame_msg *msg)
     run->ask->fd = run->spec->ask(run->spec->ask_arg, text, json.len);
     if (run->ask->fd < 0) {
         ask_drop(run);
-        refuse(run, sequence, "the service has too much to do; try again");
+        refuse(run, sequence, "the service is out of resources; try again");
     }
     return true;
 }
@@ -123,6 +123,6 @@ void ask_read(struct run *run)
     if (ask->len > 0)
         answer_send(run, ask->sequence, ask->answer, ask->len);
     else
-        refuse(run, ask->sequence, "the service could not do it");
+        refuse(run, ask->sequence, "the service did not answer");
     ask_drop(run);
 }

@@ -163,7 +163,7 @@ static int command_check(const struct run_spec *spec, struct gb_err *err)
     if (memchr(spec->code, '\0', spec->code_len))
         return gb_fail_plain(err, EINVAL, "a command cannot contain null bytes");
     if (spec->code_len > TEXT_MAX)
-        return gb_fail_plain(err, E2BIG, "a command has at most %u bytes: put it into a file",
+        return gb_fail_plain(err, E2BIG, "the command is longer than %u bytes: put it into a file",
                              TEXT_MAX);
     return 0;
 }

@@ -46,8 +46,8 @@ int resident_open(struct box *box, char *const *env, struct resident **ret_resid
     int r;
 
     if (box->limits.cpu_us != 0)
-        return gb_fail_plain(err, EINVAL,
-                             "a session's box has no limit of CPU time, its executions have");
+        return gb_fail_plain(
+            err, EINVAL, "a session's box cannot have a CPU time limit; set it for each execution");
     resident = calloc(1, sizeof *resident);
     if (!resident || strv_copy((const char *const *) env, &resident->env) < 0) {
         free(resident);
@@ -124,7 +124,7 @@ static int resident_start(struct run *run, struct gb_err *err)
     run->control_open = true;
     r = cell_send(resident, run);
     if (r == -EMSGSIZE)
-        return gb_fail_plain(err, E2BIG, "code and input of a cell are too large together");
+        return gb_fail_plain(err, E2BIG, "code and input of a cell together are too large");
     if (r == -ENOMEM)
         return gb_fail(err, ENOMEM, "send the cell");
     strv_free(resident->env);
@@ -155,7 +155,7 @@ int resident_run(struct resident *resident, const struct run_spec *spec,
     if (!spec->cell)
         return gb_fail_plain(err, EINVAL, "a resident runs cells");
     if (!resident_is_alive(resident))
-        return gb_fail_plain(err, ECHILD, "the interpreter ended between two executions");
+        return gb_fail_plain(err, ECHILD, "the interpreter exited between two executions");
     run_init(&run, &resident_ops, resident->box, spec);
     snprintf(id, sizeof id, "%llu", (unsigned long long) ++resident->count);
     run_lend(&run, &resident->piped, id);

@@ -98,11 +98,11 @@ static int shell_greet(struct shell *shell, struct gb_err *err)
 
     if (text_write(shell, setup, sizeof setup - 1, clock_now_us() + OPEN_WAIT_US) < 0 ||
         poll(&news, 1, (int) (OPEN_WAIT_US / USEC_PER_MSEC)) <= 0)
-        return gb_fail_plain(err, ETIMEDOUT, "the shell does not answer");
+        return gb_fail_plain(err, ETIMEDOUT, "the shell did not respond");
     n = recv(news.fd, text, STATUS_MAX, MSG_DONTWAIT);
     text[n > 0 ? n : 0] = '\0';
     if (!status_parse(text, 0, &code))
-        return gb_fail_plain(err, ENOENT, "there is no bash that works in the box");
+        return gb_fail_plain(err, ENOENT, "the box has no working bash");
     for (int i = 1; i < 3; i++)
         while (read(shell->piped.ends[i], waste, sizeof waste) > 0)
             ;
@@ -257,10 +257,10 @@ int shell_run(struct shell *shell, const struct run_spec *spec, struct outcome *
     if (memchr(spec->code, '\0', spec->code_len))
         return gb_fail_plain(err, EINVAL, "a command cannot contain null bytes");
     if (spec->code_len > TEXT_MAX)
-        return gb_fail_plain(err, E2BIG, "a command has at most %u bytes: put it into a file",
+        return gb_fail_plain(err, E2BIG, "the command is longer than %u bytes: put it into a file",
                              TEXT_MAX);
     if (!shell_is_alive(shell))
-        return gb_fail_plain(err, ECHILD, "the shell ended between two commands");
+        return gb_fail_plain(err, ECHILD, "the shell exited between two commands");
     run_init(&run, &shell_ops, shell->box, spec);
     snprintf(id, sizeof id, "%llu", (unsigned long long) ++shell->count);
     run_lend(&run, &shell->piped, id);

@@ -68,7 +68,7 @@ int box_mount_shelf(struct box *box, unsigned shelf, const char *name, unsigned 
     struct builder_reply reply;
 
     if (name[0] && !shelf_name_valid(name))
-        return gb_fail_plain(err, EINVAL, "this cannot be on a shelf");
+        return gb_fail_plain(err, EINVAL, "this cannot be put on a shelf");
     request.shelf.shelf = shelf;
     request.shelf.place = place;
     memcpy(request.shelf.name, name, strlen(name) + 1);

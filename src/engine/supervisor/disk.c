@@ -73,10 +73,9 @@ static int directory_open(const char *path, int *ret_fd, struct gb_err *err)
     if (fd < 0 || fstat(fd, &st) < 0 || fstatfs(fd, &fs) < 0)
         return gb_fail(err, errno, "open the directory for workspaces '%.100s'", path);
     if (st.st_uid != geteuid() || st.st_mode & 077)
-        return gb_fail_plain(err, EPERM,
-                             "the directory for workspaces '%.100s' must be ours "
-                             "alone: chmod 700",
-                             path);
+        return gb_fail_plain(
+            err, EPERM,
+            "the directory for workspaces '%.100s' must belong to this user, with mode 700", path);
     if (is_memory(&fs))
         return gb_fail_plain(err, EINVAL,
                              "the directory for workspaces '%.100s' is in memory: "
@@ -96,7 +95,7 @@ static void choose_kind(struct disk *disk, enum disk_kind wanted)
 
     disk->kind = DISK_WATCHED;
     if (wanted == DISK_WATCHED)
-        snprintf(disk->note, sizeof disk->note, "watched as asked for");
+        snprintf(disk->note, sizeof disk->note, "watched, as configured");
     else if (geteuid() != 0 || !caller_is_privileged())
         snprintf(disk->note, sizeof disk->note, "only root can mount images");
     else if (disk_images_open(disk->dir, &disk->images, &err) < 0)
@@ -124,7 +123,7 @@ int disk_open(const char *path, enum disk_kind wanted, struct disk **ret_disk, s
     if (r == 0)
         choose_kind(disk, wanted);
     if (r == 0 && wanted == DISK_IMAGE && disk->kind != DISK_IMAGE)
-        r = gb_fail_plain(err, ENOTSUP, "no images here: %.150s", disk->note);
+        r = gb_fail_plain(err, ENOTSUP, "images cannot be used here: %.150s", disk->note);
     if (r < 0) {
         disk_close(disk);
         return r;
@@ -204,7 +203,7 @@ int disk_prepare(struct disk *disk, const struct limits *limits, int *ret_mount,
     room = (int64_t) fs.f_bavail * fs.f_bsize;
     if (limits->disk_bytes > room)
         return gb_fail_plain(err, ENOSPC,
-                             "a workspace of %lld MiB was asked for, but only %lld MiB are free "
+                             "a workspace of %lld MiB was requested, but only %lld MiB are free "
                              "in '%.80s'",
                              (long long) (limits->disk_bytes >> 20), (long long) (room >> 20),
                              disk->path);

@@ -266,7 +266,7 @@ static int builder_setup(struct engine *engine, struct gb_err *err)
     snprintf(request.setup.disk_dir, sizeof request.setup.disk_dir, "%s", disk_path(engine->disk));
     r = builder_exchange(engine, &request, sent, sent_len, &reply, fds, &fds_len);
     if (r < 0)
-        return gb_fail(err, -r, "the builder ended while it started");
+        return gb_fail(err, -r, "the builder exited during startup");
     if (reply.error)
         return gb_fail_plain(err, reply.error, "%s", reply.msg);
     engine->id_mode = reply.setup.id_mode;
@@ -279,7 +279,7 @@ static int builder_setup(struct engine *engine, struct gb_err *err)
     engine->note[sizeof engine->note - 1] = '\0';
     if (fds_len != 1u + (reply.setup.keeper ? OUTER_FDS : 0) + (size_t) reply.setup.locks) {
         wire_close_fds(fds, fds_len);
-        return gb_fail_plain(err, EPROTO, "the builder sent too little");
+        return gb_fail_plain(err, EPROTO, "the builder sent an incomplete reply");
     }
     builder_keep(engine, &reply, fds);
     return 0;
@@ -355,7 +355,7 @@ int engine_call(struct engine *engine, const struct builder_request *request, co
         if (r == 0) {
             r = builder_exchange(engine, request, sent, sent_len, ret_reply, ret_fds, ret_fds_len);
             if (r < 0)
-                (void) gb_fail(err, -r, "the builder ended twice");
+                (void) gb_fail(err, -r, "the builder exited twice");
         }
     }
     pthread_mutex_unlock(&engine->builder.lock);

@@ -226,7 +226,9 @@ int box_file_remove(struct box *box, const char *path, bool tree, struct gb_err 
         if (r == -ENOENT && round > 0)
             return 0;
     }
-    return r < 0 ? r : gb_fail_plain(err, EBUSY, "the directory fills faster than it is emptied");
+    return r < 0
+               ? r
+               : gb_fail_plain(err, EBUSY, "the directory fills up faster than it can be emptied");
 }
 
 int box_file_rename(struct box *box, const char *from, const char *to, bool replace,

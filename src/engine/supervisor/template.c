@@ -29,7 +29,7 @@
 
 #include "base/banned.h"
 
-#define AT_START         "its start"
+#define AT_START         "startup"
 #define TEMPLATE_WAIT_US (120 * USEC_PER_SEC)
 
 /* ---- what one is made of ---- */
@@ -138,7 +138,7 @@ int template_def_check(const struct template_def *def, struct gb_err *err)
     if (strlen(or_empty(def->preload)) >= PRELOAD_MAX)
         return gb_fail_plain(err, E2BIG, "too many modules to preload");
     if (strings_len(def->binds) > ROOT_BINDS_MAX)
-        return gb_fail_plain(err, E2BIG, "a template has at most %d files and directories",
+        return gb_fail_plain(err, E2BIG, "a template can have at most %d files and directories",
                              ROOT_BINDS_MAX);
     for (size_t i = 0; def->binds && def->binds[i]; i++)
         if (def->binds[i][0] != '/' || strlen(def->binds[i]) >= WIRE_PATH_MAX)
@@ -313,7 +313,7 @@ int template_begin(struct template *t, struct gb_err *err)
     t->said = TAKE_FD(said);
     r = wire_send(ours, &setup, sizeof setup, NULL, 0);
     if (r < 0)
-        return gb_fail(err, -r, "the template ended at once");
+        return gb_fail(err, -r, "the template exited immediately");
     t->peer.socket = TAKE_FD(ours);
     __atomic_store_n(&t->runs, true, __ATOMIC_RELEASE);
     return 0;
@@ -364,7 +364,7 @@ static int template_fail(struct template *t, int code, const char *what, struct 
     said_read(t);
     said_last(t, line);
     if (!line[0] && !t->report.version[0] && strcmp(t->at, AT_START) == 0)
-        snprintf(line, sizeof line, "is it a Python, 3.9 or later?");
+        snprintf(line, sizeof line, "is it Python 3.9 or later?");
     return gb_fail_plain(err, code, "%.60s %s %.60s%s%.60s", t->python, what, t->at,
                          line[0] ? ": " : "", line);
 }
@@ -386,7 +386,7 @@ static int event_take(struct template *t, struct gb_err *err)
     size_t fds_len;
 
     if (wire_recv(t->peer.socket, &event, sizeof event, fds, &fds_len) < 0)
-        return template_fail(t, EPIPE, "ended at", err);
+        return template_fail(t, EPIPE, "exited during", err);
     wire_close_fds(fds, fds_len);
     event.text[sizeof event.text - 1] = '\0';
     if (event.error == TEMPLATE_MISSING) {
@@ -422,7 +422,7 @@ static int template_finish(struct template *t, struct gb_err *err)
             continue;
         }
         if (r <= 0)
-            return template_fail(t, ETIMEDOUT, "does not come to an end with", err);
+            return template_fail(t, ETIMEDOUT, "timed out during", err);
         if (news[1].revents & POLLIN)
             said_read(t);
         else if (news[1].revents)
