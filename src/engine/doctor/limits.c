@@ -105,7 +105,7 @@ static bool ended_at(const struct doctor_findings *f, enum doctor_trial trial,
     return false;
 }
 
-/* Limits of which there is only to say that they held. */
+/* Limits whose check only says that they held. */
 static const struct {
     const char *check;
     enum doctor_trial trial;
