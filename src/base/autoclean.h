@@ -4,7 +4,9 @@
  */
 #pragma once
 
+#include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -24,8 +26,22 @@ static inline void gb_freep(void *p)
     free(*(void **) p);
 }
 
-#define autoclose __attribute__((cleanup(gb_closep)))
-#define autofree  __attribute__((cleanup(gb_freep)))
+static inline void gb_fclosep(FILE **file)
+{
+    if (*file)
+        (void) fclose(*file);
+}
+
+static inline void gb_closedirp(DIR **dir)
+{
+    if (*dir)
+        (void) closedir(*dir);
+}
+
+#define autoclose    __attribute__((cleanup(gb_closep)))
+#define autofree     __attribute__((cleanup(gb_freep)))
+#define autofclose   __attribute__((cleanup(gb_fclosep)))
+#define autoclosedir __attribute__((cleanup(gb_closedirp)))
 
 #define TAKE_FD(fd)                                                                                \
     ({                                                                                             \

@@ -215,21 +215,6 @@ static void test_remove_waits(void **state)
     f->removed = true;
 }
 
-static void test_kill(void **state)
-{
-    struct fixture *f = *state;
-    int32_t said;
-    pid_t pid = start(f->root, &f->cg, (struct body){ .run = body_touch }, &said);
-    int r = cgroup_kill(f->root, &f->cg);
-
-    if (mode == CGROUP_V2 && r == 0) {
-        assert_killed(pid);
-        return;
-    }
-    assert_int_equal(r, -ENOTSUP);
-    end(pid);
-}
-
 static int count_fds(void)
 {
     int count = 0;
@@ -274,7 +259,6 @@ static void test_none(void **state)
     assert_string_equal(cgroup_root_note(f->root), "");
     assert_int_equal(cgroup_clone_fd(f->root, &f->cg), -EBADF);
     assert_int_equal(cgroup_open_procs(f->root, &f->cg, fds, NULL), 0);
-    assert_int_equal(cgroup_limit(f->root, &f->cg, &f->l, NULL), 0);
     assert_int_equal(cgroup_usage(f->root, &f->cg, &u), 0);
     assert_memory_equal(&u, &unknown, sizeof u);
     assert_int_equal(cgroup_root_reopen(CGROUP_OFF, cgroup_root_name(f->root), &again, NULL), 0);
@@ -317,12 +301,12 @@ static void test_limits_set(void **state)
     struct fixture *f = *state;
 
     assert_limits(f->root, &f->cg, &f->l);
-    /* Up and down: v1 has to set two values in the right order. */
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
         f->l.memory_bytes = sizes[i];
         f->l.pids = 3 + (int64_t) i;
         f->l.cpu_milli = 10 + (int64_t) i * 700;
-        assert_int_equal(cgroup_limit(f->root, &f->cg, &f->l, NULL), 0);
+        assert_int_equal(cgroup_remove(f->root, &f->cg, 0), 0);
+        assert_int_equal(cgroup_make(f->root, "box", &f->l, &f->cg, NULL), 0);
         assert_limits(f->root, &f->cg, &f->l);
     }
 }
@@ -571,8 +555,7 @@ static void test_auto(void **state)
 #define WITH_GROUP(test) cmocka_unit_test_setup_teardown(test, fixture_setup, fixture_teardown)
 #define EVERY_BACKEND                                                                              \
     cmocka_unit_test(test_root), cmocka_unit_test(test_auto), cmocka_unit_test(test_no_leaks),     \
-        WITH_GROUP(test_bad_names), WITH_GROUP(test_make_twice), WITH_GROUP(test_remove_waits),    \
-        WITH_GROUP(test_kill)
+        WITH_GROUP(test_bad_names), WITH_GROUP(test_make_twice), WITH_GROUP(test_remove_waits)
 #define REAL_BACKEND                                                                               \
     WITH_GROUP(test_limits_set), WITH_GROUP(test_usage), WITH_GROUP(test_pids),                    \
         WITH_GROUP(test_oom), cmocka_unit_test(test_sweep), cmocka_unit_test(test_reopen)

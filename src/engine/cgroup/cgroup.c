@@ -47,21 +47,6 @@
 #define CLOSE_WAIT_US (5 * USEC_PER_SEC)
 #define TREE_DEPTH    8
 
-static void fclosep(FILE **f)
-{
-    if (*f)
-        (void) fclose(*f);
-}
-
-static void closedirp(DIR **dir)
-{
-    if (*dir)
-        (void) closedir(*dir);
-}
-
-#define autofclose   __attribute__((cleanup(fclosep)))
-#define autoclosedir __attribute__((cleanup(closedirp)))
-
 /* ---- finding hierarchies ---- */
 
 bool cgroup_mount_parse(char *line, struct cgroup_mount *ret_mount)
@@ -684,12 +669,6 @@ int cgroup_adopt(struct cgroup_root *root, const char *name, struct cgroup *ret_
     return 0;
 }
 
-int cgroup_limit(struct cgroup_root *root, struct cgroup *cg, const struct limits *limits,
-                 struct gb_err *err)
-{
-    return root->ops->limit(root, cg, limits, err);
-}
-
 int cgroup_clone_fd(const struct cgroup_root *root, const struct cgroup *cg)
 {
     return root->ops->clone_into ? cg->dir_fds[0] : -EBADF;
@@ -749,11 +728,6 @@ int cgroup_usage(const struct cgroup_root *root, const struct cgroup *cg,
         usage_track(seen, &usage);
     *ret_usage = usage;
     return 0;
-}
-
-int cgroup_kill(const struct cgroup_root *root, const struct cgroup *cg)
-{
-    return root->ops->kill(cg);
 }
 
 int cgroup_remove(struct cgroup_root *root, struct cgroup *cg, int64_t wait_us)

@@ -64,10 +64,6 @@ int cgroup_make(struct cgroup_root *root, const char *name, const struct limits 
 int cgroup_adopt(struct cgroup_root *root, const char *name, struct cgroup *ret_cg,
                  struct gb_err *err);
 
-/* Sets the limits anew on a live group. */
-int cgroup_limit(struct cgroup_root *root, struct cgroup *cg, const struct limits *limits,
-                 struct gb_err *err);
-
 /* The directory descriptor for CLONE_INTO_CGROUP on v2; -EBADF on v1 and none. Borrowed. */
 int cgroup_clone_fd(const struct cgroup_root *root, const struct cgroup *cg);
 
@@ -84,9 +80,6 @@ int cgroup_usage(const struct cgroup_root *root, const struct cgroup *cg,
  * Without cgroups there are none. The caller closes. */
 unsigned cgroup_open_meters(const struct cgroup_root *root, const struct cgroup *cg,
                             int ret_fds[METER_COUNT], size_t *ret_fds_len);
-
-/* Kills what is in it, where the hierarchy can (cgroup.kill); -ENOTSUP elsewhere. */
-int cgroup_kill(const struct cgroup_root *root, const struct cgroup *cg);
 
 /* Removes the directories, waiting up to @wait_us for the last process to be gone, and closes the
  * descriptors. -EBUSY when something still lives there. */

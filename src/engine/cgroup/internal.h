@@ -58,7 +58,6 @@ struct cgroup_ops {
     /* All members are -1 before the call. */
     int (*usage)(const struct cgroup_root *root, const struct cgroup *cg,
                  struct cgroup_usage *usage);
-    int (*kill)(const struct cgroup *cg);
 };
 
 extern const struct cgroup_ops cgroup_v2_ops, cgroup_v1_ops, cgroup_none_ops;

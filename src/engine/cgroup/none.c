@@ -33,12 +33,6 @@ static int none_usage(const struct cgroup_root *root, const struct cgroup *cg,
     return 0;
 }
 
-static int none_kill(const struct cgroup *cg)
-{
-    (void) cg;
-    return -ENOTSUP;
-}
-
 const struct cgroup_ops cgroup_none_ops = {
     .mode = CGROUP_OFF,
     .name = "none",
@@ -47,5 +41,4 @@ const struct cgroup_ops cgroup_none_ops = {
     .close = none_close,
     .limit = none_limit,
     .usage = none_usage,
-    .kill = none_kill,
 };

@@ -184,12 +184,6 @@ static int v1_usage(const struct cgroup_root *root, const struct cgroup *cg,
     return 0;
 }
 
-static int v1_kill(const struct cgroup *cg)
-{
-    (void) cg;
-    return -ENOTSUP;
-}
-
 const struct cgroup_ops cgroup_v1_ops = {
     .mode = CGROUP_V1,
     .name = "v1",
@@ -198,5 +192,4 @@ const struct cgroup_ops cgroup_v1_ops = {
     .close = v1_close,
     .limit = v1_limit,
     .usage = v1_usage,
-    .kill = v1_kill,
 };

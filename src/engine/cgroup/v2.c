@@ -428,13 +428,6 @@ static int v2_usage(const struct cgroup_root *root, const struct cgroup *cg,
     return 0;
 }
 
-static int v2_kill(const struct cgroup *cg)
-{
-    int r = cgroup_write_int(cg->dir_fds[0], "cgroup.kill", 1);
-
-    return r == -ENOENT ? -ENOTSUP : r; /* before 5.14 */
-}
-
 const struct cgroup_ops cgroup_v2_ops = {
     .mode = CGROUP_V2,
     .name = "v2",
@@ -443,5 +436,4 @@ const struct cgroup_ops cgroup_v2_ops = {
     .close = v2_close,
     .limit = v2_limit,
     .usage = v2_usage,
-    .kill = v2_kill,
 };

@@ -121,14 +121,10 @@ void doctor_judge_memory(const struct doctor_findings *f, struct doctor_check *c
 void doctor_judge_swap(const struct doctor_findings *f, struct doctor_check *check);
 void doctor_judge_pids(const struct doctor_findings *f, struct doctor_check *check);
 void doctor_judge_cpu_share(const struct doctor_findings *f, struct doctor_check *check);
-void doctor_judge_cpu_time(const struct doctor_findings *f, struct doctor_check *check);
+void doctor_judge_plain_limit(const struct doctor_findings *f, struct doctor_check *check);
 void doctor_judge_wall_time(const struct doctor_findings *f, struct doctor_check *check);
 void doctor_judge_leftovers(const struct doctor_findings *f, struct doctor_check *check);
-void doctor_judge_disk(const struct doctor_findings *f, struct doctor_check *check);
-void doctor_judge_inodes(const struct doctor_findings *f, struct doctor_check *check);
 void doctor_judge_workspace(const struct doctor_findings *f, struct doctor_check *check);
-void doctor_judge_file_size(const struct doctor_findings *f, struct doctor_check *check);
-void doctor_judge_output(const struct doctor_findings *f, struct doctor_check *check);
 void doctor_judge_python(const struct doctor_findings *f, struct doctor_check *check);
 void doctor_judge_packages(const struct doctor_findings *f, struct doctor_check *check);
 

@@ -105,6 +105,36 @@ static bool ended_at(const struct doctor_findings *f, enum doctor_trial trial,
     return false;
 }
 
+/* Limits whose check only says that they held. */
+static const struct {
+    const char *check;
+    enum doctor_trial trial;
+    enum limit_kind limit;
+    int allowed;
+    const char *seen;
+} plain_limits[] = {
+    { "cpu_time", TRIAL_CPU_TIME, LIMIT_CPU_TIME, DOCTOR_CPU_MS,
+      "ms allowed: a busy program was stopped" },
+    { "disk", TRIAL_DISK, LIMIT_DISK_BYTES, DOCTOR_DISK_KIB,
+      "KiB allowed in /workspace: the write beyond failed" },
+    { "inodes", TRIAL_INODES, LIMIT_DISK_INODES, DOCTOR_INODES,
+      "files allowed in /workspace: the next one failed" },
+    { "file_size", TRIAL_FILE_SIZE, LIMIT_FILE_SIZE, DOCTOR_FILE_KIB,
+      "KiB allowed: the write beyond failed" },
+    { "output", TRIAL_OUTPUT, LIMIT_OUTPUT, DOCTOR_OUTPUT_KIB,
+      "KiB allowed: the program that printed more was ended" },
+};
+
+void doctor_judge_plain_limit(const struct doctor_findings *f, struct doctor_check *check)
+{
+    doctor_say(check, DOCTOR_FAILED, "nothing tries this limit"); /* a check without a row */
+    for (size_t i = 0; i < ARRAY_LEN(plain_limits); i++)
+        if (strcmp(plain_limits[i].check, check->name) == 0 &&
+            ended_at(f, plain_limits[i].trial, plain_limits[i].limit, check))
+            doctor_say(check, DOCTOR_ACTIVE, "%d %s", plain_limits[i].allowed,
+                       plain_limits[i].seen);
+}
+
 void doctor_judge_memory(const struct doctor_findings *f, struct doctor_check *check)
 {
     if (ended_at(f, TRIAL_MEMORY, LIMIT_MEMORY, check))
@@ -167,13 +197,6 @@ void doctor_judge_cpu_share(const struct doctor_findings *f, struct doctor_check
     }
 }
 
-void doctor_judge_cpu_time(const struct doctor_findings *f, struct doctor_check *check)
-{
-    if (ended_at(f, TRIAL_CPU_TIME, LIMIT_CPU_TIME, check))
-        doctor_say(check, DOCTOR_ACTIVE, "%d ms allowed: a busy program was stopped",
-                   DOCTOR_CPU_MS);
-}
-
 void doctor_judge_wall_time(const struct doctor_findings *f, struct doctor_check *check)
 {
     int64_t took_us = f->trials[TRIAL_WALL_TIME].wall_us;
@@ -201,20 +224,6 @@ void doctor_judge_leftovers(const struct doctor_findings *f, struct doctor_check
                    count);
 }
 
-void doctor_judge_disk(const struct doctor_findings *f, struct doctor_check *check)
-{
-    if (ended_at(f, TRIAL_DISK, LIMIT_DISK_BYTES, check))
-        doctor_say(check, DOCTOR_ACTIVE, "%d KiB allowed in /workspace: the write beyond failed",
-                   DOCTOR_DISK_KIB);
-}
-
-void doctor_judge_inodes(const struct doctor_findings *f, struct doctor_check *check)
-{
-    if (ended_at(f, TRIAL_INODES, LIMIT_DISK_INODES, check))
-        doctor_say(check, DOCTOR_ACTIVE, "%d files allowed in /workspace: the next one failed",
-                   DOCTOR_INODES);
-}
-
 /* A watched quota is one that holds, but not the one that this host could have. */
 void doctor_judge_workspace(const struct doctor_findings *f, struct doctor_check *check)
 {
@@ -239,20 +248,6 @@ void doctor_judge_workspace(const struct doctor_findings *f, struct doctor_check
                 ? "give it loop devices (modprobe loop) and mke2fs (apt install e2fsprogs)"
                 : "start it as root, with loop devices and mke2fs");
     }
-}
-
-void doctor_judge_file_size(const struct doctor_findings *f, struct doctor_check *check)
-{
-    if (ended_at(f, TRIAL_FILE_SIZE, LIMIT_FILE_SIZE, check))
-        doctor_say(check, DOCTOR_ACTIVE, "%d KiB allowed: the write beyond failed",
-                   DOCTOR_FILE_KIB);
-}
-
-void doctor_judge_output(const struct doctor_findings *f, struct doctor_check *check)
-{
-    if (ended_at(f, TRIAL_OUTPUT, LIMIT_OUTPUT, check))
-        doctor_say(check, DOCTOR_ACTIVE, "%d KiB allowed: the program that printed more was ended",
-                   DOCTOR_OUTPUT_KIB);
 }
 
 /* ---- Python ---- */

@@ -14,14 +14,13 @@
 #include "base/banned.h"
 
 struct filter {
-    const char *name;
     const struct sock_filter *insns;
     unsigned short len;
 };
 
 #define FILTER(policy)                                                                             \
     {                                                                                              \
-        .name = #policy, .insns = seccomp_##policy, .len = ARRAY_LEN(seccomp_##policy)             \
+        .insns = seccomp_##policy, .len = ARRAY_LEN(seccomp_##policy)                              \
     }
 
 static const struct filter filters[] = {
@@ -48,12 +47,4 @@ int seal_seccomp_load(enum seccomp_policy policy)
         r = -errno;
     errno = saved;
     return r;
-}
-
-const char *seal_seccomp_name(enum seccomp_policy policy, size_t *ret_insns)
-{
-    if ((unsigned) policy >= ARRAY_LEN(filters))
-        return NULL;
-    *ret_insns = filters[policy].len;
-    return filters[policy].name;
 }

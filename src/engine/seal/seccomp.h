@@ -19,7 +19,3 @@ enum seccomp_policy {
  * filter forbids more filters, -EINVAL when the kernel has no filters or there is no such
  * policy. */
 int seal_seccomp_load(enum seccomp_policy policy);
-
-/* For `doctor`: the policy's name and its length in BPF instructions. Returns the static name, or
- * NULL (and does not touch @ret_insns) when there is no such policy. */
-const char *seal_seccomp_name(enum seccomp_policy policy, size_t *ret_insns);
