@@ -53,6 +53,10 @@ struct serve {
 
 /* ---- from options to configurations ---- */
 
+/* An option of run alone has a default here too, which must not be held against a ceiling. */
+#define SERVE_HAS_EVERY true
+#define SERVE_HAS_RUN   false
+
 static int check_ceilings(const struct config *cfg, struct gb_err *err)
 {
     const struct {
@@ -60,8 +64,9 @@ static int check_ceilings(const struct config *cfg, struct gb_err *err)
         int64_t value, most;
     } rows[] = {
 #define LIMIT_CAPPED(max_option, max_standard, max_help, member, unit, words, json, standard,      \
-                     session, ceiling_, min, max_, zero, option, ...)                              \
-    { option, max_option, cfg->limits.member, cfg->max.member },
+                     session, ceiling_, min, max_, zero, option, option_standard, option_min,      \
+                     where, ...)                                                                   \
+    { option, max_option, SERVE_HAS_##where ? cfg->limits.member : 0, cfg->max.member },
 #include "base/limits.def"
         { "session-disk", "max-disk", cfg->session_disk_bytes, cfg->max.disk_bytes },
         { "default-timeout", "max-timeout", cfg->default_timeout_us, cfg->max.wall_us },
