@@ -86,7 +86,7 @@ def test_revoke(key):
 
 def test_unknown_key(key):
     made(key)
-    assert "no key '000000000000'" in key("revoke", "000000000000", code=1).err
+    assert "key '000000000000' does not exist" in key("revoke", "000000000000", code=1).err
 
 
 @pytest.mark.parametrize("bad", ["", "a b", "../../etc", "x" * 65, "\u00e4", "a\nb"])
@@ -153,14 +153,14 @@ def test_newer_store(key, data):
     with sqlite3.connect(data + "/glovebox.db") as db:
         db.execute("PRAGMA user_version = 99")
     db.close()
-    assert "newer glovebox" in key("list", code=125).err
+    assert "newer Glovebox" in key("list", code=125).err
 
 
 def test_broken_store(key, data):
     made(key)
     with open(data + "/glovebox.db", "r+b") as f:
         f.write(b"x" * 4096)
-    assert "not a store" in key("list", code=125).err
+    assert "not a Glovebox database" in key("list", code=125).err
 
 
 def test_a_damaged_row_is_no_key(key, data):

@@ -142,11 +142,11 @@ def test_check(template, place):
     seen = template("check", "lab", "--json").receipt
     assert seen["ok"] and seen["missing"] == [] and seen["in_box"]["prefix"] == venv
     assert seen["binds"] == [f"{venv}/bin", f"{venv}/lib", f"{venv}/pyvenv.cfg"]
-    # What is gone since then is told, with the cure.
+    # What is gone since then is reported, with the fix.
     (module,) = glob.glob(f"{venv}/lib/python3*/site-packages/two.py")
     os.unlink(module)
     r = template("check", "lab", code=1)
-    assert "two: ModuleNotFoundError" in r.out and "cure" in r.out
+    assert "two: ModuleNotFoundError" in r.out and "fix  " in r.out
     seen = template("check", "lab", "--json", code=1).receipt
     assert not seen["ok"] and seen["missing"][0].startswith("two: ModuleNotFoundError")
     shutil.rmtree(f"{venv}/bin")
@@ -162,8 +162,8 @@ def test_preloads(template, gb, data, place):
                      spins="import threading, time\n"
                            "threading.Thread(target=time.sleep, args=(9999,), daemon=True).start()\n")
     for module, why, code in [
-        ("crashes", "ended", 1), ("hangs", "import hangs", 1), ("holds", "holds /usr/bin/env open", 1),
-        ("spins", "2 threads are running", 1), ("raises", "raises: ValueError: no", 2),
+        ("crashes", "exited during", 1), ("hangs", "import hangs", 1), ("holds", "holds /usr/bin/env open", 1),
+        ("spins", "2 threads are left", 1), ("raises", "raises: ValueError: no", 2),
         ("leaves", "leaves: SystemExit: 3", 2), ("nothere", "nothere: ModuleNotFoundError", 2),
     ]:
         wait = "3" if module == "hangs" else "60"
