@@ -75,7 +75,9 @@ static int directory_open(const char *path, int *ret_fd, struct gb_err *err)
     if (st.st_uid != geteuid() || st.st_mode & 077)
         return gb_fail_plain(
             err, EPERM,
-            "the directory for workspaces '%.100s' must belong to this user, with mode 700", path);
+            "the directory for workspaces must be owned by this user and private to it: "
+            "chmod 700 '%.100s'",
+            path);
     if (is_memory(&fs))
         return gb_fail_plain(err, EINVAL,
                              "the directory for workspaces '%.100s' is in memory: "
