@@ -163,7 +163,7 @@ def test_preloads(template, gb, data, place):
                            "threading.Thread(target=time.sleep, args=(9999,), daemon=True).start()\n")
     for module, why, code in [
         ("crashes", "exited during", 1), ("hangs", "import hangs", 1), ("holds", "holds /usr/bin/env open", 1),
-        ("spins", "2 threads are left", 1), ("raises", "raises: ValueError: no", 2),
+        ("spins", "2 threads are running", 1), ("raises", "raises: ValueError: no", 2),
         ("leaves", "leaves: SystemExit: 3", 2), ("nothere", "nothere: ModuleNotFoundError", 2),
     ]:
         wait = "3" if module == "hangs" else "60"
