@@ -130,7 +130,7 @@ static void note_log(struct egress_proxy *proxy, const struct host *host, uint16
         (void) snprintf(line, sizeof line, "%s: %s %s:%u: %s", proxy->label,
                         event == CONTACT_REFUSED ? "refused" : "could not reach", host->text, port,
                         why);
-    config->log(config->log_arg, event == CONTACT_REQUEST ? LOG_LEVEL_INFO : LOG_LEVEL_INFO, line);
+    config->log(config->log_arg, LOG_LEVEL_INFO, line);
 }
 
 void proxy_note(struct egress_proxy *proxy, const struct host *host, uint16_t port,

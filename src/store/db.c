@@ -75,45 +75,44 @@ static void bind_hash(struct db_query *q, const uint8_t *hash)
     bind_text(q, hex);
 }
 
-static void bind_one(struct db_query *q, char type, va_list *values)
+static void bind_optional_int(struct db_query *q, int64_t value, int64_t none)
 {
-    const char *text;
-    int64_t value;
-
-    switch (type) {
-    case 't':
-        bind_text(q, va_arg(*values, const char *));
-        break;
-    case 'T':
-        text = va_arg(*values, const char *);
-        bind_text(q, *text ? text : NULL);
-        break;
-    case 'i':
-        bind_int(q, va_arg(*values, int64_t));
-        break;
-    case 'I':
-        value = va_arg(*values, int64_t);
-        if (value == va_arg(*values, int64_t))
-            bind_text(q, NULL);
-        else
-            bind_int(q, value);
-        break;
-    case 'h':
-        bind_hash(q, va_arg(*values, const uint8_t *));
-        break;
-    default:
-        abort(); /* a mistake in our own source, which every run of its tests meets */
-    }
+    if (value == none)
+        bind_text(q, NULL);
+    else
+        bind_int(q, value);
 }
 
 static struct db_query query_begin(struct db *db, const struct db_statement *statement,
-                                   const char *types, va_list *values)
+                                   const char *types, va_list values)
 {
     struct db_query q = { .db = db, .statement = statement, .next = 1 };
+    const char *text;
+    int64_t value;
 
     db->ops->prepare(&q);
     for (; *types; types++)
-        bind_one(&q, *types, values);
+        switch (*types) {
+        case 't':
+            bind_text(&q, va_arg(values, const char *));
+            break;
+        case 'T':
+            text = va_arg(values, const char *);
+            bind_text(&q, *text ? text : NULL);
+            break;
+        case 'i':
+            bind_int(&q, va_arg(values, int64_t));
+            break;
+        case 'I':
+            value = va_arg(values, int64_t);
+            bind_optional_int(&q, value, va_arg(values, int64_t));
+            break;
+        case 'h':
+            bind_hash(&q, va_arg(values, const uint8_t *));
+            break;
+        default:
+            abort(); /* a mistake in our own source, which every run of its tests meets */
+        }
     return q;
 }
 
@@ -124,7 +123,7 @@ struct db_query db_query_begin(struct db *db, const struct db_statement *stateme
     va_list values;
 
     va_start(values, types);
-    q = query_begin(db, statement, types, &values);
+    q = query_begin(db, statement, types, values);
     va_end(values);
     return q;
 }
@@ -145,7 +144,7 @@ void db_query_end(struct db_query *q)
 }
 
 static int run(struct db *db, struct gb_err *err, const struct db_statement *statement,
-               const char *types, va_list *values)
+               const char *types, va_list values)
 {
     struct db_query q = query_begin(db, statement, types, values);
     int r = db_query_step(&q, err);
@@ -163,7 +162,7 @@ int db_run(struct db *db, struct gb_err *err, const struct db_statement *stateme
     int r;
 
     va_start(values, types);
-    r = run(db, err, statement, types, &values);
+    r = run(db, err, statement, types, values);
     va_end(values);
     return r;
 }
@@ -177,7 +176,7 @@ int db_write(struct db *db, bool durable, struct gb_err *err, const struct db_st
     if (r < 0)
         return r;
     va_start(values, types);
-    r = db_write_end(db, run(db, err, statement, types, &values), err);
+    r = db_write_end(db, run(db, err, statement, types, values), err);
     va_end(values);
     return r;
 }

@@ -135,7 +135,7 @@ static int spawn_mke2fs(int image, int64_t blocks_per_group, int64_t inodes, pid
     int r = ENOENT;
 
     snprintf(groups, sizeof groups, "%lld", (long long) blocks_per_group);
-    snprintf(count, sizeof count, "%lld", (long long) (inodes + INODES_OWN));
+    snprintf(count, sizeof count, "%lld", (long long) inodes + INODES_OWN);
     posix_spawn_file_actions_init(&actions);
     for (int fd = 0; fd < 3; fd++)
         posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0);

@@ -238,10 +238,11 @@ static char *join_parts(const char *part, size_t left)
 
     for (size_t i = 0; i < left; i++)
         end = url_next_part(end);
-    path = malloc((size_t) (end - part));
+    path = malloc((size_t) (end - part) + 1); /* of no parts the empty text is left */
     if (!path)
         return NULL;
     memcpy(path, part, (size_t) (end - part));
+    path[end - part] = '\0';
     for (char *p = path; left > 1; left--) {
         p += strlen(p);
         *p++ = '/';
