@@ -2,6 +2,8 @@
 # Builds the binary for aarch64 on another Debian machine: build-aarch64/glovebox, all warnings
 # errors, no tests. What the build lacks is installed first (group `cross` of packages.txt).
 #
+#   tools/cross.sh [MESON-ARGUMENT...]      e.g. -Doptimization=0, for the first setup of the build
+#
 # The arm64 libraries are not installed but unpacked to build-aarch64/system, with a private state
 # of apt: that needs no root, and dpkg never hears of a second architecture. Were they installed,
 # Python and libc of this machine would have to have the very same version, and be upgraded for it.
@@ -85,7 +87,7 @@ libraries
 if [[ ! -f $build/build.ninja ]]; then
     printf "[constants]\nsystem = '%s'\n" "$PWD/$system" >"$build/system.ini"
     meson setup "$build" --cross-file "$build/system.ini" --cross-file tools/cross/aarch64.ini \
-        --werror -Dtests=disabled
+        --werror -Dtests=disabled "$@"
 fi
 ninja -C "$build" all bench_engine
 

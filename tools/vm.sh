@@ -3,7 +3,10 @@
 # its status. QEMU emulates the processor, so no KVM and no root is needed; it is ten to twenty
 # times slower than this machine.
 #
-#   tools/vm.sh [--as root|user|subids|service|login] [--limit SECONDS] [--with FILE]... COMMAND [ARG...]
+#   tools/vm.sh [--as WHO[,WHO...]] [--limit SECONDS] [--with FILE]... COMMAND [ARG...]
+#
+# WHO is root (the default), user, subids, service or login. Several of them run the command one after
+# the other in one boot; the status is then the highest of theirs.
 #
 # The command starts in a copy of the project, with the binary in build/glovebox and the files of
 # --with beside it; nothing that it writes comes back. Whom --as stands for, and in which cgroup
@@ -34,7 +37,7 @@ while [[ ${1:-} == --* ]]; do
     esac
     shift 2
 done
-if [[ $# == 0 || ! $who =~ ^(root|user|subids|service|login)$ || ! $limit =~ ^[0-9]+$ ]]; then
+if [[ $# == 0 || ! $who, =~ ^((root|user|subids|service|login),)+$ || ! $limit =~ ^[0-9]+$ ]]; then
     sed -n 's/^#   \(tools\/vm.sh.*\)/usage: \1/p' "$0" >&2
     exit 2
 fi
@@ -75,7 +78,7 @@ project() {
     [[ ${#with[@]} == 0 ]] || cp "${with[@]}" "$scratch/stage/build/"
     cp "$binary" "$scratch/stage/build/glovebox"
     cp tools/vm/guest.sh "$scratch/stage/.vm/"
-    echo "$who" >"$scratch/stage/.vm/who"
+    echo "${who//,/ }" >"$scratch/stage/.vm/who"
     {
         # shellcheck disable=SC2086 # names, split on purpose
         [[ -z ${!GB_*} ]] || declare -p ${!GB_*}

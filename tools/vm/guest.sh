@@ -1,7 +1,8 @@
 #!/bin/sh
 # PID 1 of the guest once the system image is the root: makes of it what systemd would (mounts,
-# loopback, a tree of cgroups), runs /glovebox/.vm/command as the user that /glovebox/.vm/who names,
-# tells the host its exit status on the third disk, and switches the machine off.
+# loopback, a tree of cgroups), runs /glovebox/.vm/command as each of the users that
+# /glovebox/.vm/who names, writes the highest exit status to the third disk, from which the host reads
+# it, and switches the machine off.
 #
 # Who, and the cgroup in which the command starts:
 #   root     root, in a service of its own
@@ -102,17 +103,23 @@ run() {
     )
 }
 
-read -r who </glovebox/.vm/who
+read -r everybody </glovebox/.vm/who
 mount_all
-accounts "$who"
 hostname glovebox-vm
 $busybox ip link set lo up
-# Through a pipe, so that nothing of the command has the console.
-{
-    run "$who" 2>&1 3>&-
-    echo $? >&3
-} 3>/run/status | cat
-cat /run/status >/dev/vdc
+highest=0
+for who in $everybody; do
+    accounts "$who"
+    [ "$who" = "$everybody" ] || printf '\n== as %s\n' "$who"
+    # Through a pipe, so that nothing of the command has the console.
+    {
+        run "$who" 2>&1 3>&-
+        echo $? >&3
+    } 3>/run/status | cat
+    read -r status </run/status
+    [ "$status" -le "$highest" ] || highest=$status
+done
+echo "$highest" >/dev/vdc
 sync
 # The kernel's farewell is an emergency to it.
 echo 0 >/proc/sys/kernel/printk

@@ -40,6 +40,7 @@
 #define FRAMES_MAX  64 /* queued ones, above which nothing is read */
 #define CLOSE_US    (2 * USEC_PER_SEC)
 #define LINGER_US   USEC_PER_SEC
+#define LINGER_MAX  (1 << 20) /* bytes */
 
 struct ws {
     struct ws *prev, *next; /* of the server's ring, under its lock */
@@ -222,19 +223,22 @@ static bool turn(struct ws *ws)
 }
 
 /* A socket that is closed with bytes unread is reset, and the client may not see why: so they are
- * read, for a moment. */
+ * read, for a moment. A client that floods us gets the reset. */
 static void linger(int fd)
 {
     int64_t until = clock_now_us() + LINGER_US, left;
     struct pollfd p = { fd, POLLIN, 0 };
     char buf[READ_BYTES];
+    size_t total = 0;
     ssize_t n = 1;
 
     (void) shutdown(fd, SHUT_WR);
-    while ((left = until - clock_now_us()) > 0 && n != 0 && poll(&p, 1, (int) (left / 1000)) > 0) {
+    while (n != 0 && total < LINGER_MAX && (left = until - clock_now_us()) > 0 &&
+           poll(&p, 1, (int) (left / 1000)) > 0) {
         n = recv(fd, buf, sizeof buf, MSG_DONTWAIT);
         if (n < 0 && errno != EAGAIN && errno != EINTR)
             break;
+        total += n > 0 ? (size_t) n : 0;
     }
 }
 
