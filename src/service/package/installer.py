@@ -10,6 +10,7 @@ No code of a package runs here, unless the operator allows packages to be built.
 believes this program more than it must: names, versions and hashes are checked again there.
 """
 
+import functools
 import hashlib
 import importlib.metadata as metadata
 import json
@@ -26,6 +27,8 @@ TREE = PLACE + "/tree"
 WHEELS = PLACE + "/wheels"
 REPORT = PLACE + "/report.json"
 LOADED = PLACE + "/loaded.txt"
+LOG = PLACE + "/pip.log"
+ERRORS = PLACE + "/pip.err"
 CERT = PLACE + "/cert.pem"
 DETAIL_MAX = 400
 VERSIONS_MAX = 100
@@ -61,10 +64,45 @@ def normal(name):
 # ---- pip ----
 
 
-def pip_program():
+# pip, imported once for all commands of a phase: that takes longer than most of them. Each command
+# runs in a child of its own, so that none sees what another left in memory. A line in is a command,
+# a line out its status.
+PIP = """
+import json, os, sys
+sys.path[:0] = json.loads(sys.argv[1])
+from pip._internal.cli.main import main
+try:
+    import pip._internal.commands.download, pip._internal.commands.install
+except ImportError:
+    pass  # another pip has them elsewhere, and finds them when it needs them
+for line in sys.stdin:
+    command = json.loads(line)
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            null, log = os.open("/dev/null", os.O_RDONLY), os.open(command["log"], os.O_WRONLY)
+            os.dup2(null, 0)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            sys.argv = ["pip", *command["args"]]
+            status = main(command["args"])
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 1
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status if isinstance(status, int) else 1)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+os._exit(0)
+"""
+
+
+def pip_path():
+    """What pip's Python needs in sys.path, besides what it has."""
     for place in ("/usr/lib/python3/dist-packages/pip", sysconfig.get_path("purelib") + "/pip"):
         if os.path.isdir(place):
-            return [sys.executable, "-I", "-m", "pip"]
+            return []
     try:
         import ensurepip
 
@@ -76,12 +114,25 @@ def pip_program():
         if place and os.path.isdir(place):
             for name in sorted(os.listdir(place), reverse=True):
                 if name.startswith("pip-") and name.endswith(".whl"):
-                    return [sys.executable, "-I", os.path.join(place, name, "pip")]
+                    return [os.path.join(place, name)]
     try:
         metadata.version("pip")
-        return [sys.executable, "-I", "-m", "pip"]
+        return []
     except metadata.PackageNotFoundError:
         raise Failed("no-pip") from None
+
+
+@functools.lru_cache(maxsize=None)
+def pip_process():
+    return subprocess.Popen([sys.executable, "-I", "-c", PIP, json.dumps(pip_path())],
+                            env=environment(), text=True, stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, stderr=open(ERRORS, "w"))
+
+
+def pip_end():
+    if pip_process.cache_info().currsize:
+        pip_process().stdin.close()
+        pip_process().wait()
 
 
 def environment():
@@ -112,14 +163,24 @@ def sources(wish):
 
 def pip(wish, command, *args, check=True):
     # Very verbose, or it would not say which pages it could not get.
-    line = [*pip_program(), command, "-vv", "--no-input", "--disable-pip-version-check", "--no-color",
+    line = [command, "-vv", "--no-input", "--disable-pip-version-check", "--no-color",
             "--cache-dir", PLACE + "/cache", "--timeout", str(wish["timeout"]), "--retries", "1",
             *args, *sources(wish)]
-    done = subprocess.run(line, env=environment(), stdin=subprocess.DEVNULL, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
-    if check and done.returncode != 0:
-        raise explain(wish, done.stdout)
-    return done
+    with open(LOG, "w+", encoding="utf-8", errors="replace") as log:
+        process = pip_process()
+        try:
+            process.stdin.write(json.dumps({"log": LOG, "args": line}) + "\n")
+            process.stdin.flush()
+            status = process.stdout.readline()
+        except BrokenPipeError:
+            status = ""
+        if not status:
+            with open(ERRORS, encoding="utf-8", errors="replace") as errors:
+                said = errors.read().splitlines()
+            raise Failed("other", said[-1][-DETAIL_MAX:] if said else "the process was killed")
+        if check and int(status) != 0:
+            raise explain(wish, log.read())
+    return int(status) == 0
 
 
 def explain(wish, text):
@@ -155,8 +216,7 @@ def explain(wish, text):
 
 def has_sources(wish, requirement):
     name = re.match(r"[A-Za-z0-9._-]+", requirement)
-    return name is not None and pip(wish, "index", "versions", name.group(), check=False,
-                                    ).returncode == 0
+    return name is not None and pip(wish, "index", "versions", name.group(), check=False)
 
 
 def formats(wish):
@@ -361,6 +421,7 @@ def main():
         answer = {"ok": False, "kind": kind, "detail": str(error)}
     except Exception as error:
         answer = {"ok": False, "kind": "other", "detail": "%s: %s" % (type(error).__name__, error)}
+    pip_end()
     try:
         write(answer)
     except OSError:
