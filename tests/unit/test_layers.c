@@ -543,6 +543,28 @@ static void test_one_of_each(void **state)
     assert_int_equal(prune(place, 0, 0), 1);
 }
 
+/* Another one removes the same rubbish: nothing of it is put aside for ever. */
+static void take_away(struct place *place)
+{
+    char from[300];
+
+    snprintf(from, sizeof from, "%s", within(place, "work", "trash-900000/inner"));
+    assert_int_equal(rename(from, within(place, "work", "trash-900001")), 0);
+}
+
+static void test_rubbish_for_two(void **state)
+{
+    struct place *place = *state;
+
+    assert_int_equal(mkdir(within(place, "work", "trash-900000"), 0700), 0);
+    assert_int_equal(mkdir(within(place, "work", "trash-900000/inner"), 0700), 0);
+    assert_int_equal(mkdir(within(place, "work", "trash-900000/inner/most"), 0700), 0);
+    let(place, BEFORE_MOVE, take_away);
+    assert_int_equal(prune(place, 0, 0), 0);
+    assert_null(meanwhile[BEFORE_MOVE]);
+    assert_int_equal(entries(place, "work"), 0);
+}
+
 /* ---- what the dead leave ---- */
 
 static void wait_for_end(pid_t pid)
@@ -740,6 +762,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_swept_while_it_begins, setup, teardown),
         cmocka_unit_test_setup_teardown(test_wanted_while_it_is_looked_at, setup, teardown),
         cmocka_unit_test_setup_teardown(test_one_of_each, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_rubbish_for_two, setup, teardown),
         cmocka_unit_test_setup_teardown(test_killed_while_it_stores, setup, teardown),
         cmocka_unit_test_setup_teardown(test_killed_while_it_removes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_killed_while_it_writes, setup, teardown),
