@@ -8,12 +8,14 @@
  *
  * A dead tree is taken apart without recursion: a directory that is not empty is moved up to where
  * the rubbish lies, and becomes rubbish of its own. So one directory is open at a time, whatever
- * the depth.
+ * the depth. Several threads and processes may do so in one place: what is gone when we come to it
+ * was removed by another.
  */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -194,7 +196,7 @@ int disk_count_box(int root, const struct limits *limits, struct disk_usage *ret
 /* Renames to the first free name that begins with @prefix. */
 static int move_aside(int from_dir, const char *from, int to_dir, const char *prefix)
 {
-    static unsigned next; /* only where to begin: every name is tried */
+    static atomic_uint next; /* only where to begin: every name is tried */
 
     for (int i = 0; i < TRASH_TRIES; i++) {
         char name[TRASH_NAME];
@@ -216,6 +218,8 @@ int disk_trash_put(int trash_fd, int from_fd, const char *name)
 /* Removes @name, which may be a directory; one that is not empty becomes rubbish of its own. */
 static int drop_entry(int top, int dir, const char *name)
 {
+    int r;
+
     if (unlinkat(dir, name, 0) == 0 || errno == ENOENT)
         return 0;
     if (errno != EISDIR && errno != EPERM)
@@ -224,7 +228,8 @@ static int drop_entry(int top, int dir, const char *name)
         return 0;
     if (errno != ENOTEMPTY && errno != EEXIST)
         return -errno;
-    return disk_trash_put(top, dir, name);
+    r = disk_trash_put(top, dir, name);
+    return r == -ENOENT ? 0 : r;
 }
 
 /* Empties the directory @fd, which it takes over. -EAGAIN: the budget is spent. */
@@ -257,6 +262,8 @@ static int drop_tree(int top, const char *name, int *budget)
     int fd = openat(top, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     int r;
 
+    if (fd < 0 && errno == ENOENT)
+        return 0;
     if (fd < 0)
         return errno == ENOTDIR || errno == ELOOP ? drop_entry(top, top, name) : -errno;
     r = drop_inside(top, fd, budget);

@@ -21,6 +21,7 @@
 
 #define SUFFIX        ".json"
 #define REQUESTS_AGE  (INT64_C(400) * 86400) /* seconds: longer than anybody's refresh */
+#define TEMPS_AGE     3600                   /* seconds: longer than it takes to write a file */
 #define LISTENER_SIGN "listener-"
 
 /* ---- sets ---- */
@@ -207,22 +208,71 @@ static int by_use(const void *a, const void *b)
     return (left->used > right->used) - (left->used < right->used);
 }
 
-/* The exclusive lock is the proof that no process uses it, and keeps new ones out meanwhile.
- * Whatever adds a layer to a set or a template holds the layer until that is written, so the check
- * comes after the lock. The record is removed first: a layer without a record does not exist. */
-static bool layer_remove(struct layers *layers, const char *key)
+static void record_unlink(struct layers *layers, const char *key)
 {
-    autoclose int fd =
-        openat(layers->dirs[DIR_LAYERS], key, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     char file[NAME_MAX + 1];
 
-    if ((fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0) || layer_is_named(layers, key))
-        return false;
     layers_json_name(key, file);
     (void) unlinkat(layers->dirs[DIR_RECORDS], file, 0);
-    if (fd >= 0)
-        (void) disk_trash_put(layers->dirs[DIR_WORK], layers->dirs[DIR_LAYERS], key);
+}
+
+/* The lock on the key keeps those away who store it just now. The exclusive lock on the directory
+ * is the proof that no process uses it, and makes new ones wait meanwhile. Whatever adds a layer to
+ * a set or a template holds the layer until that is written, so that check counts after the locks;
+ * before them it only spares others the wait. The directory goes first: a record without one is
+ * seen to be a leftover, should we die in between. */
+static bool layer_remove(struct layers *layers, const char *key)
+{
+    autoclose int lock = -EBADF, fd = -EBADF;
+
+    if (layer_is_named(layers, key) || layers_try_lock(layers, LOCK_LAYER, key, &lock) < 0)
+        return false;
+    fd = openat(layers->dirs[DIR_LAYERS], key, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && errno != ENOENT)
+        return false;
+    if (fd >= 0 && (flock(fd, LOCK_EX | LOCK_NB) < 0 || layer_is_named(layers, key) ||
+                    disk_trash_put(layers->dirs[DIR_WORK], layers->dirs[DIR_LAYERS], key) < 0))
+        return false;
+    record_unlink(layers, key);
     return true;
+}
+
+static bool layer_is_missing(const struct layers *layers, const char *key)
+{
+    return faccessat(layers->dirs[DIR_LAYERS], key, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
+           errno == ENOENT;
+}
+
+/* Removes the record if it has no layer, and nobody is about to store one: whoever wrote it or
+ * removed the layer was killed, or the layer was deleted by hand. */
+static bool leftover_remove(struct layers *layers, const char *key)
+{
+    autoclose int lock = -EBADF;
+
+    if (!layer_is_missing(layers, key) || layers_try_lock(layers, LOCK_LAYER, key, &lock) < 0 ||
+        !layer_is_missing(layers, key))
+        return false;
+    record_unlink(layers, key);
+    return true;
+}
+
+/* Removes files that somebody was killed over while writing them (layers_json_write()). */
+static void temps_sweep(int dir)
+{
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *stream = fd >= 0 ? fdopendir(fd) : NULL;
+    struct dirent *entry;
+    struct stat st;
+
+    if (!stream) {
+        gb_closep(&fd);
+        return;
+    }
+    while ((entry = readdir(stream)))
+        if (entry->d_name[0] == '.' && fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISREG(st.st_mode) && time(NULL) - st.st_mtime > TEMPS_AGE)
+            (void) unlinkat(fd, entry->d_name, 0);
+    (void) closedir(stream);
 }
 
 static int request_age(void *arg, const char *name)
@@ -256,17 +306,19 @@ int layers_prune(struct layers *layers, int64_t bytes, int64_t age_us, unsigned 
         total += prune.items[i].bytes;
     for (size_t i = 0; i < prune.len; i++) {
         const struct candidate *item = &prune.items[i];
+        bool stays = total <= bytes && now - item->used <= age_us / USEC_PER_SEC;
 
-        if (total <= bytes && now - item->used <= age_us / USEC_PER_SEC)
-            continue;
-        if (layer_remove(layers, item->key)) {
+        if (stays ? leftover_remove(layers, item->key) : layer_remove(layers, item->key)) {
             total -= item->bytes;
             removed++;
         }
     }
     free(prune.items);
-    layers_rubbish_empty(layers);
+    layers_work_sweep(layers);
     (void) each_json(layers->dirs[DIR_REQUESTS], request_age, layers);
+    temps_sweep(layers->dirs[DIR_RECORDS]);
+    temps_sweep(layers->dirs[DIR_REQUESTS]);
+    temps_sweep(layers->dirs[DIR_SETS]);
     if (ret_removed)
         *ret_removed = removed;
     return 0;

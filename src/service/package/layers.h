@@ -11,8 +11,10 @@
  * KEY is a hash over the hashes of the wheels and the interpreter's ABI: requests that resolve to
  * the same set share one layer. A layer is filled in work/ and renamed, so it appears complete or
  * not at all. A process that uses a layer locks it (flock); layers that are locked, or named by a
- * set or a template (template/templates.h), stay. All others are pruned by age and size. Several
- * processes may use one store.
+ * set or a template (template/templates.h), stay. All others are pruned by age and size. A layer
+ * that is being stored has a record and is not in use yet; a lock on its key, which pruning needs
+ * too, protects it until its maker has it in use. Several processes may use one store, and each may
+ * be killed at any time: pruning removes what they leave.
  */
 #pragma once
 
@@ -42,7 +44,8 @@ bool layer_key_valid(const char *text);
 /* SHA-256 as hex. */
 void layers_hash(const void *data, size_t len, char ret_hex[LAYER_KEY_MAX]);
 
-/* A layer, from now on in use. -ENOENT: there is none. */
+/* A layer, from now on in use. -ENOENT: there is none. Waits while somebody decides whether to
+ * prune it, which is a matter of a few files. */
 int layer_get(struct layers *layers, const char *key, struct layer **ret_layer, struct gb_err *err);
 struct layer *layer_ref(struct layer *layer); /* accepts NULL */
 void layer_unref(struct layer *layer);        /* accepts NULL */
@@ -58,8 +61,8 @@ int layers_request_get(struct layers *layers, const char *hash, int64_t age_us, 
 int layers_request_put(struct layers *layers, const char *hash, json_t *json, struct gb_err *err);
 
 /* Waits for the exclusive lock on a set or a request (@kind is "set" or "request"). Hashes share a
- * few locks, so a caller may wait for an unrelated one. Take a set's lock before a request's.
- * Closing the descriptor releases it.
+ * few locks, so a caller may wait for an unrelated one. Take a set's lock before a request's; that
+ * of a layer's key (layers_internal.h) comes after both. Closing the descriptor releases it.
  */
 int layers_lock(struct layers *layers, const char *kind, const char *hash, int *ret_fd,
                 struct gb_err *err);
@@ -78,7 +81,8 @@ int layer_work_publish(struct layer_work *work, const char *key, json_t *record,
 void layer_work_abort(struct layer_work *work); /* accepts one that was ended */
 
 /* Removes layers that were not used for @age_us, and the longest unused ones until all of them
- * together are not larger than @bytes. @ret_removed may be NULL. */
+ * together are not larger than @bytes; also what processes that were killed have left. @ret_removed
+ * may be NULL. */
 int layers_prune(struct layers *layers, int64_t bytes, int64_t age_us, unsigned *ret_removed,
                  struct gb_err *err);
 

@@ -34,3 +34,10 @@ int layers_json_write(int dir, const char *name, const json_t *json);
 
 /* Removes rubbish from work/. */
 void layers_rubbish_empty(struct layers *layers);
+/* Removes unfinished layers whose process is gone, and rubbish. */
+void layers_work_sweep(struct layers *layers);
+
+/* Whoever stores a layer or removes one holds this kind of lock on its key. */
+#define LOCK_LAYER "layer"
+/* As layers_lock(), but does not wait: -EWOULDBLOCK. */
+int layers_try_lock(struct layers *layers, const char *kind, const char *hash, int *ret_fd);
