@@ -1,6 +1,7 @@
 /*
  * A principal: who owns sessions, executions, labels and packages, and whose quotas they count
- * against. It is decided once, when a request is authenticated, and copied by whatever is owned.
+ * against. It is determined once, when a request is authenticated, and copied into everything that
+ * it owns.
  *
  * A new kind of principal needs a row in the enum, a constructor here, and ids of a form that no
  * other kind uses: the store and the tables of the service tell principals apart by
@@ -10,11 +11,11 @@
 
 #include <stdbool.h>
 
-#define PRINCIPAL_ID_MAX     65 /* with its end; as STORE_ID_MAX */
+#define PRINCIPAL_ID_MAX     65 /* with its NUL; same as STORE_ID_MAX */
 #define PRINCIPAL_TEXT_LOCAL "local"
 
 enum principal_kind {
-    PRINCIPAL_LOCAL, /* no credentials: trusted for the way it came in (loopback, stdio) */
+    PRINCIPAL_LOCAL, /* no credentials: trusted because of how it connected (loopback, stdio) */
     PRINCIPAL_KEY,   /* an API key */
 };
 
