@@ -44,7 +44,8 @@ int fault_from_engine(struct service *service, const char *what, const struct gb
         return -1;
     }
     (void) fault_set(fault, PROBLEM_ENGINE, NULL,
-                     "%s; try again, and if it stays so tell the operator to read the log", what);
+                     "%s; retry, and if it keeps failing, ask the operator to check the server log",
+                     what);
     fault->retry_after_s = 2;
     return -1;
 }

@@ -1,5 +1,5 @@
-/* Default sets of packages, and which layers stay: those in use, those of a set or a template, and
- * of the rest the ones that were used last. */
+/* Default sets of packages, and pruning: layers stay if they are in use or belong to a set or a
+ * template, and of the rest the most recently used. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 #include "base/banned.h"
 
 #define SUFFIX        ".json"
-#define REQUESTS_AGE  (INT64_C(400) * 86400) /* seconds: longer than anybody's refresh */
+#define REQUESTS_AGE  (INT64_C(400) * 86400) /* seconds: longer than any refresh interval */
 #define LISTENER_SIGN "listener-"
 
 /* ---- sets ---- */
@@ -82,11 +82,11 @@ int64_t set_stamp(struct layers *layers, const char *name)
     layers_json_name(name, file);
     if (fstatat(layers->dirs[DIR_SETS], file, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return 0;
-    /* A file is replaced, never written again: its number changes with it. */
+    /* A file is replaced, never rewritten, so its inode number changes too. */
     return (int64_t) st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec + (int64_t) st.st_ino;
 }
 
-/* Hands over the name of every file NAME.json of a directory, without the end. */
+/* Calls @each with NAME for every file NAME.json of a directory. */
 static int each_json(int dir, int (*each)(void *arg, const char *name), void *arg)
 {
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
@@ -124,7 +124,7 @@ static int set_visit(void *arg, const char *name)
     int r;
 
     if (set_get(walk->layers, name, &json) < 0)
-        return 0; /* gone meanwhile, or not ours */
+        return 0; /* gone in the meantime, or not ours */
     r = walk->each(walk->arg, name, json);
     json_decref(json);
     return r;
@@ -191,7 +191,7 @@ static int set_keeps(void *arg, const char *name, json_t *json)
     return key && strcmp(key, arg) == 0;
 }
 
-/* Whether a set or a template names it; if that cannot be found out it counts as named. */
+/* Whether a set or a template names it; if that cannot be determined, true. */
 static bool layer_is_named(struct layers *layers, const char *key)
 {
     struct gb_err ignored;
@@ -207,9 +207,9 @@ static int by_use(const void *a, const void *b)
     return (left->used > right->used) - (left->used < right->used);
 }
 
-/* The exclusive lock is the proof that no process uses it, and keeps new ones out meanwhile.
- * Whatever adds a layer to a set or a template holds the layer until that is written, so the check
- * comes after the lock. The record is removed first: a layer without a record does not exist. */
+/* The exclusive lock proves that no process uses it, and keeps new ones out. Whatever adds a layer
+ * to a set or a template holds the layer until that is written, so the check comes after the lock.
+ * The record is removed first: a layer without a record does not exist. */
 static bool layer_remove(struct layers *layers, const char *key)
 {
     autoclose int fd =

@@ -68,7 +68,7 @@ int layers_json_read(int dir, const char *name, json_t **ret_json)
     return -EINVAL;
 }
 
-/* Whole or not at all, also when the disk is full or we die. */
+/* Complete or not at all, even if the disk is full or we are killed. */
 int layers_json_write(int dir, const char *name, const json_t *json)
 {
     autofree char *text = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS);
@@ -100,7 +100,7 @@ void layers_json_name(const char *name, char buf[NAME_MAX + 1])
 
 /* ---- opening ---- */
 
-/* Removes rubbish; it is ours alone, and of a size that pruning allows. */
+/* Empties the trash. Nobody else uses it, and pruning limits its size. */
 void layers_rubbish_empty(struct layers *layers)
 {
     bool more = true;
@@ -202,7 +202,7 @@ const char *layers_dir(const struct layers *layers)
 
 /* ---- layers in use ---- */
 
-/* Whether it is this directory that the store has under that name. */
+/* Whether the store still has this directory under that name. */
 static int layer_is_there(const struct layers *layers, const char *key, int fd)
 {
     struct stat held, now;
@@ -213,7 +213,7 @@ static int layer_is_there(const struct layers *layers, const char *key, int fd)
     return held.st_ino == now.st_ino && held.st_dev == now.st_dev ? 0 : -ENOENT;
 }
 
-/* With a lock on it the directory stays; whether it is still there is seen after that only. */
+/* A lock keeps the directory, so only a check made after locking is reliable. */
 static int layer_open(struct layers *layers, const char *key, struct layer **ret_layer)
 {
     autoclose int fd =
@@ -226,7 +226,7 @@ static int layer_open(struct layers *layers, const char *key, struct layer **ret
     if (fd < 0)
         return -errno;
     if (flock(fd, LOCK_SH | LOCK_NB) < 0)
-        return errno == EWOULDBLOCK ? -ENOENT : -errno; /* on its way out */
+        return errno == EWOULDBLOCK ? -ENOENT : -errno; /* being removed */
     r = layer_is_there(layers, key, fd);
     if (r < 0)
         return r;
@@ -248,7 +248,7 @@ static int layer_open(struct layers *layers, const char *key, struct layer **ret
     return 0;
 }
 
-/* Its time of use, for pruning. */
+/* Updates its time of use, for pruning. */
 static void layer_touch(struct layers *layers, const char *key)
 {
     char name[NAME_MAX + 1];
@@ -267,7 +267,7 @@ int layer_get(struct layers *layers, const char *key, struct layer **ret_layer, 
     if (!layer_key_valid(key))
         return gb_fail_plain(err, EINVAL, "not a layer key");
     pthread_mutex_lock(&layers->lock);
-    /* A layer that was deleted by hand stays usable only for those who hold it. */
+    /* A layer that was deleted by hand stays usable only for its current holders. */
     LIST_FOREACH(layer, &layers->live, entry)
     if (strcmp(layer->key, key) == 0 && layer_is_there(layers, key, layer->lock_fd) == 0)
         break;
@@ -392,7 +392,7 @@ int layer_work_begin(struct layers *layers, struct layer_work *ret_work, struct 
     if (r == 0) {
         work.fd = openat(layers->dirs[DIR_WORK], work.name,
                          O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        /* Shows others that somebody works on it. */
+        /* Shows other processes that it is being worked on. */
         if (work.fd < 0 || flock(work.fd, LOCK_SH) < 0 || fchmod(work.fd, 0755) < 0)
             r = -errno;
     }
