@@ -1,7 +1,7 @@
 """The program that runs in an installer box: runs pip and interprets the result.
 
 It is run as a script in a clone of the template, so sys.modules shows what every box of that
-template has already loaded. Its input is one JSON object, its output is the file RESULT. Two phases:
+template has already loaded. Its input is one JSON object, its output the file RESULT. Two phases:
 
 resolve  which wheels would be installed, and which requested packages are already installed
 fetch    downloads exactly those wheels, by hash, inspects them, and unpacks them into TREE
