@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The way out of a box, measured beside the same requests made directly.
+"""Requests through the proxy of a box, compared with the same requests made directly.
 
 usage: bench/network.py GLOVEBOX OUT.JSON
 
@@ -89,7 +89,7 @@ def main():
     for how in ("proxy", "tunnel"):
         more = p50[how] - p50["direct"]
         result[f"{how}_more_ms"] = more
-        print(f"  {'ms more than directly, ' + how:<44} {more:10.2f}   wanted ≤ {TARGET_MS:.2f}   "
+        print(f"  {'ms more than directly, ' + how:<44} {more:10.2f}   goal ≤ {TARGET_MS:.2f}   "
               f"{'yes' if more <= TARGET_MS else 'NO'}")
     with open(out, "w", encoding="utf-8") as f:
         json.dump({"network": result, "target_ms": TARGET_MS}, f, indent=2)

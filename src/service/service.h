@@ -77,8 +77,7 @@ enum execution_kind {
 };
 
 /* The quotas of one key. -1: the configured default; SERVICE_NO_LIMIT: any number; 0: nothing. They
- * come from the key in the store; for callers without a key only the service's own limits apply.
- */
+ * come from the key in the store; for callers without a key only the service's own limits apply. */
 #define SERVICE_NO_LIMIT INT64_MAX
 struct key_limits {
     int64_t sessions;
@@ -423,8 +422,7 @@ int execution_read_output(struct execution *x, enum stream stream, int64_t offse
  * index. A failed install is a fault. The caller owns the object:
  *
  *   {"success": true, "message", "installed": [{"name", "version", "sha256"}], "present": [{"name",
- *    "version"}], "warnings": [...], "layer", "cached", "seconds"}
- */
+ *    "version"}], "warnings": [...], "layer", "cached", "seconds"} */
 int packages_install(struct service *service, const struct caller *caller, struct session *session,
                      const char *const *wanted, bool newest, json_t **ret_json,
                      struct fault *fault);

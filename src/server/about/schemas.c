@@ -44,7 +44,7 @@ static const struct field fields_limits_info[] = {
       .help = "host directories that sessions may mount, with everything below them" },
     ALWAYS("code_bytes", FIELD_INT, "maximum size of a program"),
     ALWAYS("stdin_bytes", FIELD_INT, "maximum size of standard input"),
-    ALWAYS("reply_bytes", FIELD_OBJECT, "default and most (the maximum), for each stream in a receipt"),
+    ALWAYS("reply_bytes", FIELD_OBJECT, "default and most (the maximum), per stream in a receipt"),
     ALWAYS("network", FIELD_OBJECT, "allow: hosts that sessions may ask for; secrets: headers that "
                                     "the operator adds"),
     END,

@@ -171,8 +171,7 @@ static struct session *find_known(struct labels *labels, const struct label_scop
 }
 
 /* With the lock held, which is released in between. @label stays: nobody removes one whose session
- * is being created.
- */
+ * is being created. */
 static int make_session(struct labels *labels, const struct label_scope *scope, struct label *label,
                         struct session **ret_session, struct fault *fault)
 {

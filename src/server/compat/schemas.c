@@ -37,7 +37,8 @@ static const struct field fields_pip_install[] = {
       .help = "name of the package", .example = "\"requests\"" },
     { "version", FIELD_TEXT, 0, AT(body_pip, version), 1, NAME_BYTES_MAX,
       .help = "defaults to the latest", .example = "\"2.31.0\"" },
-    { "session_id", FIELD_TEXT, 0, AT(body_pip, session_id), 0, 64, .help = "a session from POST /v1/sessions" },
+    { "session_id", FIELD_TEXT, 0, AT(body_pip, session_id), 0, 64,
+      .help = "a live session from POST /v1/sessions" },
     END,
 };
 REQUEST(pip_install, struct body_pip, "A package.");

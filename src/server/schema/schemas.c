@@ -33,7 +33,8 @@ static const struct field fields_bound[] = {
     { "mode", FIELD_CHOICE, FIELD_REQUIRED, .choices = volume_modes, .help = "ro or rw" },
     END,
 };
-const struct schema schema_bound = { "bound", "A mounted volume, or a directory that may be mounted.", fields_bound, 0 };
+const struct schema schema_bound = {
+    "bound", "A volume: mounted in a session, or available to sessions.", fields_bound, 0 };
 
 static const struct field fields_mistake[] = {
     ALWAYS("loc", FIELD_LIST, "body or query, then the field"), ALWAYS("msg", FIELD_TEXT, NULL),

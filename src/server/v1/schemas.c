@@ -21,7 +21,8 @@ static const struct field fields_new_file[] = {
 REQUEST(new_file, struct body_file, "A file to create in a new session.");
 
 static const struct field fields_secret[] = {
-    { "host", FIELD_TEXT, FIELD_REQUIRED, .help = "exact host name", .example = "\"api.example.com\"" },
+    { "host", FIELD_TEXT, FIELD_REQUIRED, .help = "exact host name",
+      .example = "\"api.example.com\"" },
     { "port", FIELD_INT, .help = "defaults to 443" },
     { "header", FIELD_TEXT, FIELD_REQUIRED, .help = "name of the header",
       .example = "\"Authorization\"" },
@@ -38,7 +39,8 @@ static const struct field fields_network[] = {
       .help = "hosts: example.com, *.example.com, example.com:8443, 192.0.2.7, or * for all public "
               "hosts; optionally preceded by methods for plain HTTP: \"GET,HEAD example.com\"",
       .example = "[\"pypi.org\", \"*.pythonhosted.org\"]" },
-    { "secrets", FIELD_LIST, .of = &schema_secret, .help = "headers that the proxy adds for some hosts" },
+    { "secrets", FIELD_LIST, .of = &schema_secret,
+      .help = "headers that the proxy adds for some hosts" },
     END,
 };
 static const struct schema schema_network = {
@@ -196,17 +198,21 @@ REQUEST(mkdir, struct body_mkdir, "A directory.");
 /* ---- queries ---- */
 
 static const struct field fields_page_query[] = {
-    { "after", FIELD_TEXT, 0, AT(query_page, after), 1, 64, .help = "the last id of the previous page" },
-    { "limit", FIELD_INT, 0, AT(query_page, limit), 1, 1000, .help = "maximum number; defaults to 100" },
+    { "after", FIELD_TEXT, 0, AT(query_page, after), 1, 64,
+      .help = "the last id of the previous page" },
+    { "limit", FIELD_INT, 0, AT(query_page, limit), 1, 1000,
+      .help = "maximum number; defaults to 100" },
     END,
 };
 REQUEST(page_query, struct query_page, NULL);
 
 static const struct field fields_files_query[] = {
-    { "dir", FIELD_TEXT, 0, AT(query_files, dir), 0, PATH_BYTES, .help = "list only this directory" },
+    { "dir", FIELD_TEXT, 0, AT(query_files, dir), 0, PATH_BYTES,
+      .help = "list only this directory" },
     { "after", FIELD_TEXT, 0, AT(query_files, after), 0, PATH_BYTES,
       .help = "the last path of the previous page" },
-    { "limit", FIELD_INT, 0, AT(query_files, limit), 1, 1000, .help = "maximum number; defaults to 1000" },
+    { "limit", FIELD_INT, 0, AT(query_files, limit), 1, 1000,
+      .help = "maximum number; defaults to 1000" },
     { "recursive", FIELD_BOOL, 0, AT(query_files, recursive),
       .help = "list the whole tree below dir, not only its entries" },
     END,
@@ -220,7 +226,8 @@ static const struct field fields_upload_query[] = {
 REQUEST(upload_query, struct query_dir, NULL);
 
 static const struct field fields_archive_query[] = {
-    { "dir", FIELD_TEXT, 0, AT(query_dir, dir), 0, PATH_BYTES, .help = "archive only this directory" },
+    { "dir", FIELD_TEXT, 0, AT(query_dir, dir), 0, PATH_BYTES,
+      .help = "archive only this directory" },
     END,
 };
 REQUEST(archive_query, struct query_dir, NULL);
@@ -237,7 +244,8 @@ static const char *const stream_choices[] = { "stdout", "stderr", NULL };
 static const struct field fields_output_query[] = {
     { "stream", FIELD_CHOICE, 0, AT(query_output, stream), .choices = stream_choices,
       .help = "defaults to stdout" },
-    { "offset", FIELD_INT, 0, AT(query_output, offset), 0, INT64_MAX, .help = "first byte; defaults to 0" },
+    { "offset", FIELD_INT, 0, AT(query_output, offset), 0, INT64_MAX,
+      .help = "first byte; defaults to 0" },
     { "limit", FIELD_INT, 0, AT(query_output, limit), 1, 1024 * 1024,
       .help = "maximum number of bytes; defaults to 65536" },
     END,
@@ -245,8 +253,10 @@ static const struct field fields_output_query[] = {
 REQUEST(output_query, struct query_output, NULL);
 
 static const struct field fields_events_query[] = {
-    { "stdout", FIELD_INT, 0, AT(query_events, out), 0, INT64_MAX, .help = "bytes you already have" },
-    { "stderr", FIELD_INT, 0, AT(query_events, err), 0, INT64_MAX, .help = "bytes you already have" },
+    { "stdout", FIELD_INT, 0, AT(query_events, out), 0, INT64_MAX,
+      .help = "bytes you already have" },
+    { "stderr", FIELD_INT, 0, AT(query_events, err), 0, INT64_MAX,
+      .help = "bytes you already have" },
     { "displays", FIELD_INT, 0, AT(query_events, displays), 0, 1000000,
       .help = "displays you already have" },
     END,
@@ -271,7 +281,8 @@ REQUEST(interrupt_query, struct query_interrupt, NULL);
 static const char *const stream_message_types[] = { "interrupt", NULL };
 static const struct field fields_stream_message[] = {
     { "type", FIELD_CHOICE, FIELD_REQUIRED, AT(body_stream_message, type),
-      .choices = stream_message_types, .help = "interrupt: same as POST /v1/executions/{id}/interrupt" },
+      .choices = stream_message_types,
+      .help = "interrupt: same as POST /v1/executions/{id}/interrupt" },
     END,
 };
 REQUEST(stream_message, struct body_stream_message,
@@ -287,7 +298,8 @@ static const struct schema schema_error = { "error", "An uncaught exception.", f
 static const struct field fields_display[] = {
     ALWAYS("data", FIELD_OBJECT, "by MIME type; images in base64"),
     ALWAYS("metadata", FIELD_OBJECT, NULL), END };
-static const struct schema schema_display = { "display", "A figure, table or other display.", fields_display, 0 };
+static const struct schema schema_display = { "display", "A figure, table or other display.",
+                                              fields_display, 0 };
 
 static const char *const change_choices[] = { "created", "modified", "deleted", NULL };
 static const struct field fields_changed[] = {
@@ -327,20 +339,24 @@ static const struct field fields_receipt[] = {
     ALWAYS("execution_time", FIELD_NUMBER, "seconds"),
     MAYBE("result", FIELD_OBJECT, "the value of the last expression, by MIME type"),
     MAYBE("result_metadata", FIELD_OBJECT, "metadata of the result, by MIME type"),
-    { "outputs", FIELD_LIST, FIELD_REQUIRED, .of = &schema_display, .help = "figures, tables and other displays" },
+    { "outputs", FIELD_LIST, FIELD_REQUIRED, .of = &schema_display,
+      .help = "figures, tables and other displays" },
     { "error", FIELD_OBJECT, FIELD_NULLABLE, .of = &schema_error },
-    { "files", FIELD_LIST, FIELD_REQUIRED, .of = &schema_changed, .help = "files that were created, changed or deleted" },
-    ALWAYS("truncated", FIELD_OBJECT, "bytes left out of stdout and stderr, and the number of outputs "
-                                      "left out"),
+    { "files", FIELD_LIST, FIELD_REQUIRED, .of = &schema_changed,
+      .help = "files that were created, changed or deleted" },
+    ALWAYS("truncated", FIELD_OBJECT, "bytes of stdout and stderr, and the number of outputs, that "
+                                      "were left out"),
     ALWAYS("usage", FIELD_OBJECT, "cpu_ms, peak_memory_bytes, wall_ms, processes, hosts (the hosts "
                                   "that were reached, as host:port)"),
-    { "network", FIELD_LIST, 0, .of = &schema_contact, .help = "hosts that the program tried to reach, if any" },
+    { "network", FIELD_LIST, 0, .of = &schema_contact,
+      .help = "hosts that the program tried to reach, if any" },
     MAYBE("session_id", FIELD_TEXT, NULL),
     ALWAYS("execution_id", FIELD_TEXT, NULL),
     ALWAYS("execution_count", FIELD_INT, NULL),
     ALWAYS("template", FIELD_TEXT, "the template it ran with"),
     { "session_lost", FIELD_BOOL, 0, .help = "the session lost its variables; its files are kept" },
-    { "shell_lost", FIELD_BOOL, 0, .help = "the session's shell ended; the next command gets a new shell" },
+    { "shell_lost", FIELD_BOOL, 0,
+      .help = "the session's shell ended; the next command gets a new shell" },
     END,
 };
 RESPONSE(receipt, "The result of an execution.");

@@ -171,8 +171,7 @@ static int64_t age_allowed(const struct installer *installer, const struct insta
 }
 
 /* Versions of the base stay, so a package requested by name or by exactly the base's version is
- * already installed.
- */
+ * already installed. */
 static bool base_has(const json_t *base, const struct requirement *item)
 {
     char text[REQUIREMENT_MAX + 1];

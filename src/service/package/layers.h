@@ -60,8 +60,7 @@ int layers_request_put(struct layers *layers, const char *hash, json_t *json, st
 
 /* Waits for the exclusive lock on a set or a request (@kind is "set" or "request"). Hashes share a
  * few locks, so a caller may wait for an unrelated one. Take a set's lock before a request's.
- * Closing the descriptor releases it.
- */
+ * Closing the descriptor releases it. */
 int layers_lock(struct layers *layers, const char *kind, const char *hash, int *ret_fd,
                 struct gb_err *err);
 

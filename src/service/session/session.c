@@ -579,8 +579,7 @@ static void record_end(struct session *session, enum session_end end)
 }
 
 /* Marks it as ended and removes it from the table, if @idle_since is negative or it has been unused
- * since then.
- */
+ * since then. */
 static bool session_retire(struct session *session, enum session_end end, int64_t idle_since)
 {
     struct service *service = session->service;
