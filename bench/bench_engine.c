@@ -553,7 +553,8 @@ static void memory(struct bench *bench)
     tables = field_kib(path, "VmPTE:");
     floor_ask(&bench->floor, "memory", answer, sizeof answer);
     fork_kib = strtoll(answer, NULL, 10);
-    printf("memory   an idle tenant has %lld KiB of its own (a bare fork %lld), and %lld KiB of "
+    printf("memory   an idle tenant has %lld KiB of private memory (a bare fork %lld), and %lld "
+           "KiB of "
            "page tables\n",
            (long long) dirty, (long long) fork_kib, (long long) tables);
     json_object_set_new(bench->result, "memory",

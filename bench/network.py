@@ -5,7 +5,7 @@ usage: bench/network.py GLOVEBOX OUT.JSON
 
 One client, the same few lines of Python each time: it connects, asks, reads to the end. On the host it
 asks a server on loopback directly; in a box it asks the same server through the box's proxy, once in
-plain HTTP and once through a tunnel. Rounds are interleaved, so that a slow moment hits all alike.
+plain HTTP and once through a tunnel. Rounds are interleaved, so that a slow moment affects all alike.
 """
 
 import json

@@ -94,7 +94,8 @@ int framing_check(struct request *rq)
 
     (void) MHD_get_connection_values_n(rq->mhd, MHD_HEADER_KIND, collect, h);
     if (h->bad)
-        return refuse_framing(rq, "a header name contains a blank, or a value contains a NUL byte");
+        return refuse_framing(rq,
+                              "a header name contains whitespace, or a value contains a NUL byte");
     if (h->twice) {
         rq->refusal.close = true;
         return refuse(rq, PROBLEM_BAD_FRAMING, "the header %s occurs twice", h->twice);

@@ -29,7 +29,7 @@ int principal_from_key(const char *key_id, struct principal *ret_principal);
 
 bool principal_equal(const struct principal *a, const struct principal *b);
 
-/* Has no quotas of its own; only the limits of the whole service apply. */
+/* Has no quotas; only the limits of the whole service apply. */
 bool principal_is_local(const struct principal *principal);
 
 /* For people and for the audit log: the id, or PRINCIPAL_TEXT_LOCAL. */

@@ -1,10 +1,10 @@
 /*
  * An outcome as JSON.
  *
- * All text passes through text_to_json(), which makes it valid UTF-8 and bounds what it takes as
- * JSON. A budget in raw bytes is not enough for that: a control byte is written as six ("\u0001")
- * and an invalid byte becomes the three of U+FFFD, so text that is dear to encode is cut again, in
- * its middle, and those bytes are counted as left out too.
+ * All text passes through text_to_json(), which makes it valid UTF-8 and limits its size as JSON. A
+ * budget in raw bytes is not enough for that: a control byte is written as six ("\u0001") and an
+ * invalid byte becomes the three of U+FFFD, so text that grows too much is cut again, in its
+ * middle, and those bytes are counted as left out too.
  */
 #include "service/execution/receipt.h"
 

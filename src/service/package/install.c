@@ -29,7 +29,7 @@
     "(nobody)" /* scope of the operator's own installs: no caller's set has this name              \
                 */
 
-/* ---- what is wanted ---- */
+/* ---- requirements ---- */
 
 static int parse_one(const struct package_config *config, const char *text,
                      struct requirement *ret_item, struct fault *fault)

@@ -87,7 +87,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *) a, *(const char *const *) b);
 }
 
-/* Sorted: the order in which things are asked for does not matter. */
+/* Sorted: the order of the requirements does not matter. */
 static json_t *sorted(const char **texts, size_t len)
 {
     json_t *list = json_array();

@@ -23,7 +23,7 @@
 #define INDEX_S    15 /* seconds without a byte from the index */
 #define ITEMS_MAX  512
 
-/* One install under way. */
+/* An install in progress. */
 struct job {
     struct installer *installer;
     const struct install_request *request;
@@ -139,7 +139,7 @@ static void limits_fill(struct job *job)
     job->limits.cpu_milli = 2000;
     job->limits.pids = 256;
     job->limits.memory_bytes = 1024 * MIB;
-    /* What is downloaded, what is unpacked, and some room to move. */
+    /* For the downloaded and the unpacked files, with some room to spare. */
     job->limits.disk_bytes = 3 * config->set_bytes + 64 * MIB;
     job->limits.disk_inodes = 131072;
     job->limits.file_bytes = config->set_bytes;
@@ -377,7 +377,7 @@ static int phase_run(struct job *job, const char *phase, struct fault *fault)
     return json_is_true(json_object_get(job->result, "ok")) ? 0 : failed(job, fault);
 }
 
-/* ---- what was resolved ---- */
+/* ---- the resolved set ---- */
 
 static bool hash_valid(const char *text)
 {
