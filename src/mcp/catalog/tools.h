@@ -36,8 +36,8 @@ extern const struct mcp_tool tool_execute_python, tool_run_command, tool_pip_ins
     {                                                                                              \
         "session_id", FIELD_TEXT, 0, offsetof(struct args, session_id), 1, SESSION_WORD_MAX,       \
             .help = "Session to use, as returned by create_session. If omitted, the session of "   \
-                    "this conversation, or a fresh sandbox for this call only if the connection "  \
-                    "does not keep one."                                                           \
+                    "this conversation; if the connection has none, a fresh sandbox for this "     \
+                    "call only."                                                                   \
     }
 
 #define FILE_PATH_FIELD(args)                                                                      \

@@ -49,7 +49,7 @@ const char *dialect_names(json_t *receipt, size_t *ret_len);
 void dialect_reply_error(struct request *rq, const char *type, const char *detail,
                          const char *traceback);
 
-/* The members that the locals API has in addition to "detail"; also for problems (http/reply.c). */
+/* The members that the locals API has instead of "detail"; also for problems (http/reply.c). */
 void dialect_add_error(json_t *json, const char *type, const char *detail, const char *traceback);
 
 /* A cell of our own: a call in the runner's names.py with one or two strings. Free with free(). */

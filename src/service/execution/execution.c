@@ -301,7 +301,8 @@ static void displays_join(struct execution *x)
     x->displays_taken = true;
 }
 
-/* The engine kept nothing of the streams; what the receipt shows comes from the logs. */
+/* The engine kept nothing of the streams, so its left_out counts all of their bytes; the logs have
+ * what the receipt shows. */
 static void streams_join(struct execution *x)
 {
     struct stream_cut *cuts[] = { &x->outcome.out, &x->outcome.err };
