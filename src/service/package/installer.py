@@ -64,9 +64,9 @@ def normal(name):
 # ---- pip ----
 
 
-# pip, imported once for all commands of a phase: that takes longer than most of them. Each command
-# runs in a child of its own, so that none sees what another left in memory. A line in is a command,
-# a line out its status.
+# pip, imported once for all commands of a phase, because the import takes longer than most of them.
+# Each command runs in a separate child, so that none sees what another left in memory. Each input
+# line is a command, each output line its status.
 PIP = """
 import json, os, sys
 sys.path[:0] = json.loads(sys.argv[1])
@@ -74,7 +74,7 @@ from pip._internal.cli.main import main
 try:
     import pip._internal.commands.download, pip._internal.commands.install
 except ImportError:
-    pass  # another pip has them elsewhere, and finds them when it needs them
+    pass  # another version of pip has them elsewhere, and imports them when needed
 for line in sys.stdin:
     command = json.loads(line)
     pid = os.fork()
@@ -99,7 +99,7 @@ os._exit(0)
 
 
 def pip_path():
-    """What pip's Python needs in sys.path, besides what it has."""
+    """The directories that pip's Python needs in sys.path, in addition to its own."""
     for place in ("/usr/lib/python3/dist-packages/pip", sysconfig.get_path("purelib") + "/pip"):
         if os.path.isdir(place):
             return []
