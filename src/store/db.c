@@ -1,4 +1,4 @@
-/* What all backends have in common: binding, columns and the ends of transactions. */
+/* What all backends have in common: binding, columns and ending transactions. */
 #include "store/db.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 #define HEX_MAX (2 * STORE_HASH_BYTES + 1)
 
-/* ---- hashes are text ---- */
+/* ---- hashes as text ---- */
 
 static void hex_write(const uint8_t *hash, char ret_hex[HEX_MAX])
 {
@@ -25,7 +25,7 @@ static void hex_write(const uint8_t *hash, char ret_hex[HEX_MAX])
     ret_hex[HEX_MAX - 1] = '\0';
 }
 
-/* Upper-case digits are refused: a hash has one spelling. */
+/* Upper-case digits are refused: a hash has only one spelling. */
 static int hex_digit(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
@@ -111,7 +111,7 @@ static struct db_query query_begin(struct db *db, const struct db_statement *sta
             bind_hash(&q, va_arg(values, const uint8_t *));
             break;
         default:
-            abort(); /* a mistake in our own source, which every run of its tests meets */
+            abort(); /* a bug in our own source, which its tests always hit */
         }
     return q;
 }

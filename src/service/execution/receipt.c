@@ -1,10 +1,10 @@
 /*
  * An outcome as JSON.
  *
- * All text passes through text_to_json(), which makes it valid UTF-8 and bounds what it takes as
- * JSON. A budget in raw bytes is not enough for that: a control byte is written as six ("\u0001")
- * and an invalid byte becomes the three of U+FFFD, so text that is dear to encode is cut again, in
- * its middle, and those bytes are counted as left out too.
+ * All text passes through text_to_json(), which makes it valid UTF-8 and limits its size as JSON. A
+ * budget in raw bytes is not enough for that: a control byte is written as six ("\u0001") and an
+ * invalid byte becomes the three of U+FFFD, so text that grows too much is cut again, in its
+ * middle, and those bytes are counted as left out too.
  */
 #include "service/execution/receipt.h"
 
@@ -21,11 +21,11 @@
 
 #include "base/banned.h"
 
-/* The reply budget where the stream does not tell it: one that was not cut may be of any size up to
- * the budget. */
+/* The reply budget if the stream does not imply it: a stream that was not cut may have any size up
+ * to the budget. */
 #define RECEIPT_STREAM_BYTES ((size_t) 1024 * 1024)
 
-/* The tenant's words about its error come in a frame and not through a stream's budget. */
+/* The tenant's description of its error comes in a frame, to which no stream's budget applies. */
 #define RECEIPT_ERROR_NAME_BYTES      ((size_t) 1024)
 #define RECEIPT_ERROR_VALUE_BYTES     ((size_t) 64 * 1024)
 #define RECEIPT_ERROR_TRACEBACK_BYTES ((size_t) 256 * 1024)
@@ -37,7 +37,7 @@ struct span {
     size_t len;
 };
 
-/* What a piece of text takes: as UTF-8, and as JSON. */
+/* The size of a piece of text, as UTF-8 and as JSON. */
 struct cost {
     size_t text, json;
 };
@@ -63,7 +63,7 @@ static size_t unit_cost(struct span text, struct cost *ret_cost)
     return len;
 }
 
-/* The longest start of @text, in whole units, that takes at most @json_max; its price in @ret_cost.
+/* The longest prefix of @text, in whole units, that takes at most @json_max; its size in @ret_cost.
  */
 static size_t span_fit(struct span text, size_t json_max, struct cost *ret_cost)
 {
@@ -106,8 +106,8 @@ static struct span span_keep_end(struct span text, struct cost *cost, size_t jso
     return text;
 }
 
-/* Cuts @head and @tail, between which @left_out bytes are missing already, to @json_max; each has
- * half of it and what the other leaves. Returns what they take together. */
+/* Cuts @head and @tail, between which @left_out bytes are missing already, to @json_max; each gets
+ * half of it, plus what the other does not need. Returns what they take together. */
 static struct cost span_bound(struct span *head, struct span *tail, size_t json_max,
                               int64_t *left_out)
 {
@@ -131,7 +131,8 @@ static struct cost span_bound(struct span *head, struct span *tail, size_t json_
     return (struct cost){ a.text + b.text, a.json + b.json };
 }
 
-/* A JSON string of @head, a line that tells what is missing, and @tail. NULL without memory. */
+/* A JSON string of @head, a line that says how much is missing, and @tail. NULL if out of memory.
+ */
 static json_t *text_to_json(struct span head, struct span tail, size_t json_max, int64_t *left_out)
 {
     struct cost cost = span_bound(&head, &tail, json_max, left_out);
@@ -158,7 +159,7 @@ static json_t *stream_to_json(const struct stream_cut *cut, int64_t *ret_left_ou
 
     *ret_left_out = cut->left_out;
     if (cut->left_out == 0 && tail.len > 0) {
-        /* Nothing is missing between the two, so a character may lie across them. */
+        /* Nothing is missing between the two, so a character may span them. */
         joined = malloc(budget);
         if (!joined)
             return NULL;
@@ -173,7 +174,7 @@ static json_t *stream_to_json(const struct stream_cut *cut, int64_t *ret_left_ou
     return text_to_json(head, tail, 2 * budget, ret_left_out);
 }
 
-/* NULL text is null; text beyond @json_max is cut in the middle and says so. */
+/* NULL text is null; text beyond @json_max is cut in the middle, with a note. */
 static json_t *words_to_json(const char *text, size_t len, size_t json_max)
 {
     int64_t left_out = 0;
@@ -189,7 +190,7 @@ static json_t *name_to_json(const char *name)
 }
 
 /* jansson takes the value in any case and fails on NULL, so a missing value cannot be overlooked
- * and needs no check of its own. */
+ * and needs no separate check. */
 static bool put(json_t *object, const char *key, json_t *value)
 {
     return json_object_set_new(object, key, value) == 0;
@@ -277,7 +278,7 @@ static json_t *truncated_to_json(const struct left_out *left_out)
     return object_done(truncated, ok);
 }
 
-/* A bundle that is none is counted, and nothing is shown in its place. */
+/* A malformed bundle is counted, and nothing is shown in its place. */
 static bool put_result(json_t *receipt, const struct bundle *result, size_t *nodes,
                        int64_t *left_out)
 {
@@ -299,7 +300,7 @@ static json_t *output_to_json(json_t *data, json_t *metadata)
 {
     json_t *output = json_object();
 
-    /* Each put() takes its value, so both are called. */
+    /* Each put() takes its value, so both must be called. */
     bool ok = put(output, "data", data);
     ok = put(output, "metadata", metadata) && ok;
     return object_done(output, ok);
@@ -320,7 +321,7 @@ static json_t *outputs_to_json(const struct outcome *o, size_t *nodes, int64_t *
     return outputs;
 }
 
-/* The result comes first: of what all bundles may take it has its part. */
+/* The result comes first, so that displays cannot use up the budget that all bundles share. */
 static bool put_shown(json_t *receipt, const struct outcome *o, int64_t *ret_left_out)
 {
     size_t nodes = FRAME_DISPLAYS_NODES;
@@ -330,7 +331,7 @@ static bool put_shown(json_t *receipt, const struct outcome *o, int64_t *ret_lef
            put(receipt, "outputs", outputs_to_json(o, &nodes, ret_left_out));
 }
 
-/* Those that were reached, as names; what else there is to say of them is under "network". */
+/* The hosts that were reached, by name; the details are under "network". */
 static json_t *hosts_to_json(const struct receipt_ids *ids)
 {
     json_t *hosts = json_array();
@@ -425,7 +426,7 @@ int receipt_to_json(const struct outcome *outcome, const struct receipt_ids *ids
 
 int receipt_new_id(char *buf, size_t size)
 {
-    /* As much as the kernel always gives at once: a call for many ids. */
+    /* The most that getrandom() always returns at once: one call for many ids. */
     static _Thread_local struct {
         uint64_t bits[32];
         size_t left;

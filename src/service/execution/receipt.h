@@ -1,4 +1,4 @@
-/* The receipt: the outcome of an execution as the JSON object that every interface shows. */
+/* The receipt: the outcome of an execution as the JSON object that every API returns. */
 #pragma once
 
 #include <jansson.h>
@@ -15,21 +15,21 @@ struct receipt_ids {
     const char *template; /* its name; NULL: default */
     bool session_lost;    /* the interpreter ended in this run, its variables are gone */
     bool shell_lost;      /* likewise the shell, with its cd and export */
-    const struct egress_contact *contacts; /* who was contacted meanwhile */
+    const struct egress_contact *contacts; /* hosts contacted during the run */
     size_t contacts_len;
 };
 
 /* Builds the receipt; the caller owns the object. Always valid: bytes that are not UTF-8 become
- * U+FFFD, and what was left out is counted under "truncated". */
+ * U+FFFD, and whatever was left out is counted under "truncated". */
 int receipt_to_json(const struct outcome *outcome, const struct receipt_ids *ids, json_t **ret_json,
                     struct gb_err *err);
 
-/* The same as text, where that takes no tree: returns 1 and what the caller frees, 0 where it does,
- * or -ENOMEM. */
+/* The same as text, if that works without a tree: returns 1 and a string that the caller frees, 0
+ * if a tree is needed, or -ENOMEM. */
 int receipt_to_text(const struct outcome *outcome, const struct receipt_ids *ids, char **ret_text,
                     size_t *ret_len);
 
-/* Each {host, port, requests, refused, failed, bytes_sent, bytes_received}. NULL: no memory. */
+/* Each {host, port, requests, refused, failed, bytes_sent, bytes_received}. NULL: out of memory. */
 json_t *contacts_to_json(const struct egress_contact *contacts, size_t len);
 
 /* A fresh random id such as "exec_3f9c2a7d51e04b86". */

@@ -1,10 +1,10 @@
 /*
- * The receipt of an execution in which little happened, written straight as text.
+ * The receipt of a simple execution, written directly as text.
  *
- * Most cells of a session assign something or print a line. For these a tree of JSON values, its
- * text and its end take as long as all else that the service does for them. What needs more than
- * plain characters (bundles, an error, files, text that has to be cut or mended) goes through the
- * tree, receipt.c; test_receipt.c holds the two together.
+ * Most cells of a session assign something or print a line. For these, building a tree of JSON
+ * values, printing and freeing it would take as long as everything else that the service does. A
+ * receipt that needs more than plain characters (bundles, an error, files, text that has to be cut
+ * or repaired) goes through the tree in receipt.c; test_receipt.c keeps the two identical.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -18,10 +18,10 @@
 #include "base/banned.h"
 
 #define STREAM_MAX ((size_t) 4096)
-#define REST_MAX   ((size_t) 1024) /* everything but the streams, with the largest of numbers */
+#define REST_MAX   ((size_t) 1024) /* everything except the streams, at its longest */
 #define NUMBER_MAX 24
 
-/* Whether a stream is here as a whole, is short and of ASCII. */
+/* Whether a stream is complete, short and ASCII. */
 static bool is_plain(const struct stream_cut *cut)
 {
     if (cut->left_out != 0 || cut->tail_len != 0 || cut->head_len > STREAM_MAX)
@@ -62,7 +62,7 @@ static char *put_plain(char *to, const struct stream_cut *cut)
     return to;
 }
 
-/* A number, or null for one that is not known. */
+/* A number, or null if it is unknown. */
 static const char *known(int64_t value, char buf[NUMBER_MAX])
 {
     if (value < 0)

@@ -1,13 +1,13 @@
-"""The program that runs in an installer box: pip, and a look at what it does.
+"""The program that runs in an installer box: runs pip and interprets the result.
 
 It is run as a script in a clone of the template, so sys.modules shows what every box of that
-template has loaded already. Its input is one JSON object, its answer is RESULT. Two phases:
+template has already loaded. Its input is one JSON object, its output the file RESULT. Two phases:
 
-resolve  which wheels would be installed, and which of the wanted packages are there already
-fetch    gets exactly those wheels, by their hashes, looks into them, and unpacks them into TREE
+resolve  which wheels would be installed, and which requested packages are already installed
+fetch    downloads exactly those wheels, by hash, inspects them, and unpacks them into TREE
 
-No code of a package runs here, unless the operator allows packages to be built. Nothing outside
-believes this program more than it must: names, versions and hashes are checked again there.
+No code of a package runs here, unless the operator allows packages to be built. The service
+trusts this program as little as possible: it checks names, versions and hashes again.
 """
 
 import functools
@@ -34,7 +34,7 @@ DETAIL_MAX = 400
 VERSIONS_MAX = 100
 STANDARD = sys.stdlib_module_names
 
-# What pip says, and what we make of it; the first that is found counts.
+# Messages of pip and what they mean; the first match counts.
 SIGNS = (
     ("too-large", r"No space left on device|Disk quota exceeded|File too large"),
     ("hash", r"DO NOT MATCH THE HASHES"),
@@ -64,9 +64,9 @@ def normal(name):
 # ---- pip ----
 
 
-# pip, imported once for all commands of a phase: that takes longer than most of them. Each command
-# runs in a child of its own, so that none sees what another left in memory. A line in is a command,
-# a line out its status.
+# pip, imported once for all commands of a phase, because the import takes longer than most of them.
+# Each command runs in a separate child, so that none sees what another left in memory. Each input
+# line is a command, each output line its status.
 PIP = """
 import json, os, sys
 sys.path[:0] = json.loads(sys.argv[1])
@@ -74,7 +74,7 @@ from pip._internal.cli.main import main
 try:
     import pip._internal.commands.download, pip._internal.commands.install
 except ImportError:
-    pass  # another pip has them elsewhere, and finds them when it needs them
+    pass  # another version of pip has them elsewhere, and imports them when needed
 for line in sys.stdin:
     command = json.loads(line)
     pid = os.fork()
@@ -99,7 +99,7 @@ os._exit(0)
 
 
 def pip_path():
-    """What pip's Python needs in sys.path, besides what it has."""
+    """The directories that pip's Python needs in sys.path, in addition to its own."""
     for place in ("/usr/lib/python3/dist-packages/pip", sysconfig.get_path("purelib") + "/pip"):
         if os.path.isdir(place):
             return []
@@ -162,7 +162,7 @@ def sources(wish):
 
 
 def pip(wish, command, *args, check=True):
-    # Very verbose, or it would not say which pages it could not get.
+    # Very verbose; otherwise pip does not say which pages it could not get.
     line = [command, "-vv", "--no-input", "--disable-pip-version-check", "--no-color",
             "--cache-dir", PLACE + "/cache", "--timeout", str(wish["timeout"]), "--retries", "1",
             *args, *sources(wish)]
@@ -223,11 +223,11 @@ def formats(wish):
     return [] if wish["builds"] else ["--only-binary", ":all:"]
 
 
-# ---- what is there ----
+# ---- what is installed ----
 
 
 def loaded_packages():
-    """Of the modules that every box has in memory: the packages, and their versions."""
+    """The packages, and versions, of the modules that every box has in memory."""
     tops = {name.partition(".")[0] for name in list(sys.modules)}
     found = {}
     for top, names in metadata.packages_distributions().items():
@@ -238,7 +238,7 @@ def loaded_packages():
 
 
 def constraints(loaded):
-    """Options that keep pip to what is loaded. A version that pip could not read is left out."""
+    """Options that pin the loaded packages. A version that pip could not parse is left out."""
     with open(LOADED, "w", encoding="utf-8") as file:
         for name, version in sorted(loaded.items()):
             if re.fullmatch(r"[0-9]+(\.[0-9]+)*[0-9A-Za-z.+]*", version):
@@ -270,7 +270,7 @@ def resolve(wish):
             try:
                 present[name] = metadata.version(name)
             except metadata.PackageNotFoundError:
-                pass  # a marker has ruled it out
+                pass  # excluded by a marker
     clashes = [{"name": item["name"], "loaded": loaded[item["name"]], "wanted": item["version"]}
                for item in items
                if item["name"] in loaded and loaded[item["name"]] != item["version"]]
@@ -281,8 +281,8 @@ def resolve(wish):
 
 
 def pick(wish, ask, loaded):
-    """The set that goes together with what is loaded. If there is none it is picked without regard
-    to that, which shows what of it is in the way."""
+    """The set that is compatible with the loaded packages. If there is none, resolves without that
+    constraint, which shows the conflicts."""
     try:
         return dry_run(wish, ask, constraints(loaded))
     except Failed as error:
@@ -350,7 +350,7 @@ def digest(path):
 
 
 def look_into(wheel, room):
-    """Refuses members that would land elsewhere, are no plain files, or are too much."""
+    """Rejects members that lead elsewhere, are not regular files, or are too large."""
     total = 0
     try:
         with zipfile.ZipFile(wheel) as archive:
@@ -380,7 +380,7 @@ def unpack(wish, wheels):
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         if done.returncode == 0:
             return
-    # What uv could not do, pip can perhaps, and it says why not.
+    # If uv failed, pip may succeed, or give the reason.
     import shutil
 
     shutil.rmtree(TREE, ignore_errors=True)
@@ -389,7 +389,7 @@ def unpack(wish, wheels):
 
 
 def check_tops():
-    """Modules of the layer that would never be seen, or would hide others."""
+    """Rejects modules of the layer that would be hidden, or would hide others."""
     clashes = []
     for entry in os.scandir(TREE):
         name = entry.name.partition(".")[0]
@@ -427,7 +427,7 @@ def main():
     except OSError:
         import shutil
 
-        for place in (TREE, WHEELS, PLACE + "/cache"):  # the disk is full: nothing of it is wanted
+        for place in (TREE, WHEELS, PLACE + "/cache"):  # the disk is full: discard everything
             shutil.rmtree(place, ignore_errors=True)
         write({"ok": False, "kind": "too-large", "detail": ""})
 

@@ -1,5 +1,5 @@
-/* Default sets of packages, and which layers stay: those in use, those of a set or a template, and
- * of the rest the ones that were used last. */
+/* Default sets of packages, and pruning: layers stay if they are in use or belong to a set or a
+ * template, and of the rest the most recently used. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 #include "base/banned.h"
 
 #define SUFFIX        ".json"
-#define REQUESTS_AGE  (INT64_C(400) * 86400) /* seconds: longer than anybody's refresh */
+#define REQUESTS_AGE  (INT64_C(400) * 86400) /* seconds: longer than any refresh interval */
 #define TEMPS_AGE     3600                   /* seconds: longer than it takes to write a file */
 #define LISTENER_SIGN "listener-"
 
@@ -83,11 +83,11 @@ int64_t set_stamp(struct layers *layers, const char *name)
     layers_json_name(name, file);
     if (fstatat(layers->dirs[DIR_SETS], file, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return 0;
-    /* A file is replaced, never written again: its number changes with it. */
+    /* A file is replaced, never rewritten, so its inode number changes too. */
     return (int64_t) st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec + (int64_t) st.st_ino;
 }
 
-/* Hands over the name of every file NAME.json of a directory, without the end. */
+/* Calls @each with NAME for every file NAME.json of a directory. */
 static int each_json(int dir, int (*each)(void *arg, const char *name), void *arg)
 {
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
@@ -125,7 +125,7 @@ static int set_visit(void *arg, const char *name)
     int r;
 
     if (set_get(walk->layers, name, &json) < 0)
-        return 0; /* gone meanwhile, or not ours */
+        return 0; /* gone in the meantime, or not ours */
     r = walk->each(walk->arg, name, json);
     json_decref(json);
     return r;
@@ -192,7 +192,7 @@ static int set_keeps(void *arg, const char *name, json_t *json)
     return key && strcmp(key, arg) == 0;
 }
 
-/* Whether a set or a template names it; if that cannot be found out it counts as named. */
+/* Whether a set or a template names it; if that cannot be determined, true. */
 static bool layer_is_named(struct layers *layers, const char *key)
 {
     struct gb_err ignored;
@@ -216,11 +216,11 @@ static void record_unlink(struct layers *layers, const char *key)
     (void) unlinkat(layers->dirs[DIR_RECORDS], file, 0);
 }
 
-/* The lock on the key keeps those away who store it just now. The exclusive lock on the directory
- * is the proof that no process uses it, and makes new ones wait meanwhile. Whatever adds a layer to
- * a set or a template holds the layer until that is written, so that check counts after the locks;
- * before them it only spares others the wait. The directory goes first: a record without one is
- * seen to be a leftover, should we die in between. */
+/* The lock on the key keeps out processes that are storing the layer. The exclusive lock on the
+ * directory proves that no process uses it, and makes new users wait. Whatever adds a layer to a set
+ * or a template holds the layer until that is written, so the check counts only after locking;
+ * before, it only spares others the wait. The directory is removed first: if we are killed in
+ * between, a record without a directory is recognised as a leftover. */
 static bool layer_remove(struct layers *layers, const char *key)
 {
     autoclose int lock = -EBADF, fd = -EBADF;

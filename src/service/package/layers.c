@@ -68,7 +68,7 @@ int layers_json_read(int dir, const char *name, json_t **ret_json)
     return -EINVAL;
 }
 
-/* Whole or not at all, also when the disk is full or we die. */
+/* Complete or not at all, even if the disk is full or we are killed. */
 int layers_json_write(int dir, const char *name, const json_t *json)
 {
     autofree char *text = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS);
@@ -100,7 +100,7 @@ void layers_json_name(const char *name, char buf[NAME_MAX + 1])
 
 /* ---- opening ---- */
 
-/* Removes rubbish; it is ours alone, and of a size that pruning allows. */
+/* Empties the trash. Nobody else uses it, and pruning limits its size. */
 void layers_rubbish_empty(struct layers *layers)
 {
     bool more = true;
@@ -201,7 +201,7 @@ const char *layers_dir(const struct layers *layers)
 
 /* ---- layers in use ---- */
 
-/* Whether it is this directory that has that name. */
+/* Whether this directory still has that name. */
 static int is_there(int dir, const char *name, int fd)
 {
     struct stat held, now;
@@ -219,8 +219,8 @@ static int lock_wait(int fd, int operation)
     return 0;
 }
 
-/* With a lock on it the directory stays; whether it is still there is seen after that only. It is
- * waited for: whoever prunes has the layer locked for a few steps, and may find that it stays. */
+/* A lock keeps the directory, so only a check made after locking is reliable. We wait for the lock:
+ * pruning holds it for a few file operations, and may decide that the layer stays. */
 static int layer_open(struct layers *layers, const char *key, struct layer **ret_layer)
 {
     autoclose int fd =
@@ -255,7 +255,7 @@ static int layer_open(struct layers *layers, const char *key, struct layer **ret
     return 0;
 }
 
-/* Its time of use, for pruning. */
+/* Updates its time of use, for pruning. */
 static void layer_touch(struct layers *layers, const char *key)
 {
     char name[NAME_MAX + 1];
