@@ -42,7 +42,7 @@ static int catch_signals(struct gb_err *err)
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGHUP);
     if (pthread_sigmask(SIG_BLOCK, &set, NULL) != 0)
-        return gb_fail_plain(err, EINVAL, "block signals");
+        return gb_fail_plain(err, EINVAL, "cannot block signals");
     fd = signalfd(-1, &set, SFD_CLOEXEC);
     return fd < 0 ? gb_fail(err, errno, "wait for signals") : fd;
 }
@@ -55,8 +55,8 @@ static void on_log(void *arg, enum log_level level, const char *line)
         say("%s", line);
 }
 
-/* A place beside that of the service. Several of us may share it: each engine locks its own part.
- */
+/* A place beside that of the service. Several of us may share it: each engine locks its own
+ * part. */
 static int data_dir(const struct config *cfg, char **ret_dir, struct gb_err *err)
 {
     autofree char *base = NULL;
@@ -79,8 +79,7 @@ static int data_dir(const struct config *cfg, char **ret_dir, struct gb_err *err
         *p = end;
         if (code != 0) {
             free(dir);
-            return gb_fail(err, code,
-                           "cannot make the data directory (choose another with --data)");
+            return gb_fail(err, code, "create the data directory (choose another with --data)");
         }
         if (end == '\0')
             break;

@@ -75,7 +75,7 @@ static int check_file(char *const *files, size_t at, int64_t *left, struct gb_er
     struct stat st;
 
     if (fd < 0 || fstat(fd, &st) < 0)
-        return gb_fail(err, errno, "--file: cannot read '%s'", path);
+        return gb_fail_about(err, errno, "--file: cannot read '%s'", path);
     if (!S_ISREG(st.st_mode))
         return gb_fail_plain(err, EINVAL, "--file: '%s' is not a regular file", path);
     *left -= st.st_size;
@@ -110,20 +110,20 @@ static int check_out(const char *dir, struct gb_err *err)
         if (!S_ISDIR(st.st_mode))
             return gb_fail_plain(err, ENOTDIR, "--out: '%s' is not a directory", dir);
         if (access(dir, W_OK | X_OK) < 0)
-            return gb_fail(err, errno, "--out: cannot write to '%s'", dir);
+            return gb_fail_about(err, errno, "--out: cannot write to '%s'", dir);
         return 0;
     }
     if (errno != ENOENT)
-        return gb_fail(err, errno, "--out: '%s'", dir);
+        return gb_fail_about(err, errno, "--out: '%s'", dir);
     parent = strdup(dir);
     if (!parent)
-        return gb_fail(err, ENOMEM, "--out");
+        return gb_fail_about(err, ENOMEM, "--out");
     while ((slash = strrchr(parent, '/')) && slash[1] == '\0' && slash > parent)
         *slash = '\0';
     if (slash)
         slash[slash == parent] = '\0';
     if (access(slash ? parent : ".", W_OK | X_OK) < 0)
-        return gb_fail(err, errno, "--out: cannot make '%s'", dir);
+        return gb_fail_about(err, errno, "--out: cannot create '%s'", dir);
     return 0;
 }
 
@@ -142,7 +142,7 @@ static int check_volume(struct job *job, char *text, struct gb_err *err)
     *place++ = '\0';
     job->sources[at] = realpath(text, NULL);
     if (!job->sources[at])
-        return gb_fail(err, errno, "--volume: '%.100s'", text);
+        return gb_fail_about(err, errno, "--volume: '%.100s'", text);
     job->volumes_len++;
     root->path = job->sources[at];
     job->volumes[at] = (struct volume){ root->path, place, root->writable ? VOLUME_RW : VOLUME_RO };
@@ -234,8 +234,8 @@ static void on_signal(int sig)
     errno = saved;
 }
 
-/* Until now a signal simply ends us, and the builder cleans up. From here on it ends the program.
- */
+/* Until now a signal simply ends us, and the builder cleans up. From here on it ends the
+ * program. */
 static int catch_signals(struct gb_err *err)
 {
     static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
@@ -243,7 +243,7 @@ static int catch_signals(struct gb_err *err)
     sigset_t wanted;
 
     if (pipe2(cancel_pipe, O_CLOEXEC | O_NONBLOCK) < 0)
-        return gb_fail(err, errno, "pipe");
+        return gb_fail(err, errno, "create a pipe");
     sigemptyset(&wanted);
     for (size_t i = 0; i < ARRAY_LEN(signals); i++) {
         struct sigaction before;
@@ -308,7 +308,9 @@ static int put_program(struct job *job, struct gb_err *err)
     if (r < 0)
         return r;
     r = io_write_all(fd, job->program.code, job->program.len);
-    return r < 0 ? gb_fail(err, -r, "put the program into the workspace: raise --disk") : 0;
+    return r < 0
+               ? gb_fail(err, -r, "copy the program into the workspace (a larger --disk may help)")
+               : 0;
 }
 
 static int open_network(struct job *job, struct gb_err *err)
@@ -373,7 +375,7 @@ static int run(struct job *job, struct gb_err *err)
     spec.cancel_fd = cancel_pipe[0];
     if (!cfg->json) {
         if (out_streams_new(&job->streams) < 0)
-            return gb_fail(err, ENOMEM, "run");
+            return gb_fail(err, ENOMEM, "run the program");
         spec.sink = out_streams_sink(job->streams);
     }
     r = oneshot_run(job->box, &spec, &job->outcome, err);
@@ -384,7 +386,7 @@ static int run(struct job *job, struct gb_err *err)
     job->streams = NULL;
     /* A program that was still printing failed because of it; one that had ended does not know. */
     if (r == 0 && lost < 0 && job->outcome.exit_code == 0)
-        r = gb_fail(err, -lost, "cannot write the output");
+        r = gb_fail(err, -lost, "write the output");
     if (r == 0 && cfg->out_dir)
         r = workspace_fetch(job->box, job->outcome.files, job->outcome.files_len, cfg->out_dir,
                             err);
@@ -405,7 +407,7 @@ static int print_receipt(const struct job *job, struct gb_err *err)
     int r = receipt_new_id(id, sizeof id);
 
     if (r < 0)
-        return gb_fail(err, -r, "make an id");
+        return gb_fail(err, -r, "generate an id");
     ids.execution_id = id;
     r = receipt_to_json(&job->outcome, &ids, &json, err);
     if (r < 0)

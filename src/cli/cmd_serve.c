@@ -200,7 +200,7 @@ static int catch_signals(struct serve *serve, struct gb_err *err)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     if (pthread_sigmask(SIG_BLOCK, &set, NULL) != 0)
-        return gb_fail_plain(err, EINVAL, "block signals");
+        return gb_fail_plain(err, EINVAL, "cannot block signals");
     serve->signal_fd = signalfd(-1, &set, SFD_CLOEXEC);
     serve->drained_fd = eventfd(0, EFD_CLOEXEC);
     if (serve->signal_fd < 0 || serve->drained_fd < 0)

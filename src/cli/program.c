@@ -32,7 +32,7 @@ static int read_all(int fd, const char *name, struct program *program, struct gb
         program->code = more;
         n = io_read_all(fd, program->code + program->len, cap - program->len);
         if (n < 0)
-            return gb_fail(err, (int) -n, "cannot read %s", name);
+            return gb_fail(err, (int) -n, "read %s", name);
         program->len += (size_t) n;
         if (program->len < cap)
             return 0;
@@ -51,7 +51,7 @@ static int read_file(const char *path, struct program *program, struct gb_err *e
     struct stat st;
 
     if (fd < 0)
-        return gb_fail(err, errno, "cannot read '%s'", path);
+        return gb_fail(err, errno, "read '%s'", path);
     if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode))
         return gb_fail_plain(err, EISDIR, "'%s' is a directory: name a Python file", path);
     (void) fcntl(fd, F_SETFL, 0);

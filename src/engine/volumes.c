@@ -289,7 +289,7 @@ static int place_open(const struct volume_root *root, struct volume_place *place
         return gb_fail(err, ENOMEM, "list volumes");
     place->real = realpath(place->name, NULL);
     if (!place->real || stat(place->real, &st) < 0)
-        return gb_fail(err, errno, "volume root '%.100s'", place->name);
+        return gb_fail_about(err, errno, "volume root '%.100s'", place->name);
     if (!S_ISDIR(st.st_mode))
         return gb_fail_plain(err, ENOTDIR, "volume root '%.100s' is not a directory", place->name);
     if (strcmp(place->real, "/") == 0)
@@ -397,7 +397,7 @@ int volume_roots_list(const struct volume_roots *roots, int *ret_fd, struct gb_e
     }
     fd = memfd_create("glovebox-volumes", MFD_CLOEXEC);
     if (fd < 0)
-        return gb_fail(err, errno, "make a memory file");
+        return gb_fail(err, errno, "create a memory file");
     for (size_t i = 0; i < roots->len && r == 0; i++) {
         const struct volume_place *place = &roots->items[i];
         struct volume_root_record record = { place->dev, place->ino, place->writable,
@@ -453,7 +453,7 @@ int volumes_list(const struct volume_roots *roots, const struct volume *volumes,
         return gb_fail_plain(err, E2BIG, "a box can have at most %d volumes", VOLUMES_MAX);
     fd = memfd_create("glovebox-volumes", MFD_CLOEXEC);
     if (fd < 0)
-        return gb_fail(err, errno, "make a memory file");
+        return gb_fail(err, errno, "create a memory file");
     for (size_t i = 0; i < len && r == 0; i++)
         r = volume_put(roots, &volumes[i], fd, err);
     if (r == 0)

@@ -95,7 +95,7 @@ static int prose_split(struct prose *prose, struct gb_err *err)
 
     prose->lines = calloc(strlen(prose->text) + 2, sizeof *prose->lines);
     if (!prose->lines)
-        return gb_fail(err, ENOMEM, "prose");
+        return gb_fail_about(err, ENOMEM, "prose");
     while ((line = strsep(&at, "\n"))) {
         for (const char *p = line; *p; p++)
             if (*p < 0x20 || *p > 0x7e)

@@ -46,8 +46,8 @@ static const struct {
     { COMMAND_TEMPLATE, ACTION_TEMPLATE_CHECK, "check", 1 },
 };
 
-/* The first argument of key, pip, audit and template says what to do; it is taken off the others.
- */
+/* The first argument of key, pip, audit and template says what to do; it is taken off the
+ * others. */
 static int take_action(const struct config_command *command, struct config *cfg, struct gb_err *err)
 {
     char quoted[FORMAT_QUOTED_MAX];
@@ -143,7 +143,7 @@ static int load_file(struct config_load *load, const char *dir, const char *name
 
     if (asprintf(&path, "%s/%s", dir, name) < 0) {
         path = NULL;
-        return gb_fail(err, ENOMEM, "reading the configuration");
+        return gb_fail(err, ENOMEM, "read the configuration");
     }
     r = config_load_file(load, path, err);
     return r == -ENOENT ? 0 : r;

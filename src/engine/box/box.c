@@ -52,7 +52,7 @@ static int report_wait(int lifeline, int *ret_root, struct gb_err *err)
     int r = wire_recv(lifeline, &report, sizeof report, fds, &fds_len);
 
     if (r < 0)
-        return gb_fail(err, -r, "PID 1 of the box did not report");
+        return gb_fail_about(err, -r, "PID 1 of the box did not report");
     if (report.step == BOX_READY && fds_len == 1) {
         *ret_root = fds[0];
         return 0;
@@ -71,7 +71,7 @@ static int report_wait(int lifeline, int *ret_root, struct gb_err *err)
                              "cannot make a user namespace (%s): %s", strerrorname_np(report.error),
                              why);
     }
-    return gb_fail(err, report.error ? report.error : EPROTO, "making a box failed at '%s'",
+    return gb_fail(err, report.error ? report.error : EPROTO, "create a box: step '%s' failed",
                    box_step_name(report.step));
 }
 
@@ -140,7 +140,7 @@ static int start_init(struct cgroup_root *cgroups, struct box_entry *box, int wo
         return spec.cgroup_fds_len;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
         wire_close_fds(spec.cgroup_fds, (size_t) spec.cgroup_fds_len);
-        return gb_fail(err, errno, "socketpair");
+        return gb_fail(err, errno, "create a socket pair");
     }
     box->lifeline = pair[0];
     spec.lifeline = inner = pair[1];
@@ -173,7 +173,7 @@ static int disk_mount(struct disk_vault *vault, const struct box_entry *box, int
     if (box->disk != DISK_IMAGE)
         return 0;
     if (fchownat(image, "", box->host_id, box->host_id, AT_EMPTY_PATH) < 0)
-        return gb_fail(err, errno, "give an image to a box");
+        return gb_fail(err, errno, "pass an image to a box");
     *ret_mount = fcntl(image, F_DUPFD_CLOEXEC, 0);
     return *ret_mount < 0 ? gb_fail(err, errno, "copy a descriptor") : 0;
 }
@@ -276,12 +276,12 @@ static int init_call(const struct box_entry *box, const struct box_command *comm
     int32_t answer;
 
     if (send(box->lifeline, command, sizeof *command, MSG_NOSIGNAL) < 0)
-        return gb_fail(err, errno, "tell PID 1 of box %u to kill", box->id);
+        return gb_fail(err, errno, "ask PID 1 of box %u to kill its processes", box->id);
     if (poll(&answered, 1, ANSWER_WAIT_MS) <= 0)
         return gb_fail_plain(err, ETIMEDOUT, "PID 1 of box %u did not respond", box->id);
     if (recv(box->lifeline, &answer, sizeof answer, MSG_DONTWAIT) != sizeof answer)
         return gb_fail_plain(err, EPIPE, "PID 1 of box %u is gone", box->id);
-    return answer ? gb_fail(err, answer, "kill in box %u", box->id) : 0;
+    return answer ? gb_fail(err, answer, "kill the processes of box %u", box->id) : 0;
 }
 
 int entry_kill(const struct box_entry *box, struct gb_err *err)

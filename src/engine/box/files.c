@@ -141,15 +141,15 @@ int entry_open(const struct box_entry *box, const char *path, int flags, mode_t 
         return gb_fail_plain(err, EINVAL, "files of a box can only be read or created");
     fd = beneath_open(box->workspace, path, flags, flags == O_RDONLY ? 0 : mode & 0777);
     if (fd < 0)
-        return gb_fail(err, -fd, "open in the workspace");
+        return gb_fail(err, -fd, "open a file in the workspace");
     if (fstat(fd, &st) < 0)
-        return gb_fail(err, errno, "stat in the workspace");
+        return gb_fail(err, errno, "stat a file in the workspace");
     if (S_ISDIR(st.st_mode))
         return gb_fail_plain(err, EISDIR, "it is a directory");
     if (!S_ISREG(st.st_mode))
         return gb_fail_plain(err, EINVAL, "not a regular file");
     if (flags != O_RDONLY && (r = give_away(box, fd)) < 0)
-        return gb_fail(err, -r, "chown in the workspace");
+        return gb_fail(err, -r, "change the owner of a file in the workspace");
     *ret_fd = TAKE_FD(fd);
     return 0;
 }
@@ -162,12 +162,12 @@ int entry_mkdir(const struct box_entry *box, const char *path, bool parents, str
     int r = place_open(box, path, parents, &place);
 
     if (r < 0)
-        return gb_fail(err, -r, "mkdir in the workspace");
+        return gb_fail(err, -r, "create a directory in the workspace");
     made_fd = step_into(box, place.dir, place.name, &made);
     (void) close(place.dir);
     if (made_fd < 0)
-        return gb_fail(err, -made_fd, "mkdir in the workspace");
-    return made || parents ? 0 : gb_fail(err, EEXIST, "mkdir in the workspace");
+        return gb_fail(err, -made_fd, "create a directory in the workspace");
+    return made || parents ? 0 : gb_fail(err, EEXIST, "create a directory in the workspace");
 }
 
 int entry_stat(const struct box_entry *box, const char *path, struct scan_record *ret_record,
@@ -188,7 +188,7 @@ int entry_stat(const struct box_entry *box, const char *path, struct scan_record
         }
     }
     if (r < 0)
-        return gb_fail(err, -r, "stat in the workspace");
+        return gb_fail(err, -r, "stat a file in the workspace");
     *ret_record = (struct scan_record){
         .size = st.st_size,
         .mtime_ns = st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec,
@@ -215,7 +215,7 @@ int entry_rename(const struct box_entry *box, const char *from, const char *to, 
     int r = place_open(box, from, false, &old);
 
     if (r < 0)
-        return gb_fail(err, -r, "rename in the workspace");
+        return gb_fail(err, -r, "rename a file in the workspace");
     /* Before directories are made for it. */
     if (fstatat(old.dir, old.name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         r = -errno;
@@ -232,7 +232,7 @@ int entry_rename(const struct box_entry *box, const char *from, const char *to, 
         (void) close(new.dir);
     }
     (void) close(old.dir);
-    return r < 0 ? gb_fail(err, -r, "rename in the workspace") : 0;
+    return r < 0 ? gb_fail(err, -r, "rename a file in the workspace") : 0;
 }
 
 /* Puts the unnamed file @fd in the place of what @path names now. A link cannot replace, a rename
@@ -249,7 +249,7 @@ int entry_link(const struct box_entry *box, int fd, const char *path, struct gb_
         return gb_fail_plain(err, EINVAL, "not a file made for this workspace");
     r = place_open(box, path, true, &place);
     if (r < 0)
-        return gb_fail(err, -r, "make a file in the workspace");
+        return gb_fail(err, -r, "create a file in the workspace");
     snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
     snprintf(name, sizeof name, ".glovebox-upload-%llu", (unsigned long long) st.st_ino);
     (void) unlinkat(place.dir, name, 0);
@@ -260,7 +260,7 @@ int entry_link(const struct box_entry *box, int fd, const char *path, struct gb_
         (void) unlinkat(place.dir, name, 0);
     }
     (void) close(place.dir);
-    return r < 0 ? gb_fail(err, -r, "make a file in the workspace") : 0;
+    return r < 0 ? gb_fail(err, -r, "create a file in the workspace") : 0;
 }
 
 /* ---- removing ---- */
@@ -329,5 +329,5 @@ int entry_remove(const struct box_entry *box, const char *path, bool tree, bool 
         (void) close(place.dir);
     }
     *ret_more = r == -EAGAIN;
-    return r < 0 && r != -EAGAIN ? gb_fail(err, -r, "remove in the workspace") : 0;
+    return r < 0 && r != -EAGAIN ? gb_fail(err, -r, "remove a file from the workspace") : 0;
 }

@@ -121,8 +121,8 @@ static int procs_read(DIR *dir, struct procs *procs)
         snprintf(path, sizeof path, "%s/stat", entry->d_name);
         if (record.pid <= 1 || io_read_text_at(dirfd(dir), path, text, sizeof text) < 0)
             continue; /* PID 1 is ours; others may be gone by now */
-        /* A parent has been listed by then: pids are in order, and these two are at the beginning.
-         */
+        /* A parent has been listed by then: pids are in order, and these two are at the
+         * beginning. */
         if (proc_parse(text, &record, &silent) && !(silent && is_holder(procs, &record)))
             r = procs_add(procs, &record);
     }
@@ -157,7 +157,7 @@ int entry_procs(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, s
     int r;
 
     if (out < 0)
-        return gb_fail(err, errno, "make a memory file");
+        return gb_fail(err, errno, "create a memory file");
     if ((r = procs_take(box, &procs, err)) < 0)
         return r;
     r = io_write_all(out, procs.items, procs.len * sizeof *procs.items);

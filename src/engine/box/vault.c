@@ -96,7 +96,7 @@ int disk_vault_open(struct disk_vault *vault, int tree, const char *name, struct
         return gb_fail(err, errno, "open the directory for workspaces");
     r = engine_directory(vault, name);
     if (r < 0)
-        return gb_fail(err, -r, "make a directory for workspaces");
+        return gb_fail(err, -r, "create a directory for workspaces");
     (void) cgroup_each_dir(vault->base, adopt_dead, vault);
     return 0;
 }
@@ -185,7 +185,7 @@ int disk_vault_make(struct disk_vault *vault, uint32_t box, uint32_t host_id, in
         r = mount_directory(vault, name, ret_mount);
     if (r < 0) {
         disk_vault_drop(vault, box);
-        return gb_fail(err, -r, "make a workspace on disk");
+        return gb_fail(err, -r, "create a workspace on disk");
     }
     return 0;
 }

@@ -235,7 +235,7 @@ static int give(int mount, bool writable, uint32_t host_id, const char *where, s
     if (host_id == 0)
         return 0; /* the box has our own id */
     if (fstat(mount, &st) < 0)
-        return gb_fail(err, EADDRNOTAVAIL, "volume %s", where);
+        return gb_fail_about(err, EADDRNOTAVAIL, "volume %s", where);
     if (writable && (st.st_uid == 0 || st.st_gid == 0))
         return gb_fail_plain(err, EADDRNOTAVAIL,
                              "volume %s: the directory belongs to root, and no box acts as root: "

@@ -103,9 +103,9 @@ static int enter_make(char **argv, pid_t *ret_keeper, struct gb_err *err)
     if (r < 0)
         return r;
     if (pipe2(lifeline, O_CLOEXEC) < 0)
-        return gb_fail(err, errno, "pipe");
+        return gb_fail(err, errno, "create a pipe");
     if (unshare(CLONE_NEWPID) < 0)
-        return gb_fail(err, errno, "make a PID namespace");
+        return gb_fail(err, errno, "create a PID namespace");
     keeper = fork();
     if (keeper == 0)
         keeper_main(lifeline[0]);

@@ -88,7 +88,7 @@ static int box_slot(struct builder *builder, struct gb_err *err)
         return 0;
     more = realloc(builder->boxes, cap * sizeof *more);
     if (!more)
-        return gb_fail(err, ENOMEM, "make room for a box");
+        return gb_fail(err, ENOMEM, "allocate a box");
     builder->boxes = more;
     builder->boxes_cap = cap;
     return 0;

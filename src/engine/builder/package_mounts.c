@@ -58,7 +58,7 @@ static int take_one(int fd, int *ret_tree, struct gb_err *err)
     place[n] = '\0';
     tree = sys_open_tree(place);
     if (tree < 0)
-        return gb_fail(err, -tree, "open_tree %.100s", place);
+        return gb_fail(err, -tree, "open the mount of %.100s (open_tree)", place);
     if (fstat(fd, &wanted) < 0 || fstat(tree, &found) < 0)
         return gb_fail(err, errno, "stat %.100s", place);
     if (wanted.st_dev != found.st_dev || wanted.st_ino != found.st_ino)
@@ -152,7 +152,7 @@ int shelf_mount(struct shelf_set *set, unsigned shelf, const char *name, int pid
         return gb_fail_plain(err, EINVAL, "there is no such shelf or place");
     r = take_part(&set->trees[shelf], name, &part);
     if (r < 0)
-        return gb_fail(err, -r, "take '%s' from a shelf", name);
+        return gb_fail(err, -r, "mount the package directory '%s'", name);
     if (place == 0)
         snprintf(path, sizeof path, "%s", SHELF_PLACE);
     else

@@ -203,7 +203,7 @@ static int fill_etc(int root, struct gb_err *err)
     if (from < 0 || to < 0)
         return gb_fail(err, errno, "open /etc");
     if (mkdirat(to, "ssl", 0755) < 0)
-        return gb_fail(err, errno, "mkdir etc/ssl");
+        return gb_fail(err, errno, "create /etc/ssl in the box's root");
     for (size_t i = 0; i < ARRAY_LEN(etc_copies) && r == 0; i++) {
         const char *name = etc_copies[i], *slash = strchr(name, '/');
 
@@ -236,7 +236,7 @@ static int bind_tree(int root, int from, const char *path, const char *name, str
                                            (from >= 0 ? AT_EMPTY_PATH : 0));
 
     if (tree < 0)
-        return gb_fail(err, errno, "open_tree %.120s", path);
+        return gb_fail(err, errno, "open the mount of %.120s (open_tree)", path);
     if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE,
                           MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV) < 0)
         return gb_fail(err, errno, "make %.100s read-only (mount_setattr, Linux 5.12)", path);
@@ -270,7 +270,7 @@ static int bind_usr(int root, struct gb_err *err)
                 return gb_fail(err, errno, "link %s", path);
         } else if (errno == EINVAL) {
             if (mkdirat(root, name, 0755) < 0)
-                return gb_fail(err, errno, "mkdir %s", path);
+                return gb_fail(err, errno, "create %s", path);
             r = bind_read_only(root, name, err);
         }
     }
@@ -287,10 +287,10 @@ static int bind_devices(int root, struct gb_err *err)
         snprintf(path, sizeof path, "/dev/%s", devices[i]);
         r = put_file(root, path + 1, "", 0);
         if (r < 0)
-            return gb_fail(err, -r, "make %s", path);
+            return gb_fail(err, -r, "create %s", path);
         tree = sys_open_tree(path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
         if (tree < 0)
-            return gb_fail(err, errno, "open_tree %s", path);
+            return gb_fail(err, errno, "open the mount of %s (open_tree)", path);
         if (sys_mount_setattr(tree, "", AT_EMPTY_PATH, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC) < 0 ||
             sys_move_mount(tree, root, path + 1) < 0)
             return gb_fail(err, errno, "attach %s", path);
@@ -303,7 +303,7 @@ static int bind_proc(int root, struct gb_err *err)
     autoclose int tree = sys_open_tree("/proc", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
 
     if (tree < 0)
-        return gb_fail(err, errno, "open_tree /proc");
+        return gb_fail(err, errno, "open the mount of /proc (open_tree)");
     if (sys_move_mount(tree, root, "proc") < 0)
         return gb_fail(err, errno, "attach /proc");
     return 0;
@@ -315,7 +315,7 @@ static int fill_directories(int root, struct gb_err *err)
         const struct skeleton_directory *directory = &skeleton_directories[i];
 
         if (mkdirat(root, directory->path, directory->mode) < 0)
-            return gb_fail(err, errno, "mkdir /%s in the box's root", directory->path);
+            return gb_fail(err, errno, "create /%s in the box's root", directory->path);
     }
     for (size_t i = 0; i < ARRAY_LEN(links); i++)
         if (symlinkat(links[i].target, root, links[i].path) < 0)
@@ -329,11 +329,11 @@ static int pivot(int root, struct gb_err *err)
         return gb_fail(err, errno, "enter the box's root");
     /* New and old root at one place: the old one lies on top afterwards and is taken off. */
     if (syscall(SYS_pivot_root, ".", ".") < 0)
-        return gb_fail(err, errno, "pivot_root");
+        return gb_fail(err, errno, "change to the new root (pivot_root)");
     if (umount2(".", MNT_DETACH) < 0)
         return gb_fail(err, errno, "detach the host's root");
     if (chdir("/") < 0)
-        return gb_fail(err, errno, "chdir /");
+        return gb_fail(err, errno, "change to the directory /");
     if (sys_mount_setattr(AT_FDCWD, "/", 0,
                           MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV) < 0)
         return gb_fail(err, errno, "make the box's root read-only");
@@ -412,7 +412,7 @@ static int bind_extra(int root, const char *path, struct gb_err *err)
         return r;
     dir = open_above(root, copy, &name);
     if (dir < 0)
-        return gb_fail(err, -dir, "make room for %.120s", path);
+        return gb_fail(err, -dir, "create the mount point %.120s", path);
     if (S_ISLNK(st.st_mode))
         r = place_link(from, dir, name);
     else if (S_ISDIR(st.st_mode))
@@ -420,7 +420,7 @@ static int bind_extra(int root, const char *path, struct gb_err *err)
     else
         r = S_ISREG(st.st_mode) ? put_file(dir, name, "", 0) : -EINVAL;
     if (r < 0)
-        return gb_fail(err, -r, "make room for %.120s", path);
+        return gb_fail(err, -r, "create the mount point %.120s", path);
     return S_ISLNK(st.st_mode) ? 0 : bind_tree(dir, from, path, name, err);
 }
 
@@ -434,13 +434,13 @@ int skeleton_enter(const char *disk_dir, const char *const *binds, const char *p
     int r;
 
     if (unshare(CLONE_NEWNS) < 0)
-        return gb_fail(err, errno, "new mount namespace");
+        return gb_fail(err, errno, "create a mount namespace");
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return gb_fail(err, errno, "make mounts private");
     if (disk_dir[0]) {
         disk = sys_open_tree(disk_dir, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
         if (disk < 0)
-            return gb_fail(err, errno, "open_tree %.100s", disk_dir);
+            return gb_fail(err, errno, "open the mount of %.100s (open_tree)", disk_dir);
     }
     if (shelf_fds_len > 0 && (r = shelf_take(shelves, shelf_fds, shelf_fds_len, err)) < 0)
         return r;
@@ -476,7 +476,7 @@ int skeleton_isolate(struct gb_err *err)
     /* No network, no System V objects and no name of the host for builder and templates either:
      * what a template learns (platform.node() is cached) its tenants know. */
     if (unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
-        return gb_fail(err, errno, "new network, IPC and UTS namespaces");
+        return gb_fail(err, errno, "create network, IPC and UTS namespaces");
     if (sethostname(SKELETON_HOSTNAME, strlen(SKELETON_HOSTNAME)) < 0)
         return gb_fail(err, errno, "set the host name");
     return 0;

@@ -183,7 +183,7 @@ static int report_fail(const char *python, const struct start_report *report, st
 {
     const char *name = report->step < ARRAY_LEN(steps) ? steps[report->step].name : "?";
 
-    return gb_fail(err, report->error, "start %s as a template failed at '%s'", python, name);
+    return gb_fail(err, report->error, "start %s as a template: step '%s' failed", python, name);
 }
 
 static pid_t clone_sibling(int *ret_pidfd)
@@ -228,9 +228,9 @@ int template_start(const char *python, const char *env, int control, int said, i
 
     if ((r = blob_file("glovebox-ext", blob_template_ext(), &ext)) < 0 ||
         (r = blob_file("glovebox-runner", blob_runner_zip(), &zip)) < 0)
-        return gb_fail(err, -r, "make a memory file");
+        return gb_fail(err, -r, "create a memory file");
     if (pipe2(report, O_CLOEXEC) < 0)
-        return gb_fail(err, errno, "pipe");
+        return gb_fail(err, errno, "create a pipe");
     report_in = report[0];
     report_out = above(report[1]);
     (void) close(report[1]);

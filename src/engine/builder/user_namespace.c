@@ -151,7 +151,7 @@ int outer_enter(struct gb_err *err)
             "root without its capabilities cannot isolate programs: run glovebox as an ordinary "
             "user, or give it CAP_SYS_ADMIN and the other capabilities");
     if (pipe2(go, O_CLOEXEC) < 0)
-        return gb_fail(err, errno, "pipe");
+        return gb_fail(err, errno, "create a pipe");
     helper = fork();
     if (helper == 0) {
         (void) close(go[1]);

@@ -479,7 +479,7 @@ static int root_open(enum cgroup_mode wanted, const char *name, struct cgroup_ro
         snprintf(root->name, sizeof root->name, "%s", name);
     else if (cgroup_name_draw(root->name, sizeof root->name) < 0) {
         free(root);
-        return gb_fail(err, EIO, "draw a random name");
+        return gb_fail(err, EIO, "generate a random name");
     }
     r = root_choose(root, wanted, name != NULL, err);
     if (r < 0) {
@@ -627,13 +627,13 @@ int cgroup_make(struct cgroup_root *root, const char *name, const struct limits 
     if (!box_name_ok(name))
         return gb_fail_plain(err, EINVAL, "'%.64s' is not a valid name for a cgroup", name);
     if (seen_find(root, name))
-        return gb_fail(err, EEXIST, "make cgroup '%s'", name);
+        return gb_fail(err, EEXIST, "create cgroup '%s'", name);
     cg_init(&cg, name);
     if (seen_add(root, name) < 0)
-        return gb_fail(err, ENOMEM, "make cgroup '%s'", name);
+        return gb_fail(err, ENOMEM, "create cgroup '%s'", name);
     for (; made < root->n_hiers; made++) {
         if (mkdirat(root->hiers[made].engine_fd, name, 0755) < 0) {
-            r = gb_fail(err, errno, "make cgroup '%s'", name);
+            r = gb_fail(err, errno, "create cgroup '%s'", name);
             cg_undo(root, &cg, made);
             return r;
         }

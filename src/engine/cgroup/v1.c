@@ -97,7 +97,7 @@ static int v1_open(struct cgroup_root *root, bool reopen, struct gb_err *err)
                                           "hierarchy"
                                         : "the memory controller is not mounted");
         if (!want->without)
-            return gb_fail(err, -r, "make a cgroup in the memory hierarchy");
+            return gb_fail(err, -r, "create a cgroup in the memory hierarchy");
         cgroup_note(root, "cgroup v1 without the %s controller (%s): %s", want->name,
                     r == -ENOENT ? "not mounted" : strerror(-r), want->without);
     }

@@ -217,7 +217,7 @@ static int v2_check_place(int parent_fd, struct gb_err *err)
                              has & CG_MEMORY ? "pids" : "memory");
     if (faccessat(parent_fd, ".", W_OK, AT_EACCESS) < 0 ||
         faccessat(parent_fd, "cgroup.procs", W_OK, AT_EACCESS) < 0)
-        return gb_fail(err, errno, "our cgroup is not delegated to this user");
+        return gb_fail_about(err, errno, "our cgroup is not delegated to this user");
     return 0;
 }
 
@@ -232,7 +232,7 @@ static int v2_prepare(struct cgroup_root *root, int parent_fd, struct gb_err *er
     (void) v2_enable(parent_fd, CG_CPU);
     r = cgroup_engine_open(parent_fd, root->name, false, &hier->engine_fd);
     if (r < 0)
-        return gb_fail(err, -r, "make a cgroup");
+        return gb_fail(err, -r, "create a cgroup");
     r = v2_enable(hier->engine_fd, V2_REQUIRED);
     if (r < 0)
         return gb_fail(err, -r, "delegate controllers to the engine's cgroup");

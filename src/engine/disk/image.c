@@ -174,7 +174,7 @@ static int image_new(const struct disk_images *images, int64_t size, int *ret_fd
         fd = above;
     }
     if (fd < 0 || ftruncate(fd, size) < 0)
-        return gb_fail(err, errno, "make a file for a workspace");
+        return gb_fail(err, errno, "create a file for a workspace");
     *ret_fd = TAKE_FD(fd);
     return 0;
 }

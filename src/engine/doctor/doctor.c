@@ -535,7 +535,7 @@ int doctor_run(const struct doctor_config *config, struct doctor_report *ret_rep
     doctor_host_look(&findings->host);
     look_namespaces(findings);
     if (!disk_dir && !(disk_dir = mkdtemp(place)))
-        (void) gb_fail(&findings->disk, errno, "make a directory below /var/tmp");
+        (void) gb_fail(&findings->disk, errno, "create a directory below /var/tmp");
     (void) examine(disk_dir, &engine, &box, findings);
     box_release(box);
     engine_close(engine);

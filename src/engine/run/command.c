@@ -79,9 +79,9 @@ static int command_call(struct box *box, char *const *argv, char *const *env, co
     size_t got_len = 0;
 
     if (strings < 0)
-        return gb_fail(err, errno, "make a memory file");
+        return gb_fail(err, errno, "create a memory file");
     if (cwd && strlen(cwd) >= sizeof request.command.cwd)
-        return gb_fail(err, ENAMETOOLONG, "the directory of a command");
+        return gb_fail_about(err, ENAMETOOLONG, "the directory of a command");
     r = strings_put(box, strings, argv, env, &request);
     if (r < 0)
         return gb_fail(err, -r, "write a memory file");
@@ -107,7 +107,7 @@ int command_spawn(struct box *box, char *const *argv, char *const *env, const ch
     int r = pipes_make(made.ends, theirs, err);
 
     if (r == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        r = gb_fail(err, errno, "socketpair");
+        r = gb_fail(err, errno, "create a socket pair");
     if (r == 0)
         r = command_call(box, argv, env, cwd, theirs, pair[1], keep_control, &pidfd, err);
     for (int i = 0; i < 3; i++)

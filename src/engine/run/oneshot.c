@@ -133,7 +133,7 @@ static int send_program(struct run *run, struct gb_err *err)
         return gb_fail(err, -r, "send the program");
     /* There is no other program after this one: a tenant that runs cells then ends. */
     if (spec->cell && !spec->ask && shutdown(tenant_control(run->tenant), SHUT_WR) < 0)
-        return gb_fail(err, errno, "shut the control socket");
+        return gb_fail(err, errno, "shut down the control socket");
     return 0;
 }
 

@@ -388,7 +388,7 @@ static int signal_new(struct run *run, int sig, bool with_root, struct gb_err *e
     int r;
 
     if (list < 0)
-        return gb_fail(err, errno, "make a memory file");
+        return gb_fail(err, errno, "create a memory file");
     r = io_write_all(list, run->spared, run->spared_len * sizeof *run->spared);
     if (r < 0)
         return gb_fail(err, -r, "write a memory file");

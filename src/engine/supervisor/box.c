@@ -103,7 +103,7 @@ static int file_call(struct box *box, const char *path, int flags, mode_t mode, 
     size_t fds_len = 0;
 
     if (path_len >= sizeof request.file.path)
-        return gb_fail(err, ENAMETOOLONG, "a name in the workspace");
+        return gb_fail_about(err, ENAMETOOLONG, "a name in the workspace");
     memcpy(request.file.path, path, path_len);
     request.file.flags = flags;
     request.file.mode = mode;
@@ -136,7 +136,7 @@ int box_open_new(struct box *box, const char *path, mode_t mode, int *ret_fd, st
         int r;
 
         if (!parent)
-            return gb_fail(err, ENOMEM, "make a directory");
+            return gb_fail(err, ENOMEM, "create a directory");
         if ((r = box_file_mkdir(box, parent, true, err)) < 0)
             return r;
     }

@@ -68,7 +68,7 @@ static int directory_open(const char *path, int *ret_fd, struct gb_err *err)
     if (path[0] != '/' || strlen(path) >= WIRE_PATH_MAX)
         return gb_fail_plain(err, EINVAL, "the directory for workspaces must be an absolute path");
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
-        return gb_fail(err, errno, "make the directory for workspaces '%.100s'", path);
+        return gb_fail(err, errno, "create the directory for workspaces '%.100s'", path);
     fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0 || fstatfs(fd, &fs) < 0)
         return gb_fail(err, errno, "open the directory for workspaces '%.100s'", path);
@@ -85,8 +85,8 @@ static int directory_open(const char *path, int *ret_fd, struct gb_err *err)
                              path);
     try = openat(fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (try < 0)
-        return gb_fail(err, errno, "the file system of '%.100s' cannot hold workspaces (O_TMPFILE)",
-                       path);
+        return gb_fail_about(
+            err, errno, "the file system of '%.100s' cannot hold workspaces (O_TMPFILE)", path);
     *ret_fd = TAKE_FD(fd);
     return 0;
 }
@@ -201,7 +201,7 @@ int disk_prepare(struct disk *disk, const struct limits *limits, int *ret_mount,
     if (!disk)
         return gb_fail_plain(err, EINVAL, "this engine has no directory for workspaces on disk");
     if (fstatfs(disk->dir, &fs) < 0)
-        return gb_fail(err, errno, "look at the directory for workspaces");
+        return gb_fail(err, errno, "inspect the directory for workspaces");
     room = (int64_t) fs.f_bavail * fs.f_bsize;
     if (limits->disk_bytes > room)
         return gb_fail_plain(err, ENOSPC,
@@ -355,6 +355,6 @@ int disk_room(struct box *box, int64_t more_bytes, struct gb_err *err)
         return r;
     if (usage.deep || usage.inodes >= box->limits.disk_inodes ||
         usage.bytes + more_bytes > box->limits.disk_bytes)
-        return gb_fail(err, ENOSPC, "the workspace is full");
+        return gb_fail_about(err, ENOSPC, "the workspace is full");
     return 0;
 }

@@ -139,7 +139,7 @@ static int peer_spawn(const char *how, const int *with, size_t with_len, struct 
     int r = socket_pair(&ours, &theirs);
 
     if (r < 0)
-        return gb_fail(err, -r, "socketpair");
+        return gb_fail(err, -r, "create a socket pair");
     fds[0] = theirs;
     for (size_t i = 0; i < with_len; i++)
         fds[1 + i] = with[i];
@@ -157,7 +157,7 @@ static int peer_spawn(const char *how, const int *with, size_t with_len, struct 
         return gb_fail(err, -r, "start the builder");
     peer->pidfd = (int) syscall(SYS_pidfd_open, peer->pid, 0);
     if (peer->pidfd < 0)
-        return gb_fail(err, errno, "pidfd_open of the builder");
+        return gb_fail(err, errno, "open a pidfd of the builder");
     peer->socket = TAKE_FD(ours);
     return 0;
 }
@@ -266,7 +266,7 @@ static int builder_setup(struct engine *engine, struct gb_err *err)
     snprintf(request.setup.disk_dir, sizeof request.setup.disk_dir, "%s", disk_path(engine->disk));
     r = builder_exchange(engine, &request, sent, sent_len, &reply, fds, &fds_len);
     if (r < 0)
-        return gb_fail(err, -r, "the builder exited during startup");
+        return gb_fail_about(err, -r, "the builder exited during startup");
     if (reply.error)
         return gb_fail_plain(err, reply.error, "%s", reply.msg);
     engine->id_mode = reply.setup.id_mode;
@@ -355,7 +355,7 @@ int engine_call(struct engine *engine, const struct builder_request *request, co
         if (r == 0) {
             r = builder_exchange(engine, request, sent, sent_len, ret_reply, ret_fds, ret_fds_len);
             if (r < 0)
-                (void) gb_fail(err, -r, "the builder exited twice");
+                (void) gb_fail_about(err, -r, "the builder exited twice");
         }
     }
     pthread_mutex_unlock(&engine->builder.lock);
@@ -396,7 +396,7 @@ static int descriptors_check(struct gb_err *err)
     struct rlimit limit;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-        return gb_fail(err, errno, "getrlimit");
+        return gb_fail(err, errno, "read the limit on open files");
     if (limit.rlim_cur < limit.rlim_max) {
         limit.rlim_cur = limit.rlim_max;
         (void) setrlimit(RLIMIT_NOFILE, &limit);

@@ -30,7 +30,7 @@ static int path_put(char *to, size_t size, const char *path, struct gb_err *err)
     size_t len = strlen(path);
 
     if (len >= size)
-        return gb_fail(err, ENAMETOOLONG, "a name in the workspace");
+        return gb_fail_about(err, ENAMETOOLONG, "a name in the workspace");
     memcpy(to, path, len + 1);
     return 0;
 }
@@ -88,7 +88,7 @@ int box_file_stat(struct box *box, const char *path, struct file_info *ret_info,
         return r;
     copy = strdup(path);
     if (!copy)
-        return gb_fail(err, ENOMEM, "stat in the workspace");
+        return gb_fail(err, ENOMEM, "stat a file in the workspace");
     *ret_info = (struct file_info){
         .path = copy,
         .kind = kind_of(reply.stat.mode),

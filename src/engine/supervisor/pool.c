@@ -59,7 +59,7 @@ static int box_new(struct engine *engine, const struct limits *limits,
         sent[sent_len++] = volumes;
     box = calloc(1, sizeof *box);
     if (!box)
-        return gb_fail(err, ENOMEM, "make a box");
+        return gb_fail(err, ENOMEM, "create a box");
     request.make.disk = options->disk ? disk_kind_of(engine->disk) : DISK_NONE;
     request.box = __atomic_add_fetch(&engine->next_box, 1, __ATOMIC_RELAXED);
     request.make.limits = *limits;

@@ -217,7 +217,7 @@ static int root_ask(int control, const struct template *t, int *ret_root, struct
     size_t fds_len = 0;
 
     if (!request)
-        return gb_fail(err, ENOMEM, "make a root for a template");
+        return gb_fail(err, ENOMEM, "create a root for a template");
     for (; t->binds[request->count]; request->count++)
         snprintf(request->binds[request->count], WIRE_PATH_MAX, "%s", t->binds[request->count]);
     snprintf(request->packages, WIRE_PATH_MAX, "%s", t->packages);
@@ -225,7 +225,7 @@ static int root_ask(int control, const struct template *t, int *ret_root, struct
     if (r == 0)
         r = wire_recv(control, &reply, sizeof reply, fds, &fds_len);
     if (r < 0)
-        return gb_fail(err, -r, "make a root for a template");
+        return gb_fail(err, -r, "create a root for a template");
     reply.msg[sizeof reply.msg - 1] = '\0';
     if (reply.error || fds_len != 1) {
         wire_close_fds(fds, fds_len);
@@ -279,11 +279,11 @@ int template_begin(struct template *t, struct gb_err *err)
     if (r < 0)
         return r;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return gb_fail(err, errno, "socketpair");
+        return gb_fail(err, errno, "create a socket pair");
     ours = pair[0];
     theirs = pair[1];
     if (pipe2(pair, O_CLOEXEC) < 0)
-        return gb_fail(err, errno, "pipe");
+        return gb_fail(err, errno, "create a pipe");
     said = pair[0];
     said_theirs = pair[1];
     (void) fcntl(said, F_SETFL, O_NONBLOCK);
@@ -313,7 +313,7 @@ int template_begin(struct template *t, struct gb_err *err)
     t->said = TAKE_FD(said);
     r = wire_send(ours, &setup, sizeof setup, NULL, 0);
     if (r < 0)
-        return gb_fail(err, -r, "the template exited immediately");
+        return gb_fail_about(err, -r, "the template exited immediately");
     t->peer.socket = TAKE_FD(ours);
     __atomic_store_n(&t->runs, true, __ATOMIC_RELEASE);
     return 0;
@@ -502,7 +502,7 @@ static int template_clone(struct tenant_source *source, const struct clone_reque
         r = template_exchange(t, request, fds, fds_len, &reply, ret_pidfd);
         if (r == 0)
             break;
-        (void) gb_fail(err, -r, "the template ended");
+        (void) gb_fail_about(err, -r, "the template exited");
         template_end(t);
     }
     pthread_mutex_unlock(&t->peer.lock);

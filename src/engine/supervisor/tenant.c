@@ -55,7 +55,8 @@ static int seal_wait(struct tenant *tenant, struct gb_err *err)
         report.magic != SEAL_MAGIC)
         return gb_fail_plain(err, EPROTO, "the tenant ended before it was sealed");
     if (report.step != SEAL_DONE)
-        return gb_fail(err, report.error, "sealing failed at '%s'", seal_step_name(report.step));
+        return gb_fail(err, report.error, "seal the box: step '%s' failed",
+                       seal_step_name(report.step));
     tenant->group = report.pid;
     return 0;
 }
@@ -99,7 +100,7 @@ static int spawn_from(struct tenant_source *source, struct box *box, const int s
     struct tenant *tenant;
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return gb_fail(err, errno, "socketpair");
+        return gb_fail(err, errno, "create a socket pair");
     tenant = tenant_new(box, -EBADF, pair[0]);
     if (!tenant) {
         (void) close(pair[0]);
@@ -133,7 +134,7 @@ int tenant_adopt(struct box *box, int pidfd, int control, struct tenant **ret_te
         /* Its lifeline: the seal fails, and it ends; but nobody can collect it. */
         (void) close(control);
         (void) close(pidfd);
-        return gb_fail(err, ENOMEM, "keep a process");
+        return gb_fail(err, ENOMEM, "track a process");
     }
     return tenant_begin(tenant, 0, ret_tenant, err);
 }
@@ -207,7 +208,7 @@ int pipes_make(int ours[3], int theirs[3], struct gb_err *err)
         int ends[2];
 
         if (pipe2(ends, O_CLOEXEC) < 0)
-            return gb_fail(err, errno, "pipe");
+            return gb_fail(err, errno, "create a pipe");
         ours[i] = i == 0 ? ends[1] : ends[0];
         theirs[i] = i == 0 ? ends[0] : ends[1];
         (void) fcntl(ours[i], F_SETFL, O_NONBLOCK);

@@ -229,9 +229,9 @@ int workspace_put(struct box *box, const char *from, const char *name, struct gb
     int r;
 
     if (in < 0)
-        return gb_fail(err, errno, "cannot read '%s'", from);
+        return gb_fail(err, errno, "read '%s'", from);
     if (fstat(in, &st) < 0)
-        return gb_fail(err, errno, "cannot read '%s'", from);
+        return gb_fail(err, errno, "read '%s'", from);
     if (!S_ISREG(st.st_mode))
         return gb_fail_plain(err, EINVAL, "'%s' is not a regular file", from);
     if ((r = box_open_new(box, name, st.st_mode & 0755, &out, err)) < 0)
@@ -291,7 +291,7 @@ static int fetch_one(struct box *box, const struct file_entry *file, int dir_fd,
     if (fstat(in, &st) < 0 || !S_ISREG(st.st_mode))
         return gb_fail_plain(err, EINVAL, "not a regular file");
     if ((r = make_parents(dir_fd, file->path)) < 0)
-        return gb_fail(err, -r, "make directories for '%s'", file->path);
+        return gb_fail(err, -r, "create directories for '%s'", file->path);
     out =
         open_beneath(dir_fd, file->path, O_WRONLY | O_CREAT | O_TRUNC, 0666 | (st.st_mode & 0111));
     if (out < 0)
@@ -306,7 +306,7 @@ int workspace_fetch(struct box *box, const struct file_entry *files, size_t file
     autoclose int dir_fd = -EBADF;
 
     if (mkdir(dir, 0777) < 0 && errno != EEXIST)
-        return gb_fail(err, errno, "make '%s'", dir);
+        return gb_fail(err, errno, "create '%s'", dir);
     dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir_fd < 0)
         return gb_fail(err, errno, "open '%s'", dir);

@@ -110,12 +110,12 @@ static int remove_stale(const struct sockaddr_un *addr, struct gb_err *err)
     struct stat st;
 
     if (lstat(addr->sun_path, &st) < 0)
-        return errno == ENOENT ? 0 : gb_fail(err, errno, "look at '%s'", addr->sun_path);
+        return errno == ENOENT ? 0 : gb_fail(err, errno, "inspect '%s'", addr->sun_path);
     if (!S_ISSOCK(st.st_mode))
         return gb_fail_plain(err, EEXIST, "'%s' is there and is no socket; choose another path",
                              addr->sun_path);
     if (fd < 0)
-        return gb_fail(err, errno, "make a socket");
+        return gb_fail(err, errno, "create a socket");
     if (connect(fd, (const struct sockaddr *) addr, sizeof *addr) == 0 || errno != ECONNREFUSED)
         return gb_fail_plain(err, EADDRINUSE, "another server listens at '%s'", addr->sun_path);
     if (unlink(addr->sun_path) < 0 && errno != ENOENT)
@@ -131,7 +131,7 @@ static int listen_unix(const struct listen_spec *spec, int *ret_fd,
     int r;
 
     if (fd < 0)
-        return gb_fail(err, errno, "make a socket");
+        return gb_fail(err, errno, "create a socket");
     memcpy(addr.sun_path, spec->path, sizeof addr.sun_path);
     r = remove_stale(&addr, err);
     if (r < 0)
