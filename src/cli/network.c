@@ -109,8 +109,8 @@ struct egress_config network_config(const struct config *cfg)
     struct egress_config config = { .resolver = cfg->network_resolver, .ca_file = cfg->network_ca };
     struct rlimit limit;
 
-    /* Each connection takes two descriptors; all of them together no more than a quarter of ours,
-     * so that boxes cannot keep clients out. */
+    /* Each connection takes two descriptors; all of them together at most a quarter of ours, so
+     * that boxes cannot lock out clients. */
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / 8 < CONNECTIONS_MAX)
         config.connections_max = (int64_t) (limit.rlim_cur / 8) + 1;
     else

@@ -17,7 +17,7 @@
 
 #include "base/banned.h"
 
-#define ARGUMENTS_MAX 9000 /* what a RUN message has room for, with some to spare */
+#define ARGUMENTS_MAX 9000 /* fits into a RUN message, with room to spare */
 
 static int read_all(int fd, const char *name, struct program *program, struct gb_err *err)
 {
@@ -46,7 +46,7 @@ static int read_all(int fd, const char *name, struct program *program, struct gb
 
 static int read_file(const char *path, struct program *program, struct gb_err *err)
 {
-    /* A pipe is welcome (process substitution), one that nobody writes to must not hang us. */
+    /* A pipe is fine (process substitution), but one without a writer must not hang us. */
     autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     struct stat st;
 
