@@ -1,4 +1,4 @@
-/* What is in a workspace, for the supervisor: the builder can enter every directory of it. */
+/* Lists a workspace for the supervisor: the builder can enter every directory of it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
