@@ -1,13 +1,13 @@
 /*
- * Volumes, the supervisor's side: which directories of the host a box may have, and where.
+ * Volumes, the supervisor's side: which directories of the host a box may mount, and where.
  *
  * Theory of operation. Paths are compared as text, component by component, and texts with "." or
- * ".." in them are refused: so whatever was compared is what is opened later. What lies between the
- * operator's directory and the one that was asked for is somebody else's and may hold links; the
- * builder opens it beneath its own mount of the operator's directory and follows none.
+ * ".." in them are refused: so the path that is opened later is the one that was compared. The path
+ * between the operator's directory and the requested one is controlled by others and may contain
+ * links; the builder opens it beneath its own mount of the operator's directory and follows none.
  *
- * The operator's own path may lead through links. It is resolved once, when the engine is opened,
- * and the builder makes sure that it finds the same directory.
+ * The operator's own path may contain links. It is resolved once, when the engine is opened, and
+ * the builder makes sure that it finds the same directory.
  */
 #include "engine/volumes.h"
 
@@ -29,7 +29,7 @@
 
 struct volume_place {
     char *name; /* as the operator wrote it, without slashes at its end */
-    char *real; /* where that is */
+    char *real; /* its real path */
     bool writable;
     uint64_t dev, ino;
 };
@@ -46,7 +46,7 @@ static const char *const reserved[] = {
     "proc", "root", "run", "sbin", "sys", "tmp",   "usr",   "var",
 };
 
-/* Mounts of the kernel's own; a box with one of them could see or change the host. */
+/* Kernel file systems; a box with one of them could see or change the host. */
 static const char *const kernel_types[] = {
     "autofs",     "binfmt_misc", "bpf",      "cgroup",   "cgroup2", "configfs",
     "debugfs",    "devpts",      "devtmpfs", "efivarfs", "fusectl", "hugetlbfs",
@@ -82,7 +82,7 @@ static size_t path_length(const char *path)
     return len;
 }
 
-/* Whether @path is @dir or lies in it; both of path_length(). */
+/* Whether @path is @dir or beneath it; both lengths from path_length(). */
 static bool lies_in(const char *path, size_t path_len, const char *dir, size_t dir_len)
 {
     if (dir_len == 1) /* the root */
@@ -128,8 +128,8 @@ static int target_check(const char *target, struct gb_err *err)
     return 0;
 }
 
-/* Which of the operator's entries it is about: the nearest, and of two for the same directory the
- * one that allows more. */
+/* The operator's entry that applies: the nearest, and of two for the same directory the one that
+ * allows more. */
 static int source_check(const struct volume_root *roots, size_t roots_len, const char *source,
                         size_t *ret_root, struct gb_err *err)
 {
@@ -219,7 +219,7 @@ static bool type_is_kernels(const char *type)
     return false;
 }
 
-/* One line of mountinfo: where, and which type. False if it is none. */
+/* Parses one line of mountinfo: mount point and type. False if it is malformed. */
 static bool mount_parse(char *line, char **ret_where, char **ret_type)
 {
     char *at = line, *dash = strstr(line, " - ");
@@ -238,7 +238,7 @@ static bool mount_parse(char *line, char **ret_where, char **ret_type)
     return true;
 }
 
-/* Neither in a file system of the kernel's own, nor above one. */
+/* Neither in a kernel file system, nor above one. */
 static int mounts_check(const char *real, struct gb_err *err)
 {
     FILE *file = fopen("/proc/self/mountinfo", "re");
@@ -255,7 +255,7 @@ static int mounts_check(const char *real, struct gb_err *err)
         if (!mount_parse(line, &where, &type))
             continue;
         where_len = strlen(where);
-        /* Later lines lie over earlier ones at the same place. */
+        /* Later lines hide earlier ones at the same place. */
         if (lies_in(real, len, where, where_len) && where_len >= nearest) {
             nearest = where_len;
             kernels = type_is_kernels(type);

@@ -1,4 +1,4 @@
-/* What a supervisor does with a box. */
+/* Operations of the supervisor on a box. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -68,7 +68,7 @@ int box_mount_shelf(struct box *box, unsigned shelf, const char *name, unsigned 
     struct builder_reply reply;
 
     if (name[0] && !shelf_name_valid(name))
-        return gb_fail_plain(err, EINVAL, "this cannot be put on a shelf");
+        return gb_fail_plain(err, EINVAL, "invalid package directory or mount point");
     request.shelf.shelf = shelf;
     request.shelf.place = place;
     memcpy(request.shelf.name, name, strlen(name) + 1);
