@@ -567,11 +567,11 @@ static void test_gen_errors(void **state)
         { "policy a default allow\nallow get-pid\n", "t.def:2: expected the name of a call" },
         { "policy a default allow\ndeny getpid\n", "t.def:2: expected a known errno" },
         { "policy a default allow\nallow getpid\ndeny EPERM getppid getpid\n",
-          "t.def:3: 'getpid' is already settled on line 2" },
+          "t.def:3: 'getpid' already appears on line 2" },
         { "policy a default allow\nrule getpid allow if arg0 == 1\n\n",
           "t.def:2: the last rule of 'getpid'" },
         { "policy a default allow\nrule getpid allow\nrule getpid allow if arg0 == 1\n",
-          "t.def:3: 'getpid' is already settled" },
+          "t.def:3: 'getpid' already appears" },
         { "policy a default allow\nrule getpid allow if\n", "t.def:2: expected arg0 to arg5" },
         { "policy a default allow\nrule getpid allow if arg6 == 1\n", "not 'arg6'" },
         { "policy a default allow\nrule getpid allow if arg0 = 1\n", "expected '==' or '!='" },
@@ -585,7 +585,7 @@ static void test_gen_errors(void **state)
         { "policy a default allow\ninclude b\n", "t.def:2: expected the name of an earlier" },
         { "policy a default allow\ninclude a\n", "t.def:2: expected the name of an earlier" },
         { "policy a default allow\nallow getpid\npolicy b default allow\nallow getpid\ninclude a\n",
-          "'getpid' is already settled on line 4" },
+          "'getpid' already appears on line 4" },
     };
     struct workdir *w = *state;
 
