@@ -181,7 +181,7 @@ static const struct {
     { "proc_write", "ok", "proc", "written" },
     { "proc_unmasked", "kcore", "proc", "kcore" },
     { "devices", "sda", "devices", "sda" },
-    { "mknod", "ok", "devices", "make devices" },
+    { "mknod", "ok", "devices", "create devices" },
     { "descriptors", "0 1 2 3 7", "descriptors", "7" },
     { "init_memory", "ok", "init", "PID 1" },
     { "init_root", "ok", "init", "PID 1" },
