@@ -374,7 +374,7 @@ class Publisher:
         """Sends a request to the supervisor and waits for its answer, JSON; None: there is none."""
         fields = [(frames.KEY_SEQUENCE, number), (frames.KEY_JSON, text)]
         if getpid() != self._pid:
-            return None  # whoever holds the lock may not be in this process
+            return None  # the thread that holds the lock may not be in this process
         with self.lock:
             self._control.send_whole(frames.encode(frames.FRAME_ASK, fields))
         while True:

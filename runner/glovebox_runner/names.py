@@ -250,7 +250,7 @@ class Collector:
 
 
 class Shown:
-    """A value that is displayed as text of our own type."""
+    """A value that is displayed as text of a special MIME type."""
 
     def __init__(self, text: str) -> None:
         self._text = text

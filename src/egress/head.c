@@ -148,7 +148,7 @@ static int line_parse(const char *line, size_t len, struct request_head *head, c
         return *ret_why = "only HTTP/1.1 and HTTP/1.0 are supported", -505;
     head->minor = last[8] - '0';
     head->connect = strcmp(head->method, "CONNECT") == 0;
-    /* TRACE would give back what we add. */
+    /* TRACE would echo the fields that we add. */
     if (strcasecmp(head->method, "TRACE") == 0 || strcasecmp(head->method, "TRACK") == 0 ||
         (!head->connect && strcasecmp(head->method, "CONNECT") == 0))
         return *ret_why = "this method is not allowed", -405;

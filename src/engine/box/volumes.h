@@ -20,8 +20,7 @@ struct volume_trees {
 };
 
 /* Opens mounts of the operator's directories while they are still visible. A missing directory is
- * not a failure here, but for the requests that ask for it. @list_fd as volume_roots_list() makes
- * it. */
+ * not a failure here; requests for it fail later. @list_fd as volume_roots_list() makes it. */
 int volume_trees_take(struct volume_trees *trees, int list_fd, struct gb_err *err);
 void volume_trees_close(struct volume_trees *trees);
 

@@ -2,10 +2,10 @@
  * The doctor's trials: what it tries, and in which order.
  *
  * Theory of operation. One engine is opened as `glovebox run` would. In a first box one tenant
- * waits while another runs the probe (doctor_probe.py), which prints what it sees and can do. Then
- * small programs try to exceed one limit each, in separate boxes. Two of them take long, one
- * because it ignores signals and has to be killed after the grace period, one because it imports
- * libraries; each has a thread. Nothing is judged here: the findings go to verdict.c.
+ * waits while another runs the probe (probe.py), which prints what it sees and can do. Then small
+ * programs try to exceed one limit each, in separate boxes. Two of them take long, one because it
+ * ignores signals and has to be killed after the grace period, one because it imports libraries;
+ * each has a thread. Nothing is judged here: the findings go to verdict.c.
  */
 #include "engine/doctor/doctor.h"
 

@@ -40,7 +40,7 @@ struct disk {
     char *path;
     int dir;
     struct disk_images *images;
-    bool rubbish; /* some of dead engines is left; atomic */
+    bool rubbish; /* leftovers of dead engines remain; atomic */
 };
 
 /* Of a watched box. */
