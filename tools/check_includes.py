@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""Checks that the modules use only what they may, and that the build lists every source.
+"""Checks that modules include only what they may, and that the build lists every source.
 
 usage: tools/check_includes.py [ROOT]      prints one line per mistake, exits 1 if there are any
 
 The first table is the architecture: a module may include its own headers and those of the modules
-in its row. The second does the same for the rooms (folders) of a module. The last says who may know
-an outside library at all.
+in its row. The second does the same for the rooms (folders) of a module. The last says which module
+may use an external library at all.
 """
 import pathlib
 import re
@@ -27,15 +27,16 @@ MAY_INCLUDE = {
 }
 
 # The engine's rooms are processes, or parts of one. The supervisor's (supervisor, run, doctor) and
-# the builder's (builder, box) share no header but those in engine/ and engine/shared/, which are
-# words and messages; seal and python run between clone and sealed box, or in a tenant, and see only those.
+# the builder's (builder, box) share no headers except those in engine/ and engine/shared/, which
+# are types and messages; seal and python run between clone and sealed box, or in a tenant, and may
+# include only those.
 ROOMS = {
     "engine": {
-        "": [],  # right in engine/: what other modules see; every room may include it
-        "shared": [],  # words and messages of several processes; every room may include it
+        "": [],  # directly in engine/: visible to other modules; every room may include it
+        "shared": [],  # types and messages of several processes; every room may include it
         "supervisor": ["disk"],
         "run": ["supervisor"],
-        "doctor": ["cgroup"],  # only to read what a host has: cgroup/read.h
+        "doctor": ["cgroup"],  # only to inspect the host: cgroup/read.h
         "builder": ["box", "seal", "cgroup", "disk"],
         "box": ["seal", "cgroup", "disk"],
         "seal": [],
@@ -45,7 +46,7 @@ ROOMS = {
     },
 }
 
-# Headers of rooms that other modules may include; they have everything else from the headers right
+# Headers of rooms that other modules may include; everything else comes from the headers directly
 # in the module's folder.
 DOORS = {
     "engine": ["doctor/doctor.h", "disk/disk.h"],
@@ -72,13 +73,13 @@ OUTSIDE = {
     "curl/curl.h": ["service/", "mark/", "cli/mcp/"],
 }
 
-GENERATED = {"seccomp_policy.h"}  # made in the build directory, next to nothing else
+GENERATED = {"seccomp_policy.h"}  # generated in the build directory
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
 def room_of(name):
-    """The room of "module/room/file"; "" for what is right in the module."""
+    """The room of "module/room/file"; "" for a file directly in the module."""
     return name.split("/")[1] if name.count("/") > 1 else ""
 
 
@@ -102,11 +103,11 @@ def check_door(module, target, header, name):
     elif header.endswith("internal.h"):
         yield f'"{name}" is internal to {target}'
     elif target in ROOMS and "/" in header and header not in DOORS.get(target, []):
-        yield f'"{name}" is in a room of {target}, and none of its doors'
+        yield f'"{name}" is in a room of {target} and not public'
 
 
 def check_quoted(root, source, module, name):
-    """A header of ours: yields what is wrong with this module including it."""
+    """One of our headers: yields what is wrong with this module including it."""
     target, _, header = name.partition("/")
     if name in GENERATED:
         return
@@ -143,7 +144,7 @@ def check_file(root, path):
 
 
 def check_listed(root):
-    """Sources that no build file names would be dead without anyone noticing."""
+    """Sources that no build file lists would be dead without anyone noticing."""
     for folder, pattern in (("src", "*.c"), ("runner", "*.py"), ("tests/unit", "test_*.c")):
         for path in sorted((root / folder).rglob(pattern)):
             build = next(p / "meson.build" for p in path.parents if (p / "meson.build").exists())

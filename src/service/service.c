@@ -235,9 +235,9 @@ static int data_dir_check(const char *dir, struct gb_err *err)
     struct stat st;
 
     if (!dir || stat(dir, &st) < 0)
-        return gb_fail(err, dir ? errno : EINVAL, "data directory '%s'", dir ? dir : "");
+        return gb_fail_about(err, dir ? errno : EINVAL, "data directory '%s'", dir ? dir : "");
     if (!S_ISDIR(st.st_mode))
-        return gb_fail(err, ENOTDIR, "data directory '%s'", dir);
+        return gb_fail_about(err, ENOTDIR, "data directory '%s'", dir);
     return 0;
 }
 
@@ -251,9 +251,9 @@ static int engine_prepare(struct service *service, struct gb_err *err)
     int r;
 
     if (!dir)
-        return gb_fail(err, errno, "data directory '%s'", service->config.data_dir);
+        return gb_fail_about(err, errno, "data directory '%s'", service->config.data_dir);
     if ((size_t) snprintf(path, sizeof path, "%s/workspaces", dir) >= sizeof path)
-        return gb_fail(err, ENAMETOOLONG, "data directory");
+        return gb_fail_about(err, ENAMETOOLONG, "data directory");
     config.disk_dir = path;
     r = packages_open(service, &config, err);
     if (r < 0)

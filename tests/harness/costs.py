@@ -1,4 +1,4 @@
-"""A plugin for pytest: what each test file takes in wall-clock and CPU time.
+"""A plugin for pytest: wall-clock and CPU time of each test file.
 
 GB_COSTS names the file that gets one JSON object per test file. CPU time is that of the test process
 and of all its children that have ended by then, user and system together. A server that a test leaves

@@ -5,9 +5,9 @@
 #   tools/vm/suites.sh [--short] [--counts FILE] [root|user|subids|service|login]...
 #
 # root and user by default. --short takes the tests of short.txt, a few minutes in all. --counts
-# also writes 'PASSED FAILED SKIPPED' to a file. Nobody else is in the machine, so whatever a test
-# leaves there is a leak (GB_STRICT_LEAKS). All waits that only end what hangs are longer (GB_SLOW):
-# an emulator is slow, and where it has a part of a core slower still.
+# also writes 'PASSED FAILED SKIPPED' to a file. Nothing else runs in the machine, so everything a
+# test leaves behind is a leak (GB_STRICT_LEAKS). All timeouts that only catch hangs are longer
+# (GB_SLOW): an emulator is slow, and even slower with only a part of a core.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

@@ -1,11 +1,11 @@
 /*
- * The doctor's hands: what it tries, and in which order.
+ * The doctor's trials: what it tries, and in which order.
  *
  * Theory of operation. One engine is opened as `glovebox run` would. In a first box one tenant
- * waits while another runs the probe (doctor_probe.py), which prints what it sees and can do. Then
- * small programs go for one limit each, in boxes of their own. Two of them take long, one because
- * it is deaf and has to be killed after the grace, one because it imports libraries; each has a
- * thread. Nothing is judged here: the findings go to verdict.c.
+ * waits while another runs the probe (probe.py), which prints what it sees and can do. Then small
+ * programs try to exceed one limit each, in separate boxes. Two of them take long, one because it
+ * ignores signals and has to be killed after the grace period, one because it imports libraries;
+ * each has a thread. Nothing is judged here: the findings go to verdict.c.
  */
 #include "engine/doctor/doctor.h"
 
@@ -33,9 +33,9 @@
 
 #define PACKAGES_US (60 * USEC_PER_SEC) /* importing all of them; a busy machine is slow */
 
-/* The limit is what ends them: left alone, each would end by itself after a while. */
+/* The limit stops them; otherwise each would exit by itself after a while. */
 static const char *const programs[TRIAL_COUNT] = {
-    /* Touched, not only asked for; held, so that a watch that samples can see it. */
+    /* Touched, not only allocated; held, so that a sampling watch can see it. */
     [TRIAL_MEMORY] = "import time\n"
                      "held = []\n"
                      "for _ in range(48):\n"
@@ -70,14 +70,14 @@ static const char *const programs[TRIAL_COUNT] = {
                         "end = time.monotonic() + 0.3\n"
                         "while time.monotonic() < end:\n"
                         "    pass\n",
-    /* Deaf, with a deaf daemon in a session of its own. */
+    /* Ignores signals, with a daemon in its own session that ignores them too. */
     [TRIAL_WALL_TIME] = "import os, signal, time\n"
                         "for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):\n"
                         "    signal.signal(s, signal.SIG_IGN)\n"
                         "if os.fork() == 0:\n"
                         "    os.setsid()\n"
                         "time.sleep(30)\n",
-    /* But for the holder of this program's own memory, its only child. What was killed needs a
+    /* Except the holder of this program's own memory, its only child. Killed processes need a
      * moment to be gone, on a busy machine a long one. */
     [TRIAL_LEFTOVERS] = "import os, time\n"
                         "def count():\n"
@@ -105,7 +105,7 @@ static const char *const programs[TRIAL_COUNT] = {
                        "    os.write(1, f'{name} {said[:90]}\\n'.encode('ascii', 'replace'))\n",
 };
 
-/* What progress is told. */
+/* Texts for the progress callback. */
 static const char *const titles[TRIAL_COUNT] = {
     [TRIAL_MEMORY] = "the memory limit",
     [TRIAL_PIDS] = "the limit on processes",
@@ -172,7 +172,7 @@ struct job {
     enum doctor_trial trial;
     pthread_t thread;
     bool threaded;
-    int cpu_fd, memory_fd; /* the box's groups; the tests for limits read them back */
+    int cpu_fd, memory_fd; /* the box's cgroups; the trials of limits read them back */
 };
 
 static void result_fail(struct doctor_result *result, const struct gb_err *err)
@@ -217,7 +217,7 @@ static void run_in(struct box *box, struct run_spec *spec, struct doctor_result 
 
 /* ---- reading limits back ---- */
 
-/* The group of @pid in the hierarchy of @controller (NULL: v2), as /proc tells it. */
+/* The group of @pid in the hierarchy of @controller (NULL: v2), according to /proc. */
 static bool group_name(pid_t pid, const char *controller, char *buf, size_t size)
 {
     char path[40], text[8192], *rest = text, *line;
@@ -274,7 +274,7 @@ static void open_groups(void *arg, struct tenant *tenant)
     job->memory_fd = group_open(tenant_pid(tenant), mode == CGROUP_V2 ? NULL : "memory");
 }
 
-/* While the box is still there. */
+/* While the box still exists. */
 static void read_groups(struct job *job)
 {
     struct doctor_findings *findings = job->findings;
@@ -347,7 +347,7 @@ static void progress(const struct doctor_config *config, const char *what)
         config->progress(config->progress_arg, what);
 }
 
-/* The slow ones first, beside the others. */
+/* The slow ones first, in parallel with the others. */
 static void run_trials(struct engine *engine, struct doctor_findings *findings)
 {
     static const enum doctor_trial slow[] = { TRIAL_PACKAGES, TRIAL_WALL_TIME };
@@ -392,7 +392,7 @@ static void note_host_uid(void *arg, struct tenant *tenant)
         findings->host_uid = st.st_uid;
 }
 
-/* A path of the host that the probe is to look for, if it is there at all. */
+/* A path of the host that the probe looks for, if it exists. */
 static void path_add(struct doctor_findings *findings, char **argv, size_t *argc, char *path)
 {
     size_t used = strlen(findings->host_paths);
@@ -424,7 +424,7 @@ static void run_probe(struct box *box, const struct limits *limits,
     run_in(box, &spec, &findings->probe);
 }
 
-/* One tenant waits while another one looks around: walls stand between the two as well. */
+/* One tenant waits while another one looks around: they must be isolated from each other, too. */
 static int probe_box(struct box *box, const struct limits *limits, struct doctor_findings *findings,
                      struct gb_err *err)
 {
@@ -442,7 +442,7 @@ static int probe_box(struct box *box, const struct limits *limits, struct doctor
     return 0;
 }
 
-/* ---- all of it ---- */
+/* ---- the examination ---- */
 
 static void look_namespaces(struct doctor_findings *findings)
 {
@@ -456,8 +456,8 @@ static void look_namespaces(struct doctor_findings *findings)
     }
 }
 
-/* As the caller wants its cgroups, and with a place on disk. Where one of them cannot be, with what
- * there is: the other walls are worth a look all the same. */
+/* With the cgroups that the caller wants, and with a directory on disk. If one of them is not
+ * available, without it: the other protections are worth testing all the same. */
 static int open_engine(struct doctor_findings *findings, const char *disk_dir,
                        struct engine **ret_engine, struct gb_err *err)
 {
@@ -475,7 +475,7 @@ static int open_engine(struct doctor_findings *findings, const char *disk_dir,
         config.disk_dir = NULL;
         r = engine_open(&config, ret_engine, err);
         if (r == 0)
-            findings->disk = disk; /* only where that helped was it the reason */
+            findings->disk = disk; /* the disk was the reason only if that helped */
         else
             config.disk_dir = disk_dir;
     }
@@ -535,7 +535,7 @@ int doctor_run(const struct doctor_config *config, struct doctor_report *ret_rep
     doctor_host_look(&findings->host);
     look_namespaces(findings);
     if (!disk_dir && !(disk_dir = mkdtemp(place)))
-        (void) gb_fail(&findings->disk, errno, "make a directory below /var/tmp");
+        (void) gb_fail(&findings->disk, errno, "create a directory below /var/tmp");
     (void) examine(disk_dir, &engine, &box, findings);
     box_release(box);
     engine_close(engine);

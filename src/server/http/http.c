@@ -521,7 +521,7 @@ static int make_openapi(struct server *server, struct gb_err *err)
     server->openapi = json ? json_dumps(json, JSON_INDENT(2)) : NULL;
     json_decref(json);
     if (!server->openapi)
-        return gb_fail(err, ENOMEM, "make openapi.json");
+        return gb_fail(err, ENOMEM, "generate openapi.json");
     server->openapi_len = strlen(server->openapi);
     return 0;
 }

@@ -147,7 +147,7 @@ static int add_route(struct router *router, const struct route *route, struct gb
             node = add_child(!*at && route->flags & ROUTE_REST ? &node->rest : &node->param);
     }
     if (!node)
-        return gb_fail(err, ENOMEM, "make the router");
+        return gb_fail(err, ENOMEM, "create the router");
     if (node->routes[method_index(route->method)])
         return gb_fail_plain(err, EEXIST, "route %s %s: there are two", method_name(route->method),
                              route->pattern);
@@ -159,7 +159,7 @@ int router_new(const struct route *table, size_t len, struct router **ret_router
                struct gb_err *err)
 {
     struct router *router = calloc(1, sizeof *router);
-    int r = router ? 0 : gb_fail(err, ENOMEM, "make the router");
+    int r = router ? 0 : gb_fail(err, ENOMEM, "create the router");
 
     for (size_t i = 0; r == 0 && i < len; i++)
         r = add_route(router, &table[i], err);

@@ -153,7 +153,7 @@ int layers_open(const char *data_dir, struct layers **ret_layers, struct gb_err 
     data = real ? open(real, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     base = data >= 0 ? directory(data, "packages", 0700) : -errno;
     if (base < 0)
-        return gb_fail(err, -base, "make %.80s/packages", data_dir);
+        return gb_fail(err, -base, "create %.80s/packages", data_dir);
     layers = calloc(1, sizeof *layers);
     if (!layers)
         return gb_fail(err, ENOMEM, "open the package store");
@@ -167,7 +167,7 @@ int layers_open(const char *data_dir, struct layers **ret_layers, struct gb_err 
         layers->dirs[i] = directory(base, dir_names[i], i == DIR_LAYERS ? 0755 : 0700);
         if (layers->dirs[i] < 0) {
             int r =
-                gb_fail(err, -layers->dirs[i], "make %.80s/packages/%s", data_dir, dir_names[i]);
+                gb_fail(err, -layers->dirs[i], "create %.80s/packages/%s", data_dir, dir_names[i]);
 
             layers_close(layers);
             return r;
@@ -455,7 +455,7 @@ int layer_work_begin(struct layers *layers, struct layer_work *ret_work, struct 
         r = work_make(&work);
     if (r < 0) {
         layer_work_abort(&work);
-        return gb_fail(err, -r, "make a directory for a layer");
+        return gb_fail(err, -r, "create a directory for a layer");
     }
     *ret_work = work;
     return 0;

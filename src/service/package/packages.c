@@ -48,7 +48,7 @@ int packages_open(struct service *service, struct engine_config *engine, struct 
     if (r == 0)
         r = pip_config_load(&options, &installer->pip, err);
     if (r == 0 && pipe2(packages->stop, O_CLOEXEC) < 0)
-        r = gb_fail(err, errno, "pipe");
+        r = gb_fail(err, errno, "create a pipe");
     if (r < 0)
         return r;
     if (installer->pip->note[0])

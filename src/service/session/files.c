@@ -199,7 +199,7 @@ int files_open(struct session *session, const char *path, size_t path_len,
         return -1;
     r = box_open_read(session->lodging.box, copy, &fd, &err);
     if (r == 0 && fstat(fd, &st) < 0)
-        r = gb_fail(&err, errno, "stat a file of the workspace");
+        r = gb_fail(&err, errno, "stat a file in the workspace");
     if (files_end(session, r, &err, fault) < 0)
         return -1;
     reader.size = st.st_size;

@@ -136,7 +136,7 @@ static int part_add(struct finder *finder, const char *prefix, const char *name,
     struct stat st;
 
     if (snprintf(path, sizeof path, "%s/%s", prefix, name) >= (int) sizeof path)
-        return gb_fail(err, ENAMETOOLONG, "'%.100s'", prefix);
+        return gb_fail_about(err, ENAMETOOLONG, "'%.100s'", prefix);
     if (lstat(path, &st) < 0 || S_ISLNK(st.st_mode))
         return 0;
     return bind_add(finder, path, err);
@@ -160,7 +160,7 @@ static int links_add(struct finder *finder, const char *path, char ret_real[PATH
         if (part == end)
             break;
         if (done_len + (size_t) (end - part) + 2 > sizeof done)
-            return gb_fail(err, ENAMETOOLONG, "'%.100s'", path);
+            return gb_fail_about(err, ENAMETOOLONG, "'%.100s'", path);
         if (strcmp(part, "..") == 0 || strncmp(part, "../", 3) == 0) {
             char *slash = strrchr(done, '/');
 
@@ -171,7 +171,7 @@ static int links_add(struct finder *finder, const char *path, char ret_real[PATH
         }
         memmove(rest, end, strlen(end) + 1);
         if (lstat(done[0] ? done : "/", &st) < 0)
-            return gb_fail(err, errno, "'%.100s' leads to '%.60s'", path, done);
+            return gb_fail_about(err, errno, "'%.100s' leads to '%.60s'", path, done);
         if (!S_ISLNK(st.st_mode))
             continue;
         n = readlink(done, target, sizeof target - 1);
@@ -181,7 +181,7 @@ static int links_add(struct finder *finder, const char *path, char ret_real[PATH
         if ((r = bind_add(finder, done, err)) < 0)
             return r;
         if (snprintf(next, sizeof next, "%s%s", target, rest) >= PATH_MAX)
-            return gb_fail(err, ENAMETOOLONG, "'%.100s'", path);
+            return gb_fail_about(err, ENAMETOOLONG, "'%.100s'", path);
         memcpy(rest, next, strlen(next) + 1);
         if (target[0] == '/')
             done[0] = '\0';
@@ -266,7 +266,7 @@ static int cfg_home(const char *venv, char home[PATH_MAX], struct gb_err *err)
 
     home[0] = '\0';
     if (snprintf(path, sizeof path, "%s/pyvenv.cfg", venv) >= (int) sizeof path)
-        return gb_fail(err, ENAMETOOLONG, "'%.100s'", venv);
+        return gb_fail_about(err, ENAMETOOLONG, "'%.100s'", venv);
     if (io_read_text_at(AT_FDCWD, path, text, sizeof text) < 0)
         return gb_fail_plain(err, EINVAL,
                              "'%.100s' is not a virtual environment (no readable pyvenv.cfg): "
@@ -299,7 +299,7 @@ static int venv_python(const char *venv, char python[PATH_MAX], struct gb_err *e
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         if (snprintf(python, PATH_MAX, "%s/%s", venv, names[i]) >= PATH_MAX)
-            return gb_fail(err, ENAMETOOLONG, "'%.100s'", venv);
+            return gb_fail_about(err, ENAMETOOLONG, "'%.100s'", venv);
         if (access(python, X_OK) == 0 && stat(python, &st) == 0 && S_ISREG(st.st_mode))
             return 0;
     }
@@ -345,7 +345,7 @@ static int path_check(const char *path, char real[PATH_MAX], struct gb_err *err)
         if (utf8_next(path + at, len - at, &unit) != UTF8_CHAR || (unsigned char) path[at] < 32)
             return gb_fail_plain(err, EILSEQ, "the path contains unprintable characters");
     if (!realpath(path, real))
-        return gb_fail(err, errno, "'%.100s'", path);
+        return gb_fail_about(err, errno, "'%.100s'", path);
     return 0;
 }
 
@@ -370,7 +370,7 @@ static int python_add(struct finder *finder, const char *path, char python[PATH_
     struct stat st;
 
     if (stat(python, &st) < 0)
-        return gb_fail(err, errno, "'%.100s'", path);
+        return gb_fail_about(err, errno, "'%.100s'", path);
     if (S_ISDIR(st.st_mode))
         return gb_fail_plain(err, EISDIR,
                              "'%.100s' is a directory: name the interpreter in it, or a virtual "
