@@ -68,7 +68,7 @@ behind() {
     CC=clang step clang-werror compile build-clang --werror -Doptimization=0 -Ddebug=false -- \
         all bench_engine bench_service
     step tsan-build tools/tsan.sh build
-    step aarch64 tools/cross.sh
+    step aarch64 tools/cross.sh -Doptimization=0 -Ddebug=false # not run either
     machine build/glovebox
     BUILD=build-clang timed lint tools/lint.sh || true
 }
@@ -82,6 +82,9 @@ fuzzing() {
     done
     FUZZ_JOBS=1 timed fuzz tools/fuzz.sh 60 || true
 }
+
+# packages : those that the first build does not need; apt takes about as long as that build
+packages() { tools/deps.sh; }
 
 # kit : installs the programs for the MCP proofs, mostly downloads; the suites wait for it
 kit() { timed mcp-kit tools/mcp_kit.sh ${GB_MCP_KIT:+"$GB_MCP_KIT"}; }
@@ -134,7 +137,7 @@ add_up() {
         cat "$logs/$suite.counts" 2>/dev/null || echo "0 1 0"
     done
     awk '/^ok/ { ok++ } /^not ok/ { bad++ } END { print ok + 0, bad + 0, 0 }' \
-        "$logs/front.tap" "$logs/behind.tap" "$logs/fuzzing.tap"
+        "$logs/packages.tap" "$logs/front.tap" "$logs/behind.tap" "$logs/fuzzing.tap"
 }
 
 # costs : the ten steps and test files that took most CPU time
@@ -143,8 +146,6 @@ costs() {
     sort -t $'\t' -k 2,2 -rn "$logs/costs" |
         awk -F '\t' 'NR <= 10 { printf "%8.1f s CPU %8.1f s  %s\n", $2, $1, $3 }'
 }
-
-tools/deps.sh
 
 # Lanes that are still running when this script exits are killed.
 lanes=()
@@ -155,13 +156,17 @@ end_lanes() {
     done
 }
 trap end_lanes EXIT
-export -f timed step compile machine behind fuzzing kit
+export -f timed step compile machine behind fuzzing packages kit
 export logs
 
+tools/deps.sh build test
+lane packages 0
+packages_pid=$lane_pid
 lane kit 10
 
 say "build, with gcc"
 step gcc-werror compile build --werror -- all bench_engine bench_service | tee "$logs/front.tap"
+end_of_lane packages "$packages_pid"
 
 say "checks and fuzzing start in the background"
 lane behind 10
@@ -177,10 +182,10 @@ who=self
 [[ $(id -u) != 0 ]] || who=root
 asan_suites "$who" | tee -a "$logs/suites.log"
 
-say "a minute of mixed load, and another under the thread sanitizer"
-step soak make soak SOAK_SECONDS=60 | tee -a "$logs/front.tap" &
+say "half a minute of mixed load, and another under the thread sanitizer"
+step soak make soak SOAK_SECONDS=30 | tee -a "$logs/front.tap" &
 soak_pid=$!
-step tsan tools/tsan.sh 60 | tee -a "$logs/front.tap"
+step tsan tools/tsan.sh 30 | tee -a "$logs/front.tap"
 wait "$soak_pid"
 
 say "waiting for the checks in the background"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the concurrent parts under the thread sanitizer: unit tests of service and server, then a soak.
 #
-#   tools/tsan.sh [SECONDS]       of the soak, 60 by default
+#   tools/tsan.sh [SECONDS]       of the soak, 30 by default
 #   tools/tsan.sh build           only builds what these run
 #
 # Builds in build-tsan; waits if another process is building there. A sanitized builder cannot
@@ -26,5 +26,5 @@ mkdir -p build-tsan
 
 export TSAN_OPTIONS=halt_on_error=0:second_deadlock_stack=1
 meson test -C build-tsan --no-rebuild --print-errorlogs "${tests[@]}"
-GLOVEBOX_PLAIN_BUILDER=$(realpath "$build/glovebox") SOAK_SECONDS=${1:-60} SOAK_CLIENTS=12 \
+GLOVEBOX_PLAIN_BUILDER=$(realpath "$build/glovebox") SOAK_SECONDS=${1:-30} SOAK_CLIENTS=12 \
     /usr/bin/python3 tests/soak/soak.py build-tsan/glovebox

@@ -53,7 +53,8 @@ class Job:
 
     def title(self):
         """The suite, and the files of it that this job runs."""
-        files = dict.fromkeys(pathlib.Path(path.partition("::")[0]).name for path in self.where)
+        files = dict.fromkeys(pathlib.Path(path.partition("::")[0]).name for path in self.where
+                              if not path.startswith("-"))
         return f"{self.suite}: {' '.join(files)}"
 
     def close(self):

@@ -22,6 +22,13 @@ AS_USER_ONLY = {
     "test_packages.py": ["test_live_session", "test_offline", "test_pruning", "test_two_at_once"],
     "test_template_packages.py": ["test_set", "test_layer_stays_as_long_as_it_is_named"],
 }
+# Of these the ones in which only Python and its libraries have a part are left out.
+NOT_AS_USER_TESTS = {
+    "test_run.py": ["test_libraries", "test_preload_variants", "test_preload_is_not_visible_as_names",
+                    "test_random_numbers_differ_between_boxes", "test_seeded_random_numbers_repeat",
+                    "test_options_from_the_environment", "test_no_progress_off_a_terminal",
+                    "test_quiet_shows_no_progress"],
+}
 # Seconds that a file takes, roughly. The longest start first, and short ones share a process; a
 # wrong number only costs time. `tests/run.py --costs FILE` measures them.
 SECONDS = {
@@ -52,7 +59,9 @@ def files_of(suite, who, only):
     if who == "user":
         have = [name for name in have if name not in NOT_AS_USER]
         return [[f"{folder}/{name}::{test}" for test in AS_USER_ONLY.get(name, [])]
-                or [f"{folder}/{name}"] for name in have]
+                or [f"{folder}/{name}", *(f"--deselect={folder}/{name}::{test}"
+                                          for test in NOT_AS_USER_TESTS.get(name, []))]
+                for name in have]
     return [[f"{folder}/{name}"] for name in have]
 
 

@@ -904,8 +904,8 @@ def test_large_figures(zygote, workspace):
     assert width * height <= 16_500_000
     shown = cells.run("plt.plot([1]); plt.text(1e5, 1e5, 'far');")
     assert png_size(shown.outputs[0]["data"]["image/png"]) == (640, 480)
-    shown = cells.run("import numpy as np\nplt.figure(figsize=(40, 40))\n"
-                      "plt.imshow(np.random.rand(4000, 4000, 3), interpolation='none');")
+    shown = cells.run("import numpy as np\nplt.figure(figsize=(20, 20))\n"
+                      "plt.imshow(np.random.rand(2000, 2000, 3), interpolation='none');")
     assert "image/png" in shown.outputs[0]["data"]
     shown = cells.run("plt.plot(np.random.rand(1_000_000));")
     assert "image/png" in shown.outputs[0]["data"]
@@ -923,6 +923,7 @@ ax.bar(['销售', '売上', '매출'], [1, 2, 3])
 """
 
 
+@pytest.mark.parametrize("zygote", ["c"], indirect=True)  # fonts are large; once will do here too
 @pytest.mark.parametrize("change", ["", "plt.rcdefaults()", "plt.style.use('ggplot')",
                                     "plt.rcParams['font.family'] = 'monospace'",
                                     "plt.rcParams['font.sans-serif'] = ['DejaVu Sans']"])
