@@ -66,7 +66,7 @@ OUTSIDE = {
     "gnutls/gnutls.h": ["egress/", "server/http/ws_protocol.c"],
     "gnutls/crypto.h": ["server/http/ws_protocol.c"],
     "ares.h": ["egress/resolve.c"],
-    "sodium.h": ["egress/policy.c", "service/", "mark/", "mcp/", "server/", "cli/mcp/"],
+    "sodium.h": ["base/text/base64.h", "egress/policy.c", "service/", "mark/", "mcp/", "server/", "cli/mcp/"],
     "archive.h": ["service/"],
     "archive_entry.h": ["service/"],
     "curl/curl.h": ["service/", "mark/", "cli/mcp/"],

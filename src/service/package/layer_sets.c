@@ -13,6 +13,8 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
+#include "base/grow.h"
+#include "base/io.h"
 #include "engine/disk/disk.h"
 #include "service/package/layers_internal.h"
 #include "service/template/templates.h"
@@ -89,15 +91,10 @@ int64_t set_stamp(struct layers *layers, const char *name)
 /* Hands over the name of every file NAME.json of a directory, without the end. */
 static int each_json(int dir, int (*each)(void *arg, const char *name), void *arg)
 {
-    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
-    DIR *stream = fd >= 0 ? fdopendir(fd) : NULL;
+    autoclosedir DIR *stream = NULL;
     struct dirent *entry;
+    int r = dir_open_at(dir, ".", &stream);
 
-    if (!stream) {
-        r = -errno;
-        gb_closep(&fd);
-        return r;
-    }
     while (r == 0 && (entry = readdir(stream))) {
         size_t len = strlen(entry->d_name);
 
@@ -107,7 +104,6 @@ static int each_json(int dir, int (*each)(void *arg, const char *name), void *ar
         entry->d_name[len - strlen(SUFFIX)] = '\0';
         r = each(arg, entry->d_name);
     }
-    (void) closedir(stream);
     return r;
 }
 
@@ -155,7 +151,7 @@ struct prune {
 static int candidate_add(void *arg, const char *name)
 {
     struct prune *prune = arg;
-    struct candidate *item;
+    struct candidate *items, *item;
     char file[NAME_MAX + 1];
     json_t *record = NULL;
     struct stat st;
@@ -164,15 +160,10 @@ static int candidate_add(void *arg, const char *name)
     if (!layer_key_valid(name) ||
         fstatat(prune->layers->dirs[DIR_RECORDS], file, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return 0;
-    if (prune->len == prune->cap) {
-        size_t cap = prune->cap ? 2 * prune->cap : 64;
-        struct candidate *more = reallocarray(prune->items, cap, sizeof *more);
-
-        if (!more)
-            return -ENOMEM;
-        prune->items = more;
-        prune->cap = cap;
-    }
+    items = grow(prune->items, &prune->cap, prune->len + 1, sizeof *items, 64);
+    if (!items)
+        return -ENOMEM;
+    prune->items = items;
     item = &prune->items[prune->len++];
     *item = (struct candidate){ .used = st.st_mtime };
     memcpy(item->key, name, sizeof item->key);
