@@ -34,6 +34,7 @@ struct frame_header {
 };
 
 #define FRAME_HEADER_SIZE 12u
+#define FIELD_HEADER_SIZE 6u
 #define FRAME_MORE        0x0001u /* another packet of the same message follows */
 
 enum frame_type {
@@ -67,6 +68,19 @@ enum frame_key {
     KEY_CALM = 16,  /* RUN: an interrupt that came before this message was for another program */
     KEY_NAMES = 17, /* RUN: JSON text, names a cell finds bound and how it gives back its own */
 };
+
+/* ---- messages of one packet, in the caller's memory: for the extension in a tenant ---- */
+
+struct frame_msg;
+
+/* The message in a packet that is the whole of one: how many fields it has, and @ret_msg, which
+ * points into @packet. -EPROTO or -EMSGSIZE for any other. */
+int frame_packet_read(const void *packet, size_t len, struct frame_msg *ret_msg);
+
+/* Write the header, then FIELD_HEADER_SIZE and @len bytes per field; each returns the place behind.
+ * The caller has checked the caps. */
+uint8_t *frame_packet_begin(uint8_t *to, enum frame_type type, size_t payload_len);
+uint8_t *frame_packet_put(uint8_t *to, uint16_t key, const void *data, size_t len);
 
 /* ---- writing ---- */
 
