@@ -359,8 +359,8 @@ bool execution_wait(struct execution *x, int64_t timeout_us);
  * much has been printed. A run that was refused or failed on our side tells that as a fault. */
 int execution_receipt(struct execution *x, json_t **ret_json, struct fault *fault);
 
-/* The receipt as JSON text, which the caller frees, if it is there and simple enough to be written
- * without execution_receipt(); false where that is to be called. */
+/* The receipt as JSON text, which the caller frees; faster than a tree and its text. False before
+ * the end, for what has a fault, and without memory: execution_receipt() says which. */
 bool execution_receipt_text(struct execution *x, char **ret_text, size_t *ret_len);
 
 /* Asks it to stop: as with Ctrl-C; asked again: at once. One that waits leaves the line. */

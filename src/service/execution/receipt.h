@@ -24,13 +24,10 @@ struct receipt_ids {
 int receipt_to_json(const struct outcome *outcome, const struct receipt_ids *ids, json_t **ret_json,
                     struct gb_err *err);
 
-/* The same as text, where that takes no tree: returns 1 and what the caller frees, 0 where it does,
- * or -ENOMEM. */
+/* The same as text, which the caller frees, without a tree: most receipts are small, and a tree,
+ * its text and its end take as long as all else that the service does for them. 0 or -ENOMEM. */
 int receipt_to_text(const struct outcome *outcome, const struct receipt_ids *ids, char **ret_text,
                     size_t *ret_len);
-
-/* Each {host, port, requests, refused, failed, bytes_sent, bytes_received}. NULL: no memory. */
-json_t *contacts_to_json(const struct egress_contact *contacts, size_t len);
 
 /* A fresh random id such as "exec_3f9c2a7d51e04b86". */
 int receipt_new_id(char *buf, size_t size);
