@@ -15,9 +15,9 @@
 #include "base/text/utf8.h"
 #include "engine/frame.h"
 #include "service/execution/bundle.h"
-#include "service/execution/internal.h"
+#include "service/execution/execution.h"
 #include "service/execution/receipt.h"
-#include "service/session/internal.h"
+#include "service/session/session.h"
 
 #include "base/banned.h"
 

@@ -9,8 +9,8 @@
  * afterwards is. From then on somebody knows, and a new interpreter is used. Commands do not work
  * on variables and are not concerned.
  */
-#include "service/execution/internal.h"
-#include "service/session/internal.h"
+#include "service/execution/execution.h"
+#include "service/session/session.h"
 
 #include "base/banned.h"
 
