@@ -1,4 +1,4 @@
-# The everyday commands. Meson and ninja do the work in build/; `make help` lists what there is.
+# The everyday commands. Meson and ninja do the work in build/; `make help` lists the targets.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -37,7 +37,7 @@ test-without: deps-test $(BUILD)/.tests compile ## limit and abuse suites withou
 test-v2: deps-vm binary ## limit and abuse suites on Debian's cloud kernel (QEMU, about 40 minutes)
 	@GLOVEBOX=$(BUILD)/glovebox tools/vm/suites.sh $(if $(COUNTS),--counts $(COUNTS))
 
-test-v2-short: deps-vm binary ## a handful of them, about three minutes
+test-v2-short: deps-vm binary ## a few of them, about three minutes
 	@GLOVEBOX=$(BUILD)/glovebox tools/vm/suites.sh --short $(if $(COUNTS),--counts $(COUNTS))
 
 build: deps-build binary ## build the binary, build/glovebox
@@ -61,10 +61,10 @@ fmt: deps-lint ## format the C sources in place
 lint: deps-lint compile ## format, clang-tidy, shellcheck, codespell, includes
 	@BUILD=$(BUILD) tools/lint.sh
 
-deps: ## install every package of packages.txt that is missing
+deps: ## install the missing packages of packages.txt
 	@tools/deps.sh
 
-clean: ## remove what was built
+clean: ## remove all build directories
 	@rm -rf build build-*
 
 install: deps-build $(BUILD)/build.ninja ## install to DESTDIR and prefix (default /usr/local)
@@ -90,7 +90,8 @@ deps-bench:
 $(BUILD)/build.ninja:
 	@meson setup $(BUILD) --prefix $(prefix)
 
-# A build that was set up before cmocka was there has no tests; this asks for them.
+# A build that was set up before cmocka was installed has no tests; this enables
+# them.
 $(BUILD)/.tests: | $(BUILD)/build.ninja
 	@meson configure $(BUILD) -Dtests=enabled
 	@touch $@
@@ -98,7 +99,7 @@ $(BUILD)/.tests: | $(BUILD)/build.ninja
 compile: $(BUILD)/build.ninja
 	@ninja -C $(BUILD)
 
-# No tests: a first look must not wait for them.
+# Without the tests: a first look must not wait for them.
 binary: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) glovebox
 

@@ -1,5 +1,5 @@
 /*
- * The engine, measured beside its peers in one run.
+ * The engine, measured next to its peers in one run.
  *
  *   floor    (a) fork of the same warm interpreter, the cell, no isolation: bench/floor.py
  *   box      (b) a fresh box made on request, a tenant cloned into it
@@ -9,8 +9,8 @@
  *   python   (f) python3 and the imports, no isolation
  *
  * Latency is from the request to the first output and to the end (for a box: its receipt), right
- * after other work and after an idle second. Machines are noisy: what counts are ratios within one
- * run, and rounds are interleaved so that a slow moment hits all alike.
+ * after other work and after an idle second. Machines are noisy, so only ratios within one run
+ * count, and rounds are interleaved so that a slow moment affects all alike.
  *
  * Parts, all of them unless some are named: latency, rate, burst, empty, memory, inside.
  */
@@ -66,7 +66,7 @@ struct series {
     struct samples first, end, idle_first, idle_end;
 };
 
-/* A floor.py that waits for our lines. */
+/* A floor.py that waits for our requests. */
 struct floor {
     FILE *to, *from;
     pid_t pid;
@@ -209,7 +209,7 @@ static int on_output(void *arg, enum stream stream, const char *data, size_t len
     return 0;
 }
 
-/* Runs @code in a fresh box; @answer, if not NULL, gets what it printed. */
+/* Runs @code in a fresh box; @answer, if not NULL, gets its output. */
 static void box_run(struct engine *engine, const struct limits *limits, const char *code,
                     int64_t *ret_first_us, int64_t *ret_end_us, char *answer, size_t size)
 {
@@ -276,7 +276,7 @@ static void one(struct bench *bench, int which, bool idle)
     if (idle)
         (void) sleep(1);
     else if (which == POOLED || which == TENANT)
-        (void) usleep(50000); /* time to fill the pool: it is for requests that come now and then */
+        (void) usleep(50000); /* time to fill the pool, which is meant for occasional requests */
     if (which == FLOOR)
         floor_one(bench, first, end);
     else if (which == BWRAP)
@@ -335,7 +335,7 @@ static void latency_report(struct bench *bench)
     json_object_set_new(bench->result, "latency", all);
 }
 
-/* ---- rate, bursts ---- */
+/* ---- rate and bursts ---- */
 
 struct worker {
     struct bench *bench;
@@ -356,7 +356,7 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* Starts @count workers at once; returns how many runs they made together. */
+/* Starts @count workers at once; returns the total number of runs. */
 static int64_t workers(struct bench *bench, struct engine *engine, int count, int64_t until_us)
 {
     struct worker *all = calloc((size_t) count, sizeof *all);
@@ -379,8 +379,8 @@ static int64_t workers(struct bench *bench, struct engine *engine, int count, in
     return sum;
 }
 
-/* CPU time that this machine has spent since it was booted, whoever spent it: what is done for a
- * process before its start and after its end is in nobody's account. */
+/* CPU time that this machine has used since boot, for all processes: work for a process before its
+ * start and after its end is in nobody's account. */
 static double machine_cpu_ms(void)
 {
     double user = 0, nice = 0, system = 0, idle, iowait, irq = 0, softirq = 0;
@@ -452,7 +452,7 @@ static void burst(struct bench *bench)
         json_pack("{s:f, s:f, s:f}", "forks_ms", forks, "boxes_ms", boxes, "ratio", boxes / forks));
 }
 
-/* What the kernel takes for a box with nobody in it: namespaces, mounts, groups, and their end. */
+/* What an empty box costs the kernel: namespaces, mounts, cgroups, and their removal. */
 static void empty(struct bench *bench)
 {
     struct samples made = { 0 }, gone = { 0 };
@@ -532,7 +532,7 @@ static int64_t field_kib(const char *path, const char *name)
     return sum;
 }
 
-/* Private memory of a tenant that waits, as the kernel tells it. */
+/* Private memory of a waiting tenant, according to the kernel. */
 static void memory(struct bench *bench)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC), stdio[3] = { null, null, null };
@@ -546,14 +546,15 @@ static void memory(struct bench *bench)
     if (box_acquire(bench->engines[BOX], &bench->limits, &box, &err) < 0 ||
         tenant_spawn(box, stdio, &tenant, &err) < 0)
         die("tenant", err.msg);
-    (void) usleep(500000); /* until it has warmed up and waits */
+    (void) usleep(500000); /* until it is warm and waits */
     snprintf(path, sizeof path, "/proc/%d/smaps_rollup", tenant_pid(tenant));
     dirty = field_kib(path, "Private_Dirty:") + field_kib(path, "Private_Clean:");
     snprintf(path, sizeof path, "/proc/%d/status", tenant_pid(tenant));
     tables = field_kib(path, "VmPTE:");
     floor_ask(&bench->floor, "memory", answer, sizeof answer);
     fork_kib = strtoll(answer, NULL, 10);
-    printf("memory   an idle tenant has %lld KiB of its own (a bare fork %lld), and %lld KiB of "
+    printf("memory   an idle tenant has %lld KiB of private memory (a bare fork %lld), and %lld "
+           "KiB of "
            "page tables\n",
            (long long) dirty, (long long) fork_kib, (long long) tables);
     json_object_set_new(bench->result, "memory",
@@ -565,7 +566,7 @@ static void memory(struct bench *bench)
     (void) close(null);
 }
 
-/* With all three engines; afterwards one is enough. */
+/* With all three engines; after this one is enough. */
 static void latencies(struct bench *bench)
 {
     bench->engines[POOLED] = engine_start(bench, POOL, false);

@@ -1,5 +1,5 @@
 /*
- * The service, measured beside its peers in one run.
+ * The service, measured next to its peers in one run.
  *
  * session: `result = 2 + 2` in a warm session, one connection, against bench/peer.py: FastAPI and
  * uvicorn that exec() in their own process.
@@ -12,8 +12,8 @@
  *
  * files: 1 GB up and down, against nginx with the same file on the same kind of file system.
  *
- * Both servers write no line a request. Machines are noisy: what counts are ratios within one run,
- * and rounds are interleaved so that a slow moment hits all alike.
+ * Neither server logs requests. Machines are noisy, so only ratios within one run count, and rounds
+ * are interleaved so that a slow moment affects all alike.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -48,7 +48,7 @@
 
 #define WARM         200
 #define LATENCY_RUNS 3000
-#define LATENCY_TURN 100 /* of one server, then of the other */
+#define LATENCY_TURN 100 /* first of one server, then of the other */
 #define CONNECTIONS  16
 #define RATE_SECONDS 3
 #define RATE_ROUNDS  2
@@ -69,7 +69,7 @@ struct server {
 
 struct bench {
     char dir[64];
-    char *glovebox; /* the binary beside us */
+    char *glovebox; /* the binary next to us */
     char *peer_py;
     struct server serve, peer;
     json_t *result;
@@ -109,7 +109,7 @@ static int read_port(const char *path, pid_t pid, const char *name)
     }
 }
 
-/* @name keeps two of them apart. */
+/* @name tells two of them apart. */
 static void serve_start(const struct bench *bench, const char *name, struct server *ret_server)
 {
     autofree char *data = in_dir(bench, name), *port = NULL, *log = NULL;
@@ -161,13 +161,13 @@ static void session_end(struct http *http, char *path)
     http_ask(http, "DELETE", path, NULL, 0);
 }
 
-/* One line of the table: what we have, what it is measured by, and whether that is enough. */
+/* One line of the table: our value, the goal, and whether it was reached. */
 static void verdict(struct bench *bench, const char *name, double value, bool at_least,
                     double target)
 {
     bool good = at_least ? value >= target : value <= target;
 
-    printf("  %-44s %10.2f   wanted %s %.2f   %s\n", name, value, at_least ? "≥" : "≤", target,
+    printf("  %-44s %10.2f   goal %s %.2f   %s\n", name, value, at_least ? "≥" : "≤", target,
            good ? "yes" : "NO");
     bench->missed += !good;
 }
@@ -255,7 +255,7 @@ static void *client_main(void *arg)
         one(&http, path, body, NULL);
         client->count++;
     }
-    pthread_barrier_wait(client->start); /* ending a session is none of the others' business */
+    pthread_barrier_wait(client->start); /* deleting a session must not affect the others */
     if (!client->peer)
         session_end(&http, path);
     http_close(&http);
@@ -356,7 +356,7 @@ static void oneshot(struct bench *bench)
     http_open(&http, bench->serve.port);
     (void) sleep(1); /* until the pools are full */
     for (int i = 0; i < ONESHOT_RUNS; i++) {
-        (void) usleep(50000); /* time to fill the pool: it is for requests that come now and then */
+        (void) usleep(50000); /* time to fill the pool, which is meant for occasional requests */
         one(&http, "/v1/execute", body, &ours);
         (void) usleep(50000);
         engine_one(engine, &limits, &engines);
@@ -378,9 +378,9 @@ static void oneshot(struct bench *bench)
 
 /* ---- many sessions ---- */
 
-/* An execution in a session that is alone on a server of its own, and in one among many; in turns,
- * so that a slow moment hits all alike. In another of the many each time, all that is touched has
- * left the caches since; the same is so in a session that is alone and has rested. */
+/* An execution in the only session of a server, and in one among many; alternately, so that a slow
+ * moment affects all alike. If another of the many is used each time, everything it touches has
+ * left the caches; the same is true of a lone session that has rested. */
 struct many_p50 {
     double alone, among, across, rested;
 };
@@ -392,7 +392,7 @@ static struct many_p50 many_measure(struct http *alone, const char *alone_path, 
     struct many_p50 p50;
 
     for (size_t i = 0; i < MANY_SAMPLES; i++) {
-        bool warm = i % MANY_TURN < MANY_TURN / 5; /* each has had some before it counts */
+        bool warm = i % MANY_TURN < MANY_TURN / 5; /* each is warmed up before it counts */
 
         one(alone, alone_path, MANY_BODY, warm ? NULL : &samples[0]);
         if (i % MANY_TURN != MANY_TURN - 1)
@@ -415,7 +415,7 @@ static struct many_p50 many_measure(struct http *alone, const char *alone_path, 
     return p50;
 }
 
-/* BENCH_SESSIONS is for machines that have no room for a thousand. */
+/* BENCH_SESSIONS is for machines that cannot hold a thousand. */
 static size_t many_count(void)
 {
     const char *text = getenv("BENCH_SESSIONS");
@@ -459,7 +459,7 @@ static void many(struct bench *bench)
     many_make(&http, paths, sessions);
     make_ms = (double) (clock_now_us() - start) / 1000 / (double) sessions;
     gb = (double) tree_kib(bench->serve.pid, &processes) * 1024 / 1e9;
-    http_close(&alone); /* idle for so long, it may have been closed */
+    http_close(&alone); /* it may have been closed after so long without use */
     http_open(&alone, lonely.port);
     p50 = many_measure(&alone, alone_path[0], &http, paths, sessions);
     for (size_t i = 0; i < sessions; i++)
@@ -497,7 +497,7 @@ static int free_port(void)
     return ntohs(addr.sin_port);
 }
 
-/* nginx as its package sets it up (sendfile, one worker), taking PUT as well. */
+/* nginx as its package configures it (sendfile, one worker), with PUT. */
 static pid_t nginx_start(const char *dir, int port)
 {
     char *argv[] = { (char *) "nginx",      (char *) "-p", (char *) dir,         (char *) "-c",
@@ -553,7 +553,7 @@ static int file_make(const char *dir)
     return fd;
 }
 
-/* The server's largest memory counts from now on. */
+/* The server's peak memory is measured from now on. */
 static int64_t peak_reset(pid_t pid)
 {
     char path[64];
@@ -572,7 +572,7 @@ static double gb_per_s(struct samples *samples)
     return (double) FILE_BYTES / 1e6 / percentile_ms(samples, 0.5);
 }
 
-/* Workspaces are memory or disk; nginx and the file get the same. */
+/* Workspaces are in memory or on disk; nginx and the file get the same. */
 static const char *like_workspace(struct bench *bench, struct http *http, const char *path)
 {
     http_ask(http, "POST", path,
@@ -589,7 +589,7 @@ static void transfer(struct http *ours, struct http *theirs, const char *path, i
     sample_add(&samples[1], http_send_file(theirs, "/f", file, FILE_BYTES));
     sample_add(&samples[2], http_read_file(ours, path, FILE_BYTES));
     sample_add(&samples[3], http_read_file(theirs, "/f", FILE_BYTES));
-    /* Gone before the next comes, so that there is never more than one in memory. */
+    /* Removed before the next one, so that there is never more than one in memory. */
     http_ask(ours, "DELETE", path, NULL, 0);
 }
 
@@ -646,7 +646,7 @@ static void files(struct bench *bench)
         samples_release(&samples[i]);
 }
 
-/* ---- all of it ---- */
+/* ---- main ---- */
 
 static const struct part {
     const char *name;
@@ -701,7 +701,7 @@ int main(int argc, char **argv)
     if (json_dump_file(bench.result, argv[2], JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0)
         printf("saved as %s\n", argv[2]);
     if (bench.missed)
-        printf("%d numbers were not reached\n", bench.missed);
+        printf("%d goals were not reached\n", bench.missed);
     json_decref(bench.result);
     free(bench.glovebox);
     return 0;

@@ -1,12 +1,12 @@
-"""The floor of the bench: the same cell in the same warm interpreter with no isolation at all.
+"""The floor of the benchmark: the same cell in the same warm interpreter with no isolation at all.
 
-A fork, the cell, a pipe, _exit, wait: what nobody who runs Python in a fresh process can beat. It
-is driven by lines on standard input and answers each with one line, in microseconds:
+A fork, the cell, a pipe, _exit, wait: nothing that runs Python in a fresh process can be faster. It
+reads one request per line from standard input and answers each with one line, in microseconds:
 
   one            one fork: "first end"
   burst N        N forks at once, until the last has ended: "end"
   loop SECONDS   forks one after the other: "count"
-  memory         a fork that waits: "KiB of its own"
+  memory         a fork that waits: "KiB of private memory"
   self CODE      the cell's own stopwatch (it prints a number), here without a fork: "value"
 """
 

@@ -108,7 +108,7 @@ static void send_all(int fd, const char *data, size_t len)
     }
 }
 
-/* Reads to the end of the headers; *@ret_have is how much of the body came along. */
+/* Reads to the end of the headers; *@ret_have is how much of the body came with them. */
 static int64_t read_head(struct http *http, size_t *ret_have)
 {
     size_t len = 0;
@@ -249,7 +249,7 @@ bool is_named(int argc, char **argv, int first, const char *name)
 
 static pid_t started[PROCESSES_MAX];
 
-/* A bench that gives up leaves nobody behind. */
+/* A benchmark that fails leaves no processes behind. */
 static void processes_end(void)
 {
     for (size_t i = 0; i < PROCESSES_MAX; i++)
@@ -360,7 +360,7 @@ static size_t processes_read(struct process **ret_list)
     return len;
 }
 
-/* Marks @root and its descendants; a child may stand before its parent in the list. */
+/* Marks @root and its descendants; a child may come before its parent in the list. */
 static void processes_mark(struct process *list, size_t len, pid_t root)
 {
     bool more = true;
@@ -376,7 +376,7 @@ static void processes_mark(struct process *list, size_t len, pid_t root)
     }
 }
 
-/* Whether one that was counted before has the same address space: holders have their tenant's. */
+/* Whether a process counted earlier has the same address space: holders share their tenant's. */
 static bool is_counted(const struct process *list, size_t at)
 {
     for (size_t i = 0; i < at; i++)

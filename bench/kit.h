@@ -1,6 +1,6 @@
 /*
- * What the benches are made of: an HTTP client that costs next to nothing, so that it is not
- * what is measured, samples, and processes that are started and ended.
+ * Tools for the benchmarks: an HTTP client that is cheap enough not to be measured itself, samples,
+ * and processes to start and stop.
  */
 #pragma once
 
@@ -22,14 +22,14 @@ void sample_add(struct samples *samples, int64_t us);
 double percentile_ms(struct samples *samples, double share);
 void samples_release(struct samples *samples);
 
-/* ---- HTTP over a connection that is kept ---- */
+/* ---- HTTP over a persistent connection ---- */
 
 #define HTTP_BUF ((size_t) 256 * 1024)
 
 struct http {
     int fd, port;
     int status;      /* of the last reply */
-    size_t body_len; /* of the last reply; the body is at @body, with a NUL behind it */
+    size_t body_len; /* of the last reply; the body is at @body, followed by a NUL */
     const char *body;
     char *buf;
 };
@@ -37,16 +37,15 @@ struct http {
 void http_open(struct http *http, int port);
 void http_close(struct http *http);
 
-/* Sends @method @path with @body (may be NULL) and reads the whole reply; dies when it is not
- * @status (0: any). */
+/* Sends @method @path with @body (may be NULL) and reads the whole reply; exits if its status is
+ * not @status (0: any). */
 void http_ask(struct http *http, const char *method, const char *path, const char *body,
               int status);
 
-/* Copies the text of member @name of the last reply's object, the first of that name. */
+/* Copies the string of the first member @name of the last reply's object. */
 void http_member(const struct http *http, const char *name, char *value, size_t size);
 
-/* Sends @len bytes of @fd, or reads a body of that many and throws it away. Returns microseconds.
- */
+/* Sends @len bytes of @fd, or reads a body of that many and discards it. Returns microseconds. */
 int64_t http_send_file(struct http *http, const char *path, int fd, int64_t len);
 int64_t http_read_file(struct http *http, const char *path, int64_t len);
 
@@ -57,10 +56,11 @@ bool is_named(int argc, char **argv, int first, const char *name);
 
 /* ---- processes ---- */
 
-/* Starts @argv with its output in @log, or thrown away. */
+/* Starts @argv with its output in @log, or discarded. */
 pid_t process_start(char *const argv[], const char *log);
 
-/* Waits; dies when it does not end with 0. What is not waited for is stopped at the bench's end. */
+/* Waits; exits if it does not end with 0. Processes that nobody waited for are stopped at the end
+ * of the benchmark. */
 void process_wait(pid_t pid, const char *name);
 
 /* The same after a SIGTERM. */

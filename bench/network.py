@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""The way out of a box, measured beside the same requests made directly.
+"""Requests through the proxy of a box, compared with the same requests made directly.
 
 usage: bench/network.py GLOVEBOX OUT.JSON
 
 One client, the same few lines of Python each time: it connects, asks, reads to the end. On the host it
 asks a server on loopback directly; in a box it asks the same server through the box's proxy, once in
-plain HTTP and once through a tunnel. Rounds are interleaved, so that a slow moment hits all alike.
+plain HTTP and once through a tunnel. Rounds are interleaved, so that a slow moment affects all alike.
 """
 
 import json
@@ -89,7 +89,7 @@ def main():
     for how in ("proxy", "tunnel"):
         more = p50[how] - p50["direct"]
         result[f"{how}_more_ms"] = more
-        print(f"  {'ms more than directly, ' + how:<44} {more:10.2f}   wanted ≤ {TARGET_MS:.2f}   "
+        print(f"  {'ms more than directly, ' + how:<44} {more:10.2f}   goal ≤ {TARGET_MS:.2f}   "
               f"{'yes' if more <= TARGET_MS else 'NO'}")
     with open(out, "w", encoding="utf-8") as f:
         json.dump({"network": result, "target_ms": TARGET_MS}, f, indent=2)

@@ -1,13 +1,12 @@
 #!/usr/bin/python3
-"""Installing a set of packages that some session has already, measured beside pip.
+"""Installing a set of packages that another session already has, compared with pip.
 
 usage: bench/packages.py GLOVEBOX OUT.JSON
 
-Ours: one session installs a set; then, in one new session after the other, the same set is asked for and
-imported. It can be imported once the request is answered; what the cell takes that does so is shown too.
-pip's: the same wheels from the same
-directory, `pip install` into a fresh virtual environment with a warm cache; making the environment is not
-counted. Both without a network.
+Ours: one session installs a set; then new sessions, one after the other, install and import the same set.
+It can be imported once the request is answered; the time of the cell that imports it is shown too. pip: the
+same wheels from the same directory, `pip install` into a fresh virtual environment with a warm cache; creating
+the environment is not counted. Both without a network.
 """
 
 import http.client
@@ -79,7 +78,7 @@ def pip_once(directory, wheels, number):
 
 
 def verdict(name, value, good, wanted):
-    print(f"  {name:<44} {value:10.2f}   wanted {wanted}   {'yes' if good else 'NO'}")
+    print(f"  {name:<44} {value:10.2f}   goal {wanted}   {'yes' if good else 'NO'}")
 
 
 def main():

@@ -1,6 +1,6 @@
 """
-What the service is measured against: FastAPI and uvicorn, exec() in their own process. No isolation,
-no limits, no streams, no files: the least that such an endpoint does. Namespaces stay by session.
+The peer of the service in benchmarks: FastAPI and uvicorn, exec() in their own process. No isolation,
+no limits, no streams, no files: the minimum of such an endpoint. Namespaces are kept per session.
 
 usage: peer.py PORT-FILE
 """
@@ -43,7 +43,7 @@ async def execute(request: Request):
 
 
 def main():
-    # With the protocol named, as uvicorn's own sockets have it: else asyncio does not set TCP_NODELAY.
+    # Names the protocol, like uvicorn's own sockets: otherwise asyncio does not set TCP_NODELAY.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     listener.listen(128)

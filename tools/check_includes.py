@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""Checks that the modules use only what they may, and that the build lists every source.
+"""Checks that modules include only what they may, and that the build lists every source.
 
 usage: tools/check_includes.py [ROOT]      prints one line per mistake, exits 1 if there are any
 
 The first table is the architecture: a module may include its own headers and those of the modules
-in its row. The second does the same for the rooms (folders) of a module. The last says who may know
-an outside library at all.
+in its row. The second does the same for the rooms (folders) of a module. The last says which module
+may use an external library at all.
 """
 import pathlib
 import re
@@ -26,18 +26,19 @@ MAY_INCLUDE = {
     "cli": ["base", "engine", "egress", "service", "mcp", "server"],
 }
 
-# Which rooms a room may include headers of, besides its own, those right in the module's folder ("")
-# and those of "shared". A room's *internal.h is for that room only.
+# Which other rooms a room may include. Every room may include the headers directly in the module's
+# folder ("") and those of "shared". A room's *internal.h is for that room only.
 ROOMS = {
     # Processes, or parts of one. The supervisor's (supervisor, run, doctor) and the builder's
-    # (builder, box) share no header but those in engine/ and engine/shared/, which are words and
-    # messages; seal and python run between clone and sealed box, or in a tenant, and see only those.
+    # (builder, box) share no headers except those in engine/ and engine/shared/, which are types and
+    # messages; seal and python run between clone and sealed box, or in a tenant, and may include
+    # only those.
     "engine": {
-        "": [],  # what other modules see
-        "shared": [],  # words and messages of several processes
+        "": [],  # visible to other modules
+        "shared": [],  # types and messages of several processes
         "supervisor": ["disk"],
         "run": ["supervisor"],
-        "doctor": ["cgroup"],  # only to read what a host has: cgroup/read.h
+        "doctor": ["cgroup"],  # only to inspect the host: cgroup/read.h
         "builder": ["box", "seal", "cgroup", "disk"],
         "box": ["seal", "cgroup", "disk"],
         "seal": [],
@@ -45,8 +46,8 @@ ROOMS = {
         "cgroup": [],
         "disk": [],
     },
-    # Keys, principals and the audit log know nothing of what is done with them, and templates know
-    # packages only. Executions and sessions know each other: one waits in the other.
+    # Access (keys, principals, the audit log) depends on no other room, templates only on packages.
+    # Sessions and executions need each other: executions queue in a session.
     "service": {
         "": ["access", "session", "execution", "template", "package"],
         "access": [],
@@ -55,14 +56,14 @@ ROOMS = {
         "template": ["package"],
         "package": ["access", "session", "execution", "template"],
     },
-    # A method finds what is in the catalog, and a tool its call, by mcp_internal.h and tool.h.
+    # These two meet only in mcp_internal.h and tool.h.
     "mcp": {
         "": [],
         "protocol": [],
         "catalog": [],
     },
-    # Dialects do not know each other, except that the compatible ones use fields of /v1. The router
-    # and OpenAPI know the rows of all.
+    # Dialects do not include each other, except that compat uses fields of v1. The router and OpenAPI
+    # list the routes of all of them.
     "server": {
         "": ["http"],
         "http": ["schema", "about", "v1", "compat", "mcp"],
@@ -72,7 +73,7 @@ ROOMS = {
         "compat": ["http", "schema", "v1"],
         "mcp": ["http", "schema"],
     },
-    # Commands use all three, and none of these another.
+    # Commands use all three rooms, and no room uses another.
     "cli": {
         "": ["options", "terminal", "mcp"],
         "options": [],
@@ -81,7 +82,7 @@ ROOMS = {
     },
 }
 
-# Headers of rooms that other modules may include; they have everything else from the headers right
+# Headers of rooms that other modules may include; everything else comes from the headers directly
 # in the module's folder.
 DOORS = {
     "engine": ["doctor/doctor.h", "disk/disk.h"],
@@ -89,7 +90,7 @@ DOORS = {
         "access/audit.h",
         "access/data.h",
         "access/keys.h",
-        "execution/receipt.h",  # of `glovebox run`, which has no service
+        "execution/receipt.h",  # for `glovebox run`, which has no service
         "package/layers.h",
         "package/requirement.h",
         "session/network.h",  # likewise
@@ -118,13 +119,13 @@ OUTSIDE = {
     "curl/curl.h": ["service/", "mark/", "cli/mcp/"],
 }
 
-GENERATED = {"seccomp_policy.h"}  # made in the build directory, next to nothing else
+GENERATED = {"seccomp_policy.h"}  # generated in the build directory
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
 def room_of(name):
-    """The room of "module/room/file"; "" for what is right in the module."""
+    """The room of "module/room/file"; "" for a file directly in the module."""
     return name.split("/")[1] if name.count("/") > 1 else ""
 
 
@@ -148,11 +149,11 @@ def check_door(module, target, header, name):
     elif header.endswith("internal.h"):
         yield f'"{name}" is internal to {target}'
     elif target in ROOMS and "/" in header and header not in DOORS.get(target, []):
-        yield f'"{name}" is in a room of {target}, and none of its doors'
+        yield f'"{name}" is in a room of {target} and not public'
 
 
 def check_quoted(root, source, module, name):
-    """A header of ours: yields what is wrong with this module including it."""
+    """One of our headers: yields what is wrong with this module including it."""
     target, _, header = name.partition("/")
     if name in GENERATED:
         return
@@ -189,7 +190,7 @@ def check_file(root, path):
 
 
 def check_listed(root):
-    """Sources that no build file names would be dead without anyone noticing."""
+    """Sources that no build file lists would be dead without anyone noticing."""
     for folder, pattern in (("src", "*.c"), ("runner", "*.py"), ("tests/unit", "test_*.c")):
         for path in sorted((root / folder).rglob(pattern)):
             build = next(p / "meson.build" for p in path.parents if (p / "meson.build").exists())

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# All checks, for .ci/run. Two cores are what there is, and CI is as fast as it leaves none of them idle
-# and does nothing twice. Three lanes: in front the suites, which watch the clock; behind them, at low
-# priority, what only burns CPU; and fuzzing, at the lowest. The steps of the second and third lane
-# write TAP logs, shown when the lane is done. A step counts as one check; the suites
-# count test by test. The last lines before the sum say what took most CPU time.
+# All checks, for .ci/run. There are two cores, so CI is fast only if none of them is idle and
+# nothing is done twice. Three lanes: in front the suites, which are sensitive to timing; behind
+# them, at low priority, steps that only need CPU; and fuzzing, at the lowest. The steps of the
+# second and third lane write TAP logs, shown when the lane is done. A step counts as one check; the
+# suites count test by test. The last lines before the sum list what took most CPU time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,7 +13,7 @@ mkdir -p "$logs"
 
 say() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
 
-# timed NAME COMMAND... : what it took, for costs(); its status is the command's
+# timed NAME COMMAND... : records the time for costs(); its status is the command's
 timed() {
     local name=$1 status=0 TIMEFORMAT='%R %U %S'
     shift
@@ -24,7 +24,7 @@ timed() {
     return "$status"
 }
 
-# step NAME COMMAND... : one check in TAP words
+# step NAME COMMAND... : one check, reported as TAP
 step() {
     local name=$1
     shift
@@ -64,7 +64,7 @@ behind() {
     step asan-build compile build-asan -Db_sanitize=address,undefined -Db_lundef=false \
         -Doptimization=1 -Dc_args=-g1
     touch "$logs/asan.done"
-    # Nothing of it is run, and clang's warnings do not depend on how much it optimises, as gcc's do.
+    # This build is not run, and unlike gcc's, clang's warnings do not depend on optimisation.
     CC=clang step clang-werror compile build-clang --werror -Doptimization=0 -Ddebug=false -- \
         all bench_engine bench_service
     step tsan-build tools/tsan.sh build
@@ -73,7 +73,7 @@ behind() {
     BUILD=build-clang timed lint tools/lint.sh || true
 }
 
-# fuzzing : a minute of each target, one after the other, of what the other lanes leave of the machine
+# fuzzing : a minute of each target, one after the other, in the time that the other lanes leave
 fuzzing() {
     local i
     for ((i = 0; i < 900; i++)); do
@@ -83,7 +83,7 @@ fuzzing() {
     FUZZ_JOBS=1 timed fuzz tools/fuzz.sh 60 || true
 }
 
-# kit : what the MCP proofs need, mostly downloads; the suites find it finished, or wait for it
+# kit : installs the programs for the MCP proofs, mostly downloads; the suites wait for it
 kit() { timed mcp-kit tools/mcp_kit.sh ${GB_MCP_KIT:+"$GB_MCP_KIT"}; }
 
 asan_files=test_robust.py,test_bad_input.py,test_key.py,test_audit.py
@@ -96,8 +96,8 @@ asan_suites() {
     while [[ ! -e $logs/asan.done ]] && kill -0 "$behind_pid" 2>/dev/null; do
         sleep 1
     done
-    # The engine's children end with _exit and leave their memory to the kernel; a tenant cannot be
-    # traced, which is what the leak check would do. Leaks are looked for in the unit tests.
+    # The engine's children exit with _exit and leave their memory to the kernel; a tenant cannot
+    # be traced, which the leak check would need. Leaks are checked in the unit tests.
     export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
     ASAN_OPTIONS=detect_leaks=1:abort_on_error=1 \
         tests/run.py --build build-asan --counts "$logs/asan-unit.counts" --costs "$logs/costs" \
@@ -107,8 +107,8 @@ asan_suites() {
         --as "$1" --only "$asan_files" system || true
 }
 
-# lane NAME NICE : starts the function of that name in a session of its own, so that what is left of it
-# can be ended as one; its id is then in lane_pid
+# lane NAME NICE : starts the function of that name in its own session, so that all of it can be
+# killed at once; its id is then in lane_pid
 lane() {
     setsid nice -n "$2" bash -c "set -euo pipefail; $1" >"$logs/$1.tap" 2>"$logs/$1.err" &
     lane_pid=$!
@@ -121,7 +121,7 @@ end_of_lane() {
     wait "$2" || finished=0
     cat "$logs/$1.tap"
     if [[ $finished == 0 ]]; then
-        echo "not ok - the lane '$1' broke off" | tee -a "$logs/$1.tap"
+        echo "not ok - the lane '$1' was aborted" | tee -a "$logs/$1.tap"
         tail -n 20 "$logs/$1.err"
     fi
 }
@@ -130,7 +130,7 @@ end_of_lane() {
 add_up() {
     local suite
     for suite in test asan-unit asan-system vm; do
-        # A suite that did not come as far as counting has failed.
+        # A suite that did not get as far as counting has failed.
         cat "$logs/$suite.counts" 2>/dev/null || echo "0 1 0"
     done
     awk '/^ok/ { ok++ } /^not ok/ { bad++ } END { print ok + 0, bad + 0, 0 }' \
@@ -146,7 +146,7 @@ costs() {
 
 tools/deps.sh
 
-# Lanes that are still running when this script ends are ended with it.
+# Lanes that are still running when this script exits are killed.
 lanes=()
 end_lanes() {
     local pid

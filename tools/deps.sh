@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Installs what is missing of packages.txt. Says nothing when nothing is.
+# Installs the missing packages of packages.txt. Prints nothing if all are
+# installed.
 #
 #   tools/deps.sh [GROUP...]      groups of packages.txt, all of them by default
 #
-# Apt is called as root, or through sudo where it can ask; else the exact command is printed. On a
-# system without apt, or without Linux, it says what is needed and where to go. It must start on
-# bash 3.2, since that is what macOS will try it with.
+# Apt is called as root, or through sudo if it can ask for a password; otherwise the exact command
+# is printed. On a system without apt, or without Linux, it says what is needed and where to get
+# it. It must start on bash 3.2, the version of macOS.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -17,7 +18,7 @@ not_linux() {
     say "this is $(uname -s); boxes are made of Linux namespaces, seccomp and cgroups."
     cat >&2 <<'END'
 
-Two ways to have a Linux here:
+Two ways to run Linux here:
 
   Windows   WSL2    wsl --install -d Debian
                     https://learn.microsoft.com/windows/wsl/install
@@ -30,7 +31,7 @@ END
     exit 1
 }
 
-# wanted GROUP... : the packages of these groups, one a line (a line may hold alternatives)
+# wanted GROUP... : the packages of these groups, one per line (a line may hold alternatives)
 wanted() {
     awk -v groups=" $* " '
         /^[[:space:]]*(#|$)/ { next }
@@ -41,22 +42,22 @@ wanted() {
 group_names() { sed -n 's/^\[\(.*\)\]$/\1/p' "$list"; }
 
 no_apt() {
-    say "no apt here; please install the equivalents of these Debian packages yourself:"
+    say "apt is not available; please install the equivalents of these Debian packages yourself:"
     local group
     for group in "${groups[@]}"; do
         printf '\n  %-8s %s\n' "$group" "$(wanted "$group" | sed 's/ |.*//' | tr '\n' ' ')"
     done >&2
     cat >&2 <<'END'
 
-What each holds:                    https://packages.debian.org/bookworm/<name>
+What each contains:                 https://packages.debian.org/bookworm/<name>
 What your system calls it:          https://repology.org/projects/
-When they are there, run make again with NO_DEPS=1.
+When they are installed, run make again with NO_DEPS=1.
 END
     exit 1
 }
 
 # missing : lines of packages.txt (stdin) of which no alternative is installed; dpkg is asked once.
-# What another package provides is there too: npm may be a part of somebody's nodejs.
+# Packages provided by others count too: npm may be part of nodejs.
 missing() {
     local lines
     lines=$(cat)
@@ -79,7 +80,7 @@ missing() {
         }'
 }
 
-# choose : of each line the first alternative that apt knows
+# choose : the first alternative of each line that apt knows
 choose() {
     local line name
     while read -r line; do
@@ -111,8 +112,8 @@ apt_install() {
         fi
     fi
     say "installing: ${names[*]}"
-    # The lists may be old or, in an image, absent; a failed update alone is no reason to stop.
-    ${sudo[@]+"${sudo[@]}"} "${apt[@]}" -qq update || say "apt-get update failed; going on"
+    # The lists may be old or, in an image, missing; a failed update alone is not a reason to stop.
+    ${sudo[@]+"${sudo[@]}"} "${apt[@]}" -qq update || say "apt-get update failed; continuing"
     if ! ${sudo[@]+"${sudo[@]}"} "${apt[@]}" -qq -y install --no-install-recommends \
         "${names[@]}" >/dev/null; then
         say "apt could not install them; as root, try:  $by_hand"
@@ -131,7 +132,7 @@ if [[ $# == 0 ]]; then
 fi
 for group in "${groups[@]}"; do
     if ! grep -qx -- "$group" <<<"$known"; then
-        say "no group '$group' in packages.txt; there are: ${known//$'\n'/ }"
+        say "no group '$group' in packages.txt; the groups are: ${known//$'\n'/ }"
         exit 2
     fi
 done

@@ -5,7 +5,7 @@
 #   tools/lint.sh [CHECK...]      format tidy shellcheck codespell includes; all of them by default
 #
 # BUILD names the build directory whose compile commands clang-tidy reads (default: build). With
-# CI=true its analyzer does not look into every call: that takes seven times as long, which is for
+# CI=true its analyzer does not follow every call: that takes seven times as long, and is left to
 # `make lint`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -63,7 +63,7 @@ checks=("$@")
 failed=0
 echo "1..${#checks[@]}"
 for i in "${!checks[@]}"; do
-    # Its own shell, since `if check` would switch off -e within it.
+    # In a subshell, since `if check` would disable -e within it.
     set +e
     (
         set -e

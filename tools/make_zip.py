@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Packs Python files into a zip that is the same bytes whenever the files are.
+"""Packs Python files into a reproducible zip: same files, same bytes.
 
 usage: make_zip.py OUT ROOT FILE...     names in the zip are relative to ROOT
 
 Stored, not compressed: it is embedded in the binary and imported from there, and a template should
-not spend its start on inflating.
+not spend its startup time on inflating.
 """
 import os
 import sys

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Installs what the proofs of MCP are made with: Node 22, the official conformance suite, the
+# Installs the programs for the MCP proofs: Node 22, the official conformance suite, the
 # official clients and mcpo, in the versions that tests/mcp pins.
 #
 #   tools/mcp_kit.sh [DIRECTORY]    prints nothing when all of it is installed already
 #   tools/mcp_kit.sh --where        prints the default directory
 #
 # The default is below the user's cache directory and is named after the pins, this script and the
-# version of Python: other checkouts with the same pins share it, others get one of their own. Kits
-# that nobody has used for two months are removed. Downloads take a minute.
+# version of Python: checkouts with the same pins share it, others get a separate one. Kits that
+# were not used for two months are removed. Downloads take a minute.
 #
-# npm and pip are called as their user has configured them: registry, proxy, cache. Nothing is
-# installed outside of DIRECTORY. Node comes as the package that npm's `node@22` would fetch in a
-# script of its own; asked for by name it also comes where scripts are switched off.
+# npm and pip use the user's configuration: registry, proxy, cache. Nothing is installed outside
+# of DIRECTORY. Node is installed as the package that npm's `node@22` would fetch in an install
+# script; requested by name, it also works if scripts are disabled.
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -32,13 +32,13 @@ default_dir() {
     echo "$cache/mcp-kit-${key:0:16}"
 }
 
-# quietly NAME COMMAND... : what it printed is shown only when it failed
+# quietly NAME COMMAND... : shows the output only if it fails
 quietly() {
     local name=$1
     shift
     if ! "$@" >"$dir/$name.log" 2>&1; then
         tail -n 30 "$dir/$name.log" >&2
-        say "could not install $name for the proofs of MCP (tools/mcp_kit.sh)"
+        say "cannot install $name for the MCP proofs (tools/mcp_kit.sh)"
         return 1
     fi
 }
@@ -49,7 +49,7 @@ is_there() {
     shift
     stamp=$(cat "$0" "$@" | sha256sum)
     [[ -f $dir/$part/stamp && $(<"$dir/$part/stamp") == "$stamp" ]] && return
-    say "installing the official programs of the MCP proofs to $dir/$part"
+    say "installing the official programs for the MCP proofs to $dir/$part"
     rm -rf "${dir:?}/$part"
     return 1
 }
@@ -58,12 +58,12 @@ install_node() {
     local stamp
     ! is_there node "$pins/package.json" "$pins/package-lock.json" || return 0
     command -v npm >/dev/null || {
-        say "no npm here (Debian: npm)"
+        say "npm is not installed (Debian: npm)"
         return 1
     }
     mkdir "$dir/node"
     cp "$pins/package.json" "$pins/package-lock.json" "$dir/node/"
-    # The suite wants a newer Node than the one that npm itself may run on: that is no mistake.
+    # The suite needs a newer Node than the one that npm itself may run on: that is expected.
     (cd "$dir/node" && quietly npm npm ci --ignore-scripts --no-audit --no-fund --engine-strict=false)
     ln -s "$(cd "$dir/node/node_modules" && echo "$PWD"/node-linux-*/bin/node)" "$dir/node/node"
     [[ $("$dir/node/node" --version) == v22.* ]]
@@ -89,13 +89,13 @@ mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
 exec 9>"$dir/lock"
 flock 9
-touch "$dir/lock" # says when the kit was last used
+touch "$dir/lock" # records when the kit was last used
 if [[ $# == 0 || $dir == "$(default_dir)" ]]; then
     find "$cache" -mindepth 2 -maxdepth 2 -path '*/mcp-kit-*/lock' -mtime +60 -print0 |
         xargs -0 -r -n 1 dirname -z | xargs -0 -r rm -rf
 fi
 
-# Without the lock: what they leave running must not hold it.
+# Without the lock: processes that they leave running must not hold it.
 install_node 9>&- &
 jobs=($!)
 install_python v1 9>&- &

@@ -3,9 +3,8 @@
 
 usage: tools/picture.py [--binary build/glovebox] [--out docs/img/terminal.svg]
 
-The commands below are run and their real output is drawn, so the picture is made again with this
-script and never edited. A test compares it with a fresh one, but for
-numbers.
+The commands below are run and their real output is drawn, so the picture is regenerated with
+this script and never edited. A test compares it with a fresh one, except for numbers.
 """
 import argparse
 import html
@@ -25,7 +24,7 @@ SESSION = [
 ]
 
 COLUMN, ROW, MARGIN, BAR = 8.4, 20, 18, 34  # of a 14 px monospace font, in pixels
-NO_BREAK = "\u00a0"  # SVG would make one space of several
+NO_BREAK = "\u00a0"  # SVG would collapse several spaces into one
 COLOURS = {"ground": "#1e2430", "bar": "#2b3342", "text": "#d8dee9", "command": "#ffffff",
            "prompt": "#8fbf7f", "note": "#ebcb8b"}
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# The concurrent parts under the thread sanitizer: unit tests of service and server, then a soak.
+# Runs the concurrent parts under the thread sanitizer: unit tests of service and server, then a soak.
 #
 #   tools/tsan.sh [SECONDS]       of the soak, 60 by default
 #   tools/tsan.sh build           only builds what these run
 #
-# Builds in build-tsan; one that is being built already is waited for. A box cannot be made by a sanitized builder (see builder_program() in
-# engine.c), so BUILD/glovebox, an ordinary build (default: build), lends its own.
+# Builds in build-tsan; waits if another process is building there. A sanitized builder cannot
+# create boxes (see builder_program() in engine.c), so the builder of an ordinary build,
+# BUILD/glovebox (default: build), is used.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

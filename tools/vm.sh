@@ -3,18 +3,21 @@
 # its status. QEMU emulates the processor, so no KVM and no root is needed; it is ten to twenty
 # times slower than this machine.
 #
-#   tools/vm.sh [--as root|user|subids|service|login] [--limit SECONDS] [--with FILE]... COMMAND [ARG...]
+#   tools/vm.sh [--as WHO[,WHO...]] [--limit SECONDS] [--with FILE]... COMMAND [ARG...]
+#
+# WHO is root (the default), user, subids, service or login. Several of them run the command one after
+# the other in one boot; the status is then the highest of theirs.
 #
 # The command starts in a copy of the project, with the binary in build/glovebox and the files of
-# --with beside it; nothing that it writes comes back. Whom --as stands for, and in which cgroup
-# that user starts, is told in tools/vm/guest.sh. Environment: GLOVEBOX (the binary; default
+# --with beside it; files that it writes are not copied back. tools/vm/guest.sh explains the users
+# of --as and the cgroups in which they start. Environment: GLOVEBOX (the binary; default
 # build/glovebox), VM_DIR (build/vm), VM_MEMORY (10G), VM_CPUS (2); GB_* goes to the guest.
 # VM_ARCH=arm64 emulates that processor instead of amd64, from build-aarch64 (`make cross`) and with
-# a Debian of its own, which is downloaded (qemu-system-arm must be there).
+# a separate Debian, which is downloaded (qemu-system-arm must be installed).
 #
-# The command's output comes over the serial line, its status on a disk: a number there was written
-# by tools/vm/guest.sh, whatever the output says. Status 124: the limit; 125: the machine did not
-# come to an end of its own.
+# The command's output is sent over the serial line, its status is written to a disk: a number
+# there was written by tools/vm/guest.sh, whatever the output says. Status 124: the limit was hit;
+# 125: the machine did not shut down by itself.
 set -euo pipefail
 here=$(pwd)
 cd "$(dirname "$0")/.."
@@ -34,7 +37,7 @@ while [[ ${1:-} == --* ]]; do
     esac
     shift 2
 done
-if [[ $# == 0 || ! $who =~ ^(root|user|subids|service|login)$ || ! $limit =~ ^[0-9]+$ ]]; then
+if [[ $# == 0 || ! $who, =~ ^((root|user|subids|service|login),)+$ || ! $limit =~ ^[0-9]+$ ]]; then
     sed -n 's/^#   \(tools\/vm.sh.*\)/usage: \1/p' "$0" >&2
     exit 2
 fi
@@ -44,8 +47,9 @@ amd64)
     dir=${VM_DIR:-build/vm}
     emulator=(qemu-system-x86_64 -cpu max)
     machine=
-    # The kernel measures the TSC when it boots; while this machine stalled, it once measured wrongly,
-    # and its seconds were twenty times too short. The timer of ACPI needs no measuring.
+    # The kernel calibrates the TSC when it boots; when this machine stalled meanwhile, the result
+    # was wrong once, and its seconds were twenty times too short. The ACPI timer needs no
+    # calibration.
     console='ttyS0 tsc=unstable clocksource=acpi_pm no_timer_check'
     ;;
 arm64)
@@ -69,13 +73,13 @@ tools/vm/image.sh "$dir"
 scratch=$(mktemp -d "$dir/run.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
 
-# project : a tar archive of the sources, the binary, and what the guest has to do
+# project : a tar archive of the sources, the binary, and the command for the guest
 project() {
     mkdir -p "$scratch/stage/.vm" "$scratch/stage/build"
     [[ ${#with[@]} == 0 ]] || cp "${with[@]}" "$scratch/stage/build/"
     cp "$binary" "$scratch/stage/build/glovebox"
     cp tools/vm/guest.sh "$scratch/stage/.vm/"
-    echo "$who" >"$scratch/stage/.vm/who"
+    echo "${who//,/ }" >"$scratch/stage/.vm/who"
     {
         # shellcheck disable=SC2086 # names, split on purpose
         [[ -z ${!GB_*} ]] || declare -p ${!GB_*}
@@ -89,7 +93,8 @@ project() {
 project "$@" >"$scratch/project.tar"
 
 # Much of the memory is never touched: some tests reserve 8 GB, and the guest's kernel would refuse
-# more than it has. Mitigations only cost time here: nobody attacks an emulated processor's caches.
+# more than it has. Mitigations only cost time here: an emulated processor's caches cannot be
+# attacked.
 status=0
 truncate --size 512 "$scratch/status"
 timeout --kill-after=5 "$limit" "${emulator[@]}" \
@@ -110,7 +115,7 @@ if [[ $status == 124 || $status == 137 ]]; then
 fi
 answer=$(tr -d '\0\n' <"$scratch/status")
 if [[ ! $answer =~ ^[0-9]+$ ]]; then
-    echo "vm: the machine ended without a status (qemu: $status)" >&2
+    echo "vm: the machine stopped without a status (qemu: $status)" >&2
     exit 125
 fi
 exit "$answer"

@@ -1,9 +1,9 @@
-"""What a tenant does around every cell: packets, descriptors, the interrupt, C's stdio.
+"""The work of a tenant around every cell: packets, descriptors, the interrupt, C's stdio.
 
-A template has all of it in C as well (src/engine/python/tenant_ext.c), without the objects that Python
-makes for it, and puts that in the place of these functions with use(). Callers therefore ask for
-them by `calls.name` whenever they call. What the C part does not do, it leaves to its caller:
-callers have another way, which is the only one without it.
+A template has all of it in C as well (src/engine/python/tenant_ext.c), which avoids creating Python
+objects, and replaces these functions with use(). Callers therefore look them up as `calls.name` for
+every call. Cases that the C part does not handle are left to its callers: they have a fallback,
+which is also used without the C part.
 """
 
 import builtins
@@ -12,37 +12,38 @@ from _signal import pthread_sigmask as _mask
 from os import fstat
 
 try:
-    # The buffers of C's stdio, which a library may have filled; os._exit() would drop them.
+    # The buffers of C's stdio, which a library may have filled; os._exit() would discard them.
     import ctypes
 
     _fflush = ctypes.CDLL(None).fflush
-except (ImportError, OSError, AttributeError):  # an interpreter that was built without it
+except (ImportError, OSError, AttributeError):  # an interpreter built without it
     _fflush = None
 
-# The program may break those that it has.
+# The program may break its own copies.
 __builtins__ = dict(vars(builtins))
 
 
 def receive(fd):
-    """The next packet: a whole message as (type, fields), or bytes, empty at the end. None if this
-    is up to the caller."""
+    """The next packet: a whole message as (type, fields), or bytes, empty at the end. None if the
+    caller must handle it."""
     return None
 
 
 def send(fd, identity, pid, type, fields) -> bool:
-    """Sends a message whose fields are bytes, if it takes one packet, this is process @pid, and the
-    descriptor means what it did. Waits as long as it takes. False if this is up to the caller."""
+    """Sends a message whose fields are bytes, if it fits into one packet, this is process @pid, and
+    the descriptor still means the same file. Waits as long as it takes. False if the caller must
+    handle it."""
     return False
 
 
 def settle(untouched) -> bool:
     """Whether the standard streams in a namespace (that of sys) are these, open, and over files of
-    that identity. If so they are flushed. False if this is up to the caller."""
+    that identity. If so they are flushed. False if the caller must handle it."""
     return False
 
 
 def identify(fds):
-    """What a tuple of descriptors means now, for is_same()."""
+    """Which files a tuple of descriptors means now, for is_same()."""
     return [(fd, fstat(fd)[1:3]) for fd in fds]
 
 
@@ -59,7 +60,7 @@ def block(number) -> None:
 
 
 def unblock(number) -> None:
-    """The handler of one that is pending is called."""
+    """Calls the handler of a pending signal."""
     _mask(SIG_UNBLOCK, (number,))
 
 
@@ -72,6 +73,6 @@ NAMES = ("receive", "send", "settle", "identify", "is_same", "block", "unblock",
 
 
 def use(extension) -> None:
-    """Takes these from the template's extension."""
+    """Uses the functions of the template's extension instead."""
     for name in NAMES:
         globals()[name] = getattr(extension, name)

@@ -1,22 +1,23 @@
-"""Mode "cell": runs code as a notebook does, in names that live on from one message to the next.
+"""Mode "cell": runs code as a notebook does, in a namespace that is kept from one message to the
+next.
 
-A cell is run in __main__. The value of its last expression, what it displays and the figures that
-it leaves open go to the supervisor as MIME bundles (display.py); a DONE message follows. Then the
-next RUN message is awaited. A supervisor that has no more to run shuts its side of the socket: that
-is the end of the session, and from there on all goes as at the end of a script (script.py), whose
-steps are used. A process that was given one cell so ends with the cell's exit code.
+A cell is run in __main__. The value of its last expression, its displays and the figures that it
+leaves open are sent to the supervisor as MIME bundles (display.py); a DONE message follows. Then it
+waits for the next RUN message. A supervisor that has no more to run shuts down its side of the
+socket: that ends the session, and the rest is as at the end of a script (script.py), whose steps
+are used. So a process that was given one cell exits with the cell's exit code.
 
-What a cell did to the interpreter is mended before anything is shown: streams that it replaced or
-closed, standard descriptors that it closed, hooks and handlers that it set. As in script.py this is
-no boundary. A child that the program forked goes on after its cell to its own end, and the
-supervisor does not hear of it.
+Changes of a cell to the interpreter are undone before anything is shown: streams that it replaced
+or closed, standard descriptors that it closed, hooks and handlers that it set. As in script.py this
+is not a security boundary. A child that the program forked runs on after its cell until it exits,
+and the supervisor is not notified.
 
 Top-level await works: code that has one is run by an event loop that belongs to the session.
 
-An interrupt is for the cell that runs. Between cells SIGINT is blocked in this thread, but a thread
-that a cell has left behind can still take it; so there a handler of ours stands in for Python's and
-only takes note. At the start of a cell what was noted, or is pending, counts for that cell, unless
-the message says that it was meant for the one before.
+An interrupt is for the running cell. Between cells SIGINT is blocked in this thread, but a thread
+that a cell left behind can still receive it; so between cells our own handler replaces Python's and
+only records it. At the start of a cell a recorded or pending interrupt counts for that cell, unless
+the message says that it was meant for the previous one.
 """
 
 import __future__
@@ -41,15 +42,15 @@ _ONLY_AST = 0x0400  # ast.PyCF_ONLY_AST
 _TOP_LEVEL_AWAIT = 0x2000  # ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 _COROUTINE = 0x0080  # inspect.CO_COROUTINE
 
-_NEEDED = ("isinstance", "len", "str", "type")  # builtins that most of ours cannot do without
+_NEEDED = ("isinstance", "len", "str", "type")  # builtins that most of our code needs
 
 for _module in (display, hooks, notebook, packages, display.rich):
     script.our_globals.append(_module.__dict__)
 script.our_globals.append(globals())
 
-# A last line that is no expression, whatever stands before it, if only the whole is Python: a plain
-# assignment or import, or a line of a block. Without quotes and brackets it cannot be the end of
-# something that began above.
+# A last line that is not an expression, whatever comes before it, provided the whole text is valid
+# Python: a plain assignment or import, or a line of a block. Without quotes and brackets it cannot
+# be the end of something that began above.
 _STATEMENT = re.compile(
     rb"""(?: [A-Za-z_][A-Za-z0-9_.]* [ ]* [-+*/%&|^]?=(?!=) | (?:import|from|pass|del)\b | [ ]+(?=[^ ]) )
     [^"'()\[\]{};\\\#\r\f]*""",
@@ -84,7 +85,7 @@ class Cell(script.Program):
         self.timed = False
 
     def remember(self) -> None:
-        """For a cell that is not the first: where tracebacks look for its text."""
+        """For all but the first cell: where tracebacks look for its text."""
         lines = self.source.decode("utf-8", "replace").splitlines(True)
         linecache.cache[self.filename] = (len(self.source), None, lines, self.filename)
 
@@ -115,7 +116,7 @@ class Cell(script.Program):
         return prepared.text, compile(prepared.text, self.filename, "exec", flags, True)
 
     def compile_parts(self, flags):
-        """Code to run, and code whose value is to be shown; each may be None."""
+        """Code to run, and code whose value to show; each may be None."""
         code = self._compile_whole(flags)
         if code is not None:
             return code, None
@@ -130,8 +131,8 @@ class Cell(script.Program):
         return body, self._compile(ast.Expression(last.value), "eval", flags)
 
     def _compile_whole(self, flags):
-        """A tree of Python objects takes longer than the compiler itself. None for what must have
-        one: an expression at the end, magics, encodings, mistakes."""
+        """A tree of Python objects takes longer than the compiler itself. None for code that
+        needs one: an expression at the end, magics, encodings, mistakes."""
         source = self.source
         if not _ends_in_statement(source) or b"coding" in source[:1024] or b"\0" in source:
             return None
@@ -148,7 +149,8 @@ class Cell(script.Program):
 
 
 def _ends_in_statement(source: bytes) -> bool:
-    """True if so, for sure, as long as the source can be compiled; most others are found by tree."""
+    """True if that is certain, provided the source can be compiled; most other cases are found in
+    the tree."""
     before, _, last = source.rstrip(b"\n").rpartition(b"\n")
     return not before.endswith(b"\\") and _STATEMENT(last) is not None
 
@@ -164,11 +166,11 @@ def _is_muted(text: str, last) -> bool:
 
 
 class _Streams:
-    """The standard streams as they were, and the way back to them."""
+    """The original standard streams, and how to restore them."""
 
     def __init__(self, streams) -> None:
         self.streams = list(streams)
-        self._saved = []  # number, what it means, a copy of it, what that means
+        self._saved = []  # number, its file, a copy of it, the file of the copy
         numbers = []
         for number in range(3):
             try:
@@ -202,7 +204,7 @@ class _Streams:
         if stream is None:
             return
         try:
-            # Raises when it was closed or detached, and where another thread writes to it.
+            # Raises if it was closed or detached, or if another thread is writing to it.
             stream.closed or stream.fileno()
             usable = not stream.closed
         except ValueError:
@@ -267,7 +269,7 @@ class Session(script._Ending):
             try:
                 self._message = self._control.receive()
                 while self._message.type == frames.FRAME_ANSWER:
-                    self._message = self._control.receive()  # nobody waits for it any more
+                    self._message = self._control.receive()  # nobody waits for it any longer
             except (EOFError, OSError, frames.FrameError):
                 return
             if self._message.type != frames.FRAME_RUN:
@@ -277,12 +279,12 @@ class Session(script._Ending):
             packages.refresh()
 
     def _pass_on(self) -> None:
-        """An interrupt after the last cell is for what still runs."""
+        """An interrupt after the last cell is for code that still runs."""
         if self._noted:
             script.kill(getpid(), SIGINT)
 
     def _cell_steps(self):
-        """What follows the code, unless it has ended quietly."""
+        """The steps after the code, unless it ended quietly."""
         return (
             self._close_to_late_ones,  # once more: an interrupt may have hit the end of the last step
             self._restore,
@@ -315,7 +317,7 @@ class Session(script._Ending):
         self._noted = True
 
     def _forget_interrupts(self) -> None:
-        """What is pending is delivered by this, to the handler that only takes note."""
+        """Delivers a pending interrupt to the handler that only records it."""
         _set_handler(SIGINT, self._note)
         calls.unblock(SIGINT)
         calls.block(SIGINT)
@@ -386,7 +388,7 @@ class Session(script._Ending):
         try:
             return self._loop.run_until_complete(coroutine)
         except BaseException as error:
-            # The frames of the loop, which nobody wrote.
+            # The frames of the loop, which are not the user's.
             tb = script._traceback_of(error)
             while tb is not None and tb.tb_frame.f_code.co_filename != self._program.filename:
                 tb = tb.tb_next
@@ -400,8 +402,8 @@ class Session(script._Ending):
         self._untouched = (vars(sys), self._streams, self._kept.identity)
 
     def _end_quietly(self) -> None:
-        """The end of a cell that shows nothing and has left everything in its place, as most do:
-        one look at all of it, instead of all the steps."""
+        """The end of a cell that shows nothing and has changed nothing, as most do: one check of
+        everything, instead of all the steps."""
         if (
             self._error is None
             and self._value is None
@@ -430,7 +432,8 @@ class Session(script._Ending):
         self._value = None
 
     def _showing(self, call, value) -> None:
-        """A value's own methods run here. What they raise ends the cell as it would have before."""
+        """A value's own methods run here. An exception in them ends the cell, as one in its code
+        would."""
         raised = self._interruptible(call, value)
         self._kept.restore()
         if raised is not None and self._error is None:
@@ -445,27 +448,27 @@ class Session(script._Ending):
         if self._publisher.left_out:
             fields.append((frames.KEY_LEFT_OUT, b"%d" % self._publisher.left_out))
         if None in map(script._builtins_namespace.get, _NEEDED):
-            # The program broke the builtins, which some of our modules share with it.
+            # The program broke the builtins that some of our modules share with it.
             script._builtins_namespace.update(__builtins__)
         if getpid() != self._pid:
-            return  # whoever holds the lock may not be in this process
+            return  # the thread that holds the lock may not be in this process
         with self._publisher.lock:  # threads may be showing something
             try:
                 self._control.send_message(frames.FRAME_DONE, fields)
-            except BaseException:  # it broke them in another way
+            except BaseException:  # they are broken in another way
                 script._builtins_namespace.update(__builtins__)
                 self._control.send_message(frames.FRAME_DONE, fields)
 
 
 def _text_input(data: bytes):
-    """sys.stdin for a cell whose input came with it."""
+    """sys.stdin for a cell that came with input."""
     stream = io.TextIOWrapper(io.BytesIO(data), "utf-8", tenant._STDIN_ERRORS)
     stream.mode = "r"
     return stream
 
 
 def warm_up() -> None:
-    """For the template: goes once through what stands between a message and what is shown."""
+    """For the template: runs the code between a message and its output once."""
     fields = [(frames.KEY_CODE, b"x = 1\nx"), (frames.KEY_FILENAME, "<warm up>")]
     message = frames.Reader().feed(frames.encode(frames.FRAME_RUN, fields)[0])
     Cell(message).compile_parts(0)
@@ -475,7 +478,7 @@ def warm_up() -> None:
 
 
 def run(message: frames.Message, control):
-    """Runs the cell of a RUN message and those after it, and ends the process."""
+    """Runs the cell of a RUN message and those after it, and exits."""
     session = None
     try:
         session = Session(message, control)

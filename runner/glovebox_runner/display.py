@@ -1,15 +1,15 @@
-"""What a cell shows: values as MIME bundles, and the messages that carry them.
+"""The displays of a cell: values as MIME bundles, and the messages that carry them.
 
-A value becomes a Bundle: for each MIME type the JSON text of what it looks like. Everything that a
-value's own methods say is checked and measured here; what fails, has the wrong type or does not fit
-is left out, and the bundle's metadata says so:
+A value becomes a Bundle: for each MIME type the JSON text of its representation. Everything that a
+value's own methods return is checked and measured here; representations that fail, have the wrong
+type or do not fit are left out, and the bundle's metadata says so:
 
     {"glovebox": {"left_out": {"text/html": 123456}, "failed": {"image/png": "ValueError: no"}}}
 
-A Publisher sends bundles and keeps the account of one execution. The supervisor has the same bounds
-and does not believe that they were kept; see docs/PROTOCOL.md.
+A Publisher sends bundles and enforces the limits of one execution. The supervisor checks the same
+limits and does not trust this side; see docs/PROTOCOL.md.
 
-Nothing is imported for a library's sake: rich.py looks only at what the program itself has loaded.
+No library is imported for this: rich.py looks only at modules that the program itself has loaded.
 """
 
 import sys
@@ -21,12 +21,12 @@ from os import getpid
 from . import frames, rich
 
 TEXT_MAX = 1 << 20  # characters of text/plain; more is cut, not left out
-STRING_MAX = TEXT_MAX // 4  # of a longer string; its repr may have four for one
+STRING_MAX = TEXT_MAX // 4  # of a longer string; its repr may be four times as long
 ITEMS_MAX = 1000  # items of a list, set or dict in text/plain
 WORDS_MAX = 300  # characters of a reason
 TYPES_MAX = 64  # MIME types in a bundle
 META_MAX = 64 << 10  # bytes of metadata
-NODES_SLACK = 10000  # what the frame of each bundle may count for
+NODES_SLACK = 10000  # allowance for the frame of each bundle
 
 _METHODS = (
     ("text/html", "_repr_html_"),
@@ -66,7 +66,7 @@ def _is_mime(mime) -> bool:
 
 
 def _utf8(text: str) -> bytes:
-    """JSON text as bytes. A lone surrogate, such as a name that was no UTF-8 has, is no text."""
+    """JSON text as bytes. A lone surrogate, as in a name that was not UTF-8, is not valid text."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -74,7 +74,8 @@ def _utf8(text: str) -> bytes:
 
 
 def _plain_tree(value, depth=0):
-    """A value as JSON can say it: no NaN and no infinities, whole numbers of 64 bits, text keys."""
+    """A value that JSON can represent: no NaN and no infinities, whole numbers of 64 bits, text
+    keys."""
     kind = type(value)
     if value is None or kind is bool or kind is str:
         return value
@@ -109,7 +110,7 @@ def encode_json(value) -> bytes:
 
 
 def _base64(value: str) -> str:
-    """Data that the program has encoded itself."""
+    """Data that the program encoded itself."""
     value = "".join(value.split())
     if not value.isascii() or not value.replace("+", "").replace("/", "").rstrip("=").isalnum():
         raise ValueError("not base64")
@@ -123,7 +124,7 @@ def _encode_text(value: str) -> bytes:
 
 
 def _nodes(text: bytes) -> int:
-    """An upper bound for what a reader has to make of it; see FRAME_DISPLAYS_NODES."""
+    """An upper bound for the nodes that a reader has to create; see FRAME_DISPLAYS_NODES."""
     return sum(map(text.count, (b",", b":", b"[", b"{")))
 
 
@@ -158,7 +159,7 @@ def _is_long(value) -> bool:
 
 
 def plain(value) -> str:
-    """repr(), without spending a minute on what nobody will read."""
+    """repr(), without spending a minute on text that nobody will read."""
     kind = type(value)
     if kind in _STRINGS and len(value) > TEXT_MAX:
         return repr(value[:STRING_MAX]) + "..."
@@ -181,7 +182,7 @@ def reason(error) -> str:
 
 
 class Bundle:
-    """What a value looks like, within @room bytes and @nodes."""
+    """The representations of a value, within @room bytes and @nodes."""
 
     def __init__(self, room: int, nodes: int) -> None:
         self._room = room
@@ -196,7 +197,7 @@ class Bundle:
         return self._room
 
     def attempt(self, mime: str, make, *args) -> None:
-        """Adds what @make returns. It belongs to the program, and may do anything."""
+        """Adds the result of @make, which is code of the program and may do anything."""
         try:
             value = make(*args)
             metadata = None
@@ -208,7 +209,7 @@ class Bundle:
             self._note(self.failed, mime, reason(error))
 
     def add(self, mime: str, value, metadata=None) -> None:
-        """Raises for what cannot be shown; notes what is too large."""
+        """Raises for values that cannot be shown; records those that are too large."""
         if not _is_mime(mime):
             raise ValueError("not a MIME type")
         if mime in self.parts or len(self.parts) >= TYPES_MAX:
@@ -245,8 +246,8 @@ class Bundle:
             self._nodes -= nodes
 
     def add_string(self, mime: str, text: str) -> None:
-        """JSON that is a string, and so has no nodes whatever is in it. Raises when it is too
-        large."""
+        """JSON that is a string, and so has no nodes, whatever it contains. Raises when it is
+        too large."""
         if not self._put(mime, _encode_text(text), len(text)):
             raise ValueError("not enough room for the result")
 
@@ -297,7 +298,7 @@ class Bundle:
 
 
 def _method(value, name):
-    """A method that is really there: some objects answer to every name."""
+    """A method that really exists: some objects have an attribute of any name."""
     try:
         if isinstance(value, type) or getattr(value, _CANARY, None) is not None:
             return None
@@ -333,7 +334,7 @@ def describe_whole(whole, bundle: Bundle) -> None:
 
 
 def add_all(bundle: Bundle, data, metadata=None) -> None:
-    """A bundle that the program made itself."""
+    """A bundle that the program created itself."""
     if data is None:
         return
     if not isinstance(data, dict):
@@ -350,7 +351,7 @@ def add_all(bundle: Bundle, data, metadata=None) -> None:
 
 
 class Publisher:
-    """Sends what an execution shows and keeps the account of it."""
+    """Sends the displays of an execution and enforces its limits."""
 
     def __init__(self, control) -> None:
         self._control = control
@@ -359,8 +360,8 @@ class Publisher:
         self.start(False)
 
     def start(self, echo: bool, reserve: int = 0) -> None:
-        """A new execution. With @echo all is text on standard output, as in a terminal. What the
-        program shows leaves @reserve bytes to the result."""
+        """A new execution. With @echo everything is printed as text on standard output, as in a
+        terminal. Displays leave @reserve bytes for the result."""
         self.echo = echo
         self._reserve = reserve
         self.left_out = 0
@@ -370,10 +371,10 @@ class Publisher:
         self._nodes = frames.FRAME_DISPLAYS_NODES - NODES_SLACK
 
     def ask(self, number: int, text: bytes):
-        """Asks the supervisor something and waits for its answer, JSON; None: there is none."""
+        """Sends a request to the supervisor and waits for its answer, JSON; None: there is none."""
         fields = [(frames.KEY_SEQUENCE, number), (frames.KEY_JSON, text)]
         if getpid() != self._pid:
-            return None  # whoever holds the lock may not be in this process
+            return None  # the thread that holds the lock may not be in this process
         with self.lock:
             self._control.send_whole(frames.encode(frames.FRAME_ASK, fields))
         while True:
@@ -443,7 +444,7 @@ class Publisher:
         text = bundle.encode()
         _flush()
         if getpid() != self._pid:
-            return  # a child that the program forked; its words would mix with ours
+            return  # a child that the program forked; its messages would mix with ours
         with self.lock:
             before = _mask(SIG_BLOCK, (SIGINT,))
             try:
@@ -457,7 +458,7 @@ class Publisher:
 
 
 def _flush() -> None:
-    """What was printed before is in its pipe before the bundle is on its way."""
+    """Output printed before is in its pipe before the bundle is sent."""
     for name in ("stdout", "stderr"):
         try:
             getattr(sys, name).flush()
@@ -471,7 +472,7 @@ publisher = None  # of the session
 
 
 class Handle:
-    """What display(display_id=...) returns. An update is one more display here."""
+    """The result of display(display_id=...). An update is one more display here."""
 
     def __init__(self, display_id=None) -> None:
         self.display_id = display_id or "glovebox"
@@ -484,7 +485,7 @@ class Handle:
 
 def display(*values, include=None, exclude=None, metadata=None, transient=None, display_id=None,
             raw=False, clear=False, **kwargs):
-    """Shows values as rich as they can be."""
+    """Shows values in their richest representation."""
     for value in values:
         if publisher is None:
             print(plain(value))

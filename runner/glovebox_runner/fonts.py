@@ -1,14 +1,14 @@
 """Glyphs for every script in charts.
 
 matplotlib draws text with the fonts that its settings name and puts a box where they have no glyph.
-From 3.6 on it can go through a list of fonts for each character. That list is extended here, for
-every text, whatever family, style or theme a program chose: its own fonts come first.
+From 3.6 on it can try a list of fonts for each character. That list is extended here, for every
+text, whatever family, style or theme a program chose: its own fonts come first.
 
 Colour emoji fonts are bitmaps, which matplotlib cannot draw, so emoji are outlines. The last
 fonts cover the whole of Unicode, plainly.
 """
 
-# Of each row the first that is installed; in this order.
+# The first of each row that is installed, in this order.
 FAMILIES = (
     ("Noto Sans CJK JP", "Noto Sans CJK SC", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei"),
     ("Noto Emoji", "Symbola"),
@@ -30,7 +30,7 @@ def _find(manager):
 
 
 def install(font_manager) -> None:
-    """Takes the module matplotlib.font_manager. One that is not as we know it is left alone."""
+    """Takes the module matplotlib.font_manager. An unknown version is left unchanged."""
     kind = getattr(font_manager, "FontManager", None)
     find = getattr(kind, "_find_fonts_by_props", None)
     if find is None or hasattr(find, "glovebox"):

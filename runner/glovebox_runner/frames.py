@@ -1,8 +1,8 @@
-"""The frame protocol, the tenant's side of it; docs/PROTOCOL.md is its document.
+"""The frame protocol, the tenant's side; it is documented in docs/PROTOCOL.md.
 
-A message is a type and a list of fields. encode() cuts it into packets, Reader puts packets
-together again, send() and recv() do the same over a seqpacket socket. Names and rules are those of
-src/engine/frame.h, and a unit test holds the two together.
+A message is a type and a list of fields. encode() splits it into packets, Reader reassembles
+packets, send() and recv() do the same over a seqpacket socket. Names and rules are those of
+src/engine/frame.h, and a unit test compares the two.
 
 This module is imported in every template, so it needs nothing but os and struct. It works on the
 descriptor alone: a read or write of a seqpacket socket is one packet.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import struct
 
-TYPE_CHECKING = False  # typing itself is too slow to import for this
+TYPE_CHECKING = False  # importing typing itself would be too slow
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Protocol, Union
@@ -69,11 +69,11 @@ _PAYLOAD_MAX = FRAME_PACKET_MAX - FRAME_HEADER_SIZE
 
 
 class FrameError(Exception):
-    """A packet or message that breaks the protocol."""
+    """A packet or message that violates the protocol."""
 
 
 class FrameTooLarge(FrameError):
-    """A packet or message that breaks a cap."""
+    """A packet or message that exceeds a cap."""
 
 
 class Message:
@@ -104,8 +104,8 @@ class Message:
 
 def _field_bytes(value: Value) -> bytes:
     if isinstance(value, str):
-        # Surrogates made by surrogateescape go back to the bytes they came from; others, which a
-        # program can put in any string, must not keep a message from being sent.
+        # Surrogates from surrogateescape are turned back into their bytes; others, which a
+        # program can put in any string, must not prevent a message from being sent.
         try:
             return value.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError:
@@ -159,7 +159,7 @@ def decode_payload(payload: bytes) -> list[tuple[int, bytes]]:
 
 
 class Reader:
-    """Puts packets together. A reader that has failed once stays failed."""
+    """Reassembles packets. A reader that has failed once stays failed."""
 
     __slots__ = ("_parts", "_len", "_total", "_type", "_open", "_error")
 
@@ -228,7 +228,7 @@ def _fileno(sock: HasFileno | int) -> int:
 
 
 def _wait(fd: int, events: str) -> None:
-    # Only a descriptor that somebody made non-blocking comes here.
+    # Only reached if the descriptor was made non-blocking.
     import select
 
     poll = select.poll()
@@ -239,7 +239,7 @@ def _wait(fd: int, events: str) -> None:
 def send(sock: HasFileno | int, type: int, fields: Fields) -> None:
     """Sends a message over a seqpacket socket (an object or a descriptor), waiting as long as it
     takes. Raises OSError when the peer is gone. The packets of two messages must not mix: the
-    caller sees to it that one thread sends at a time and that no signal handler breaks in."""
+    caller ensures that one thread sends at a time and that no signal handler interrupts."""
     fd = _fileno(sock)
     for packet in encode(type, fields):
         while True:
@@ -256,7 +256,7 @@ def recv(sock: HasFileno | int, reader: Reader) -> Message:
     fd = _fileno(sock)
     while True:
         try:
-            # One byte more than a packet may have, so that a larger one is seen and not cut.
+            # One byte more than a packet may have, so that a larger one is detected, not truncated.
             packet = os.read(fd, FRAME_PACKET_MAX + 1)
         except BlockingIOError:
             _wait(fd, "POLLIN")

@@ -1,11 +1,11 @@
-"""Libraries that show things, in a cell: show() shows, and `from IPython.display import …` works.
+"""Display libraries in a cell: show() shows, and `from IPython.display import …` works.
 
 A library is adapted when it is loaded, whether before the cell (in the template) or by it: a finder
-in front of the others sees the import and calls the adapter once the module is complete. What is
-never imported costs a dictionary look-up.
+in front of the others sees the import and calls the adapter once the module is complete. A library
+that is never imported costs a dictionary look-up.
 
-Where IPython is not installed a small stand-in takes its place, for cells that were written for
-notebooks. Where it is, only its display() is ours.
+If IPython is not installed a small stand-in takes its place, for cells that were written for
+notebooks. If it is, only its display() is replaced.
 """
 
 import builtins
@@ -27,7 +27,7 @@ def _managers():
 
 
 def has_figures() -> bool:
-    """Whether some are open; what cannot be told counts as yes."""
+    """Whether some are open; if unknown, yes."""
     helpers = sys.modules.get("matplotlib._pylab_helpers")
     if helpers is None:
         return False
@@ -38,7 +38,7 @@ def has_figures() -> bool:
 
 
 def show_figures(but=None) -> None:
-    """Shows the figures that are open, and closes them."""
+    """Shows the open figures, and closes them."""
     for manager in _managers():
         figure = manager.canvas.figure
         if figure is not but:
@@ -103,11 +103,11 @@ def _adapt(module) -> None:
     try:
         _ADAPTERS[module.__name__](module)
     except Exception:
-        pass  # a library that is not as we know it stays as it is
+        pass  # an unknown version of a library is left unchanged
 
 
 class _Loader:
-    """Another loader's work, with the adapter after it."""
+    """Wraps another loader and calls the adapter after it."""
 
     def __init__(self, loader) -> None:
         self._loader = loader
@@ -293,7 +293,7 @@ _DISPLAY_NAMES = {
     "clear_output": clear_output, "update_display": update_display,
     "publish_display_data": publish_display_data, "set_matplotlib_formats": set_matplotlib_formats,
 }
-# No shell: libraries ask for it to learn whether they are in a notebook, and would rely on it.
+# No shell: libraries use it to detect a notebook, and would rely on it.
 _STAND_INS = {
     "IPython": {"get_ipython": lambda: None, "version_info": (0, 0), "__version__": "0"},
     "IPython.display": _DISPLAY_NAMES,
@@ -303,7 +303,7 @@ _STAND_INS = {
 
 
 class _StandIn:
-    """Behind all other finders: reached only where IPython is not installed."""
+    """After all other finders: reached only if IPython is not installed."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):

@@ -1,13 +1,13 @@
-"""The names of a cell: bound before it runs, given back as JSON after it, and tables among them.
+"""The names of a cell: bound before it runs, returned as JSON after it, including tables.
 
-For callers that speak of variables instead of receipts (docs/API.md, "Code-session API" and "Locals
+For callers that deal in variables instead of receipts (docs/API.md, "Code-session API" and "Locals
 API"). A Collector belongs to one cell whose RUN message has a NAMES field (docs/PROTOCOL.md); the
 functions at the end are called by cells that the service itself writes.
 
-Values are the program's own, and hostile to nobody but itself. Yet one that raises in its str(), is
-part of itself or is larger than any reply must not take the others with it. So a value is first
-made a tree of plain objects, without any method of it but str(), and counted on the way; what loops
-is ended by the clock, like the rest of the cell.
+Values belong to the program, and can harm only itself. Yet one that raises in its str(), contains
+itself or is larger than any reply must not affect the others. So a value is first converted to a
+tree of plain objects, calling no method of it but str(), and counted on the way; endless loops are
+stopped by the timeout, like the rest of the cell.
 """
 
 import os
@@ -26,7 +26,7 @@ _PLAIN = (int, float, str, list, dict)  # bool is an int
 
 
 class NotJSON(Exception):
-    """A value that JSON cannot say."""
+    """A value that JSON cannot represent."""
 
 
 class TooLarge(Exception):
@@ -37,13 +37,13 @@ class TooLarge(Exception):
 
 
 def is_frame(value) -> bool:
-    """Whether it is a DataFrame; without pandas there is none."""
+    """Whether it is a DataFrame; without pandas nothing is."""
     frame = getattr(sys.modules.get("pandas"), "DataFrame", None)
     return isinstance(frame, type) and issubclass(type(value), frame)
 
 
 def _clean(text: str) -> str:
-    """An exact str that is valid as UTF-8: a lone surrogate is no text."""
+    """An exact str that is valid as UTF-8, without lone surrogates."""
     text = str.__str__(text)
     try:
         text.encode()
@@ -64,8 +64,8 @@ def _reason(error) -> str:
 
 
 class Tree:
-    """Makes plain trees. With @lenient what is not JSON becomes its str(), else NotJSON is raised
-    and numbers that are none are None."""
+    """Creates plain trees. With @lenient values that are not JSON become their str(); otherwise
+    NotJSON is raised and NaN and infinities become None."""
 
     def __init__(self, lenient: bool) -> None:
         self._lenient = lenient
@@ -74,7 +74,7 @@ class Tree:
         self._above = set()  # ids of the containers that we are in
 
     def top(self, value):
-        """The value of a name: exactly the types of a dump, and tables."""
+        """The value of a name: exactly the types of json.dumps(), and tables."""
         if not self._lenient:
             return self.make(value)
         if is_frame(value):
@@ -84,7 +84,7 @@ class Tree:
                 raise
             except Exception:
                 return self._str(value)
-        # None and tuples are JSON inside others only: clients of this form expect their text.
+        # None and tuples are JSON only inside other values: clients of this form expect their text.
         return self.make(value) if issubclass(type(value), _PLAIN) else self._str(value)
 
     def make(self, value):
@@ -117,7 +117,7 @@ class Tree:
         number = int.__add__(value, 0)
         self._take(int.bit_length(number) // 4)
         try:
-            int.__repr__(number)  # a number of many digits may have no text
+            int.__repr__(number)  # a number with many digits may have no text
         except ValueError:
             return self._other(value)
         return number
@@ -176,8 +176,8 @@ class Tree:
 
 
 def _stored(code) -> list:
-    """The names that the code of a module stores to, run or not. A store that leaves an object as
-    it was cannot be seen in any other way."""
+    """The names that the code of a module assigns, executed or not. An assignment of the same
+    object cannot be detected in any other way."""
     from opcode import EXTENDED_ARG, opmap
 
     stores = (opmap["STORE_NAME"], opmap["STORE_GLOBAL"])
@@ -195,7 +195,7 @@ def _is_private(name) -> bool:
 
 
 class Collector:
-    """Binds what a cell is to find, and gives back what it bound."""
+    """Binds names before a cell runs, and returns those that it bound."""
 
     mime = MIME
 
@@ -250,7 +250,7 @@ class Collector:
 
 
 class Shown:
-    """A value that shows itself as text of our own type."""
+    """A value that is displayed as text of a special MIME type."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -263,7 +263,7 @@ class Shown:
 
 
 def warm_up() -> None:
-    """For the template: goes once through what a cell's names go through."""
+    """For the template: runs the code for a cell's names once."""
     import keyword  # noqa: F401
     import unicodedata  # noqa: F401
 
@@ -274,7 +274,7 @@ def warm_up() -> None:
 
 # ---- tables, in cells that the service writes ----
 
-_uploads: dict = {}  # names, in the order they came
+_uploads: dict = {}  # names, in order of arrival
 
 
 def _main() -> dict:
@@ -292,7 +292,7 @@ def _variable(name: str) -> str:
 
 
 def read_csv(name: str, path: str) -> None:
-    """The file becomes the DataFrame @name. It is of no more use then."""
+    """Reads the file into the DataFrame @name. The file is not needed after that."""
     name = _variable(name)
     path = os.path.join(tenant.workspace, path)
     try:
@@ -307,7 +307,7 @@ def read_csv(name: str, path: str) -> None:
 
 
 def write_records(name: str, path: str) -> None:
-    """The DataFrame @name as a JSON string that holds its records; of what is none, as of an empty
+    """The DataFrame @name as a JSON string with its records; anything else counts as an empty
     one."""
     import unicodedata
 
@@ -318,14 +318,14 @@ def write_records(name: str, path: str) -> None:
 
 
 def uploads() -> Shown:
-    """The names that were uploaded and are tables still, as the API lists them."""
+    """The names that were uploaded and are still tables, as the API lists them."""
     from json import dumps
 
     return Shown(dumps({"files": [name for name in _uploads if is_frame(_main().get(name))]}))
 
 
 def clear() -> None:
-    """Every name goes; the interpreter stays."""
+    """Removes all names; the interpreter stays."""
     main = _main()
     _uploads.clear()
     for name in list(main):

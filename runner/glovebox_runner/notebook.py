@@ -4,7 +4,7 @@ prepare() turns such text into Python with the same line numbers. It is called o
 Python itself has refused, so plain Python never passes through here. A line with a ! or % becomes a
 call of get_ipython(), as in IPython; the Shell below is what that returns.
 
-A magic that is not known here is a syntax error that names it: nothing of the cell has run then.
+An unknown magic is a syntax error that names it: no part of the cell has run then.
 """
 
 import os
@@ -32,7 +32,7 @@ _INDENT = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*([ \t]+)[^\s#]")
 _PIP = re.compile(r"(?:python3?\s+-m\s+)?pip3?(?:\s+(?P<args>.*))?\Z", re.DOTALL)
 _NAME = re.compile(r"\s*([A-Za-z_]\w*)\s*(.*)\Z", re.DOTALL)
 _EXPAND = re.compile(r"\{\{|\}\}|\{(?P<expr>[^{}\n]+)\}|\$(?P<name>[A-Za-z_]\w*)")
-# What pip install is often told and what changes nothing here.
+# Options often given to pip install that have no effect here.
 _PIP_NOISE = {"-q", "-qq", "-qqq", "--quiet", "-U", "--upgrade", "--user", "--no-cache-dir",
               "--disable-pip-version-check", "--break-system-packages", "-y", "--no-input",
               "--root-user-action=ignore", "--progress-bar=off"}
@@ -60,7 +60,7 @@ def prepare(text: str, filename: str) -> Prepared:
 
 
 def _dedent(text: str) -> str:
-    """Takes the indentation of the first line of code from all lines that have it."""
+    """Removes the indentation of the first line of code from all lines that have it."""
     found = _INDENT.match(text)
     if found is None:
         return text
@@ -116,7 +116,7 @@ def _whole(text, found):
 
 
 def _statement_end(text, at, depth):
-    """The end of the logical line that starts or goes on at @at."""
+    """The end of the logical line that starts or continues at @at."""
     for token in _TOKEN.finditer(text, at):
         if token.lastgroup == "open":
             depth += 1
@@ -154,11 +154,11 @@ def _unknown(name, known, mark, filename, number, line) -> SyntaxError:
     return SyntaxError(words, (filename, number, 1, line))
 
 
-# ---- what the calls do ----
+# ---- the shell ----
 
 
 class Shell:
-    """What get_ipython() returns in a cell."""
+    """The result of get_ipython() in a cell."""
 
     def __init__(self, namespace: dict, filename: str = "<magic>") -> None:
         self.user_ns = namespace
@@ -202,7 +202,7 @@ class Shell:
         return self.run_line_magic(*_split(line.lstrip("%")))
 
     def _expand(self, command: str) -> str:
-        """{expression} and $name as IPython has them; what is neither is the shell's."""
+        """{expression} and $name as in IPython; everything else is left to the shell."""
 
         def value_of(found):
             if found.group() in ("{{", "}}"):
@@ -217,7 +217,7 @@ class Shell:
 
         return _EXPAND.sub(value_of, command)
 
-    # Settings of a notebook that mean nothing here.
+    # Settings of a notebook that have no effect here.
 
     def _line_matplotlib(self, line) -> None:
         pass
@@ -265,7 +265,7 @@ class Shell:
     _line_set_env = _line_env
 
     def _line_pip(self, line) -> None:
-        """install goes to the service; what only looks is done by pip itself."""
+        """install is sent to the service; commands that only read are run by pip itself."""
         command, _, rest = self._expand(line).partition(" ")
         if command in ("list", "show", "freeze", "--version"):
             self.system("%s -m pip %s" % (sys.executable or "python3", line))
@@ -349,7 +349,7 @@ class Shell:
 
 
 def _requirements(text):
-    """The requirements of a pip install line, and what is not one."""
+    """The requirements of a pip install line, and the words that are none."""
     import shlex
 
     try:

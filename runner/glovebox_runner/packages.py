@@ -1,8 +1,10 @@
-"""Packages that the supervisor gives to a box: a read-only directory, mounted perhaps while we run.
+"""Packages that the supervisor provides in a box: a read-only directory, perhaps mounted while we
+run.
 
-Before each program, and after each install of our own, refresh() looks whether something was
-mounted there. If so, it is put on sys.path behind the standard library and before what the machine
-has, and the caches of importlib are told. A package that was imported before stays what it is.
+Before each program, and after each install of our own, refresh() checks whether something was
+mounted there. If so, it is added to sys.path after the standard library and before the packages of
+the machine, and the caches of importlib are invalidated. A package that is already imported stays
+unchanged.
 
 install() is %pip install: it asks the supervisor over the control socket and waits for the answer.
 """
@@ -13,7 +15,7 @@ import sys
 PLACE = "/packages"
 ANSWER_MAX = 65536
 
-_seen = None  # device and inode of what was there at the last look
+_seen = None  # device and inode of the directory at the last look
 _asked = 0
 _publisher = None
 
@@ -27,19 +29,19 @@ def _look():
 
 
 def adopt() -> None:
-    """For a template that has packages of its own: they are mounted before it starts."""
+    """For a template with its own packages: they are mounted before it starts."""
     if os.stat(PLACE).st_dev != os.stat("/").st_dev:
         refresh()
 
 
 def prepare_template() -> None:
-    """Notes what the place looks like when nothing more is mounted there."""
+    """Records the state of the directory before anything more is mounted there."""
     global _seen
     _seen = _look()
 
 
 def refresh() -> bool:
-    """Whether there was something new."""
+    """Whether there is something new."""
     global _seen
     here = _look()
     if here == _seen or here is None:
@@ -77,7 +79,7 @@ def _run_pth_files() -> None:
 
 
 def use(publisher) -> None:
-    """Through whom a session speaks to the supervisor."""
+    """Sets the publisher through which a session talks to the supervisor."""
     global _publisher
     _publisher = publisher
 

@@ -1,12 +1,12 @@
 """Gives a clone its own randomness.
 
-All clones of a template start from the same memory, so whatever generator a preloaded module had
-seeded would give every tenant the same numbers. CPython's after-fork hooks mend the random module
-alone. Modules that guard themselves by comparing process ids are not safe by that: in a PID
-namespace the clone may well have the number that the template has.
+All clones of a template start from the same memory, so any generator that a preloaded module has
+seeded would give every tenant the same numbers. CPython's after-fork hooks reseed only the random
+module. Modules that detect a fork by comparing process ids are not safe: in a PID namespace the
+clone may well have the same pid as the template.
 
-Only what is already loaded is touched; a module that the program imports later seeds itself. An
-error here is not caught: a tenant that could not be reseeded must not run.
+Only loaded modules are touched; a module that the program imports later seeds itself. An error
+here is not caught: a tenant that could not be reseeded must not run.
 """
 
 import os
@@ -24,25 +24,25 @@ def prepare() -> None:
 
 
 def _random(module):
-    if _template_pid is None:  # else CPython's hook has done it
+    if _template_pid is None:  # otherwise CPython's hook has done it
         module.seed()
 
 
 def _numpy(module):
-    # The legacy global state; generators of default_rng() seed themselves when they are made. To
-    # fill the state is several times faster than seed(), which spreads its entropy over it.
+    # The legacy global state; generators of default_rng() seed themselves when they are created.
+    # Filling the state is several times faster than seed(), which spreads its entropy over it.
     key = memoryview(os.urandom(4 * _MT19937_WORDS)).cast("I")
     module.set_state(("MT19937", key, _MT19937_WORDS))
 
 
 def _ssl(module):
-    # OpenSSL notices a fork by its process id, and sees to it when it is used next.
+    # OpenSSL detects a fork by its process id, and reseeds when it is used next.
     if _template_pid is None or _template_pid == os.getpid():
         module.RAND_add(os.urandom(32), 32.0)
 
 
 def _tempfile(module):
-    # The generator of names is made anew at its first use.
+    # The generator of names is created again at its first use.
     module._name_sequence = None
 
 
@@ -53,7 +53,7 @@ def _uuid(module):
 
 
 def _multiprocessing(module):
-    # The key by which processes of one program know each other.
+    # The key by which processes of one program authenticate each other.
     module.current_process().authkey = os.urandom(32)
 
 

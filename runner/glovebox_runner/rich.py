@@ -1,7 +1,7 @@
 """Values of well-known libraries: tables, figures and images.
 
-A library is never imported here. Its classes are looked up in what the program has loaded, so a
-program that uses none of them pays for none.
+A library is never imported here. Its classes are looked up in the modules that the program has
+loaded, so a program that uses none of them pays nothing.
 """
 
 import sys
@@ -29,7 +29,7 @@ def is_special(value) -> bool:
 
 
 def describe(value, bundle) -> bool:
-    """Adds all but the plain text; False for what is none of ours."""
+    """Adds all but the plain text; False for values of other types."""
     kind = _kind(value)
     if kind is not None:
         kind(value, bundle)
@@ -79,7 +79,7 @@ def _cut(text: str) -> str:
 
 
 def cell(value):
-    """One value of a table as JSON has it. What it has no form for becomes text."""
+    """One value of a table as JSON. Values that JSON cannot represent become text."""
     kind = type(value)
     if kind is str:
         return _cut(value)
@@ -112,7 +112,7 @@ def cell(value):
 
 
 def table(frame) -> dict:
-    """The first rows, with what one must know to read them. Rows are lists: names may repeat."""
+    """The first rows, with the metadata needed to read them. Rows are lists: names may repeat."""
     row_count, column_count = frame.shape
     head = frame.iloc[:ROWS_MAX, :COLUMNS_MAX]
     columns, values = [], []
@@ -142,7 +142,7 @@ def _describe_figure(figure, bundle) -> None:
 
 
 def _figure_png(figure, room):
-    """Smaller where it would not fit: a figure that shows less is better than none."""
+    """Smaller if it would not fit: a figure with less detail is better than none."""
     dpi = float(figure.dpi)
     box = _figure_box(figure, dpi)
     width, height = figure.get_size_inches() if box is None else (box.width, box.height)
@@ -155,8 +155,8 @@ def _figure_png(figure, room):
 
 
 def _figure_box(figure, dpi):
-    """The part with something on it; None where that is not sensible. To find it the figure is laid
-    out at its own size, which must not be the size of all memory."""
+    """The part that is not empty; None if that makes no sense. To find it the figure is laid out at
+    its own size, which must not use up all memory."""
     try:
         width, height = figure.get_size_inches()
         if width * height * dpi * dpi > PIXELS_MAX:
@@ -195,7 +195,7 @@ def _plotly_json(figure) -> bytes:
     from .display import _utf8, encode_json
 
     text = figure.to_json()
-    # Whole numbers of more than 64 bits, and what only Python takes for JSON.
+    # Whole numbers of more than 64 bits, and values that only Python accepts as JSON.
     if re.search(r"\d{19}|NaN|Infinity|\\u[dD][89a-fA-F]|\\u0000", text):
         import json
 

@@ -1,18 +1,17 @@
 """Mode "script": runs a program as `python3 FILE`, `python3 -c CODE` or `python3 -` would.
 
-The program runs in a fresh __main__. Then the end of the interpreter is played by hand, in
-python3's order: report an uncaught exception, join threads, run atexit callbacks, flush, let go of
-the program's objects so that their destructors run and their files are written, flush again. At
-last a DONE message goes to the supervisor and the process ends with os._exit(): taking down a
-whole interpreter that was preloaded for everybody would cost more than most programs.
+The program runs in a fresh __main__. Then the shutdown of the interpreter is done by hand, in
+python3's order: report an uncaught exception, join threads, run atexit callbacks, flush, release
+the program's objects so that their destructors run and their files are written, flush again.
+Finally a DONE message is sent to the supervisor and the process exits with os._exit(): tearing
+down a whole preloaded interpreter would cost more than most programs.
 
-The program owns this interpreter and may have broken any part of it. So the end is a row of steps;
-a step that fails is left and the next one runs, and the last word is an os._exit() that nothing can
-keep from happening. What the steps need is referred to from here, and this module has its own copy
-of the builtins.
+The program owns this interpreter and may have broken any part of it. So the shutdown is a list of
+steps; if a step fails the next one runs, and at the end is an os._exit() that nothing can prevent.
+Everything the steps need is referenced from here, and this module has its own copy of the builtins.
 
-SIGINT reaches the program and what of it runs at the end (hook, threads, callbacks), never our own
-code: it is blocked between these and ignored once they are over.
+SIGINT reaches the program and its code that runs at the end (hook, threads, callbacks), never our
+own code: it is blocked in between and ignored once they are done.
 """
 
 import atexit
@@ -39,7 +38,7 @@ from sys import _current_frames, getrecursionlimit, setprofile, setrecursionlimi
 
 from . import calls, frames, packages
 
-# Functions below take their builtins from here.
+# The functions below use these builtins.
 __builtins__ = dict(vars(builtins))
 
 WORKSPACE = "/workspace"
@@ -85,11 +84,11 @@ class Program:
 
     @staticmethod
     def place(name: str) -> str:
-        """Where a file of this name is."""
+        """The path of a file of this name."""
         return WORKSPACE + "/" + name.rpartition("/")[2]
 
     def make_main(self) -> types.ModuleType:
-        """The module __main__, with the names python3 gives it, in that order."""
+        """The module __main__, with the names that python3 defines in it, in that order."""
         main = types.ModuleType("__main__")
         main.__loader__ = BuiltinImporter
         if sys.version_info < (3, 14):
@@ -104,7 +103,7 @@ class Program:
         return main
 
     def prepare(self) -> None:
-        """sys, and the places where others look for the program's text."""
+        """Sets sys, and the places where others look for the program's text."""
         path = WORKSPACE if self.is_file else ""
         args = self.message.get_all(frames.KEY_ARG)
         sys.argv = [arg.decode("utf-8", "surrogateescape") for arg in args] or [""]
@@ -123,8 +122,8 @@ class Program:
             linecache.cache[self.filename] = (len(self.source), None, lines, self.filename)
 
     def _write(self) -> bool:
-        """Puts the file where its name says it is, for tracebacks, inspect and spawned processes.
-        One that is there already is the user's, and stays."""
+        """Writes the file to the path that its name says, for tracebacks, inspect and spawned
+        processes. An existing one is the user's, and stays."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             fd = os.open(self.filename, flags, 0o644)
@@ -145,7 +144,7 @@ class Program:
         if b"\0" in self.source:
             raise self._null_error()
         if self.is_command:
-            # As python3: a newline is added, and a coding cookie means nothing.
+            # Like python3: a newline is added, and a coding cookie is ignored.
             source = self.source.decode("utf-8", "surrogateescape") + "\n"
             return compile(source, self.filename, "exec", dont_inherit=True)
 
@@ -154,7 +153,7 @@ class Program:
             try:
                 return compile(self.source, self.filename, "exec", dont_inherit=True)
             except SyntaxError as error:
-                # Line 0 is the encoding; python3 names no place then.
+                # Line 0 is the encoding; python3 gives no location then.
                 problem = SyntaxError(error.msg) if error.lineno == 0 else error
         raise problem
 
@@ -165,8 +164,8 @@ class Program:
         return SyntaxError("source code cannot contain null bytes", where)
 
     def _decoding_error(self):
-        """What python3 says to a file that it cannot decode. compile() words it differently for
-        text in memory, and does not look into comments at all."""
+        """The error of python3 for a file that it cannot decode. compile() words it differently
+        for text in memory, and does not check comments at all."""
         cookie = self._cookie()
         try:
             if cookie is None:
@@ -206,7 +205,7 @@ class Program:
 # ---- its uncaught exception ----
 
 
-our_globals = [globals()]  # modules whose frames never show
+our_globals = [globals()]  # modules whose frames are never shown
 
 
 def _skip_our_frames(tb):
@@ -229,7 +228,7 @@ def _unraisable(args) -> None:
 
 
 def _field(text: str) -> bytes:
-    """Text for a DONE message: its beginning and its end when it is too long."""
+    """Text for a DONE message: its beginning and its end if it is too long."""
     if len(text) > FIELD_MAX:
         text = text[: FIELD_MAX // 2] + _CUT + text[-FIELD_MAX // 2 :]
     data = text.encode("utf-8", "backslashreplace")
@@ -242,8 +241,8 @@ def _field(text: str) -> bytes:
 
 
 class _Tee:
-    """Stands in for sys.stderr while a traceback is printed: passes the text on, keeps it, and adds
-    the source lines that the interpreter does not know."""
+    """Replaces sys.stderr while a traceback is printed: passes the text on, keeps it, and adds the
+    source lines that the interpreter does not have."""
 
     def __init__(self, target, source_lines) -> None:
         self._target = target
@@ -261,7 +260,7 @@ class _Tee:
         extra = self._source_lines.get(text)
         if extra is not None:
             self._put("".join(self._margin + line for line in extra))
-        # Frames in an exception group stand behind a margin, which is written first.
+        # Frames in an exception group follow a margin, which is written first.
         self._margin = "" if text.endswith("\n") else (self._margin + text[:80])[:80]
         return len(text)
 
@@ -303,7 +302,7 @@ def _related(error):
 
 def _source_lines(error, filenames):
     """For each line of the traceback that names a frame of the program, the lines that belong under
-    it. Where two frames differ only in their markers, there are no markers."""
+    it. If two frames differ only in their markers, there are no markers."""
     found = {}
     seen = set()
     for each in _related(error):
@@ -344,7 +343,7 @@ class _Ending:
         self._error = None
         self._died_of_interrupt = False
         self._fields = []
-        self._filenames = () if program.is_file else (program.filename,)  # that are no files
+        self._filenames = () if program.is_file else (program.filename,)  # that are not files
 
     def _steps(self):
         return (
@@ -373,8 +372,8 @@ class _Ending:
                     step()
                 return
             except BaseException:
-                # A step that failed, or an interrupt between two of them. The iterator is at the
-                # next one.
+                # A failed step, or an interrupt between two of them. The iterator is at the next
+                # one.
                 continue
 
     def _execute(self) -> None:
@@ -393,7 +392,7 @@ class _Ending:
             setrecursionlimit(1000)
 
     def _interruptible(self, call, *args):
-        """Calls what belongs to the program. Returns what it raised, or None."""
+        """Calls code of the program. Returns the exception it raised, or None."""
         raised = None
         try:
             _mask(SIG_UNBLOCK, _INTERRUPT)
@@ -405,14 +404,14 @@ class _Ending:
 
     def _flush_quietly(self) -> None:
         if self._program.is_command:
-            return  # python3 does it for files only
+            return  # python3 does it only for files
         for stream in (sys.stderr, sys.stdout):
             try:
                 stream.flush()
             except BaseException:
                 pass
 
-    # What happens to an exception, as in CPython's PyErr_Print().
+    # Handles an exception, as CPython's PyErr_Print() does.
 
     def _report(self) -> None:
         error = self._error
@@ -437,7 +436,7 @@ class _Ending:
         if value is None:
             self.code = 0
         elif issubclass(type(value), int):
-            # What does not fit a C long is -1.
+            # A value that does not fit a C long is -1.
             self.code = int.__and__(value, 0xFF) if int.bit_length(value) < 64 else 0xFF
         else:
             self.code = 1
@@ -508,7 +507,7 @@ class _Ending:
             (frames.KEY_TRACEBACK, _field(text)),
         ]
 
-    # What CPython's Py_FinalizeEx() would do, as far as a program can tell.
+    # The steps of CPython's Py_FinalizeEx() that a program can observe.
 
     def _join(self) -> None:
         raised = self._interruptible(_join_threads)
@@ -516,7 +515,7 @@ class _Ending:
             self._ignored(threading, raised)
 
     def _call_atexit(self) -> None:
-        # It prints what a callback raises by itself, with the frame that called it: ours.
+        # It prints exceptions of callbacks itself, with the frame that called it: ours.
         if sys.unraisablehook is _default_unraisablehook:
             sys.unraisablehook = _unraisable
         self._interruptible(_run_atexit)
@@ -547,7 +546,7 @@ class _Ending:
         calls.flush()
 
     def _release(self) -> None:
-        """Lets go of the program's objects. Files that it never closed are written by this."""
+        """Releases the program's objects. This writes files that it never closed."""
         sys.stdin, sys.stdout, sys.stderr = self._streams
         self._error = None
         sys.last_type = sys.last_value = sys.last_traceback = None
@@ -557,10 +556,11 @@ class _Ending:
         namespace = self._main.__dict__
         self._flush_files(namespace)
         if len(_current_frames()) > 1:
-            # A daemon thread would trip over names that vanish; python3 has frozen it by now.
+            # A daemon thread would fail on vanished names; python3 has frozen it by now.
             return
-        # What survives one collection is in the order of its references, so that the next one,
-        # which finds it dead, ends a text stream before the file below it and no data is lost.
+        # Objects that survive one collection are in the order of their references, so that the
+        # next one, which finds them dead, closes a text stream before the file below it and no
+        # data is lost.
         collect()
         for name in self._workspace_modules():
             sys.modules.pop(name, None)
@@ -577,14 +577,14 @@ class _Ending:
     @staticmethod
     def _flush_files(namespace) -> None:
         for value in list(namespace.values()):
-            if issubclass(type(value), _IOBase):  # io.IOBase is an ABC, and slow to ask
+            if issubclass(type(value), _IOBase):  # io.IOBase is an ABC, and slow to check
                 try:
                     value.flush()
                 except BaseException:
                     pass
 
     def _workspace_modules(self):
-        # The last ones only: to look at all names would copy every page that has one.
+        # Only the last ones: looking at all names would copy every page that has one.
         count = max(0, len(sys.modules) - self._modules)
         for name in list(islice(reversed(sys.modules), count)):
             module = sys.modules[name]
@@ -600,13 +600,14 @@ class _Ending:
         try:
             packets = frames.encode(frames.FRAME_DONE, fields)
         except BaseException:
-            # The program broke the builtins, which frames.py shares with it.
+            # The program broke the builtins that frames.py shares with it.
             _builtins_namespace.update(__builtins__)
             packets = frames.encode(frames.FRAME_DONE, fields)
         self._control.send(packets)
 
     def _die_of_interrupt(self) -> None:
-        """A program that an interrupt ended dies of it, so that whoever waits can tell."""
+        """A program ended by an interrupt dies by that signal, so that the waiting process
+        can tell."""
         if self._died_of_interrupt:
             _set_handler(SIGINT, SIG_DFL)
             kill(getpid(), SIGINT)
@@ -614,8 +615,8 @@ class _Ending:
 
 
 class _LastName:
-    """Tells whether the namespace of __main__ is gone; when something still holds it, its values
-    are dropped one by one, those of private names first, as CPython does with a module."""
+    """Whether the namespace of __main__ is gone; if something still holds it, its values are
+    dropped one by one, those of private names first, as CPython does with a module."""
 
     NAME = "__glovebox_end__"
 
@@ -650,9 +651,9 @@ _WARM_UP = b"import sys as _"
 
 
 def warm_up(code=_WARM_UP) -> None:
-    """Goes once through what stands between a message and a program. A clone's first touch of
-    each page makes a copy of it; this does the touching while nobody waits. Not more than that: a
-    clone that waits is to be small."""
+    """Runs the code between a message and a program once. A clone's first write to each page
+    copies it; this does so while nobody waits. No more than that: a waiting clone should be
+    small."""
     fields = [(frames.KEY_CODE, code), (frames.KEY_FILENAME, "<stdin>")]
     message = frames.Reader().feed(frames.encode(frames.FRAME_RUN, fields)[0])
     before = sys.modules.get("__main__")
@@ -663,12 +664,12 @@ def warm_up(code=_WARM_UP) -> None:
 
 
 def exercise() -> None:
-    """For the template: the compiler and the loop are used once in all their parts."""
+    """For the template: uses all parts of the compiler and the interpreter loop once."""
     warm_up(_EXERCISE)
 
 
 def run(message: frames.Message, control):
-    """Runs the program of a RUN message and ends the process."""
+    """Runs the program of a RUN message and exits."""
     ending = None
     try:
         ending = _Ending(Program(message), control)

@@ -1,10 +1,10 @@
 """The template: a warm interpreter that waits to be cloned. It runs no user code.
 
 It is started by the builder as ``python3 -I`` inside the skeleton, with the large system call
-filter already loaded. Descriptor 3 leads to the supervisor: first comes one packet that names the
+filter already loaded. Descriptor 3 is the socket to the supervisor: the first packet names the
 modules to import; while it imports, the template reports progress; then the extension's serve()
-takes over. Where serve() returns a number this process is no longer the template but a clone of it,
-sealed in a box, and goes on as a tenant.
+takes over. If serve() returns a number this process is no longer the template but a clone of it,
+sealed in a box, and continues as a tenant.
 """
 
 import gc
@@ -24,7 +24,7 @@ SETUP_SIZE = 4096
 EVENT = struct.Struct("=iII128s")
 GOES_ON, UNFIT, MISSING = range(3)
 
-# What programs commonly use of the standard library; a module that some version lacks is skipped.
+# Commonly used modules of the standard library; a module that some version lacks is skipped.
 STANDARD = """
     abc argparse array ast asyncio base64 bisect calendar cmath collections collections.abc
     concurrent.futures contextlib copy csv ctypes dataclasses datetime decimal difflib email.message
@@ -38,7 +38,7 @@ STANDARD = """
 
 
 def load_extension(fd):
-    """The extension module lives in a memory file; there is no path to import it from."""
+    """The extension module is in a memory file; there is no path to import it from."""
     path = f"/proc/self/fd/{fd}"
     loader = importlib.machinery.ExtensionFileLoader("_glovebox", path)
     spec = importlib.util.spec_from_file_location("_glovebox", path, loader=loader)
@@ -53,8 +53,8 @@ def report(control, error, done, total, text=""):
 
 
 def preload(control, names):
-    """Imports each name and says so. What cannot be imported is told and simply not warm: a
-    program that wants it will see why."""
+    """Imports each name and reports it. A module that cannot be imported is reported and
+    simply not preloaded: a program that imports it will see why."""
     total = len(names) + 1
     for done, name in enumerate(names):
         report(control, GOES_ON, done, total, name)
@@ -66,13 +66,13 @@ def preload(control, names):
 
 
 def exercise():
-    """Uses once what programs use first. Libraries put a good part of their start off until then;
+    """Uses common functions once. Libraries defer a good part of their initialization until then;
     done here, no clone has to do it again."""
     for name, use in EXERCISES.items():
         if name in sys.modules:
             try:
                 use(sys.modules[name])
-            except Exception:  # a library that is not as we know it is merely less warm
+            except Exception:  # an unknown version of a library is merely less warm
                 continue
 
 
@@ -97,7 +97,7 @@ def use_pyplot(pyplot):
     axes.set_title("x")
     figure.savefig(io.BytesIO(), format="png")
     pyplot.close(figure)
-    # Fonts stay open in a cache, and a clone has no descriptors but its own.
+    # Fonts stay open in a cache, and a clone has only its own descriptors.
     sys.modules["matplotlib.font_manager"]._get_font.cache_clear()
 
 
@@ -105,7 +105,8 @@ EXERCISES = {"numpy": use_numpy, "pandas": use_pandas, "matplotlib.pyplot": use_
 
 
 def settle():
-    """Makes clones cheap: the collector is not to touch what they share with the template."""
+    """Makes clones cheap: the garbage collector must not touch memory that they share with
+    the template."""
     sys.path_importer_cache.clear()
     gc.collect()
     gc.freeze()
@@ -144,7 +145,7 @@ def main(control, ext_fd, zip_fd):
         else:
             tenant.keep_cells()
     os.close(zip_fd)
-    os.dup2(0, 2)  # nobody listens any more: what was said so far is of the start
+    os.dup2(0, 2)  # nobody reads it any more: the supervisor only wanted the output of the start
     tenant.prepare_template(control)
     settle()
     problem = unfit(control)

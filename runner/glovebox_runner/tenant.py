@@ -6,16 +6,16 @@ It makes the interpreter look freshly started (signals, streams, randomness), wa
 message, and hands it to the mode that the message names. It never returns.
 
 Everything that can be done before the message is done before it: a pooled tenant waits in
-receive(), and what comes after that is the time a user waits. What can be done before the clone is
-done in the template (prepare_template), where it costs nothing: modules are imported, signals are
-as the program is to find them, and the standard streams exist, over descriptors that have the same
-numbers in every clone. In a clone each of these would be paid in copied pages.
+receive(), and the user waits for everything after that. What can be done before the clone is done
+in the template (prepare_template), where it costs nothing: modules are imported, signals are set
+as the program expects them, and the standard streams exist, over descriptors that have the same
+numbers in every clone. In a clone each of these would cost copied pages.
 
-SIGINT is blocked until the program runs. One that comes while the tenant waits stays pending and
-interrupts the program at its first instruction, without a traceback of ours.
+SIGINT is blocked until the program runs. One that arrives while the tenant waits stays pending
+and interrupts the program at its first instruction, without a traceback of our code.
 """
 
-import _signal  # signal is a layer of Python over it, with enums that cost time
+import _signal  # signal is a Python layer over it, with enums that cost time
 import io
 import itertools
 import os
@@ -28,22 +28,22 @@ from os import _exit, getpid
 
 from . import calls, frames, packages, reseed, script
 
-POOLED_AFTER_MS = 20  # without a program for so long: cloned ahead of need
+POOLED_AFTER_MS = 20  # no program for this long: cloned in advance
 
 EXIT_OURS = 125  # our failure, never the program's
 
 # Modules that only mode "cell" needs, each after those that it needs itself.
 CELL_MODULES = ("fonts", "rich", "display", "hooks", "notebook", "cell")
 PACKAGE = __name__.rpartition(".")[0]  # zipimport of 3.9 does not set __package__ in time
-NAMES_MODULE = PACKAGE + ".names"  # and this only some of its cells do
+NAMES_MODULE = PACKAGE + ".names"  # needed by only some cells
 _cell_sources = []  # (name, text) of those that a template kept for its clones
 _names_source = None  # likewise
 workspace = None  # of a session
 
 
 def keep_cells() -> None:
-    """For a template that has nothing to preload: to compile these modules would take a good part
-    of its start, and the zip that they are in is closed after it. So their text is kept."""
+    """For a template that has nothing to preload: compiling these modules would take a good part
+    of its start, and the zip that contains them is closed after it. So their text is kept."""
     global _names_source
     loader = __spec__.loader
     for name in CELL_MODULES:
@@ -64,7 +64,7 @@ def load_cells() -> None:
     for name, text in _cell_sources:
         _load(name, text)
     _cell_sources.clear()
-    from . import cell  # noqa: F401  what was kept is found; without a template it is imported
+    from . import cell  # noqa: F401  finds the kept text; without a template it is imported
 
 
 def load_names():
@@ -87,7 +87,7 @@ def _run_cells(message: frames.Message, control):
 
 MODES = {"script": script.run, "cell": _run_cells}
 
-# What the interpreter chose at its start for this locale; python3 in the box would choose the same.
+# What the interpreter chose at startup for this locale; python3 in the box would choose the same.
 _STDIN_ERRORS = getattr(sys.__stdin__, "errors", None) or "strict"
 _STDOUT_ERRORS = getattr(sys.__stdout__, "errors", None) or "strict"
 
@@ -98,21 +98,21 @@ _DEFAULT_AT_START = tuple(
     - set(_IGNORED_AT_START)
 )
 
-_tuple = tuple  # whatever becomes of the builtins
+_tuple = tuple  # in case the builtins are changed
 
 _SEND_FLAGS = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 _WHOLE_FLAGS = itertools.repeat(socket.MSG_NOSIGNAL)
 
-# Holds the template's streams: to destroy one is to flush it, into a descriptor that is now ours.
+# Keeps the template's streams: destroying one would flush it, into a descriptor that is now ours.
 _template_streams = []
 
 # In a template, and so in its clones.
 _prepared = False
-_control = None  # over the number that the control socket has in all of them
+_control = None  # over the descriptor number of the control socket in all of them
 
 
 class Control:
-    """The control socket. Sending is best effort: it never waits and never raises."""
+    """The control socket. Sending is best effort: it never blocks and never raises."""
 
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fileno=fd)
@@ -120,14 +120,14 @@ class Control:
         self.settle()
 
     def settle(self) -> None:
-        """In the process that is to use it: this is the file that we mean by this number."""
+        """In the process that will use it: records which file this number means."""
         os.set_inheritable(self._fd, False)
         self._identity = calls.identify((self._fd,))
         self._pid = getpid()
 
     def is_pooled(self) -> bool:
-        """Whether nobody wants this tenant yet. One that was cloned on request gets its program at
-        once; to warm up first would only make it late."""
+        """Whether this tenant is not needed yet. One that was cloned on request gets its program
+        at once; warming up first would only delay it."""
         poll = select.poll()
         poll.register(self._fd, select.POLLIN)
         return not poll.poll(POOLED_AFTER_MS)
@@ -146,28 +146,29 @@ class Control:
         return frames.recv(self._fd, reader)
 
     def is_ours(self) -> bool:
-        """Not if this is a child that the program forked, or the descriptor is gone, or it is
-        another file by now."""
+        """False if this is a child that the program forked, or the descriptor is closed, or
+        is another file by now."""
         return getpid() == self._pid and calls.is_same(self._identity)
 
     def send_message(self, type: int, fields) -> None:
-        """Sends a message as send_whole() does. Most have one packet."""
+        """Sends a message like send_whole(). Most fit into one packet."""
         if not calls.send(self._fd, self._identity, self._pid, type, fields):
             self.send_whole(frames.encode(type, fields))
 
     def send_whole(self, packets) -> None:
-        """Sends what may be large and waits while it takes. A supervisor that has stopped to
-        listen has closed its end, and then nothing more is sent.
+        """Sends a message that may be large, and waits until it is sent. A supervisor that
+        has stopped reading has closed its end, and then nothing more is sent.
 
-        All packets go out in one call from Python's point of view: a thread that takes a SIGINT
-        makes the main thread raise wherever it is, and half a message is worse than none."""
+        All packets are sent in one call from Python's point of view: a thread that receives a
+        SIGINT makes the main thread raise wherever it is, and half a message is worse than
+        none."""
         sent = []
         try:
             while self.is_ours():
                 try:
                     sent.extend(map(self._socket.send, packets[len(sent) :], _WHOLE_FLAGS))
                     return
-                except BlockingIOError:  # the program has made it so
+                except BlockingIOError:  # the program made it non-blocking
                     self._wait_for_room()
         except Exception:
             pass
@@ -178,7 +179,7 @@ class Control:
         poll.poll()
 
     def send(self, packets) -> None:
-        """Says something to the supervisor."""
+        """Sends a message to the supervisor."""
         try:
             if not self.is_ours():
                 return
@@ -189,12 +190,12 @@ class Control:
 
 
 def _block_interrupts() -> None:
-    """All other signals are let through; SIGINT stays blocked until the program runs."""
+    """Unblocks all other signals; SIGINT stays blocked until the program runs."""
     _signal.pthread_sigmask(_signal.SIG_SETMASK, (_signal.SIGINT,))
 
 
 def _reset_signals() -> None:
-    """As python3 finds and sets them at its start."""
+    """As python3 sets them at startup."""
     _signal.set_wakeup_fd(-1)
     for number in _DEFAULT_AT_START:
         if _signal.getsignal(number) != _signal.SIG_DFL:
@@ -205,8 +206,8 @@ def _reset_signals() -> None:
 
 
 def _open_stream(fd: int, name: str, errors: str):
-    """A standard stream as python3 makes it, but line-buffered so that output streams. None for a
-    descriptor that is not open, as there."""
+    """A standard stream as in python3, but line-buffered so that output is streamed. None for a
+    descriptor that is not open, as in python3."""
     mode = "w" if fd else "r"
     try:
         raw = io.FileIO(fd, mode, closefd=False)
@@ -238,7 +239,8 @@ def _apply_environment(message: frames.Message) -> None:
 
 
 def _open_streams_over_pipes() -> None:
-    """The streams of all clones. They look at what they are made over, and clones have pipes."""
+    """The streams of all clones. They inspect the file they are created over, and clones have
+    pipes."""
     saved = [os.dup(fd) for fd in range(3)]
     ends = os.pipe()
     try:
@@ -253,8 +255,9 @@ def _open_streams_over_pipes() -> None:
 
 
 def prepare_template(control_fd=None) -> None:
-    """For the template, once, when everything is loaded: what is made at the first use is made
-    here, for all clones, and not in each of them (the generator of OpenSSL takes a millisecond)."""
+    """For the template, once, when everything is loaded: initializes objects that are created at
+    first use here, for all clones, and not in each of them (the generator of OpenSSL takes a
+    millisecond)."""
     global _prepared, _control
     _reset_signals()
     _open_streams_over_pipes()
@@ -273,7 +276,7 @@ def prepare_template(control_fd=None) -> None:
 
 
 def main(control_fd: int):
-    """Runs the one program of this tenant and ends the process."""
+    """Runs the one program of this tenant and exits."""
     try:
         _block_interrupts()
         if not _prepared:
@@ -292,7 +295,7 @@ def main(control_fd: int):
             _apply_environment(message)
             MODES[message.get_text(frames.KEY_MODE, "script")](message, control)
     except EOFError:
-        pass  # nobody wants this tenant
+        pass  # this tenant is not needed
     except BaseException:
         os.write(2, b"glovebox: the runner failed\n" + traceback.format_exc().encode())
     finally:

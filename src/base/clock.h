@@ -1,4 +1,4 @@
-/* Time as we count it: microseconds in an int64_t, of the monotonic clock unless it says "wall". */
+/* Times are microseconds in an int64_t, on the monotonic clock unless the name says "wall". */
 #pragma once
 
 #include <stdint.h>
@@ -15,7 +15,7 @@ static inline int64_t clock_now_us(void)
     return (int64_t) ts.tv_sec * USEC_PER_SEC + ts.tv_nsec / 1000;
 }
 
-/* Since 1970, UTC; may jump. Only for what is kept beyond this process or shown to people. */
+/* Since 1970, UTC; may jump. Only for values that outlive this process or are shown to people. */
 static inline int64_t clock_wall_us(void)
 {
     struct timespec ts;

@@ -23,7 +23,7 @@ static const char blanks[] = " \t\r\v\f";
 
 /* ---- words for people ---- */
 
-/* Of a long path the end tells more than the beginning. */
+/* The end of a long path says more than its beginning. */
 static void quote_path(const char *path, char buf[FORMAT_QUOTED_MAX])
 {
     char end[FORMAT_QUOTED_MAX - 8];
@@ -305,7 +305,8 @@ static int value_store(const struct config_option *option, void *target, const c
     return -EINVAL;
 }
 
-/* Checks @text, and stores it unless a stronger source was first. @label says where it is from. */
+/* Checks @text, and stores it unless a stronger source has set the option. @label names the
+ * source. */
 static int value_apply(struct config_load *load, const struct config_option *option,
                        const char *label, const char *text, int64_t unit, struct gb_err *err)
 {
@@ -322,7 +323,7 @@ static int value_apply(struct config_load *load, const struct config_option *opt
     r = value_store(option, load->target, text, number);
     if (r == -ERANGE)
         return value_refuse(option, label, text, unit, r, err);
-    return r < 0 ? gb_fail(err, -r, "%s", label) : 0;
+    return r < 0 ? gb_fail_about(err, -r, "%s", label) : 0;
 }
 
 static int source_done(struct config_load *load)
@@ -405,7 +406,8 @@ static int value_next(struct args *args, const struct config_option *option, con
         return gb_fail_plain(err, EINVAL, "%s: the value is missing; write %s %s", label, label,
                              metavar);
     value = args->argv[args->at];
-    /* "--out --json" forgot the directory more likely than it means one of that name. */
+    /* In "--out --json" the directory was most likely forgotten; few directories have such a
+     * name. */
     if (label[1] == '-' && strncmp(value, "--", 2) == 0)
         return gb_fail_plain(err, EINVAL, "%s: the value is missing; write %s %s", label, label,
                              metavar);
@@ -455,7 +457,7 @@ static int letter_take(struct config_load *load, struct args *args, const char *
     const struct config_option *option = find_letter(load->schema, arg[1]);
     char label[] = { '-', arg[1], '\0' };
 
-    /* "-cCODE" is as good as "-c CODE"; "-qh" is not two options. */
+    /* "-cCODE" means "-c CODE"; "-qh" is not two options. */
     if (!option || (arg[2] && option->type == OPT_BOOL))
         return option_unknown(load, arg, err);
     return option_take(load, args, option, label, arg[2] ? arg + 2 : NULL, err);
@@ -507,11 +509,11 @@ int config_load_args(struct config_load *load, int argc, char **argv, int *ret_n
     int kept_len = 0, rest_len = 0, r;
 
     if (!kept || !rest)
-        return gb_fail(err, ENOMEM, "reading the command line");
+        return gb_fail(err, ENOMEM, "read the command line");
     r = args_walk(load, &args, kept, &kept_len, rest, &rest_len, err);
     if (r < 0)
         return r;
-    /* What the walk did not reach is positional and stands where it belongs already. */
+    /* Arguments that the walk did not reach are positional and already in place. */
     for (int i = 0; i < kept_len; i++)
         argv[i] = kept[i];
     for (int i = 0; i < rest_len; i++)
@@ -530,7 +532,7 @@ static int env_apply_list(struct config_load *load, const struct config_option *
     char *at = copy, *item;
 
     if (!copy)
-        return gb_fail(err, ENOMEM, "%s", variable);
+        return gb_fail_about(err, ENOMEM, "%s", variable);
     while ((item = strsep(&at, ","))) {
         int r = value_apply(load, option, variable, item, 0, err);
 
@@ -568,7 +570,7 @@ int config_load_env(struct config_load *load, struct gb_err *err)
 
         if (!is_settable(load, option))
             continue;
-        /* Aliases first and then our own name: of two values of a source the last one counts. */
+        /* Aliases first, then our own name: within one source the last value wins. */
         for (size_t k = 0; k < ARRAY_LEN(option->aliases); k++) {
             if (!option->aliases[k].variable)
                 continue;
@@ -644,7 +646,7 @@ static int line_apply(struct config_load *load, const char *where, char *line, s
         return gb_fail_plain(err, EINVAL, "%s: '%s' works on the command line only; remove it",
                              where, option->name);
     if (!is_settable(load, option))
-        return 0; /* another command's: the file serves them all */
+        return 0; /* an option of another command: all commands read the file */
     snprintf(label, sizeof label, "%s: %s", where, option->name);
     return value_apply(load, option, label, trim(equals + 1), 0, err);
 }
@@ -679,8 +681,8 @@ int config_load_text(struct config_load *load, const char *path, const char *tex
     return source_done(load);
 }
 
-/* A file that exists but cannot be read is an error. One that we could not even see is none: a
- * HOME that belongs to somebody else must not stop us. */
+/* A file that exists but cannot be read is an error. A file that we could not even see is not: a
+ * HOME that belongs to another user must not stop us. */
 static int file_open_failed(const char *path, const char *quoted, int error, struct gb_err *err)
 {
     struct stat st;

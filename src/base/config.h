@@ -2,10 +2,10 @@
  * One table of options, four sources.
  *
  * A program describes its options as rows of a table; the command line, the environment, files,
- * --help, the manual and the completions are all read from it. Sources are loaded from the
+ * --help, the manual and the completions are all derived from it. Sources are loaded from the
  * strongest to the weakest: command line, environment, files, defaults. A weaker source never
- * replaces what a stronger one has set (a list neither: it is taken from one source), but its
- * values are checked all the same. --help therefore needs nothing but the command line.
+ * replaces a value from a stronger one (lists are not merged either: a list comes from one source),
+ * but its values are checked all the same. --help therefore needs nothing but the command line.
  *
  * Everything read here is hostile until it is parsed: an error is one printable line that names
  * where the value came from, the value, and what would be right. Nothing exits, nothing logs.
@@ -19,8 +19,8 @@
 #include "base/err.h"
 
 #define CONFIG_ROWS_MAX 128
-#define CONFIG_NAME_MAX 48 /* of an option or a variable, with its end */
-#define CONFIG_TEXT_MAX 96 /* of a description, with its end */
+#define CONFIG_NAME_MAX 48 /* of an option or a variable, with its NUL */
+#define CONFIG_TEXT_MAX 96 /* of a description, with its NUL */
 
 enum config_type {
     OPT_BOOL,    /* bool */
@@ -28,21 +28,21 @@ enum config_type {
     OPT_SIZE,    /* int64_t, bytes */
     OPT_SECONDS, /* int64_t, microseconds */
     OPT_CPUS,    /* int64_t, thousandths */
-    OPT_STRING,  /* char *, owned; choices, if any, are mere suggestions */
+    OPT_STRING,  /* char *, owned; choices, if any, are only suggestions */
     OPT_LIST,    /* char **, owned, ends with NULL; NULL when empty */
     OPT_CHOICE,  /* int, the index into choices */
 };
 
 enum config_flag {
-    CONFIG_ARGS_ONLY = 1 << 0,    /* means nothing in the environment or a file */
+    CONFIG_ARGS_ONLY = 1 << 0,    /* not accepted in the environment or a file */
     CONFIG_LETTER_ONLY = 1 << 1,  /* has no long form; the name is for messages */
-    CONFIG_ENDS_OPTIONS = 1 << 2, /* all that follows it on the command line is positional */
+    CONFIG_ENDS_OPTIONS = 1 << 2, /* everything after it on the command line is positional */
 };
 
-/* A variable of another program's making that is honoured too. */
+/* A variable of another program that is honoured too. */
 struct config_alias {
     const char *variable;
-    int64_t unit; /* 0: written like the option; else a whole number of these */
+    int64_t unit; /* 0: same syntax as the option; else a whole number in this unit */
 };
 
 struct config_option {
@@ -51,11 +51,11 @@ struct config_option {
     enum config_type type;
     size_t offset;              /* of the member in the caller's struct */
     const char *fallback;       /* the default as text; NULL: zero */
-    int64_t min, max;           /* in the member's unit; of strings the bytes, of lists the items */
+    int64_t min, max;           /* in the member's unit; bytes of a string, items of a list */
     const char *metavar;        /* "PATH" completes files, "DIR" directories; NULL: the choices */
     const char *const *choices; /* ends with NULL */
     bool (*valid)(const char *text); /* a further check of a string or item; NULL: none */
-    const char *expected;            /* what would be right, where the type does not say it */
+    const char *expected;            /* describes valid values, where the type does not */
     struct config_alias aliases[2];
     unsigned commands; /* mask */
     unsigned flags;
@@ -73,7 +73,7 @@ struct config_command {
     const char *description; /* a paragraph */
     const char *examples;    /* lines as they are */
     enum config_args args;   /* what its positionals are */
-    const char *words;       /* CONFIG_ARGS_WORDS: what the first one may be, blanks between */
+    const char *words;       /* CONFIG_ARGS_WORDS: values of the first one, separated by spaces */
     bool stops;              /* options end at the first positional */
 };
 
@@ -92,21 +92,21 @@ struct config_load {
     const struct config_command *command; /* only its rows are loaded */
     void *target;                         /* zeroed by the caller before the first source */
     bool set[CONFIG_ROWS_MAX];            /* rows that a stronger source has set */
-    bool set_here[CONFIG_ROWS_MAX];       /* rows that the source at hand has set */
+    bool set_here[CONFIG_ROWS_MAX];       /* rows that the current source has set */
 };
 
-/* Each of these four loads one source; call them in this order. After an error the target is to be
- * released as usual. @argv begins with the first argument, not the program's name; @ret_next is the
- * index of the first positional (@argc if none). Where the command does not stop at it, @argv is
- * reordered so that the positionals come last. */
+/* Each of these four loads one source; call them in this order. After an error the caller releases
+ * the target as usual. @argv begins with the first argument, not the program's name; @ret_next is
+ * the index of the first positional (@argc if none). Where the command does not stop at it, @argv
+ * is reordered so that the positionals come last. */
 int config_load_args(struct config_load *load, int argc, char **argv, int *ret_next,
                      struct gb_err *err);
 int config_load_env(struct config_load *load, struct gb_err *err);
-/* -ENOENT when there is no such file, or it is hidden in a directory that we may not enter. */
+/* -ENOENT if the file does not exist, or is in a directory that we may not enter. */
 int config_load_file(struct config_load *load, const char *path, struct gb_err *err);
 int config_load_defaults(struct config_load *load, struct gb_err *err);
 
-/* What config_load_file() does with the file's content; @path is for messages. */
+/* Loads the file's content, as config_load_file() does; @path is for messages. */
 int config_load_text(struct config_load *load, const char *path, const char *text, size_t len,
                      struct gb_err *err);
 
@@ -124,5 +124,5 @@ void config_env_name(const struct config_schema *schema, const struct config_opt
 /* "a size from 16m to 1t, such as 512m" */
 void config_describe(const struct config_option *option, char buf[CONFIG_TEXT_MAX]);
 
-/* "auto|v2", "SIZE", or "" for what takes no value */
+/* "auto|v2", "SIZE", or "" for an option without a value */
 void config_metavar(const struct config_option *option, char buf[CONFIG_TEXT_MAX]);

@@ -11,8 +11,13 @@ struct gb_err {
     char msg[200];
 };
 
-/* Fills @err (which may be NULL) with the text and the meaning of @code; returns -@code. */
+/* Fills @err (which may be NULL) and returns -@code. The text says what was attempted and begins
+ * with a verb: "open '%s'" becomes "cannot open 'x': Permission denied". */
 int gb_fail(struct gb_err *err, int code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The same for a text that does not begin with a verb: "the builder exited: Broken pipe". */
+int gb_fail_about(struct gb_err *err, int code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* The same for mistakes that no errno describes: the text alone is the message. */

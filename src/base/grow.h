@@ -1,11 +1,11 @@
-/* Arrays that grow. */
+/* Growing arrays. */
 #pragma once
 
 #include <stddef.h>
 #include <stdlib.h>
 
-/* Makes room for @need items of @size bytes. *@cap, in items, doubles from @first on. Returns the
- * array, which may have moved; NULL without memory, and then nothing has changed. */
+/* Makes room for @need items of @size bytes. *@cap, in items, starts at @first and doubles. Returns
+ * the array, which may have moved; NULL if out of memory, with nothing changed. */
 static inline void *grow(void *items, size_t *cap, size_t need, size_t size, size_t first)
 {
     size_t wanted = *cap > 0 ? *cap : first;

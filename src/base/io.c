@@ -32,8 +32,7 @@ int io_write_patiently(int fd, const void *data, size_t len, bool (*give_up)(voi
     struct pollfd p = { fd, POLLOUT, 0 };
 
     while (len > 0) {
-        /* A pipe that can be written to has room for so much, and a write of no more never waits.
-         */
+        /* A writable pipe has room for PIPE_BUF bytes, and a write of no more never blocks. */
         size_t part = len < PIPE_BUF ? len : PIPE_BUF;
         int ready = poll(&p, 1, 200);
         ssize_t n;

@@ -22,7 +22,8 @@ const char *const log_level_names[] = {
 };
 const char *const log_format_names[] = { "text", "json", NULL };
 
-/* A line under construction. What does not fit is left out; the end of the line always fits. */
+/* A line under construction. Pieces that do not fit are left out; the end of the line always
+ * fits. */
 struct line {
     char *buf;
     size_t len, size;
@@ -31,7 +32,7 @@ struct line {
 static void put(struct line *line, const char *data, size_t len)
 {
     if (line->len + len > line->size)
-        len = 0; /* a piece is whole or absent, so that no escape is cut in two */
+        len = 0; /* a piece is complete or absent, so that no escape is cut in two */
     memcpy(line->buf + line->len, data, len);
     line->len += len;
 }
@@ -67,7 +68,7 @@ static void put_escape(struct line *line, const char *p, size_t len)
     put(line, escape, 6);
 }
 
-/* In quotes, as JSON has it; good for text as well. */
+/* In quotes, as in JSON; used for text too. */
 static void put_quoted(struct line *line, const char *text)
 {
     size_t left = strlen(text), len;
@@ -110,7 +111,7 @@ static void put_number(struct line *line, const struct log_field *field)
 
 static void put_field(struct line *line, enum log_format format, const struct log_field *field)
 {
-    /* All or nothing but for the value's own text, and never without room for the end. */
+    /* Only the value's own text may be cut, and room for the end of the line always remains. */
     if (field->type == LOG_FIELD_TEXT && !field->text)
         return;
     if (line->size - line->len < strlen(field->name) + 48)
@@ -207,6 +208,6 @@ void log_write(enum log_level level, const char *event, const struct log_field *
     clock_gettime(CLOCK_REALTIME, &now);
     len = log_format_line(line_format, level, now.tv_sec * INT64_C(1000000) + now.tv_nsec / 1000,
                           event, fields, buf);
-    /* One write, never repeated: a half line followed by its rest could have another between. */
+    /* One write, never continued: another line could get between the two halves. */
     (void) !write(log_fd, buf, len);
 }

@@ -1,9 +1,9 @@
 /*
- * The log: one line per event, as JSON or as text, written whole.
+ * The log: one line per event, as JSON or as text, in a single write.
  *
  * Only the server and the commands log; other code returns errors. A line is built on the stack and
  * handed to the kernel in one write, so threads need no lock and lines never mix. Values may come
- * from anybody: control bytes, quotes and what is not UTF-8 are escaped in both formats, so that no
+ * from anybody: control bytes, quotes and invalid UTF-8 are escaped in both formats, so that no
  * value can end a line, start another, or act on a terminal.
  */
 #pragma once
@@ -20,7 +20,7 @@ enum log_level {
 };
 enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
 
-/* Words by number, with NULL at the end. */
+/* Names by number, ending with NULL. */
 extern const char *const log_level_names[];
 extern const char *const log_format_names[];
 

@@ -1,11 +1,11 @@
-/* What every user of pthreads here wants of them. */
+/* Helpers for pthreads. */
 #pragma once
 
 #include <pthread.h>
 #include <time.h>
 
-/* A condition whose timed waits take times of the monotonic clock (base/clock.h), so that setting
- * the wall clock neither ends nor prolongs a wait. */
+/* A condition whose timed waits use the monotonic clock (base/clock.h), so that setting the wall
+ * clock neither shortens nor prolongs a wait. */
 static inline void cond_init(pthread_cond_t *cond)
 {
     pthread_condattr_t attr;

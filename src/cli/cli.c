@@ -1,4 +1,4 @@
-/* The program: reads its options and runs the command that they name. */
+/* The program: reads its options and runs the command they name. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -82,7 +82,7 @@ int cli_main(int argc, char **argv, void (*mcp_more)(struct mcp *mcp))
     if (standard_streams() < 0)
         return EXIT_OURS;
     (void) signal(SIGPIPE, SIG_IGN);
-    (void) signal(SIGCHLD, SIG_DFL); /* an inherited SIG_IGN would leave us nobody to wait for */
+    (void) signal(SIGCHLD, SIG_DFL); /* with an inherited SIG_IGN, wait() would find no children */
     if (options_load(argc, argv, &cfg, &err) < 0) {
         say("%s", err.msg);
         code = err.code == ENOMEM ? EXIT_OURS : EXIT_USAGE;

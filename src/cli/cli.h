@@ -1,4 +1,4 @@
-/* The program as a function, so that others can be made of it. */
+/* The program as a function, so that other programs can be built from it. */
 #pragma once
 
 struct mcp;

@@ -23,7 +23,7 @@ int cmd_serve(const struct config *cfg);
 int cmd_mcp(const struct config *cfg);
 int cmd_template(const struct config *cfg);
 
-/* What `glovebox mcp` is made of. */
+/* ---- parts of `glovebox mcp` ---- */
 int mcp_print_config(const struct config *cfg, struct gb_err *err);
 /* Carries messages between standard input and output and the service at cfg->mcp_url, until the
  * client hangs up or @stop_fd can be read. */
@@ -39,26 +39,27 @@ int cmd_check_aliases(const struct config *cfg, struct gb_err *err);
 int cmd_open_store(const struct config *cfg, bool must_exist, struct store **ret_store,
                    struct gb_err *err);
 
-/* What a box of the service may use; @disk_bytes is its workspace, of which one file may be all. */
+/* The limits of a box of the service; @disk_bytes is the size of its workspace, which one file may
+ * fill. */
 void cmd_fill_limits(const struct config *cfg, struct limits *limits, int64_t disk_bytes);
 
-/* The most a request may ask for: --max-memory and its like, or at least what a request gets that
- * asks for nothing. */
+/* The most a request may ask for: --max-memory and the like, but never less than the default of a
+ * request. */
 void cmd_fill_ceiling(const struct config *cfg, struct limits *ceiling);
 
 /* The options about packages, as the service wants them. */
 void cmd_fill_packages(const struct config *cfg, struct package_config *packages);
 
-/* A service that serves nobody, to install with: checks the requirements first, which need none.
- * Its template loads @preload. */
+/* A service without clients, to install with: checks the requirements first, which needs no
+ * service. Its template loads @preload. */
 int cmd_open_installer(const struct config *cfg, const char *data_dir, const char *preload,
                        const char *const *wanted, struct service **ret_service, struct gb_err *err);
 
-/* On a terminal: a line that says what takes so long, and away with it. */
+/* On a terminal: shows a progress line, and clears it. */
 void cmd_show_progress(const char *what);
 void cmd_hide_progress(void);
 
-/* What there is to be warned of in the result of an install. */
+/* Prints the warnings in the result of an install. */
 void cmd_say_warnings(const json_t *result);
 
 /* The modules that a service's template loads. */
@@ -67,5 +68,5 @@ const char *cmd_preload(const struct config *cfg);
 /* Prints the object on stdout, for people or for programs, and takes it; NULL is out of memory. */
 int cmd_print_json(json_t *json, struct gb_err *err);
 
-/* Says one line on stderr, "glovebox: …"; what a terminal could act on is made harmless. */
+/* Prints one line on stderr, "glovebox: …"; control characters are replaced. */
 void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

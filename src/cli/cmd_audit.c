@@ -1,4 +1,4 @@
-/* `glovebox audit`: is the log of executions whole, and what is in it. */
+/* `glovebox audit`: verifies and shows the log of executions. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static void print_hex(const uint8_t hash[AUDIT_HASH_BYTES], char buf[AUDIT_HEX_M
         (void) snprintf(buf + 2 * i, 3, "%02x", hash[i]);
 }
 
-/* The option table has seen to it that these are 64 hex digits. */
+/* The option table has checked that these are 64 hex digits. */
 static void read_hex(const char *hex, uint8_t ret_hash[AUDIT_HASH_BYTES])
 {
     for (size_t i = 0; i < AUDIT_HASH_BYTES; i++) {
@@ -76,7 +76,8 @@ static int verify(const struct config *cfg, struct store *store, struct gb_err *
 
 /* ---- show ---- */
 
-/* Words from the file may be anything, if somebody wrote to it: to a terminal only plain text. */
+/* If somebody tampered with the file, its words may be anything: a terminal gets only plain
+ * text. */
 static const char *word_of(const json_t *entry, const char *name, char buf[FORMAT_QUOTED_MAX])
 {
     const char *text = json_string_value(json_object_get(entry, name));
@@ -105,7 +106,7 @@ static int show_line(void *arg, const json_t *entry)
     return ferror(stdout) ? -EIO : 0;
 }
 
-/* One object, written as it comes: the log may be long. */
+/* One object, written entry by entry: the log may be long. */
 static int show_json(void *arg, const json_t *entry)
 {
     bool *first = arg;

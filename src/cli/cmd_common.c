@@ -1,4 +1,4 @@
-/* What several commands do alike. */
+/* Shared by several commands. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

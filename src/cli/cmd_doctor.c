@@ -1,4 +1,4 @@
-/* `glovebox doctor`: what protects on this host, each protection tried in a real box. */
+/* `glovebox doctor`: which protections work on this host, each tried in a real box. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -98,7 +98,7 @@ static int print_keys_json(const struct store_key *keys, size_t len, struct gb_e
     return cmd_print_json(list ? json_pack("{s:o}", "keys", list) : NULL, err);
 }
 
-/* To the second; "-" for never. */
+/* With seconds; "-" means never. */
 static void short_time(int64_t us, char buf[FORMAT_UTC_MAX])
 {
     char *dot;

@@ -1,12 +1,12 @@
 /*
  * `glovebox mcp`: the Model Context Protocol on standard input and output.
  *
- * With --url it carries messages to a service and back (mcp/forward.c). Without it, it is a service
- * of its own for the one client that has started it: no store, no keys, no audit log, and boxes
- * that end with the client. The interpreter warms up on a thread while the client says hello; what
- * it wants to run before that waits.
+ * With --url it carries messages to a service and back (mcp/forward.c). Without it, it is itself a
+ * service, for the one client that started it: no store, no keys, no audit log, and boxes that end
+ * with the client. The interpreter warms up on a thread while the client initializes; code sent
+ * before that waits.
  *
- * Standard output belongs to the protocol. Whatever we have to say goes to stderr.
+ * Standard output belongs to the protocol. Our own messages go to stderr.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -31,7 +31,7 @@
 #define GRACE_US            USEC_PER_SEC
 #define REPLY_BYTES_DEFAULT (1024 * 1024) /* of --reply, which means something else for run */
 
-/* All who could end us; the client's hanging up is no signal. */
+/* All signals that could terminate us; the client closing its end is not a signal. */
 static int catch_signals(struct gb_err *err)
 {
     sigset_t set;
@@ -42,12 +42,12 @@ static int catch_signals(struct gb_err *err)
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGHUP);
     if (pthread_sigmask(SIG_BLOCK, &set, NULL) != 0)
-        return gb_fail_plain(err, EINVAL, "block signals");
+        return gb_fail_plain(err, EINVAL, "cannot block signals");
     fd = signalfd(-1, &set, SFD_CLOEXEC);
     return fd < 0 ? gb_fail(err, errno, "wait for signals") : fd;
 }
 
-/* Only what went wrong: clients show what comes here to people. */
+/* Only problems: clients show this stream to users. */
 static void on_log(void *arg, enum log_level level, const char *line)
 {
     (void) arg;
@@ -55,8 +55,8 @@ static void on_log(void *arg, enum log_level level, const char *line)
         say("%s", line);
 }
 
-/* A place beside that of the service. Several of us may share it: each engine locks its own part.
- */
+/* A directory next to the service's. Several processes may share it: each engine locks its own
+ * part. */
 static int data_dir(const struct config *cfg, char **ret_dir, struct gb_err *err)
 {
     autofree char *base = NULL;
@@ -79,8 +79,7 @@ static int data_dir(const struct config *cfg, char **ret_dir, struct gb_err *err
         *p = end;
         if (code != 0) {
             free(dir);
-            return gb_fail(err, code,
-                           "cannot make the data directory (choose another with --data)");
+            return gb_fail(err, code, "create the data directory (choose another with --data)");
         }
         if (end == '\0')
             break;

@@ -1,7 +1,7 @@
 /*
  * `glovebox pip`: the default sets of packages, on this machine's own store. install does what a
- * client's request does, with a service of its own that serves nobody; one that runs meanwhile sees
- * the set change.
+ * client's request does, in a separate service without clients; a running service picks up the
+ * change.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 
 enum { EXIT_FAILED = 1 };
 
-/* Whose set: an address has a colon or a slash in it, the id of a key has not. */
+/* The owner of the set: an address contains a colon or a slash, the id of a key does not. */
 static int caller_of(const struct config *cfg, struct caller *ret_caller, struct gb_err *err)
 {
     const char *who = cfg->pip_for ? cfg->pip_for : DEFAULT_ADDRESS;
@@ -53,7 +53,7 @@ static int print_installed(const struct config *cfg, json_t *result, struct gb_e
     return fflush(stdout) != 0 ? gb_fail(err, EIO, "print the installed packages") : 0;
 }
 
-/* @dir exists and is ours, which opening the store sees to. */
+/* @dir exists and is ours: opening the store ensures that. */
 static int pip_install(const struct config *cfg, const struct caller *caller, const char *dir,
                        struct gb_err *err)
 {
@@ -155,7 +155,7 @@ static int pip_reset(const struct config *cfg, const struct caller *caller, stru
     set_name(&caller->principal, caller->listener, name);
     r = set_remove(layers, name, err);
     if (r == -ENOENT)
-        r = 0; /* empty it is */
+        r = 0; /* already empty */
     if (r == 0 && cfg->json)
         return cmd_print_json(json_pack("{s:s,s:b}", "set", name, "reset", 1), err);
     if (r == 0)
@@ -174,7 +174,7 @@ int cmd_pip(const struct config *cfg)
 
     if (r == 0)
         r = data_dir(cfg, &dir, &err);
-    /* Makes the data directory, or sees whose it is. */
+    /* Creates the data directory, or checks its owner. */
     if (r == 0)
         r = cmd_open_store(cfg, cfg->action != ACTION_PIP_INSTALL, &store, &err);
     store_close(store);

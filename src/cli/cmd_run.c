@@ -1,9 +1,9 @@
 /*
  * `glovebox run`: one program in a fresh box, without a server.
  *
- * Everything that can be wrong with the command line is found before anything is started. Then an
- * engine is opened; while its template imports what the program is going to need, the box is made
- * and filled. The engine lives as long as this process: nothing is left behind for the next one.
+ * All errors in the command line are found before anything is started. Then an engine is opened;
+ * while its template imports the modules the program will need, the box is created and filled. The
+ * engine lives as long as this process: nothing is left behind for the next one.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -51,7 +51,7 @@ struct job {
     size_t volumes_len;
 };
 
-/* ---- what can be wrong ---- */
+/* ---- checks ---- */
 
 static int limits_fill(const struct config *cfg, struct limits *limits, struct gb_err *err)
 {
@@ -75,7 +75,7 @@ static int check_file(char *const *files, size_t at, int64_t *left, struct gb_er
     struct stat st;
 
     if (fd < 0 || fstat(fd, &st) < 0)
-        return gb_fail(err, errno, "--file: cannot read '%s'", path);
+        return gb_fail_about(err, errno, "--file: cannot read '%s'", path);
     if (!S_ISREG(st.st_mode))
         return gb_fail_plain(err, EINVAL, "--file: '%s' is not a regular file", path);
     *left -= st.st_size;
@@ -110,31 +110,31 @@ static int check_out(const char *dir, struct gb_err *err)
         if (!S_ISDIR(st.st_mode))
             return gb_fail_plain(err, ENOTDIR, "--out: '%s' is not a directory", dir);
         if (access(dir, W_OK | X_OK) < 0)
-            return gb_fail(err, errno, "--out: cannot write to '%s'", dir);
+            return gb_fail_about(err, errno, "--out: cannot write to '%s'", dir);
         return 0;
     }
     if (errno != ENOENT)
-        return gb_fail(err, errno, "--out: '%s'", dir);
+        return gb_fail_about(err, errno, "--out: '%s'", dir);
     parent = strdup(dir);
     if (!parent)
-        return gb_fail(err, ENOMEM, "--out");
+        return gb_fail_about(err, ENOMEM, "--out");
     while ((slash = strrchr(parent, '/')) && slash[1] == '\0' && slash > parent)
         *slash = '\0';
     if (slash)
         slash[slash == parent] = '\0';
     if (access(slash ? parent : ".", W_OK | X_OK) < 0)
-        return gb_fail(err, errno, "--out: cannot make '%s'", dir);
+        return gb_fail_about(err, errno, "--out: cannot create '%s'", dir);
     return 0;
 }
 
-/* Who gives the command is the operator: each directory is allowed as it is asked for. */
+/* The caller of this command is the operator: every directory asked for is allowed. */
 static int check_volume(struct job *job, char *text, struct gb_err *err)
 {
     size_t at = job->volumes_len;
     struct volume_root *root = &job->volume_roots[at];
     char *place = NULL;
 
-    volume_root_parse(text, root); /* it ends as an operator's entry does */
+    volume_root_parse(text, root); /* it has the same suffix as an operator's entry */
     for (char *next = text; (next = strstr(next, ":/")); next++)
         place = next;
     if (!place || place == text)
@@ -142,7 +142,7 @@ static int check_volume(struct job *job, char *text, struct gb_err *err)
     *place++ = '\0';
     job->sources[at] = realpath(text, NULL);
     if (!job->sources[at])
-        return gb_fail(err, errno, "--volume: '%.100s'", text);
+        return gb_fail_about(err, errno, "--volume: '%.100s'", text);
     job->volumes_len++;
     root->path = job->sources[at];
     job->volumes[at] = (struct volume){ root->path, place, root->writable ? VOLUME_RW : VOLUME_RO };
@@ -166,7 +166,7 @@ static int check_volumes(struct job *job, struct gb_err *err)
     return r;
 }
 
-/* A definition is looked for only when another than the default template is wanted. */
+/* A definition is looked up only for templates other than the default one. */
 static int find_template(struct job *job, struct gb_err *err)
 {
     const struct config *cfg = job->cfg;
@@ -207,7 +207,7 @@ static void show_progress(void *arg, unsigned done, unsigned total, const char *
 {
     struct job *job = arg;
 
-    /* The last of the total is the standard library, which has no name of its own. */
+    /* The last step is the standard library, which has no module name. */
     fprintf(stderr, "\r\033[Kglovebox: preloading %s (%u of %u)", name, done + 1, total);
     (void) fflush(stderr);
     job->progress_shown = true;
@@ -234,8 +234,8 @@ static void on_signal(int sig)
     errno = saved;
 }
 
-/* Until now a signal simply ends us, and the builder cleans up. From here on it ends the program.
- */
+/* Until now a signal terminates us, and the builder cleans up. From here on it stops the
+ * program. */
 static int catch_signals(struct gb_err *err)
 {
     static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
@@ -243,13 +243,13 @@ static int catch_signals(struct gb_err *err)
     sigset_t wanted;
 
     if (pipe2(cancel_pipe, O_CLOEXEC | O_NONBLOCK) < 0)
-        return gb_fail(err, errno, "pipe");
+        return gb_fail(err, errno, "create a pipe");
     sigemptyset(&wanted);
     for (size_t i = 0; i < ARRAY_LEN(signals); i++) {
         struct sigaction before;
 
         sigaddset(&wanted, signals[i]);
-        /* What nohup ignores stays ignored. */
+        /* Signals that nohup ignores stay ignored. */
         if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
             (void) sigaction(signals[i], &action, NULL);
     }
@@ -308,7 +308,9 @@ static int put_program(struct job *job, struct gb_err *err)
     if (r < 0)
         return r;
     r = io_write_all(fd, job->program.code, job->program.len);
-    return r < 0 ? gb_fail(err, -r, "put the program into the workspace: raise --disk") : 0;
+    return r < 0
+               ? gb_fail(err, -r, "copy the program into the workspace (a larger --disk may help)")
+               : 0;
 }
 
 static int open_network(struct job *job, struct gb_err *err)
@@ -373,7 +375,7 @@ static int run(struct job *job, struct gb_err *err)
     spec.cancel_fd = cancel_pipe[0];
     if (!cfg->json) {
         if (out_streams_new(&job->streams) < 0)
-            return gb_fail(err, ENOMEM, "run");
+            return gb_fail(err, ENOMEM, "run the program");
         spec.sink = out_streams_sink(job->streams);
     }
     r = oneshot_run(job->box, &spec, &job->outcome, err);
@@ -382,9 +384,10 @@ static int run(struct job *job, struct gb_err *err)
         r = gb_fail(err, ENOMEM, "list the hosts contacted");
     lost = out_streams_free(job->streams);
     job->streams = NULL;
-    /* A program that was still printing failed because of it; one that had ended does not know. */
+    /* A program that was still printing failed because of it; one that had already finished did not
+     * notice. */
     if (r == 0 && lost < 0 && job->outcome.exit_code == 0)
-        r = gb_fail(err, -lost, "cannot write the output");
+        r = gb_fail(err, -lost, "write the output");
     if (r == 0 && cfg->out_dir)
         r = workspace_fetch(job->box, job->outcome.files, job->outcome.files_len, cfg->out_dir,
                             err);
@@ -405,7 +408,7 @@ static int print_receipt(const struct job *job, struct gb_err *err)
     int r = receipt_new_id(id, sizeof id);
 
     if (r < 0)
-        return gb_fail(err, -r, "make an id");
+        return gb_fail(err, -r, "generate an id");
     ids.execution_id = id;
     r = receipt_to_json(&job->outcome, &ids, &json, err);
     if (r < 0)
@@ -423,7 +426,7 @@ static void explain_signal(int number)
     say("the program was killed by signal %d (%s)", number, name ? name : "?");
 }
 
-/* Which limit ended the run and which option moves it: a signal number would tell nobody. */
+/* Which limit stopped the run and which option raises it: a signal number would not help anyone. */
 static void explain(const struct job *job)
 {
     const struct outcome *outcome = &job->outcome;
@@ -442,13 +445,13 @@ static void explain(const struct job *job)
         say("cancelled");
         break;
     case RUN_OK:
-    case RUN_ERROR:   /* it has said so itself */
-    case RUN_TIMEOUT: /* these have a limit */
+    case RUN_ERROR:   /* it has printed its own error */
+    case RUN_TIMEOUT: /* handled by the limit */
     case RUN_OOM:
     case RUN_PIDS:
     case RUN_DISK:
     case RUN_OUTPUT:
-    case RUN_SYSTEM: /* not a status of a run that we saw to its end */
+    case RUN_SYSTEM: /* never the status of a run that we saw to its end */
         break;
     }
 }
@@ -486,7 +489,7 @@ int cmd_run(const struct config *cfg)
         r = print_receipt(&job, &err);
     code = r < 0 ? EXIT_OURS : job.outcome.exit_code;
     if (r == 0 && job.outcome.status == RUN_CANCELLED && cancel_signal)
-        code = 128 + cancel_signal; /* as the shell knows it of any other program */
+        code = 128 + cancel_signal; /* as a shell expects it of any program */
     if (r < 0)
         say("%s", err.msg);
     else

@@ -2,9 +2,9 @@
  * `glovebox serve`: the service and its server, from the start to the last reply.
  *
  * The main thread starts everything, then only waits for signals, which all other threads have
- * blocked. The first SIGTERM or SIGINT drains: a thread of its own waits for what runs, so that the
- * main thread can hear a second signal, which ends us at once. Whatever is then left of boxes dies
- * with us: their lifelines end.
+ * blocked. The first SIGTERM or SIGINT drains: a separate thread waits for running programs, so
+ * that the main thread can receive a second signal, which stops us at once. Any boxes left then die
+ * with us: their lifelines close.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +33,7 @@
 
 #include "base/banned.h"
 
-/* --reply is for both, HTTP and MCP, but what they have without it is not the same. */
+/* --reply applies to both HTTP and MCP, but their defaults differ. */
 #define REPLY_BYTES_DEFAULT (1024 * 1024)
 
 struct serve {
@@ -43,8 +43,8 @@ struct serve {
     struct service *service;
     struct server *server;
     struct server_config server_config;
-    struct egress_policy *network; /* what sessions may ask for; NULL: nothing */
-    char *data_dir;                /* where it is when nobody says */
+    struct egress_policy *network; /* what sessions may ask for; NULL: no network */
+    char *data_dir;                /* the default one */
     struct volume_root volume_roots[VOLUME_ROOTS_MAX];
     size_t volume_roots_len;
     int signal_fd, drained_fd;
@@ -53,7 +53,7 @@ struct serve {
 
 /* ---- from options to configurations ---- */
 
-/* A limit that is an option of `run` only is not what a service starts from. */
+/* A limit that is only an option of `run` does not change the defaults of a service. */
 #define SERVE_HAS_RUN   0
 #define SERVE_HAS_EVERY 1
 
@@ -173,8 +173,9 @@ static void fill_server(struct serve *serve)
 
 /* ---- starting ---- */
 
-/* Connections, boxes and files each take a few descriptors; the default of 1024 is soon used up. At
- * most half of them are for connections, so that idle clients cannot keep boxes from being made. */
+/* Connections, boxes and files each take a few descriptors; the default limit of 1024 is soon
+ * reached. At most half of them are for connections, so that idle clients cannot prevent boxes from
+ * being created. */
 static void raise_descriptors(struct serve *serve)
 {
     int64_t *connections = &serve->server_config.connections_max;
@@ -191,7 +192,7 @@ static void raise_descriptors(struct serve *serve)
         *connections = (int64_t) (limit.rlim_cur / 2);
 }
 
-/* Before any thread is started, so that none of them takes a signal. */
+/* Before any thread is started, so that no thread receives a signal. */
 static int catch_signals(struct serve *serve, struct gb_err *err)
 {
     sigset_t set;
@@ -200,7 +201,7 @@ static int catch_signals(struct serve *serve, struct gb_err *err)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     if (pthread_sigmask(SIG_BLOCK, &set, NULL) != 0)
-        return gb_fail_plain(err, EINVAL, "block signals");
+        return gb_fail_plain(err, EINVAL, "cannot block signals");
     serve->signal_fd = signalfd(-1, &set, SFD_CLOEXEC);
     serve->drained_fd = eventfd(0, EFD_CLOEXEC);
     if (serve->signal_fd < 0 || serve->drained_fd < 0)
@@ -322,7 +323,7 @@ static int read_signal(const struct serve *serve)
     return read(serve->signal_fd, &info, sizeof info) == sizeof info ? (int) info.ssi_signo : 0;
 }
 
-/* A second signal: nobody wants to wait. */
+/* A second signal: do not wait any longer. */
 static _Noreturn void leave_now(const struct serve *serve, int sig)
 {
     for (size_t i = 0; server_url(serve->server, i); i++)
@@ -371,7 +372,7 @@ static void stop(struct serve *serve)
         (void) close(serve->drained_fd);
 }
 
-/* What the user can mend; a store is opened only after the addresses have been read. */
+/* Errors the user can fix; the store is opened only after the addresses have been parsed. */
 static int prepare(struct serve *serve, struct gb_err *err)
 {
     const struct config *cfg = serve->cfg;
@@ -394,7 +395,7 @@ static int prepare(struct serve *serve, struct gb_err *err)
                     cfg->log_file, err);
 }
 
-/* Returns the exit code of a failure, or 0 once it serves. */
+/* Returns the exit code of a failure, or 0 once the service is running. */
 static int begin(struct serve *serve, struct gb_err *err)
 {
     if (catch_signals(serve, err) < 0 || open_store(serve, err) < 0)

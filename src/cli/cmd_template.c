@@ -1,8 +1,8 @@
 /*
- * `glovebox template`: other Pythons, and sets of packages, to make boxes from.
+ * `glovebox template`: other Pythons, and sets of packages, to create boxes from.
  *
- * add and check start the template as the service would, make a real box and run a cell in it: what
- * they say is what a client will see.
+ * add and check start the template as the service would, create a real box and run a cell in it:
+ * they report what a client will see.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -24,10 +24,10 @@ enum { EXIT_NO_GOOD = 1 };
 
 #define SAID_BYTES ((size_t) 512 * 1024)
 
-/* What came of a try. */
+/* The result of a trial. */
 struct trial {
     struct template_report report;
-    json_t *seen; /* what the cell told of itself; NULL: it told nothing */
+    json_t *seen; /* what the cell reported; NULL: nothing */
 };
 
 /* The first line of input is the modules to import; one JSON object is printed. */
@@ -66,7 +66,7 @@ static struct limits trial_limits(void)
     return limits;
 }
 
-/* Runs the cell; what it does wrong is told with @err too. */
+/* Runs the cell; its errors are reported in @err too. */
 static int trial_run(struct engine *engine, const char *preload, struct trial *trial,
                      struct gb_err *err)
 {
@@ -121,7 +121,7 @@ static int try_template(const struct config *cfg, const struct template_entry *e
     return r;
 }
 
-/* What could not be imported: in the template, or only in the box. */
+/* The modules that could not be imported: in the template, or only in the box. */
 static const char *first_missing(const struct trial *trial)
 {
     const json_t *inside = json_object_get(trial->seen, "missing");
@@ -133,7 +133,7 @@ static const char *first_missing(const struct trial *trial)
 
 /* ---- add ---- */
 
-/* Leaves out of @preload what could not be imported. */
+/* Removes the modules that could not be imported from @preload. */
 static void preload_trim(char *preload, const struct trial *trial)
 {
     char *from = preload, *to = preload;
@@ -156,7 +156,7 @@ static void preload_trim(char *preload, const struct trial *trial)
     *to = '\0';
 }
 
-/* The modules that --preload asks for. Of "auto" those stay that the trial could import. */
+/* The modules that --preload asks for. With "auto", those that the trial could import. */
 static int preload_fill(const struct config *cfg, struct template_entry *entry, struct gb_err *err)
 {
     bool listed = strcmp(cfg->preload, "auto") == 0 || strcmp(cfg->preload, "all") == 0;
@@ -173,7 +173,7 @@ static int preload_fill(const struct config *cfg, struct template_entry *entry, 
     return 0;
 }
 
-/* What only a set of packages has. */
+/* Only for sets of packages. */
 static void packages_to_json(const struct template_entry *entry, json_t *json)
 {
     json_t *list = json_array();
@@ -230,7 +230,7 @@ static int add_checked(const struct config *cfg, struct template_entry *entry, s
     return 0;
 }
 
-/* All that --packages names, one by one: NULL-terminated. One more than there may be is enough. */
+/* All requirements in --packages, one by one, NULL-terminated; at most one more than allowed. */
 static int packages_split(char *const *lists, char ***ret_wanted, struct gb_err *err)
 {
     char **wanted = calloc(REQUIREMENTS_MAX + 2, sizeof *wanted);
@@ -254,8 +254,9 @@ static int packages_split(char *const *lists, char ***ret_wanted, struct gb_err 
     return 0;
 }
 
-/* Where the modules that it preloads are chosen by us, those that every box has stay as they are: a
- * set that needs others is refused, as everywhere. Else the template is the first to load any. */
+/* If we choose the modules to preload, those that every box has keep their versions: a set that
+ * needs other versions is refused, as everywhere. Otherwise the template is the first to load
+ * any. */
 static int packages_install_for(const struct config *cfg, const char *data_dir,
                                 const char *const *wanted, struct template_entry *entry,
                                 struct gb_err *err)
@@ -297,7 +298,7 @@ static int packages_find(const struct config *cfg, const char *data_dir,
     return r;
 }
 
-/* Interpreter, files and what is to be preloaded. */
+/* Interpreter, files and modules to preload. */
 static int add_find(const struct config *cfg, const char *data_dir, struct template_entry *entry,
                     struct gb_err *err)
 {

@@ -22,7 +22,7 @@ static int value_read(const char *path, char *buf, size_t size, struct gb_err *e
     ssize_t n = fd < 0 ? -errno : io_read_all(fd, buf, size - 1);
 
     if (n < 0)
-        return gb_fail(err, (int) -n, "--network-secret: cannot read '%s'", path);
+        return gb_fail_about(err, (int) -n, "--network-secret: cannot read '%s'", path);
     if (n > 0 && buf[n - 1] == '\n')
         n--;
     if (n > 0 && buf[n - 1] == '\r')
@@ -46,7 +46,7 @@ static int secret_add(struct egress_policy *policy, const char *text, struct gb_
     int r;
 
     if (!spec)
-        return gb_fail(err, ENOMEM, "--network-secret");
+        return gb_fail_about(err, ENOMEM, "--network-secret");
     format_quoted(text, quoted);
     if (!equals || !equals[1])
         return gb_fail_plain(err, EINVAL, "--network-secret %s: expected HOST[:PORT]/HEADER=FILE",
@@ -109,8 +109,8 @@ struct egress_config network_config(const struct config *cfg)
     struct egress_config config = { .resolver = cfg->network_resolver, .ca_file = cfg->network_ca };
     struct rlimit limit;
 
-    /* Each connection takes two descriptors; all of them together no more than a quarter of ours,
-     * so that boxes cannot keep clients out. */
+    /* Each connection takes two descriptors; all of them together at most a quarter of ours, so
+     * that boxes cannot lock out clients. */
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur / 8 < CONNECTIONS_MAX)
         config.connections_max = (int64_t) (limit.rlim_cur / 8) + 1;
     else

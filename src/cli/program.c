@@ -17,7 +17,7 @@
 
 #include "base/banned.h"
 
-#define ARGUMENTS_MAX 9000 /* what a RUN message has room for, with some to spare */
+#define ARGUMENTS_MAX 9000 /* fits into a RUN message, with room to spare */
 
 static int read_all(int fd, const char *name, struct program *program, struct gb_err *err)
 {
@@ -32,7 +32,7 @@ static int read_all(int fd, const char *name, struct program *program, struct gb
         program->code = more;
         n = io_read_all(fd, program->code + program->len, cap - program->len);
         if (n < 0)
-            return gb_fail(err, (int) -n, "cannot read %s", name);
+            return gb_fail(err, (int) -n, "read %s", name);
         program->len += (size_t) n;
         if (program->len < cap)
             return 0;
@@ -46,12 +46,12 @@ static int read_all(int fd, const char *name, struct program *program, struct gb
 
 static int read_file(const char *path, struct program *program, struct gb_err *err)
 {
-    /* A pipe is welcome (process substitution), one that nobody writes to must not hang us. */
+    /* A pipe is fine (process substitution), but one without a writer must not hang us. */
     autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     struct stat st;
 
     if (fd < 0)
-        return gb_fail(err, errno, "cannot read '%s'", path);
+        return gb_fail(err, errno, "read '%s'", path);
     if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode))
         return gb_fail_plain(err, EISDIR, "'%s' is a directory: name a Python file", path);
     (void) fcntl(fd, F_SETFL, 0);

@@ -1,4 +1,4 @@
-/* The program to run, and what its text says about itself. */
+/* The program to run, and the modules its text names. */
 #pragma once
 
 #include <stddef.h>

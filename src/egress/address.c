@@ -1,12 +1,12 @@
 /*
- * What an address is, by the registries of special addresses (IANA, RFC 6890 and its successors).
+ * Classifies addresses by the registries of special addresses (IANA, RFC 6890 and its successors).
  *
- * For IPv4 the table names what is not public; what is left is. For IPv6 it is the other way round:
- * only 2000::/3 is public at all, and the table names exceptions in it. So a range that is new or
- * unknown to us is shut.
+ * For IPv4 the table lists the ranges that are not public; all others are. For IPv6 it is the other
+ * way round: only 2000::/3 is public at all, and the table lists exceptions in it. So a range that
+ * is new or unknown to us is not reachable.
  *
  * Ranges for documentation (192.0.2.0/24, 198.51.100.0/24, 203.0.113.0/24, 2001:db8::/32) count as
- * public: they are nobody's own network, and laboratories have them stand for public hosts.
+ * public: they are nobody's internal network, and test setups use them for public hosts.
  */
 #include "egress/address.h"
 
@@ -29,7 +29,7 @@ struct row {
 /* The first that matches counts. */
 static const struct row rows_v4[] = {
     { { 169, 254, 169, 254 }, 32, ADDRESS_METADATA }, /* most clouds */
-    { { 168, 63, 129, 16 }, 32, ADDRESS_METADATA },   /* Azure's, in the midst of public ones */
+    { { 168, 63, 129, 16 }, 32, ADDRESS_METADATA },   /* Azure's, in a public range */
     { { 100, 100, 100, 200 }, 32, ADDRESS_METADATA }, /* Alibaba's */
     { { 192, 0, 0, 192 }, 32, ADDRESS_METADATA },     /* Oracle's */
     { { 0 }, 8, ADDRESS_RESERVED },                   /* connects to this host */

@@ -1,5 +1,5 @@
-/* Addresses and names of hosts: what they are, and which of them are somebody's own. Pure, but for
- * address_is_own(). */
+/* Addresses and names of hosts: parsing, classes, and which of them are internal. Pure functions,
+ * except address_is_own(). */
 #pragma once
 
 #include <netinet/in.h>
@@ -34,10 +34,10 @@ enum address_class address_classify(const struct address *address);
 /* "a loopback address", for messages. */
 const char *address_class_name(enum address_class class);
 
-/* Whether an interface of this host has it. When that cannot be told: true. */
+/* Whether an interface of this host has it. True if that cannot be determined. */
 bool address_is_own(const struct address *address);
 
-/* Text as inet_pton(3) takes it: no octal, no missing parts, no zone. 0 or -EINVAL. */
+/* Text as inet_pton(3) accepts it: no octal, no missing parts, no zone. 0 or -EINVAL. */
 int address_parse(const char *text, struct address *ret_address);
 void address_format(const struct address *address, char text[ADDRESS_TEXT_MAX]);
 int address_from_sockaddr(const struct sockaddr *from, struct address *ret_address);
@@ -61,9 +61,9 @@ struct host {
     struct address address;
 };
 
-/* A name in letters, digits, '-' and '_', or an address (IPv6 without brackets). What some resolver
- * would take for an odd way to write an address ("0x7f.1", "2130706433") is refused. 0 or -EINVAL.
- */
+/* A name in letters, digits, '-' and '_', or an address (IPv6 without brackets). Names that some
+ * resolver would read as an address in an odd notation ("0x7f.1", "2130706433") are refused. 0 or
+ * -EINVAL. */
 int host_parse(const char *text, size_t len, struct host *ret_host);
 
 /* "host", "host:port", "[v6]:port". *@ret_port is -1 when there is none. 0 or -EINVAL. */
@@ -72,5 +72,5 @@ int authority_parse(const char *text, size_t len, struct host *ret_host, int *re
 /* 1 to 65535, without sign or leading zero; -1 for anything else. */
 int port_parse(const char *text, size_t len);
 
-/* "localhost" and what is beneath it, which no resolver is asked for. */
+/* "localhost" and names beneath it, which are never looked up. */
 bool host_is_localhost(const struct host *host);

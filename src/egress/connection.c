@@ -2,14 +2,14 @@
  * One connection to a proxy, from the first byte of its request to the last of the reply.
  *
  * Theory of operation. A connection carries one request: CONNECT, which becomes a tunnel, or a
- * request in absolute form, which is sent on with "Connection: close" and whose reply ends with the
- * connection. So nothing that follows a request can be mistaken for another, on either side.
+ * request in absolute form, which is forwarded with "Connection: close" and whose reply ends with
+ * the connection. So nothing that follows a request can be mistaken for another, on either side.
  *
  *   head -> policy: may this name be asked for? -> addresses -> policy: may this address be used?
  *        -> connect to exactly those addresses -> (TLS, secrets) -> relay.c
  *
  * A refusal says what is wrong and which setting would help, in the body and in the reason of the
- * status line: of a failed CONNECT most clients show nothing else.
+ * status line: most clients show nothing else of a failed CONNECT.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -30,20 +30,20 @@
 #define WHY_MAX      400
 #define OUT_MAX      (HEAD_MAX + 1024)
 
-/* What goes on in one connection. */
+/* The state of one connection. */
 struct visit {
     struct connection *c;
     char *buf; /* HEAD_MAX bytes */
     size_t len;
     struct request_head head;
     size_t head_len;
-    uint16_t port; /* where it really goes */
+    uint16_t port; /* where it is really sent */
     const struct secret *secrets[SECRETS_MAX];
     size_t secrets_len;
     struct upstream up;
 };
 
-/* ---- answers of our own ---- */
+/* ---- our own answers ---- */
 
 static int send_all(struct connection *c, const char *data, size_t len)
 {
@@ -66,8 +66,8 @@ static int send_all(struct connection *c, const char *data, size_t len)
     return 0;
 }
 
-/* Reads on for a moment: closing with unread bytes resets the connection, and the client would lose
- * the answer. */
+/* Keeps reading for a moment: closing with unread bytes resets the connection, and the client would
+ * lose the answer. */
 static void linger(struct connection *c)
 {
     int64_t deadline_us = clock_now_us() + LINGER_US;
@@ -119,7 +119,7 @@ static void fail(struct visit *v, int status, const char *what)
 
 /* ---- the head ---- */
 
-/* 0 with a head, or -errno when it was answered already or there is nobody to answer. */
+/* 0 with a head, or -errno if an error was already sent or the client is gone. */
 static int head_read(struct visit *v)
 {
     struct connection *c = v->c;
@@ -184,7 +184,7 @@ static const struct rule *rule_find(struct visit *v)
     return NULL;
 }
 
-/* Keeps the addresses that may be used; answers when there is none. */
+/* Keeps the addresses that may be used; sends an error if none is left. */
 static int addresses_check(struct visit *v, const struct rule *rule, struct address *addresses,
                            size_t *len)
 {
@@ -272,7 +272,7 @@ static int up_send(struct visit *v, const char *data, size_t len)
     return 0;
 }
 
-/* The request as the server gets it. The text holds secrets and is wiped. */
+/* The request as it is sent to the server. The text contains secrets and is wiped. */
 static int request_send(struct visit *v)
 {
     struct head_extra extras[SECRETS_MAX + 1];
@@ -285,7 +285,7 @@ static int request_send(struct visit *v)
                                                     v->secrets[i]->value_len };
         size += EGRESS_HEADER_MAX + v->secrets[i]->value_len + 4;
     }
-    if (v->secrets_len > 0) /* or mask.c could not read the reply */
+    if (v->secrets_len > 0) /* otherwise mask.c could not read the reply */
         extras[extras_len++] = (struct head_extra){ "Accept-Encoding", "identity", 8 };
     text = malloc(size);
     if (!text)
@@ -329,7 +329,7 @@ static void forward(struct visit *v)
                : r == -EDQUOT ? "this box has used up its network quota (--network-bytes)"
                : r == -ETIMEDOUT ? "timed out waiting for the server"
                                  : "the server's reply was not valid HTTP or was cut off");
-    else if (r < 0) /* a reply that broke off must look like one */
+    else if (r < 0) /* a truncated reply must look truncated */
         (void) setsockopt(v->c->client, SOL_SOCKET, SO_LINGER, &(struct linger){ 1, 0 },
                           sizeof(struct linger));
     else

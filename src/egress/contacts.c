@@ -1,4 +1,4 @@
-/* Who was contacted: bounded, whatever a box asks for. */
+/* Which hosts were contacted: bounded, whatever a box asks for. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "base/banned.h"
 
 #define OTHERS "(others)"
-/* Names that were only refused must not push out those that were reached. */
+/* Hosts that were only refused must not displace those that were reached. */
 #define ONLY_REFUSED_MAX 16
 
 static bool is_reached(const struct egress_contact *contact)

@@ -1,14 +1,14 @@
 /*
  * Egress: the one way out of a box. This is the module's public header.
  *
- * A box has a network namespace with a loopback and nothing else. Whoever wants it to reach
- * something has the engine open a listening socket in there (box_listen()), and hands it to a proxy
- * of this module, which speaks HTTP and CONNECT on it, in the supervisor. Names are checked against
- * a policy, resolved by us, and what they resolve to is checked before it is connected to.
+ * A box has a network namespace with a loopback and nothing else. To let it reach a host, the
+ * engine opens a listening socket in that namespace (box_listen()), and a proxy of this module
+ * serves HTTP and CONNECT on it, in the supervisor. Names are checked against a policy and resolved
+ * by us, and the addresses they resolve to are checked before we connect.
  *
  * One struct egress serves all boxes of a supervisor; each box has a struct egress_proxy.
- * Everything here is called in the supervisor, by any of its threads. What comes through a proxy is
- * hostile, and so is what the world answers.
+ * Everything here is called in the supervisor, by any of its threads. Everything that comes through
+ * a proxy is hostile, and so are the replies.
  */
 #pragma once
 
@@ -39,15 +39,14 @@
  *
  * Names that resolve to an address that is not public (loopback, link-local, private, shared,
  * multicast, metadata, or one of this host) are refused, unless the operator listed that address.
- * "*" never leads to such an address.
- */
+ * "*" never leads to such an address. */
 struct egress_policy;
 
 int egress_policy_new(struct egress_policy **ret_policy, struct gb_err *err);
 void egress_policy_free(struct egress_policy *policy); /* wipes secrets; accepts NULL */
 
 /* Adds an entry. EINVAL: the message says what is wrong with it. @listed: the operator wrote it, so
- * an address or "localhost" in it is one that is meant, public or not. */
+ * an address or "localhost" in it is allowed even if it is not public. */
 int egress_policy_allow(struct egress_policy *policy, const char *entry, bool listed,
                         struct gb_err *err);
 
@@ -55,8 +54,8 @@ int egress_policy_allow(struct egress_policy *policy, const char *entry, bool li
  * addresses listed for other entries do not apply to it. */
 int egress_policy_allow_public(struct egress_policy *policy, const char *entry, struct gb_err *err);
 
-/* Adds what somebody asks for who is bound by @ceiling. EPERM: the ceiling does not cover it; the
- * message says so. Where the ceiling lists an address, so does this policy. */
+/* Adds an entry that a client asks for, within @ceiling. EPERM: the ceiling does not cover it; the
+ * message says so. If the ceiling lists an address, so does this policy. */
 int egress_policy_allow_within(struct egress_policy *policy, const char *entry,
                                const struct egress_policy *ceiling, struct gb_err *err);
 
@@ -68,8 +67,8 @@ int egress_policy_add_address(struct egress_policy *policy, const char *address,
 /* A header that code can use but not see: a request for http://@host/ leaves as HTTPS, to
  * @host:@port, with the header added; one of the same name that the program sent is dropped. The
  * entry @host:@port is allowed by it. @host is an exact name. @value is copied into locked memory
- * that no core dump shows and is wiped by egress_policy_free(); bytes from 0x20 to 0x7e and 0x80 to
- * 0xff. With @ceiling as egress_policy_allow_within(). No message ever names the value. */
+ * that is left out of core dumps and wiped by egress_policy_free(); bytes from 0x20 to 0x7e and
+ * 0x80 to 0xff. With @ceiling as egress_policy_allow_within(). No message ever names the value. */
 struct egress_secret {
     const char *host;
     uint16_t port; /* 0: 443 */
@@ -79,7 +78,8 @@ struct egress_secret {
 int egress_policy_add_secret(struct egress_policy *policy, const struct egress_secret *secret,
                              const struct egress_policy *ceiling, struct gb_err *err);
 
-/* Addresses and secrets of @from as well, the operator's; secrets for hosts that @policy allows. */
+/* Adds the operator's addresses and secrets from @from: all addresses, and the secrets for hosts
+ * that @policy allows. */
 int egress_policy_inherit(struct egress_policy *policy, const struct egress_policy *from,
                           struct gb_err *err);
 
@@ -87,13 +87,14 @@ int egress_policy_inherit(struct egress_policy *policy, const struct egress_poli
 bool egress_policy_is_empty(const struct egress_policy *policy);
 
 /* Calls @each with every entry as text, in the order they were added, and then with every secret as
- * "HOST:PORT HEADER" (is_secret). For those who show a policy: values are not in it. */
+ * "HOST:PORT HEADER" (is_secret). For displaying a policy; the values of secrets are not
+ * included. */
 void egress_policy_each(const struct egress_policy *policy,
                         void (*each)(void *arg, const char *entry, bool is_secret), void *arg);
 
-/* What a program in the box needs to find the proxy: HTTP_PROXY and its like in both cases, and
- * NO_PROXY for loopback. Calls @each with NAME=value. A loopback address that the policy lists is
- * not in NO_PROXY, since then the host's own is meant. */
+/* The variables with which a program in the box finds the proxy: HTTP_PROXY and the like, in upper
+ * and lower case, and NO_PROXY for loopback. Calls @each with NAME=value. A loopback address that
+ * the policy lists is not in NO_PROXY, since the host's loopback is meant then. */
 void egress_env_each(const struct egress_policy *policy,
                      void (*each)(void *arg, const char *assignment), void *arg);
 
@@ -105,7 +106,7 @@ struct egress_config {
     int64_t connections_max; /* of all boxes together; 0: 1024. Each box may have two in any case */
     const char *resolver;    /* "ADDR[:PORT]" of a DNS server; NULL: as the host is configured */
     const char *ca_file;     /* certificates to trust, PEM; NULL: the host's */
-    /* How refusals name the settings that would have helped; NULL: those of the service,
+    /* The names of the settings that would have helped, for refusals; NULL: those of the service,
      * network.allow, --network-address and --network-bytes. */
     const char *allow_setting, *address_setting, *bytes_setting;
     /* One line of the log; may be NULL. Called by any thread. */
@@ -113,9 +114,10 @@ struct egress_config {
     void *log_arg;
 };
 
-/* Cheap: nothing is loaded before it is needed. @config is copied, strings included. */
+/* Cheap: certificates and the like are loaded when first needed. @config is copied, strings
+ * included. */
 int egress_open(const struct egress_config *config, struct egress **ret_egress, struct gb_err *err);
-void egress_close(struct egress *egress); /* all proxies have been ended; accepts NULL */
+void egress_close(struct egress *egress); /* after all proxies were closed; accepts NULL */
 
 struct egress_stats {
     int64_t connections_live;
@@ -133,24 +135,23 @@ struct egress_proxy;
 
 struct egress_limits {
     int64_t connections; /* at one time; more wait in the box. 0: 32 */
-    int64_t bytes;       /* both ways together, while it lives. 0: 1 GiB */
+    int64_t bytes;       /* both directions together, over its lifetime. 0: 1 GiB */
     int64_t head_us;     /* for a request's head to arrive. 0: 10 s */
     int64_t connect_us;  /* to resolve and connect. 0: 15 s */
     int64_t idle_us;     /* without a byte in either direction. 0: 120 s */
 };
 
-/* Serves the listening socket from now on, on threads of its own. Takes over @listen_fd and
- * @policy, also when it fails. @limits may be NULL; @label is for the log, such as a session's id.
- */
+/* Serves the listening socket from now on, on its own threads. Takes over @listen_fd and @policy,
+ * also when it fails. @limits may be NULL; @label is for the log, such as a session's id. */
 int egress_serve(struct egress *egress, int listen_fd, struct egress_policy *policy,
                  const struct egress_limits *limits, const char *label,
                  struct egress_proxy **ret_proxy, struct gb_err *err);
 
-/* Cuts every connection, waits for the threads, closes the socket. Never waits for the world.
+/* Closes every connection, waits for the threads, closes the socket. Never waits for a remote host.
  * Accepts NULL. */
 void egress_end(struct egress_proxy *proxy);
 
-/* Who was contacted. One entry per host and port; those beyond EGRESS_CONTACTS_MAX are counted
+/* The hosts contacted. One entry per host and port; those beyond EGRESS_CONTACTS_MAX are counted
  * under the name "(others)". */
 #define EGRESS_CONTACTS_MAX 64
 
@@ -163,8 +164,7 @@ struct egress_contact {
     int64_t bytes_sent, bytes_received; /* as the box sees it */
 };
 
-/* Gives what happened since the last call, sorted by host and port, and forgets it; the caller
- * frees
- * *@ret_contacts. Bytes of a tunnel that goes on are counted as they come. 0 or -ENOMEM. */
+/* Returns the contacts since the last call, sorted by host and port, and clears them; the caller
+ * frees *@ret_contacts. Bytes of an open tunnel are counted as they pass. 0 or -ENOMEM. */
 int egress_take_contacts(struct egress_proxy *proxy, struct egress_contact **ret_contacts,
                          size_t *ret_len);

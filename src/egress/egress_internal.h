@@ -1,4 +1,4 @@
-/* What the parts of a proxy share. */
+/* Shared by the parts of a proxy. */
 #pragma once
 
 #include <gnutls/gnutls.h>
@@ -12,11 +12,11 @@
 #define LABEL_MAX 48
 
 struct egress {
-    struct egress_config config; /* its strings are own copies */
+    struct egress_config config; /* its strings are copies */
     char *resolver, *ca_file, *allow_setting, *address_setting, *bytes_setting;
     _Atomic int64_t live, connections, requests, refused, failed, sent, received;
     pthread_mutex_t tls_lock;
-    gnutls_certificate_credentials_t credentials; /* NULL until somebody needs them */
+    gnutls_certificate_credentials_t credentials; /* NULL until first needed */
 };
 
 /* ---- proxy.c ---- */
@@ -41,7 +41,7 @@ struct egress_proxy {
     struct egress_limits limits;
     char label[LABEL_MAX];
     int listen_fd;
-    int stop_fd; /* an eventfd; readable for good once the proxy is to end */
+    int stop_fd; /* an eventfd; stays readable once the proxy is to stop */
     int wake_fd; /* an eventfd for the acceptor: a connection has ended */
     pthread_t acceptor;
     _Atomic int64_t bytes_left;
@@ -52,23 +52,23 @@ struct egress_proxy {
     struct contacts contacts;
 };
 
-/* Waits until one of the @len descriptors is ready, of which there must be room for one more: 0,
- * -ETIMEDOUT, or -ECANCELED when the proxy is to end. */
+/* Waits until one of the @len descriptors is ready; the array must have room for one more. 0,
+ * -ETIMEDOUT, or -ECANCELED when the proxy is to stop. */
 int proxy_wait(struct egress_proxy *proxy, struct pollfd *fds, size_t len, int64_t deadline_us);
 
 enum contact_event { CONTACT_REQUEST, CONTACT_REFUSED, CONTACT_FAILED };
 
-/* Notes it for the receipt, counts it, and logs the first of its kind. */
+/* Records it for the receipt, counts it, and logs the first event of its kind. */
 void proxy_note(struct egress_proxy *proxy, const struct host *host, uint16_t port,
                 enum contact_event event, const char *why);
 
-/* Counts bytes; false once the box has used what it may. */
+/* Counts bytes; false once the box has used up its quota. */
 bool proxy_count(struct egress_proxy *proxy, const struct host *host, uint16_t port, int64_t sent,
                  int64_t received);
 
 /* ---- contacts.c ---- */
 
-/* The entry of that host, a new one, or that of all others. */
+/* The entry of that host, a new one, or the one for all others. */
 struct egress_contact *contacts_get(struct contacts *contacts, const char *host, uint16_t port,
                                     bool refused);
 
@@ -97,11 +97,11 @@ struct upstream {
 int upstream_connect(struct egress_proxy *proxy, const struct address *addresses, size_t len,
                      uint16_t port, int64_t deadline_us, struct upstream *ret_upstream);
 
-/* TLS, with the name checked against the certificate. *@ret_why is why not. */
+/* TLS, with the name checked against the certificate. *@ret_why says why it failed. */
 int upstream_start_tls(struct egress_proxy *proxy, struct upstream *up, const struct host *host,
                        int64_t deadline_us, const char **ret_why);
 
-/* As recv(2) and send(2), with -errno; none waits. */
+/* Like recv(2) and send(2), but return -errno and never block. */
 ssize_t upstream_read(struct upstream *up, void *buf, size_t len);
 ssize_t upstream_write(struct upstream *up, const void *buf, size_t len);
 /* Whether TLS holds bytes that poll() does not know of. */
@@ -109,5 +109,5 @@ bool upstream_pending(const struct upstream *up);
 void upstream_finish(struct upstream *up); /* nothing more will be written */
 void upstream_close(struct upstream *up);
 
-/* Frees what upstreams shared. */
+/* Frees state shared by all upstreams. */
 void upstream_forget(struct egress *egress);

@@ -1,8 +1,7 @@
 /*
- * The parser of heads. Debian 12 has no llhttp, and http-parser, which it has, is no longer kept
- * and lets through what we must not (bare LF, folded lines, several lengths); so this is ours: one
- * pass, no allocation, nothing that is not in RFC 9112, and less than that. tests/fuzz/fuzz_proxy.c
- * feeds it.
+ * The parser of heads. Debian 12 has no llhttp, and http-parser, which it has, is unmaintained and
+ * accepts input that we must refuse (bare LF, folded lines, several lengths); so we have our own
+ * parser: one pass, no allocation, a strict subset of RFC 9112. tests/fuzz/fuzz_proxy.c feeds it.
  */
 #include "egress/head.h"
 
@@ -25,7 +24,7 @@ static bool is_token(char c)
            (c && strchr("!#$%&'*+-.^_`|~", c));
 }
 
-/* The length of the head with its empty line, or 0: not all there. */
+/* The length of the head with its empty line, or 0 if it is incomplete. */
 static size_t head_length(const char *data, size_t len)
 {
     const char *end = memmem(data, len, "\r\n\r\n", 4);
@@ -33,7 +32,7 @@ static size_t head_length(const char *data, size_t len)
     return end ? (size_t) (end - data) + 4 : 0;
 }
 
-/* The next line, without its CRLF; a CR or LF anywhere else is refused by who reads the line. */
+/* The next line, without its CRLF; the callers refuse a CR or LF anywhere else. */
 static const char *line_next(const char **at, const char *end, size_t *ret_len)
 {
     const char *line = *at, *stop = memmem(line, (size_t) (end - line), "\r\n", 2);
@@ -150,7 +149,7 @@ static int line_parse(const char *line, size_t len, struct request_head *head, c
         return *ret_why = "only HTTP/1.1 and HTTP/1.0 are supported", -505;
     head->minor = last[8] - '0';
     head->connect = strcmp(head->method, "CONNECT") == 0;
-    /* TRACE would give back what we add. */
+    /* TRACE would echo the fields that we add. */
     if (strcasecmp(head->method, "TRACE") == 0 || strcasecmp(head->method, "TRACK") == 0 ||
         (!head->connect && strcasecmp(head->method, "CONNECT") == 0))
         return *ret_why = "this method is not allowed", -405;
@@ -178,7 +177,7 @@ static bool value_is(const struct head_field *field, const char *value)
            strncasecmp(field->value, value, field->value_len) == 0;
 }
 
-/* Where the body ends must be said once, and in one way. */
+/* The end of the body must be given once, and in one way. */
 static int framing_parse(struct request_head *head, const char **ret_why)
 {
     unsigned lengths = 0, codings = 0, hosts = 0;
@@ -404,7 +403,7 @@ static int size_feed(struct body_reader *reader, char c)
     return 0;
 }
 
-/* One byte that is not data. */
+/* One byte of framing. */
 static int frame_feed(struct body_reader *reader, char c)
 {
     switch ((enum chunk_state) reader->state) {
@@ -481,8 +480,7 @@ static int status_parse(const char *line, size_t len)
     return status >= 100 && status <= 599 ? status : -EPROTO;
 }
 
-/* What says where a reply's body ends is the client's business: it goes with the body, unchanged.
- */
+/* Framing headers of a reply are for the client: they are passed on with the body, unchanged. */
 static bool reply_field_passes(const struct head_field *fields, size_t len,
                                const struct head_field *field)
 {

@@ -1,9 +1,9 @@
 /*
  * Heads of HTTP/1 messages, read strictly, and request bodies, measured exactly. Pure.
  *
- * The proxy understands a request or refuses it; it never passes on what it did not understand. A
- * parsed head is rewritten, so the server sees our reading of it and no other. Of bodies we only
- * need to know where they end, to the byte: nothing behind that end is passed on.
+ * The proxy understands a request or refuses it; it never forwards input that it did not
+ * understand. A parsed head is rewritten, so the server sees it exactly as we understood it. Of a
+ * body we only need to know the exact end: nothing after it is forwarded.
  */
 #pragma once
 
@@ -36,8 +36,8 @@ struct request_head {
     bool expect; /* 100-continue */
 };
 
-/* Parses the head at the start of @data. Returns its length; 0 when it is not all there yet; or
- * minus an HTTP status, and *@ret_why says what is wrong. */
+/* Parses the head at the start of @data. Returns its length; 0 if it is not complete yet; or minus
+ * an HTTP status, and *@ret_why says what is wrong. */
 int request_head_parse(const char *data, size_t len, struct request_head *ret_head,
                        const char **ret_why);
 
@@ -47,9 +47,9 @@ struct head_extra {
     size_t value_len;
 };
 
-/* The head as it goes to the server: origin form, our Host, no hop-by-hop fields, none named like
- * an extra, the extras, "Connection: close", the body's framing. Returns the length, or -EMSGSIZE.
- */
+/* The head as it is sent to the server: origin form, our Host, no hop-by-hop fields, no field with
+ * the name of an extra, the extras, "Connection: close", the body's framing. Returns the length, or
+ * -EMSGSIZE. */
 int request_head_write(const struct request_head *head, const struct head_extra *extras,
                        size_t extras_len, bool tls, char *buf, size_t size);
 
@@ -64,12 +64,12 @@ struct body_reader {
 void body_reader_init(struct body_reader *reader, const struct request_head *head);
 bool body_reader_done(const struct body_reader *reader);
 
-/* How many of these bytes belong to the body: all that may be passed on. -EPROTO: it is not chunked
- * as it says; extensions and trailers count as that. */
+/* How many of these bytes belong to the body and may be forwarded. -EPROTO: the chunked encoding is
+ * invalid; extensions and trailers are refused too. */
 ssize_t body_reader_feed(struct body_reader *reader, const char *data, size_t len);
 
-/* Parses the head of a reply and writes it to @buf without hop-by-hop fields but the framing, with
- * "Connection: close". Returns the length of the head in @data, 0 when it is not all there yet, or
- * -EPROTO. *@ret_status is its status, *@ret_len what was written. */
+/* Parses the head of a reply and writes it to @buf without hop-by-hop fields, except the framing,
+ * and with "Connection: close". Returns the length of the head in @data, 0 if it is not complete
+ * yet, or -EPROTO. *@ret_status is its status, *@ret_len the bytes written. */
 int reply_head_rewrite(const char *data, size_t len, char *buf, size_t size, int *ret_status,
                        size_t *ret_len);

@@ -1,8 +1,8 @@
 /*
  * Policies: entries as text, the operator's ceiling over them, secrets.
  *
- * A policy is filled by one thread and then only read. Whoever asks for something is bound by a
- * ceiling at that moment; afterwards the policy stands for itself.
+ * A policy is filled by one thread and then only read. A request is checked against the ceiling
+ * when it is made; afterwards the policy no longer depends on the ceiling.
  */
 #include "egress/policy.h"
 
@@ -271,7 +271,7 @@ int egress_policy_add_address(struct egress_policy *policy, const char *address,
 
 /* ---- asking ---- */
 
-/* What the operator listed comes first, what a stranger brought last. */
+/* Entries that the operator listed come first, those added by others last. */
 static bool says_more(const struct rule *a, const struct rule *b)
 {
     if (a->listed != b->listed)
@@ -408,7 +408,7 @@ static int secret_rule(struct egress_policy *policy, const struct host *host, ui
     if (!ceiling)
         rule.listed = host->literal || host_is_localhost(host);
     if (policy_match(policy, host, port, NULL, &hidden) || hidden)
-        return 0; /* what was said of this host stands, its methods too */
+        return 0; /* an existing rule for this host stays, with its methods */
     return rule_add(policy, &rule, err);
 }
 

@@ -16,16 +16,16 @@ struct rule {
     int port;
     unsigned methods; /* bits by method_bit(); 0: any */
     bool listed;      /* an address, or localhost, that the operator wrote */
-    bool public_only; /* listed addresses are not for this one */
+    bool public_only; /* listed addresses do not apply to it */
 };
 
-/* Counted: policies that inherit it share it. Never changed. */
+/* Reference-counted: policies that inherit it share it. Immutable. */
 struct secret {
     _Atomic int refs;
     struct host host;
     uint16_t port;
     char header[EGRESS_HEADER_MAX];
-    char *value; /* locked, not dumped, wiped when it goes */
+    char *value; /* locked, not dumped, wiped when freed */
     size_t value_len;
 };
 
@@ -43,12 +43,12 @@ struct egress_policy {
 /* 0 for a method that no entry can name. */
 unsigned method_bit(const char *method);
 
-/* The rule that says most for this host and port, or NULL. @method NULL is CONNECT. *@ret_hidden: a
- * rule would have matched, but it names methods, and others. */
+/* The rule of highest precedence for this host and port, or NULL. @method NULL is CONNECT.
+ * *@ret_hidden: a rule would have matched, but it allows only other methods. */
 const struct rule *policy_match(const struct egress_policy *policy, const struct host *host,
                                 uint16_t port, const char *method, bool *ret_hidden);
 
-/* Whether that rule may lead to this address; *@ret_why is what it is otherwise. */
+/* Whether that rule may lead to this address; if not, *@ret_why says what kind of address it is. */
 bool policy_permits(const struct egress_policy *policy, const struct rule *rule,
                     const struct address *address, const char **ret_why);
 

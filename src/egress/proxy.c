@@ -1,16 +1,17 @@
 /*
- * The proxy of one box, and what all of them share.
+ * The proxy of one box, and state shared by all proxies.
  *
  * Theory of operation. A proxy has one thread that accepts, and one for each connection, which
  * lives as long as the connection: straight-line code that waits in one place, proxy_wait(). Every
- * wait has a deadline and also watches the proxy's stop_fd, so ending a proxy takes no longer than
- * waking its threads: no name server and no slow host can hold it up.
+ * wait has a deadline and also watches the proxy's stop_fd, so stopping a proxy takes no longer
+ * than waking its threads: no name server and no slow host can delay it.
  *
- * Bounds. A box has at most limits.connections at a time. Those beyond wait in the kernel's queue
- * of the listening socket, in the box's namespace; when that is full its connects simply hang, and
- * it is the box's own descriptors and memory that they cost. All boxes together have at most
- * config.connections_max, but each may have two in any case: a hostile neighbour can make a box
- * slow, never shut it out. Buffers are fixed, contacts are bounded, bytes are counted as they pass.
+ * Bounds. A box has at most limits.connections at a time. Further ones wait in the kernel's queue
+ * of the listening socket, in the box's namespace; when that is full, connects from the box hang,
+ * and use only the box's own descriptors and memory. All boxes together have at most
+ * config.connections_max, but each may have two in any case: a hostile neighbour can slow a box
+ * down, but not lock it out. Buffers are fixed, contacts are bounded, bytes are counted as they
+ * pass.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,9 +31,9 @@
 #define CONNECTIONS_MAX_DEFAULT 1024
 #define EACH_AT_LEAST           2
 #define STACK_BYTES             (256u * 1024)
-#define BUSY_WAIT_US            (50 * USEC_PER_MSEC) /* until others have ended some */
+#define BUSY_WAIT_US            (50 * USEC_PER_MSEC) /* until others have closed some */
 
-/* ---- all of them ---- */
+/* ---- shared state ---- */
 
 static char *copy(const char *text, bool *failed)
 {
@@ -96,7 +97,7 @@ void egress_get_stats(struct egress *egress, struct egress_stats *ret_stats)
     };
 }
 
-/* ---- what connections ask of their proxy ---- */
+/* ---- called by connections ---- */
 
 int proxy_wait(struct egress_proxy *proxy, struct pollfd *fds, size_t len, int64_t deadline_us)
 {
@@ -193,7 +194,7 @@ static void *connection_main(void *arg)
     return NULL;
 }
 
-/* Threads of ours take no signals: those are for whoever runs the program. */
+/* Our threads block all signals: they are for the program that uses this module. */
 static int thread_start(pthread_t *ret_thread, void *(*main)(void *), void *arg)
 {
     pthread_attr_t attr;
@@ -380,7 +381,7 @@ void egress_end(struct egress_proxy *proxy)
     pthread_join(proxy->acceptor, NULL);
     for (;;) {
         pthread_mutex_lock(&proxy->lock);
-        c = TAILQ_FIRST(&proxy->live); /* it moves to the other list by itself */
+        c = TAILQ_FIRST(&proxy->live); /* its thread moves it to the other list */
         pthread_mutex_unlock(&proxy->lock);
         if (!c)
             break;

@@ -1,9 +1,10 @@
 /*
- * The loop: do what can be done without waiting; if nothing could, wait for what would help.
+ * The loop: do everything that can be done without waiting; if there was nothing to do, wait for
+ * the descriptors that would change that.
  *
- * Each direction has one buffer of fixed size, and is not read while that holds something: whoever
- * is slow slows down the other. Of a request only the body is passed on, never a byte behind it. A
- * reply is passed on head first, rewritten, then byte by byte until the server closes.
+ * Each direction has one buffer of fixed size, and is not read while the buffer holds data: a slow
+ * side slows down the other. Only the body of a request is forwarded, never a byte after it. The
+ * head of a reply is rewritten; its body is forwarded as is until the server closes.
  */
 #include "egress/relay.h"
 
@@ -36,7 +37,7 @@ struct state {
 
 /* ---- client to server ---- */
 
-/* Takes what belongs to the request; what is behind it is dropped. */
+/* Takes the bytes that belong to the request; those after it are dropped. */
 static int up_take(struct state *s, size_t len)
 {
     ssize_t n = (ssize_t) len;
@@ -79,7 +80,7 @@ static int up_write(struct state *s)
         if (n == -EAGAIN || n == -EINTR)
             return 0;
         if (n < 0) {
-            /* It may have answered already and not want the rest. */
+            /* The server may have answered already and not want the rest. */
             s->up_len = 0;
             s->up_done = s->up_finished = true;
             return relay->tunnel ? (int) n : 0;
@@ -92,7 +93,7 @@ static int up_write(struct state *s)
     }
     if (s->up_done && s->up_len == 0 && !s->up_finished) {
         s->up_finished = true;
-        if (relay->tunnel) /* of a request the head said where it ends */
+        if (relay->tunnel) /* the head of a request says where it ends */
             upstream_finish(relay->up);
     }
     return 0;
@@ -117,7 +118,8 @@ static int down_read(struct state *s)
     s->down_end = n == 0;
     s->down_len += (size_t) n;
     s->down_sure = mask_apply(&relay->mask, s->down, s->down_len, s->down_end);
-    /* Counted before the client sees it, so that what a program has seen is in its receipt. */
+    /* Counted before the client sees it, so that everything a program has seen is in its
+     * receipt. */
     return proxy_count(relay->proxy, relay->host, relay->port, 0, n) ? 0 : -EDQUOT;
 }
 
@@ -203,7 +205,7 @@ static int wait_more(struct state *s, int64_t deadline_us)
         { .fd = s->relay->client,
           .events =
               (short) ((!s->up_done && s->up_len == 0 ? POLLIN : 0) | (to_client ? POLLOUT : 0)) },
-        /* One that has nothing to tell but that it hung up would wake us for nothing. */
+        /* A descriptor that only reports a hangup would wake us over and over. */
         { .fd = up_events ? s->relay->up->fd : -1, .events = up_events },
     };
     int r;

@@ -1,4 +1,5 @@
-/* Bytes between a client and a server, both ways at once, until the exchange is over. */
+/* Forwards bytes between a client and a server, in both directions at once, until the exchange is
+ * over. */
 #pragma once
 
 #include "egress/egress_internal.h"
@@ -12,14 +13,14 @@ struct relay {
     const struct host *host; /* for the count */
     uint16_t port;
     bool tunnel;       /* bytes both ways; else a request's body and one reply */
-    const char *first; /* what the client had sent behind the head */
+    const char *first; /* what the client sent after the head */
     size_t first_len;
     struct body_reader body; /* not of a tunnel */
     struct mask mask;
 
-    bool answered; /* out: the client has got something */
+    bool answered; /* out: something was sent to the client */
 };
 
 /* 0 at the end; -EPROTO: the body is malformed; -EDQUOT: too many bytes; -ETIMEDOUT, -ECANCELED, or
- * another -errno when one of the two broke off. */
+ * another -errno if either side broke the connection. */
 int relay_run(struct relay *relay);

@@ -1,9 +1,9 @@
 /*
- * Names to addresses, by c-ares: unlike getaddrinfo(3) it can be stopped and has a deadline.
+ * Resolves names with c-ares: unlike getaddrinfo(3) it can be cancelled and has a deadline.
  *
- * A name is asked for as it is, without search domains: what is resolved is what was checked.
- * Nothing is kept between questions. The answer is used for one connection and never asked for
- * again, so a name that changes its answer between the check and the connect changes nothing.
+ * A name is looked up as it is, without search domains: the name that is resolved is the name that
+ * was checked. Nothing is cached. The answer is used for one connection and the name is not looked
+ * up again, so changing it between the check and the connect (DNS rebinding) has no effect.
  */
 #include <ares.h>
 #include <errno.h>
@@ -65,7 +65,7 @@ static int channel_open(const struct egress *egress, ares_channel *ret_channel)
     return 0;
 }
 
-/* Waits for what c-ares waits for, once. */
+/* Waits once for the descriptors of c-ares. */
 static int channel_step(struct egress_proxy *proxy, ares_channel channel, int64_t deadline_us)
 {
     struct pollfd fds[ARES_GETSOCK_MAXNUM + 1];
@@ -77,7 +77,7 @@ static int channel_step(struct egress_proxy *proxy, ares_channel channel, int64_
     size_t len = 0;
 
     for (unsigned i = 0; i < ARES_GETSOCK_MAXNUM; i++) {
-        /* As ARES_GETSOCK_READABLE and _WRITABLE have it, which shift into the sign. */
+        /* Like ARES_GETSOCK_READABLE and _WRITABLE, which shift into the sign bit. */
         bool in = (unsigned) bits >> i & 1;
         bool out = (unsigned) bits >> (i + ARES_GETSOCK_MAXNUM) & 1;
 
@@ -115,7 +115,7 @@ static int ask(struct egress_proxy *proxy, const struct host *host, int64_t dead
     ares_getaddrinfo(channel, host->text, NULL, &hints, on_answer, question);
     while (!question->done && r == 0)
         r = channel_step(proxy, channel, deadline_us);
-    ares_destroy(channel); /* calls on_answer() if it has not been */
+    ares_destroy(channel); /* calls on_answer() if that has not happened yet */
     return r;
 }
 

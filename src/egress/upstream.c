@@ -1,5 +1,5 @@
-/* The other side of a connection: TCP to an address that was checked, and TLS where a secret goes.
- */
+/* The server side of a connection: TCP to an address that was checked, and TLS if a secret is
+ * sent. */
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <string.h>
@@ -145,7 +145,7 @@ static ssize_t tls_result(ssize_t r)
         return r;
     if (!gnutls_error_is_fatal((int) r))
         return -EAGAIN;
-    /* Many servers end without a goodbye. */
+    /* Many servers close without a close_notify. */
     return r == GNUTLS_E_PREMATURE_TERMINATION ? 0 : -EIO;
 }
 

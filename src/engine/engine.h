@@ -2,8 +2,9 @@
  * The engine: boxes, templates and tenants for a supervisor. This is the module's public header.
  *
  * Everything here is called in the supervisor, by any of its threads. The engine never clones: it
- * executes a builder (builder/main.c), which makes boxes and starts templates. When a builder or a
- * template dies it is replaced at the next call that needs it; boxes and tenants go on meanwhile.
+ * executes a builder (builder/main.c), which creates boxes and starts templates. When a builder or
+ * a template dies it is replaced at the next call that needs it; boxes and tenants keep running
+ * meanwhile.
  */
 #pragma once
 
@@ -25,15 +26,15 @@ struct tenant;
 
 /* A directory of packages that a template imports from and that its boxes see, read-only at
  * SHELF_PLACE. The engine holds a copy of the descriptor as long as it has the template, so a lock
- * on it tells others that the directory is in use. */
+ * on it shows others that the directory is in use. */
 struct template_packages {
     const char *dir; /* an absolute path without links in it; NULL: none */
     int fd;          /* of that directory */
 };
 
-/* What a template is made of. Where it is not in /usr, @binds are the files and directories of the
+/* The definition of a template. If it is not in /usr, @binds are the files and directories of the
  * host that it needs: absolute, without links in them, NULL-terminated, at most 16; may be NULL.
- * Its boxes see them read-only at the same places, and nobody else's boxes do. */
+ * Its boxes see them read-only at the same paths; other boxes do not. */
 struct template_def {
     const char *name;    /* for the caller's own use; may be NULL */
     const char *python;  /* the interpreter: an absolute path, as boxes see it */
@@ -47,22 +48,22 @@ struct engine_config {
     const char *preload;      /* modules that it imports, separated by spaces */
     const char *const *binds; /* as above; may be NULL */
     struct template_packages packages;
-    unsigned templates_idle;  /* how many others are kept though no box uses them */
+    unsigned templates_idle;  /* how many unused others are kept */
     int64_t template_wait_us; /* for one to get ready; 0: two minutes */
     const char *lang, *tz;    /* of the template and its tenants; NULL: C.UTF-8, the host's zone */
     enum cgroup_mode cgroups;
     bool landlock;
-    struct limits pool_limits; /* of the boxes that are made ahead */
-    unsigned pool_boxes;       /* how many are kept ready; 0: made when asked for */
+    struct limits pool_limits; /* of the boxes that are created in advance */
+    unsigned pool_boxes;       /* how many are kept ready; 0: created on request */
     bool pool_tenants;         /* each with a sealed tenant that waits for its program */
-    /* A directory for workspaces on disk: an absolute path, ours alone (0700), not in memory; made
-     * if it is not there. NULL: all workspaces are in memory. */
+    /* A directory for workspaces on disk: an absolute path, private (0700), not in memory; created
+     * if missing. NULL: all workspaces are in memory. */
     const char *disk_dir;
-    enum disk_kind disk_kind; /* DISK_NONE: the best that this host has */
-    /* Directories of which boxes can be given parts, see box_mount_shelf(); absolute paths, the
-     * first NULL ends the list. */
+    enum disk_kind disk_kind; /* DISK_NONE: the best this host supports */
+    /* Directories that can be mounted into boxes in part, see box_mount_shelf(); absolute paths,
+     * the first NULL ends the list. */
     const char *shelves[SHELVES_MAX];
-    /* Directories of the host that boxes may have; copied. */
+    /* Directories of the host that boxes may mount; copied. */
     const struct volume_root *volume_roots;
     size_t volume_roots_len;
 
@@ -79,17 +80,17 @@ struct engine_info {
     enum disk_kind disk_kind; /* of workspaces on disk; DISK_NONE: there are none */
     char disk_note[200];      /* why they are watched, or "" */
     pid_t builder_pid;
-    unsigned templates;               /* that run, the default one included */
-    unsigned boxes_ready, boxes_live; /* waiting in the pool; there at all */
+    unsigned templates;               /* running ones, including the default one */
+    unsigned boxes_ready, boxes_live; /* waiting in the pool; all boxes */
 };
 
-/* All modules that a full template holds. */
+/* All modules of a full template. */
 extern const char engine_preload_all[];
 
-/* Starts a builder and, in the background, a template. Refuses where the host cannot isolate. */
+/* Starts a builder and, in the background, a template. Fails if the host cannot isolate. */
 int engine_open(const struct engine_config *config, struct engine **ret_engine, struct gb_err *err);
 
-/* Ends every box and every process, and waits for them. Accepts NULL. */
+/* Terminates all boxes and processes, and waits for them. Accepts NULL. */
 void engine_close(struct engine *engine);
 
 void engine_get_info(struct engine *engine, struct engine_info *ret_info);
@@ -101,17 +102,17 @@ int engine_wait_ready(struct engine *engine, struct gb_err *err);
 
 struct template;
 
-/* A template made of @def that works: one that is there already, or it is started now. It stays at
- * least until it is given back. The error says what went wrong inside. */
+/* A working template with the definition @def: an existing one, or one that is started now. It is
+ * kept at least until it is put back. The error says what went wrong inside. */
 int engine_template_get(struct engine *engine, const struct template_def *def,
                         struct template **ret_template, struct gb_err *err);
 void engine_template_put(struct template *t); /* accepts NULL */
 
 /* How its last start went. */
 struct template_report {
-    char version[32];   /* of Python; "" unless it got ready */
-    char missing[2048]; /* modules that could not be imported and why, one a line */
-    char said[2048];    /* the end of what it printed meanwhile */
+    char version[32];   /* of Python; "" unless it became ready */
+    char missing[2048]; /* modules that could not be imported and why, one per line */
+    char said[2048];    /* the end of its output meanwhile */
 };
 
 /* @t NULL: the default one. */
@@ -121,7 +122,7 @@ void engine_template_report(struct engine *engine, struct template *t,
 /* ---- boxes ---- */
 
 /* A fresh box, from the pool if one with these limits is ready. Wall time and output are limits of
- * executions and need not be the same, nor CPU time if the pool's boxes have no limit of it. */
+ * executions and may differ, as may CPU time if the pool's boxes have no limit on it. */
 int box_acquire(struct engine *engine, const struct limits *limits, struct box **ret_box,
                 struct gb_err *err);
 
@@ -129,70 +130,71 @@ struct box_options {
     struct template *template; /* NULL: the default one; the box keeps it */
     bool disk; /* /workspace is on disk, within limits.disk_bytes and disk_inodes; /tmp and /dev/shm
                   stay in memory, with at most half of limits.memory_bytes each */
-    /* Directories of the host. They are no part of the workspace: not of its quota, nor of what the
-     * calls for files reach, nor of the files that changed. In an engine of an ordinary user such a
-     * box runs under that user's own id. */
+    /* Directories of the host. They are not part of the workspace: they do not count against its
+     * quota, the file calls do not reach them, and their files are not reported as changed. If the
+     * engine runs as an ordinary user, such a box runs under that user's own id. */
     const struct volume *volumes;
     size_t volumes_len;
 };
 
-/* The same; @options may be NULL. A box with a workspace on disk or with volumes is made now.
- * ENOSPC: its quota is more than the file system of disk_dir has free. EADDRNOTAVAIL: a volume
- * cannot be had, for a reason that its caller can mend and the message names. EINVAL, EACCES and
- * E2BIG: as volumes_settle() has it. */
+/* The same; @options may be NULL. A box with a workspace on disk or with volumes is always new.
+ * ENOSPC: its quota is more than the free space in the file system of disk_dir. EADDRNOTAVAIL: a
+ * volume is not available, for a reason that its caller can fix and the message names. EINVAL,
+ * EACCES and E2BIG: as from volumes_settle(). */
 int box_acquire_with(struct engine *engine, const struct limits *limits,
                      const struct box_options *options, struct box **ret_box, struct gb_err *err);
 
 /* Kills everything in it and removes every trace. Tenants must have been freed. Accepts NULL. */
 void box_release(struct box *box);
 
-/* What it has used so far, and (if not NULL) the limit that one of its file systems has reached. */
+/* Its resource usage so far, and (if not NULL) the limit that one of its file systems has
+ * reached. */
 int box_get_usage(struct box *box, struct cgroup_usage *ret_usage, enum limit_kind *ret_disk,
                   struct gb_err *err);
 
-/* A signal to a process group of the box. */
+/* Signals a process group of the box. */
 int box_send_signal(struct box *box, pid_t pgid, int sig, struct gb_err *err);
 
 /* Kills every process but PID 1; the files stay. */
 int box_kill_all(struct box *box, struct gb_err *err);
 
-/* Opens a regular file of the workspace for reading (not a directory, a pipe or a link), or makes a
- * new one for writing (parent directories included). Never follows a link. */
+/* Opens a regular file of the workspace for reading (not a directory, a pipe or a link), or creates
+ * a new one for writing, with its parent directories. Never follows a link. */
 int box_open_read(struct box *box, const char *path, int *ret_fd, struct gb_err *err);
 int box_open_new(struct box *box, const char *path, mode_t mode, int *ret_fd, struct gb_err *err);
 
 /* A listening TCP socket on the box's own loopback, 127.0.0.1:@port, for a proxy that serves the
  * box from outside. The descriptor is the caller's; it keeps the box's network namespace, so close
- * it no later than the box is released. EADDRINUSE: a program in the box has the port. */
+ * it no later than the box is released. EADDRINUSE: a program in the box uses the port. */
 int box_listen(struct box *box, uint16_t port, int *ret_fd, struct gb_err *err);
 
 /* Mounts directory @name of a shelf ("": the whole shelf) into the box, read-only and at once, at
- * SHELF_PLACE (@place 0) or at one of the places in it (1 to SHELVES_MAX - 1). What was mounted
- * there before is covered. The directory must stay as long as the box lives. -ENOENT: there is no
- * such directory. By any thread, also while code runs in the box. */
+ * SHELF_PLACE (@place 0) or at one of the places in it (1 to SHELVES_MAX - 1). It hides what was
+ * mounted there before. The directory must stay as long as the box lives. -ENOENT: no such
+ * directory. May be called by any thread, also while code runs in the box. */
 int box_mount_shelf(struct box *box, unsigned shelf, const char *name, unsigned place,
                     struct gb_err *err);
 
-/* A picture of the workspace, to compare with a later one. */
+/* A snapshot of the workspace, to compare with a later one. */
 struct snapshot {
     void *data; /* struct scan_record, each followed by its path */
     size_t len;
     uint32_t count;
     bool incomplete;
-    bool mapped; /* @data is a mapping, else it is from malloc */
+    bool mapped; /* @data is a mapping, otherwise from malloc */
 };
 
 int snapshot_take(struct box *box, struct snapshot *ret_snapshot, struct gb_err *err);
 void snapshot_release(struct snapshot *snapshot);
 
-/* What changed between two pictures, sorted by path; the caller frees as struct outcome does. */
+/* The changes between two snapshots, sorted by path; the caller frees as struct outcome does. */
 int snapshot_diff(const struct snapshot *before, const struct snapshot *after,
                   struct file_entry **ret_files, size_t *ret_len, struct gb_err *err);
 
 /* Copies host file @from to @name in the workspace. */
 int workspace_put(struct box *box, const char *from, const char *name, struct gb_err *err);
 
-/* Copies what was created or modified into the directory @dir, which is made if it is not there. */
+/* Copies created and modified files to the directory @dir, which is created if missing. */
 int workspace_fetch(struct box *box, const struct file_entry *files, size_t files_len,
                     const char *dir, struct gb_err *err);
 
@@ -202,7 +204,7 @@ int workspace_fetch(struct box *box, const struct file_entry *files, size_t file
 int tenant_spawn(struct box *box, const int stdio[3], struct tenant **ret_tenant,
                  struct gb_err *err);
 
-/* Kills it if it still lives, waits for it, frees it. Accepts NULL. */
+/* Kills it if it is still alive, waits for it, frees it. Accepts NULL. */
 void tenant_free(struct tenant *tenant);
 
 int tenant_pidfd(const struct tenant *tenant);   /* readable once it has ended */
@@ -210,7 +212,7 @@ int tenant_control(const struct tenant *tenant); /* the frame socket */
 pid_t tenant_group(const struct tenant *tenant); /* its process group, as seen in the box */
 pid_t tenant_pid(const struct tenant *tenant);   /* as seen on the host */
 
-/* Collects the exit status once tenant_pidfd() is readable, as waitid(2) tells it. */
+/* Collects the exit status once tenant_pidfd() is readable, as waitid(2) reports it. */
 int tenant_wait(struct tenant *tenant, int *ret_code, int *ret_status);
 
 /* ---- executions ---- */
@@ -219,18 +221,18 @@ enum stream { STREAM_OUT, STREAM_ERR };
 
 enum bundle_kind { BUNDLE_DISPLAY, BUNDLE_RESULT };
 
-/* Where output goes while it comes. All members but @arg may be NULL. */
+/* Where output goes as it is produced. All members but @arg may be NULL. */
 struct run_sink {
     void *arg;
-    /* Takes bytes. A negative answer means that nobody listens any more: the tenant will see a
-     * broken pipe. */
+    /* Takes bytes. A negative result means that nobody reads any more: the tenant gets a broken
+     * pipe. */
     int (*write)(void *arg, enum stream stream, const char *data, size_t len);
     /* A descriptor to wait for until it is writable before more can be taken, or -1. */
     int (*blocked_fd)(void *arg, enum stream stream);
     /* That descriptor is writable now. */
     int (*flush)(void *arg, enum stream stream);
-    /* A MIME bundle of a cell, as it comes: bytes that claim to be JSON, within the caps of
-     * frame.h, in order with what was printed before it. The outcome has them too. */
+    /* A MIME bundle of a cell, as it arrives: bytes that claim to be JSON, within the caps of
+     * frame.h, in order with the output printed before it. The outcome has them too. */
     void (*bundle)(void *arg, enum bundle_kind kind, const char *json, size_t len);
 };
 
@@ -242,7 +244,7 @@ struct run_spec {
     const char *filename; /* "<string>", "<stdin>" or a base name */
     bool cell;            /* as a notebook cell: with a result and outputs */
     bool echo;            /* a cell prints what it would show instead, as text */
-    const char *names;    /* of a cell: JSON text, as docs/PROTOCOL.md has it; may be NULL */
+    const char *names;    /* of a cell: JSON text, see docs/PROTOCOL.md; may be NULL */
     size_t names_len;
     char *const *argv;    /* sys.argv, NULL-terminated; NULL: it has no arguments */
     char *const *env;     /* more environment, NAME=value, NULL-terminated; may be NULL */
@@ -255,10 +257,10 @@ struct run_spec {
                       shells */
     int cancel_fd; /* readable: stop; readable again: at once. -1: none */
     struct run_sink sink;
-    /* Takes a request that a cell makes of the supervisor (%pip): an object as JSON text, hostile.
-     * Returns at once, with a descriptor from which the answer can be read to its end, at most
-     * ASK_ANSWER_MAX bytes of JSON; it is the engine's to close, perhaps before that. Or a negative
-     * number. NULL: requests are refused. */
+    /* Handles a request of a cell to the supervisor (%pip): an object as JSON text, hostile.
+     * Returns at once, with a descriptor from which the answer can be read until end of file, at
+     * most ASK_ANSWER_MAX bytes of JSON; the engine closes it, perhaps before the end. Or a
+     * negative number. NULL: requests are refused. */
     int (*ask)(void *arg, const char *json, size_t len);
     void *ask_arg;
     const struct snapshot *before;                        /* of the workspace; NULL: it was empty */
@@ -266,33 +268,32 @@ struct run_spec {
     void *on_started_arg;
 };
 
-/* Runs a program in a new tenant of the box, to its end, and tells what came of it. What the
- * program does wrong is in the outcome; an error is ours. Afterwards nothing runs in the box, and
- * its files are still there. */
+/* Runs a program in a new tenant of the box until it ends, and fills the outcome. Mistakes of the
+ * program are in the outcome; an error is a failure of ours. Afterwards no process runs in the box,
+ * and its files are still there. */
 int oneshot_run(struct box *box, const struct run_spec *spec, struct outcome *ret_outcome,
                 struct gb_err *err);
 
 /* ---- sessions ----
  *
- * What lives in a box across executions: a resident (a tenant that runs cell after cell), a shell,
- * and what they started. The caller runs one thing at a time in a box (a cell, a command or a shell
- * command); only the file calls below, box_get_usage() and a write to cancel_fd may come from other
- * threads meanwhile. A box for a session is acquired with limits.cpu_us 0: CPU time is limited for
- * each execution, by its run_spec.
+ * A session keeps state in a box across executions: a resident (a tenant that runs cell after
+ * cell), a shell, and the processes they started. The caller runs one thing at a time in a box (a
+ * cell, a command or a shell command); only the file calls below, box_get_usage() and a write to
+ * cancel_fd may come from other threads meanwhile. A box for a session is acquired with
+ * limits.cpu_us 0: CPU time is limited for each execution, by its run_spec.
  *
  * In all of them:
  * - A stop (time, output, cancel) is SIGINT to the running process and to those that this execution
- *   started; once more after half of the grace. What it started is killed at the end of a stopped
- *   execution. What earlier executions started lives on; what this one leaves behind lives on when
- * it ended by itself.
- * - The outcome's usage is of this execution: CPU time, OOM kills and refused forks as differences
- *   (background processes of earlier executions count in), the memory peak from its start on where
- *   the host can reset that counter (else outcome.memory_peak_is_box is set).
- * - outcome.files is what changed since the last execution in this box ended, other than through
- * the file calls below. What background processes wrote in between belongs to the next execution,
- * and so does what they printed.
- * - spec->before and spec->on_started are not used.
- */
+ *   started, repeated after half of the grace period. The processes that a stopped execution has
+ *   started are killed at its end. Those that earlier executions started keep running; those that
+ *   this one leaves behind keep running if it ended by itself.
+ * - The outcome's usage is that of this execution: CPU time, OOM kills and refused forks as
+ *   differences (including background processes of earlier executions), the memory peak from its
+ *   start on if the host can reset that counter (else outcome.memory_peak_is_box is set).
+ * - outcome.files are the changes since the last execution in this box ended, except those made
+ *   through the file calls below. Files that background processes wrote in between belong to the
+ *   next execution, and so does their output.
+ * - spec->before and spec->on_started are not used. */
 
 struct resident;
 
@@ -302,28 +303,29 @@ int resident_open(struct box *box, char *const *env, struct resident **ret_resid
                   struct gb_err *err);
 
 /* Runs one cell (spec->cell must be set; spec->env is not used). Variables, imports, working
- * directory, threads and children stay. `sys.exit` ends the cell only, so the exit code of a cell
- * that ended normally is the tenant's own claim; it can only spoil its own receipt. All other
- * verdicts are ours. A cell's input is sys.stdin only; descriptor 0 is always at its end.
+ * directory, threads and children stay. `sys.exit` ends only the cell, so the exit code of a cell
+ * that ended normally is the tenant's own claim; it can only falsify its own receipt. All other
+ * verdicts are ours. A cell's input is only in sys.stdin; descriptor 0 is always at end of file.
  *
  * With outcome.lost the tenant has ended (it was killed after the grace, ran out of memory,
  * crashed, called os._exit or broke the protocol): its variables and everything that ran in the box
  * are gone, the files stay. Free it and open another.
  *
- * -ECHILD: it ended between executions; the code was not run. Likewise free it and open another. */
+ * -ECHILD: it exited between executions; the code was not run. Likewise free it and open
+ * another. */
 int resident_run(struct resident *resident, const struct run_spec *spec,
                  struct outcome *ret_outcome, struct gb_err *err);
 
-/* Whether it has not ended yet; for callers that want to know before they run something. */
+/* Whether it is still alive; for callers that want to know before they run something. */
 bool resident_is_alive(const struct resident *resident);
 
-/* Ends the tenant, but nothing else in the box. Accepts NULL. */
+/* Kills the tenant, but nothing else in the box. Accepts NULL. */
 void resident_free(struct resident *resident);
 
-/* Runs spec->argv (NULL: `/bin/sh -c` with spec->code) in the box, as a process of its own. @env as
+/* Runs spec->argv (NULL: `/bin/sh -c` with spec->code) in the box, as a separate process. @env as
  * above; @cwd is NULL for the workspace, or a path as the box sees it. Members of @spec that are
  * for Python are not used. The exit code comes from wait(). A program that cannot be executed is an
- * outcome with exit code 127 or 126 and a line in stderr, as a shell has it. */
+ * outcome with exit code 127 or 126 and a line on stderr, as in a shell. */
 int box_command(struct box *box, const struct run_spec *spec, char *const *env, const char *cwd,
                 struct outcome *ret_outcome, struct gb_err *err);
 
@@ -332,9 +334,9 @@ struct shell;
 
 int shell_open(struct box *box, char *const *env, struct shell **ret_shell, struct gb_err *err);
 
-/* Runs spec->code in the shell, with empty input. The exit code is told by the shell over a
- * descriptor that its children do not have. With outcome.lost the shell has ended (`exit`, `exec`,
- * killed after the grace): open another; the resident is not touched. -ECHILD as above. */
+/* Runs spec->code in the shell, with empty input. The shell reports the exit code over a descriptor
+ * that its children do not have. With outcome.lost the shell has exited (`exit`, `exec`, killed
+ * after the grace period): open another; the resident is not affected. -ECHILD as above. */
 int shell_run(struct shell *shell, const struct run_spec *spec, struct outcome *ret_outcome,
               struct gb_err *err);
 bool shell_is_alive(const struct shell *shell);
@@ -343,11 +345,10 @@ void shell_free(struct shell *shell);
 /* ---- files of a workspace ----
  *
  * Paths are beneath the workspace, without a leading slash, any bytes but NUL; "" or "." is the
- * workspace itself. No link is ever followed. Callable by any thread at any time. Errors that are
- * the caller's to explain: ENOENT, ENOTDIR, EISDIR, EEXIST, ENOTEMPTY, ELOOP (a link is in the
- * way), EXDEV (leads out of the workspace), ENAMETOOLONG, EINVAL (not a regular file; a bad name),
- * ENOSPC (quota of bytes or inodes).
- */
+ * workspace itself. Links are never followed. Callable by any thread at any time. Errors that the
+ * caller should explain: ENOENT, ENOTDIR, EISDIR, EEXIST, ENOTEMPTY, ELOOP (a link is in the way),
+ * EXDEV (leads out of the workspace), ENAMETOOLONG, EINVAL (not a regular file; a bad name), ENOSPC
+ * (quota of bytes or inodes). */
 
 enum file_kind { FILE_REGULAR, FILE_DIRECTORY, FILE_LINK, FILE_OTHER };
 
@@ -369,8 +370,8 @@ int box_file_stat(struct box *box, const char *path, struct file_info *ret_info,
 struct file_list {
     struct file_info *items; /* sorted by the bytes of their paths */
     size_t len;
-    bool more;       /* there is at least one after the last of these */
-    bool incomplete; /* the walk met its bounds (20,000 entries, 32 levels): something is missing */
+    bool more;       /* there are more after the last of these */
+    bool incomplete; /* the walk hit its bounds (20,000 entries, 32 levels): entries are missing */
 };
 
 /* A page of the entries of directory @dir, or of the whole tree below it: at most @limit, those
@@ -379,24 +380,24 @@ int box_file_list(struct box *box, const char *dir, bool recursive, const char *
                   struct file_list *ret_list, struct gb_err *err);
 void file_list_release(struct file_list *list);
 
-/* Makes a directory. With @parents also those above it, and one that exists is no error. */
+/* Creates a directory. With @parents also those above it, and one that exists is not an error. */
 int box_file_mkdir(struct box *box, const char *path, bool parents, struct gb_err *err);
 
-/* Removes a file, a link, or a directory: an empty one, with @tree what is in it as well. */
+/* Removes a file, a link, or an empty directory; with @tree a directory with its contents. */
 int box_file_remove(struct box *box, const char *path, bool tree, struct gb_err *err);
 
-/* Renames; @replace: what is there already makes way. Parents of @to are made. */
+/* Renames; @replace: an existing file is replaced. Parents of @to are created. */
 int box_file_rename(struct box *box, const char *from, const char *to, bool replace,
                     struct gb_err *err);
 
-/* A file on its way into the workspace. Nobody sees it until it is committed, then it is there
- * whole, in the place of what had its name. What is written counts against the quota at once (write
- * gives ENOSPC). */
+/* A file being uploaded to the workspace. It is not visible until it is committed; then it appears
+ * complete and replaces any file of that name. Written bytes count against the quota at once (write
+ * fails with ENOSPC). */
 struct upload;
 
-/* Parents are made when it is committed. */
+/* Parent directories are created when it is committed. */
 int upload_begin(struct box *box, const char *path, mode_t mode, struct upload **ret_upload,
                  struct gb_err *err);
 int upload_fd(const struct upload *upload); /* to write to; owned by the upload */
 int upload_commit(struct upload *upload, struct gb_err *err);
-void upload_free(struct upload *upload); /* without a commit nothing is left. Accepts NULL */
+void upload_free(struct upload *upload); /* without a commit, discards it. Accepts NULL */

@@ -1,17 +1,17 @@
 /*
- * The frame protocol: how messages are cut into packets and put together again.
+ * The frame protocol: how messages are split into packets and reassembled.
  *
  * Theory of operation. A writer collects fields in one buffer (struct frame_out) and frame_send()
- * cuts that buffer into packets of at most FRAME_PACKET_MAX bytes, header included. A reader
+ * splits that buffer into packets of at most FRAME_PACKET_MAX bytes, header included. A reader
  * (struct frame_reader) takes packets one at a time and moves between two states: closed, where a
- * packet must begin a message, and open, where it must continue the one that was begun. Headers are
- * read byte by byte, never by casting, so alignment and byte order do not matter.
+ * packet must begin a message, and open, where it must continue the current one. Headers are read
+ * byte by byte, never by casting, so alignment and byte order do not matter.
  *
  * The reader serves the supervisor, and its input comes from a tenant. Three rules follow:
- *   - Nothing announced is believed. The buffer grows with the bytes that arrived.
- *   - A message is handed out only after all its fields were walked, so callers see no broken ones.
- *   - The first failure is final. There is no resynchronising: the memory goes at once and every
- *     later call returns the same error.
+ *   - Announced sizes are not trusted. The buffer grows with the bytes that arrived.
+ *   - A message is returned only after all its fields were checked, so callers see no broken ones.
+ *   - The first failure is final. There is no resynchronising: the memory is freed at once and
+ * every later call returns the same error.
  */
 #include "engine/frame.h"
 
@@ -71,7 +71,7 @@ static void header_read(const uint8_t *p, struct frame_header *ret_header)
     ret_header->total = get_u32(p + 8);
 }
 
-/* What can be said of a packet without knowing the ones before it. */
+/* Checks a packet without knowing the ones before it. */
 static int packet_check(const struct frame_header *header, size_t packet_len)
 {
     if (header->version != FRAME_VERSION)
@@ -97,7 +97,7 @@ static int packet_parse(const void *packet, size_t len, struct frame_header *ret
     return packet_check(ret_header, len);
 }
 
-/* How many there are, all of them sound. */
+/* The number of fields, or -errno if they are malformed. */
 static int fields_count(const struct frame_msg *msg)
 {
     struct frame_field field;
@@ -216,7 +216,7 @@ static int wait_writable(int fd, int64_t deadline_us)
     timeout.tv_sec = (deadline_us - now_us) / USEC_PER_SEC;
     timeout.tv_nsec = (deadline_us - now_us) % USEC_PER_SEC * 1000;
 
-    /* What poll reports does not matter: the send that follows says what is wrong. */
+    /* The result of poll does not matter: the send that follows reports what is wrong. */
     if (ppoll(&pfd, 1, &timeout, NULL) < 0 && errno != EINTR)
         return -errno;
     return 0;
@@ -319,7 +319,7 @@ static int reader_append(struct frame_reader *reader, const uint8_t *data, size_
         return 0;
 
     if (need > reader->cap) {
-        /* At most twice of what has arrived, and never more than the message can use. */
+        /* At most twice the bytes that have arrived, and never more than the message can use. */
         if (cap < need)
             cap = need;
         if (cap > reader->total)
@@ -337,7 +337,7 @@ static int reader_append(struct frame_reader *reader, const uint8_t *data, size_
     return 0;
 }
 
-/* Whether the packet is the one that may come now. */
+/* Whether the packet is valid in the current state. */
 static int order_check(const struct frame_reader *reader, const struct frame_header *header)
 {
     bool more = header->flags & FRAME_MORE;
@@ -350,7 +350,7 @@ static int order_check(const struct frame_reader *reader, const struct frame_hea
         return -EPROTO;
     if (more != (header->length < left))
         return -EPROTO;
-    /* Every packet must bring the message forward, or a message could go on for ever. */
+    /* Every packet must add to the message, or a message could go on forever. */
     if (more && header->length == 0)
         return -EPROTO;
     return 0;
@@ -403,8 +403,8 @@ int frame_feed(struct frame_reader *reader, const void *packet, size_t len,
     return reader_finish(reader, ret_msg);
 }
 
-/* A receive of 0 bytes is the end of the stream or an empty packet, which a tenant can send while
- * it lives. Only the first comes with a hang-up. */
+/* A receive of 0 bytes is the end of the stream or an empty packet, which a live tenant can send.
+ * Only the former comes with a hang-up. */
 static int empty_read_error(int fd)
 {
     struct pollfd pfd = { .fd = fd, .events = POLLRDHUP };
@@ -426,8 +426,8 @@ int frame_recv(int fd, struct frame_reader *reader, struct frame_msg *ret_msg)
         return reader->error;
     reader_recycle(reader);
 
-    /* A peer that closes with packets unread causes one ECONNRESET here, ahead of what it had sent:
-     * its last messages are still to be read. */
+    /* A peer that closes with packets unread causes one ECONNRESET here, before its data: its last
+     * messages can still be read. */
     do
         n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     while (n < 0 && (errno == EINTR || errno == ECONNRESET));
@@ -484,7 +484,7 @@ bool frame_find(const struct frame_msg *msg, enum frame_key key, struct frame_fi
     return false;
 }
 
-/* Counts downwards, since INT64_MIN has no positive twin. */
+/* Counts downwards, since INT64_MIN has no positive counterpart. */
 static bool decimal_parse(const uint8_t *p, size_t len, int64_t *ret_value)
 {
     bool negative = len > 0 && p[0] == '-';

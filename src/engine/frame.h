@@ -1,10 +1,10 @@
 /*
- * The frame protocol between supervisor and tenant; docs/PROTOCOL.md is its document.
+ * The frame protocol between supervisor and tenant; it is documented in docs/PROTOCOL.md.
  *
  * A message is a type and a payload of fields. It travels over a seqpacket socket in one packet or,
- * when it is large, in several that follow each other. Every packet starts with a header; what
- * comes from a tenant is hostile, so the reader checks version, type, order and size of every
- * packet before it believes anything, and a reader that has failed once stays failed.
+ * when it is large, in several that follow each other. Every packet starts with a header; data from
+ * a tenant is hostile, so the reader checks version, type, order and size of every packet before it
+ * uses any of it, and a reader that has failed once stays failed.
  */
 #pragma once
 
@@ -18,7 +18,7 @@
 #define FRAME_FIELDS_MAX  10000u              /* fields in a message */
 
 /* What one execution may show. A node is a comma, a colon or an opening bracket outside strings:
- * the memory of a parsed bundle follows these, not its length. */
+ * the memory of a parsed bundle depends on these, not on its length. */
 #define FRAME_BUNDLE_MAX     (8u * 1024 * 1024)  /* JSON of one bundle */
 #define FRAME_DISPLAYS_MAX   200u                /* DISPLAY messages */
 #define FRAME_DISPLAYS_BYTES (24u * 1024 * 1024) /* JSON of all bundles */
@@ -39,7 +39,7 @@ struct frame_header {
 
 enum frame_type {
     FRAME_RUN = 1,     /* to the tenant: run this code */
-    FRAME_DONE = 2,    /* from the tenant: the code has ended; how */
+    FRAME_DONE = 2,    /* from the tenant: the code has ended, and how */
     FRAME_DISPLAY = 3, /* from the tenant: a MIME bundle that was displayed */
     FRAME_RESULT = 4,  /* from the tenant: the value of the last expression, a MIME bundle */
     FRAME_ASK = 5,     /* from the tenant: a request to the supervisor, while code runs */
@@ -57,35 +57,36 @@ enum frame_key {
     KEY_EXIT_CODE = 6,   /* DONE: decimal text */
     KEY_ERROR_NAME = 7,  /* DONE: class of the uncaught exception */
     KEY_ERROR_VALUE = 8, /* DONE: its str() */
-    KEY_TRACEBACK = 9,   /* DONE: the text that stderr got */
+    KEY_TRACEBACK = 9,   /* DONE: the text written to stderr */
     KEY_JSON = 10,       /* DISPLAY, RESULT: the bundle; ASK, ANSWER: an object; as JSON text */
     KEY_SEQUENCE = 11,   /* DISPLAY, RESULT: decimal text, order among displays and prints; ASK: the
                             tenant's own number for it, which the ANSWER repeats */
     KEY_ECHO = 12,       /* RUN: a cell prints what it would show; its value is ignored */
     KEY_LEFT_OUT = 13,   /* DONE: decimal text, how many displays were not sent */
-    KEY_EXECUTION = 14,  /* RUN, and the DONE that answers it: bytes of the supervisor's choice */
-    KEY_STDIN = 15,      /* RUN: what the program finds in sys.stdin */
-    KEY_CALM = 16,  /* RUN: an interrupt that came before this message was for another program */
-    KEY_NAMES = 17, /* RUN: JSON text, names a cell finds bound and how it gives back its own */
+    KEY_EXECUTION = 14,  /* RUN, and the DONE that answers it: bytes chosen by the supervisor */
+    KEY_STDIN = 15,      /* RUN: the contents of sys.stdin */
+    KEY_CALM = 16,  /* RUN: an interrupt received before this message was for another program */
+    KEY_NAMES = 17, /* RUN: JSON text, names bound before a cell and how it returns its own */
 };
 
-/* ---- messages of one packet, in the caller's memory: for the extension in a tenant ---- */
+/* ---- messages of one packet, in the caller's memory: for the extension inside tenants ---- */
 
 struct frame_msg;
 
-/* The message in a packet that is the whole of one: how many fields it has, and @ret_msg, which
- * points into @packet. -EPROTO or -EMSGSIZE for any other. */
+/* Reads a packet that is a whole message: returns the number of its fields, and @ret_msg points
+ * into
+ * @packet. -EPROTO or -EMSGSIZE for any other packet. */
 int frame_packet_read(const void *packet, size_t len, struct frame_msg *ret_msg);
 
-/* Write the header, then FIELD_HEADER_SIZE and @len bytes per field; each returns the place behind.
- * The caller has checked the caps. */
+/* Write the header, or FIELD_HEADER_SIZE + @len bytes for a field; both return the address after
+ * it. The caller has checked the limits. */
 uint8_t *frame_packet_begin(uint8_t *to, enum frame_type type, size_t payload_len);
 uint8_t *frame_packet_put(uint8_t *to, uint16_t key, const void *data, size_t len);
 
 /* ---- writing ---- */
 
 /* A message under construction, a growing buffer; the first failure (-ENOMEM, -EMSGSIZE when a cap
- * is broken) is remembered and reported by frame_send(). */
+ * is broken) is kept and reported by frame_send(). */
 struct frame_out {
     uint8_t type;
     uint8_t *data;
@@ -101,12 +102,12 @@ void frame_put_text(struct frame_out *out, enum frame_key key, const char *text)
 
 /* Sends the message in as many packets as it takes. @fd is blocking or not; waits for room until
  * @deadline_us of the monotonic clock (-ETIMEDOUT). Returns 0 or -errno, -EPIPE when the peer is
- * gone. Never raises SIGPIPE. After a failure part of the message may be on its way: close @fd. */
+ * gone. Never raises SIGPIPE. After a failure part of the message may have been sent: close @fd. */
 int frame_send(int fd, const struct frame_out *out, int64_t deadline_us);
 
 /* ---- reading ---- */
 
-/* Puts packets together. Zero-initialise with frame_reader_init(). */
+/* Reassembles packets. Zero-initialise with frame_reader_init(). */
 struct frame_reader {
     uint8_t *data; /* payload so far */
     size_t len, cap;
@@ -127,16 +128,16 @@ void frame_reader_init(struct frame_reader *reader);
 void frame_reader_release(struct frame_reader *reader);
 
 /* Takes one packet as it was received. Returns 1 when a message is complete and its fields are well
- * formed (@ret_msg is filled), 0 when more packets are needed, -EPROTO for a packet that breaks the
- * protocol, -EMSGSIZE when it breaks a cap, -ENOMEM. Memory grows with what was received, never
- * with what was announced, and is given back after a large message. Which side may send a type is
- * the caller's to check. */
+ * formed (@ret_msg is filled), 0 when more packets are needed, -EPROTO for a packet that violates
+ * the protocol, -EMSGSIZE when it exceeds a cap, -ENOMEM. Memory grows with the bytes received,
+ * never with announced sizes, and is freed after a large message. The caller checks which side may
+ * send a type. */
 int frame_feed(struct frame_reader *reader, const void *packet, size_t len,
                struct frame_msg *ret_msg);
 
-/* Receives one packet without waiting and feeds it. Returns as frame_feed(), -EAGAIN when there is
- * none (the only error that does not stick), -EPIPE at the end of the stream. Descriptors that a
- * tenant attached are never installed, and a packet that carries any is -EPROTO; for that reason
+/* Receives one packet without waiting and feeds it. Returns like frame_feed(), -EAGAIN when there
+ * is none (the only error that is not permanent), -EPIPE at the end of the stream. Descriptors that
+ * a tenant attached are never installed, and a packet that carries any is -EPROTO; for that reason
  * @fd must not have SO_PASSCRED or another option that attaches control data. */
 int frame_recv(int fd, struct frame_reader *reader, struct frame_msg *ret_msg);
 

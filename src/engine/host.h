@@ -1,16 +1,16 @@
 /*
- * What a host can give an engine: words that the public header, the messages between our processes
- * and every room share.
+ * What a host offers an engine: types shared by the public header, the messages between our
+ * processes and all parts of the engine.
  */
 #pragma once
 
 #include <stdint.h>
 
-/* How the engine's processes are placed among the host's ids. */
+/* Which host ids the engine's processes have. */
 enum id_mode {
-    ID_ROOT,   /* real root: every box has a host id of its own */
+    ID_ROOT,   /* real root: every box has its own host id */
     ID_RANGE,  /* a range of subordinate ids: the same, within the user's range */
-    ID_SINGLE, /* one id: boxes share the user's own */
+    ID_SINGLE, /* one id: all boxes share the user's */
 };
 
 enum cgroup_mode { CGROUP_AUTO, CGROUP_V2, CGROUP_V1, CGROUP_OFF };
@@ -18,18 +18,18 @@ enum cgroup_mode { CGROUP_AUTO, CGROUP_V2, CGROUP_V1, CGROUP_OFF };
 #define CGROUP_FDS_MAX  6
 #define CGROUP_NAME_MAX 48
 
-/* Processes of ours in a box's group, beside those that its limit is for: PID 1, and the holder of
- * the tenant's memory (seal/seal.c). */
+/* Our own processes in a box's group, in addition to those that its limit is for: PID 1, and the
+ * holder of the tenant's memory (seal/seal.c). */
 #define CGROUP_OWN_PIDS 2
 
-/* What a box has used so far. A member that this host cannot tell is -1. */
+/* Resource usage of a box so far. A member that is unknown on this host is -1. */
 struct cgroup_usage {
     int64_t cpu_us;
     int64_t memory_bytes; /* now */
     int64_t memory_peak_bytes;
     int64_t pids; /* now */
     int64_t pids_peak;
-    int64_t oom_kills;    /* the kernel killed something for memory */
+    int64_t oom_kills;    /* processes that the kernel killed for memory */
     int64_t pids_refused; /* forks refused by the limit */
 };
 
@@ -51,7 +51,7 @@ enum disk_kind {
     DISK_WATCHED,
 };
 
-/* The names of the modules that a template imports, as one text with its end. */
+/* The names of the modules that a template imports, as one text with its NUL. */
 #define PRELOAD_MAX 4096
 
 #define DISK_NAME_MAX 64 /* of an engine's directory for workspaces */

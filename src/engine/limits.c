@@ -57,7 +57,7 @@ static void format_milli(int64_t value, char *buf, size_t size)
         rest /= 10;
         digits--;
     }
-    /* -0.5 has no whole part to carry its sign. */
+    /* The whole part of -0.5 is 0 and has no sign. */
     snprintf(buf, size, "%s%" PRId64 ".%0*" PRId64 " cores", value < 0 && whole == 0 ? "-" : "",
              whole, digits, rest);
 }

@@ -1,6 +1,6 @@
 /*
- * What a run may use. Plain data: filled from the option table, checked once, then copied to the
- * builder and the template as it is.
+ * The limits of a run. Plain data: filled from the option table, checked once, then copied to the
+ * builder and the template unchanged.
  */
 #pragma once
 
@@ -45,7 +45,7 @@ static inline void limit_put(struct limits *limits, const struct limit_row *row,
     *(int64_t *) ((char *) limits + row->offset) = value;
 }
 
-/* The limit that ended a run. */
+/* The limit that stopped a run. */
 enum limit_kind {
     LIMIT_NONE,
 #define LIMIT_END(name, ...) LIMIT_##name,
@@ -55,13 +55,13 @@ enum limit_kind {
 /* The name used in receipts, such as "wall_time"; NULL for LIMIT_NONE. */
 const char *limit_kind_name(enum limit_kind kind);
 
-/* What `glovebox run` says when that limit ended a run; NULL for LIMIT_NONE. */
+/* What `glovebox run` prints when that limit stopped a run; NULL for LIMIT_NONE. */
 const char *limit_kind_text(enum limit_kind kind);
 
-/* The defaults of a one-shot run, of a session, and of what a request may ask for at most. */
+/* The defaults of a one-shot run and of a session, and the default maximum of a request. */
 void limits_default(struct limits *limits);
 void limits_session_default(struct limits *limits);
 void limits_ceiling_default(struct limits *limits);
 
-/* Refuses what cannot work; the message names the limit and the range. */
+/* Refuses values out of range; the message names the limit and the range. */
 int limits_check(const struct limits *limits, struct gb_err *err);

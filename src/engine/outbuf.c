@@ -1,7 +1,7 @@
 /*
  * One allocation holds both halves: the head at the start, the ring behind it. Until the budget is
- * spent the two are simply one run of bytes, so a stream that fits is taken out without a copy.
- * After that the ring is full and the oldest of its bytes are overwritten; ring_start is the
+ * used up the two are one contiguous run of bytes, so a stream that fits is returned without a
+ * copy. After that the ring is full and the oldest of its bytes are overwritten; ring_start is the
  * oldest.
  */
 #include "engine/outbuf.h"
@@ -118,7 +118,7 @@ int outbuf_add(struct outbuf *buf, const void *data, size_t len)
     return 0;
 }
 
-/* The newest bytes in order, in memory of their own. */
+/* The newest bytes in order, in separate memory. */
 static int outbuf_unroll(const struct outbuf *buf, char **ret_tail)
 {
     const char *ring = buf->data + outbuf_head_room(buf);
@@ -134,8 +134,8 @@ static int outbuf_unroll(const struct outbuf *buf, char **ret_tail)
     return 0;
 }
 
-/* Continuation bytes at the start whose character began in the gap: a character has three at most.
- */
+/* Continuation bytes at the start whose character began in the gap: a character has three at
+ * most. */
 static size_t outbuf_orphans(const char *tail, size_t len)
 {
     size_t n = 0;

@@ -17,7 +17,7 @@ struct outbuf {
     size_t cap, budget;
     size_t head_len; /* bytes in the head half */
     size_t ring_start, ring_len;
-    int64_t total; /* bytes that ever came */
+    int64_t total; /* bytes received */
 };
 
 void outbuf_init(struct outbuf *buf, size_t budget);

@@ -18,7 +18,7 @@ const char *run_status_name(enum run_status status)
         return word;
 #include "base/words/status.def"
     }
-    /* A number that is no status is a mistake of ours. */
+    /* A number that is not a status is a bug. */
     return "system";
 }
 

@@ -1,7 +1,7 @@
 /*
- * What came of one execution, as plain data; src/service/execution/receipt.c turns it into the JSON
- * that users see. Every verdict in it is ours: from wait(), from the cgroup's counters, from our
- * clock. Only the members under "told by the tenant" hold its own words.
+ * The result of one execution, as plain data; src/service/execution/receipt.c turns it into the
+ * JSON that users see. Every verdict in it is ours: from wait(), from the cgroup's counters, from
+ * our clock. Only the members under "reported by the tenant" are its own claims.
  */
 #pragma once
 
@@ -49,30 +49,31 @@ struct bundle {
 
 struct outcome {
     enum run_status status;
-    enum limit_kind limit; /* the limit that ended the run */
+    enum limit_kind limit; /* the limit that stopped the run */
     int exit_code;
-    int64_t wall_us; /* -1 below: this host cannot tell */
+    int64_t wall_us; /* -1 below: unknown on this host */
     int64_t cpu_us;
     int64_t memory_peak_bytes;
-    int64_t processes;       /* most at one time, or 1 where the host cannot tell */
-    bool memory_peak_is_box; /* the peak is that of the box's whole life: it cannot be reset here */
-    bool lost;               /* of a resident or a shell: it has ended, and its state is gone */
+    int64_t processes;       /* most at one time, or 1 if unknown on this host */
+    bool memory_peak_is_box; /* the peak is that of the box's whole lifetime: it cannot be reset on
+                                this host */
+    bool lost;               /* of a resident or a shell: it has exited, and its state is gone */
     struct stream_cut out, err;
     struct file_entry *files;
     size_t files_len;
     bool files_incomplete; /* the scan stopped at its bound */
 
-    /* told by the tenant; NULL when it said nothing */
+    /* reported by the tenant; NULL if it did not */
     char *error_name, *error_value, *error_traceback;
     size_t error_name_len, error_value_len, error_traceback_len;
-    struct bundle result; /* of a cell; json is NULL when there is none */
+    struct bundle result; /* of a cell; json is NULL if there is none */
     struct bundle *outputs;
     size_t outputs_len, outputs_bytes; /* outputs_bytes: with the result */
-    int64_t outputs_left_out;          /* displays that broke a cap, here or there */
+    int64_t outputs_left_out;          /* displays that exceeded a cap, here or in the tenant */
 };
 
-/* Keep a copy of a bundle, within the caps of frame.h; what is beyond them is counted. The first
- * result counts. Return 0 or -ENOMEM. */
+/* Keep a copy of a bundle, within the caps of frame.h; bundles beyond them are only counted. The
+ * first result wins. Return 0 or -ENOMEM. */
 int outcome_add_output(struct outcome *outcome, const void *json, size_t len);
 int outcome_set_result(struct outcome *outcome, const void *json, size_t len);
 

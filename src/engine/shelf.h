@@ -1,6 +1,7 @@
 /*
- * Shelves: directories of the host of which boxes are given parts, read-only, also while code runs
- * in them. The first is that of package layers, the others are the operator's wheel directories.
+ * Shelves: directories of the host, parts of which are mounted into boxes read-only, also while
+ * code runs in them. The first holds the package layers, the others are the operator's wheel
+ * directories.
  */
 #pragma once
 
@@ -8,8 +9,8 @@
 
 #define SHELVES_MAX    5
 #define SHELF_NAME_MAX 128
-/* Where in a box: the first place covers all others. */
+/* Where in a box: a mount at the first place hides all others. */
 #define SHELF_PLACE "/packages"
 
-/* A name that can be on a shelf: letters, digits and . _ - in it, not a dot in front. */
+/* A valid name of a directory on a shelf: letters, digits and . _ - without a leading dot. */
 bool shelf_name_valid(const char *name);

@@ -1,13 +1,13 @@
 /*
- * Volumes, the supervisor's side: which directories of the host a box may have, and where.
+ * Volumes, the supervisor's side: which directories of the host a box may mount, and where.
  *
  * Theory of operation. Paths are compared as text, component by component, and texts with "." or
- * ".." in them are refused: so whatever was compared is what is opened later. What lies between the
- * operator's directory and the one that was asked for is somebody else's and may hold links; the
- * builder opens it beneath its own mount of the operator's directory and follows none.
+ * ".." in them are refused: so the path that is opened later is the one that was compared. The path
+ * between the operator's directory and the requested one is controlled by others and may contain
+ * links; the builder opens it beneath its own mount of the operator's directory and follows none.
  *
- * The operator's own path may lead through links. It is resolved once, when the engine is opened,
- * and the builder makes sure that it finds the same directory.
+ * The operator's own path may contain links. It is resolved once, when the engine is opened, and
+ * the builder makes sure that it finds the same directory.
  */
 #include "engine/volumes.h"
 
@@ -29,7 +29,7 @@
 
 struct volume_place {
     char *name; /* as the operator wrote it, without slashes at its end */
-    char *real; /* where that is */
+    char *real; /* its real path */
     bool writable;
     uint64_t dev, ino;
 };
@@ -46,7 +46,7 @@ static const char *const reserved[] = {
     "proc", "root", "run", "sbin", "sys", "tmp",   "usr",   "var",
 };
 
-/* Mounts of the kernel's own; a box with one of them could see or change the host. */
+/* Kernel file systems; a box with one of them could see or change the host. */
 static const char *const kernel_types[] = {
     "autofs",     "binfmt_misc", "bpf",      "cgroup",   "cgroup2", "configfs",
     "debugfs",    "devpts",      "devtmpfs", "efivarfs", "fusectl", "hugetlbfs",
@@ -82,7 +82,7 @@ static size_t path_length(const char *path)
     return len;
 }
 
-/* Whether @path is @dir or lies in it; both of path_length(). */
+/* Whether @path is @dir or beneath it; both lengths from path_length(). */
 static bool lies_in(const char *path, size_t path_len, const char *dir, size_t dir_len)
 {
     if (dir_len == 1) /* the root */
@@ -128,8 +128,8 @@ static int target_check(const char *target, struct gb_err *err)
     return 0;
 }
 
-/* Which of the operator's entries it is about: the nearest, and of two for the same directory the
- * one that allows more. */
+/* The operator's entry that applies: the nearest, and of two for the same directory the one that
+ * allows more. */
 static int source_check(const struct volume_root *roots, size_t roots_len, const char *source,
                         size_t *ret_root, struct gb_err *err)
 {
@@ -219,7 +219,7 @@ static bool type_is_kernels(const char *type)
     return false;
 }
 
-/* One line of mountinfo: where, and which type. False if it is none. */
+/* Parses one line of mountinfo: mount point and type. False if it is malformed. */
 static bool mount_parse(char *line, char **ret_where, char **ret_type)
 {
     char *at = line, *dash = strstr(line, " - ");
@@ -238,7 +238,7 @@ static bool mount_parse(char *line, char **ret_where, char **ret_type)
     return true;
 }
 
-/* Neither in a file system of the kernel's own, nor above one. */
+/* Neither in a kernel file system, nor above one. */
 static int mounts_check(const char *real, struct gb_err *err)
 {
     FILE *file = fopen("/proc/self/mountinfo", "re");
@@ -255,7 +255,7 @@ static int mounts_check(const char *real, struct gb_err *err)
         if (!mount_parse(line, &where, &type))
             continue;
         where_len = strlen(where);
-        /* Later lines lie over earlier ones at the same place. */
+        /* Later lines hide earlier ones at the same place. */
         if (lies_in(real, len, where, where_len) && where_len >= nearest) {
             nearest = where_len;
             kernels = type_is_kernels(type);
@@ -289,7 +289,7 @@ static int place_open(const struct volume_root *root, struct volume_place *place
         return gb_fail(err, ENOMEM, "list volumes");
     place->real = realpath(place->name, NULL);
     if (!place->real || stat(place->real, &st) < 0)
-        return gb_fail(err, errno, "volume root '%.100s'", place->name);
+        return gb_fail_about(err, errno, "volume root '%.100s'", place->name);
     if (!S_ISDIR(st.st_mode))
         return gb_fail_plain(err, ENOTDIR, "volume root '%.100s' is not a directory", place->name);
     if (strcmp(place->real, "/") == 0)
@@ -397,7 +397,7 @@ int volume_roots_list(const struct volume_roots *roots, int *ret_fd, struct gb_e
     }
     fd = memfd_create("glovebox-volumes", MFD_CLOEXEC);
     if (fd < 0)
-        return gb_fail(err, errno, "make a memory file");
+        return gb_fail(err, errno, "create a memory file");
     for (size_t i = 0; i < roots->len && r == 0; i++) {
         const struct volume_place *place = &roots->items[i];
         struct volume_root_record record = { place->dev, place->ino, place->writable,
@@ -453,7 +453,7 @@ int volumes_list(const struct volume_roots *roots, const struct volume *volumes,
         return gb_fail_plain(err, E2BIG, "a box can have at most %d volumes", VOLUMES_MAX);
     fd = memfd_create("glovebox-volumes", MFD_CLOEXEC);
     if (fd < 0)
-        return gb_fail(err, errno, "make a memory file");
+        return gb_fail(err, errno, "create a memory file");
     for (size_t i = 0; i < len && r == 0; i++)
         r = volume_put(roots, &volumes[i], fd, err);
     if (r == 0)

@@ -1,4 +1,4 @@
-/* What the files of the protocol share. mcp.h says how a call lives. */
+/* What the files of the protocol share. mcp.h describes the life of a call. */
 #pragma once
 
 #include <pthread.h>
@@ -8,12 +8,12 @@
 #include "mcp/outbox.h"
 #include "mcp/tool.h"
 
-/* Fifteen digits, as the server writes its replies. */
+/* Fifteen digits, as in the server's replies. */
 #define MCP_JSON (JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15))
 
 #define MCP_MODERN_VERSION "2026-07-28"
 #define MCP_CALLS_MAX      64 /* of one peer, at a time */
-#define MCP_KEPT_CALLS_MAX 4  /* that ended and can still be resumed */
+#define MCP_KEPT_CALLS_MAX 4  /* finished calls that can still be resumed */
 #define MCP_SUBSCRIPTIONS  256
 #define MCP_LISTENERS_MAX  1024
 #define MCP_PEER_SESSIONS  32 /* whose files a peer sees as resources */
@@ -23,16 +23,16 @@
 
 enum mcp_era { MCP_LEGACY = 1 << 0, MCP_MODERN = 1 << 1 };
 
-/* The level up to which a client wants messages when it wants none of ours. */
+/* The level of a client that wants none of our messages. */
 #define MCP_LOG_OFF (-1)
 
-/* What a client that asks for @word wants: the least severe of our levels, or MCP_LOG_OFF. False if
- * there is no such word. */
+/* The level that @word stands for: the least severe of our levels that the client wants, or
+ * MCP_LOG_OFF. False if there is no such word. */
 bool mcp_level_find(const char *word, int *ret_level);
 
 /* ---- calls ---- */
 
-/* A message that waits to be fetched. */
+/* A message that is ready to be fetched. */
 struct queued {
     struct queued *next;
     char *text;
@@ -42,52 +42,52 @@ struct mcp_call {
     struct mcp *mcp;
     _Atomic int refs;
 
-    /* Who sent it, and how. */
+    /* Where it came from. */
     struct mcp_peer *peer; /* referenced, or NULL */
     enum mcp_transport transport;
     enum mcp_era era;
     struct caller caller;
     int number; /* within the peer */
     bool begins_session;
-    struct mcp_call *next; /* of the peer; under the peer's lock */
+    struct mcp_call *next; /* in the peer's list; under the peer's lock */
 
-    /* The request, as receive.c and revision.c have read it. Except for @request_state all of it
-     * borrows from @message, and is NULL when absent. */
+    /* The request, as parsed by receive.c and revision.c. All of it except @request_state is
+     * borrowed from @message, and NULL when absent. */
     json_t *message;
     json_t *id, *params, *meta, *capabilities;
     json_t *progress_token;
-    json_t *input_responses; /* what the client answers to input_required (ask.c) */
-    json_t *request_state;   /* what we gave it along, once its authenticity is proved */
+    json_t *input_responses; /* the client's answers to input_required (ask.c) */
+    json_t *request_state;   /* the state we sent with it, once it has been authenticated */
     const struct mcp_method *method;
-    int log_level; /* the least severe that the client wants; MCP_LOG_OFF: none */
+    int log_level; /* the least severe level that the client wants; MCP_LOG_OFF: none */
 
-    /* What the method does, and the tool: see call_continue(). For the log it leaves the ids. */
+    /* Work of the method or tool: see call_continue(). The ids are for the log. */
     void (*step)(struct mcp_call *call, int64_t timeout_us);
     void *work;
     void (*work_free)(void *work);
-    double progress; /* the last that was sent */
+    double progress; /* the last value sent */
     char session_id[SESSION_ID_MAX], execution_id[EXECUTION_ID_MAX];
 
-    /* What goes out, each message as the text that is sent. Only the driver touches it. */
+    /* Outgoing messages, each as the text to send. Only the driver uses them. */
     struct queued *out, **out_end;
-    char *response; /* comes after all of @out; NULL once it was fetched */
-    int status;     /* of HTTP */
+    char *response; /* comes after all of @out; NULL once it has been fetched */
+    int status;     /* the HTTP status */
     bool over;      /* there is a response */
     bool failed;    /* it is an error */
-    bool told;      /* it was fetched */
+    bool told;      /* it has been fetched */
 
-    /* What other threads touch too. */
+    /* Members that other threads use, too. */
     pthread_mutex_t lock;
     pthread_cond_t wake;
     bool cancelled, ended, close_stream;
     struct execution *execution; /* to be interrupted */
-    char ask_id[32];             /* the request that we wait to be answered, or "" */
+    char ask_id[32];             /* the id of our own request that is to be answered, or "" */
     json_t *answer;
     int asks;
 
     /* A call whose messages are kept for a client that reconnects. */
     struct outbox *log;
-    pthread_mutex_t drive; /* held by whoever drives it */
+    pthread_mutex_t drive; /* held by the thread that drives it */
     _Atomic unsigned claim;
 };
 
@@ -99,34 +99,34 @@ void call_fail_fault(struct mcp_call *call, const struct fault *fault);
  */
 void call_reply_with(struct mcp_call *call, json_t *result, const char *name, const char *json);
 
-/* Ends it with a response that is whole already; takes @text, where NULL means out of memory. */
+/* Ends it with a complete response; takes @text, where NULL means out of memory. */
 void call_reply_text(struct mcp_call *call, char *text);
 
 /* Sends a message before the end; takes @text. */
 void call_put(struct mcp_call *call, char *text);
 
-/* Tells the client something before the end; takes @params. */
+/* Sends a notification before the end; takes @params. */
 void call_notify(struct mcp_call *call, const char *method, json_t *params);
-/* Text or an object among the parameters; NULL when absent. On a wrong type the call fails. */
+/* A string among the parameters; NULL when absent. A wrong type ends the call with an error. */
 const char *call_text(struct mcp_call *call, const char *name, bool required);
 
-/* What is being run, so that it can be interrupted; takes a reference of its own. */
+/* The running execution, so that it can be interrupted; takes its own reference. */
 void call_set_execution(struct mcp_call *call, struct execution *execution);
 
-/* The session of a call: @id when the client names one, else that of the peer, which is made when
- * there is none. NULL in *@ret_session: the call is to have a box of its own. */
+/* The session of a call: @id if the client names one, otherwise that of the peer, which is created
+ * if there is none. NULL in *@ret_session: use a fresh box for this call. */
 int call_session(struct mcp_call *call, const char *id, struct session **ret_session,
                  struct fault *fault);
 
-/* Reads what a client sends along when it repeats a call after input_required; on failure the call
- * has ended. (protocol/ask.c) */
+/* Reads the members that a client adds when it repeats a call after input_required; on failure the
+ * call has ended. (protocol/ask.c) */
 int ask_check_retry(struct mcp_call *call);
 
 /* ---- messages (protocol/message.c) ---- */
 
 enum message_kind { MESSAGE_REQUEST, MESSAGE_NOTIFICATION, MESSAGE_RESPONSE, MESSAGE_BAD };
 
-/* @ret_why: what is wrong with a bad one. */
+/* @ret_why: what is wrong with a malformed one. */
 enum message_kind message_kind(const json_t *message, const char **ret_why);
 
 /* The object under @name, or NULL. */
@@ -134,25 +134,25 @@ json_t *message_object(const json_t *object, const char *name);
 
 json_t *message_notification(const char *method, json_t *params); /* takes @params */
 
-/* A whole response, for free(): @member is "result" or "error", and @value, which is taken, its
- * value. @name (may be NULL) is put into @value, as the member whose value is the text @json. */
+/* A complete response, for free(): @member is "result" or "error", and @value, which is taken, its
+ * value. @name (may be NULL) is added to @value, as the member whose value is the text @json. */
 char *message_response(json_t *id, const char *member, json_t *value, const char *name,
                        const char *json);
 
-/* Parses it; on failure NULL, and the reason. */
+/* Parses it; on failure returns NULL, and the reason. */
 json_t *message_parse(const char *text, size_t len, char why[200]);
 
 /* ---- eras (protocol/revision.c) ---- */
 
-/* Finds out the era of a request or notification and checks what that era wants of every message,
- * headers included. On failure the call has ended. */
+/* Determines the era of a request or notification and checks what that era requires of every
+ * message, including headers. On failure the call has ended. */
 int era_check(struct mcp_call *call, const struct mcp_arrival *arrival, bool request);
 
 bool era_is_legacy_version(const char *version);
 const char *const *era_legacy_versions(void); /* newest first, ends with NULL */
 json_t *era_modern_versions(void);
 
-/* Whether a tool's Mcp-Param headers say what the arguments say; else the call has ended. */
+/* Whether a tool's Mcp-Param headers agree with the arguments; if not, the call has ended. */
 int era_check_params(struct mcp_call *call, const struct mcp_headers *headers);
 
 /* ---- methods (protocol/methods.c) ---- */
@@ -161,7 +161,7 @@ struct mcp_method {
     const char *name;
     unsigned eras;
     void (*handle)(struct mcp_call *call);
-    int ttl_ms; /* of results that may be cached; -1: they may not */
+    int ttl_ms; /* for results that may be cached; -1: they may not */
     const char *scope;
 };
 
@@ -182,14 +182,14 @@ void method_prompts_get(struct mcp_call *call);
 void method_complete(struct mcp_call *call);
 void method_listen(struct mcp_call *call);
 
-/* ---- the registry (catalog/registry.c): what tools, prompts and resources there are ---- */
+/* ---- the registry of tools, prompts and resources (catalog/registry.c) ---- */
 
 int registry_open(struct mcp *mcp);
 void registry_close(struct mcp *mcp);
-/* A tool as it was registered. All of it lives as long as @mcp. */
+/* A registered tool. All of it lives as long as @mcp. */
 struct tool_entry {
     const struct mcp_tool *tool;
-    const struct schema *input; /* with the configured limits; NULL where the tool has none */
+    const struct schema *input; /* with the configured limits; NULL if the tool has none */
     const json_t *json_input;   /* the same as JSON Schema */
 };
 
@@ -205,26 +205,26 @@ void tools_register(struct mcp *mcp);     /* catalog/tools.c */
 void prompts_register(struct mcp *mcp);   /* catalog/prompts.c */
 void resources_register(struct mcp *mcp); /* catalog/resources.c */
 
-/* ---- texts with the configured numbers in them (catalog/describe.c) ---- */
+/* ---- text with the configured numbers in it (catalog/describe.c) ---- */
 
-/* With {timeout} and the like replaced; the caller frees. NULL: out of memory. */
+/* With {timeout} and so on replaced; the caller frees it. NULL: out of memory. */
 char *describe_fill(struct mcp *mcp, const char *text);
 
-/* A copy of the table with its texts filled and its limits as configured, for
+/* A copy of the table with its help filled in and its limits as configured, for
  * describe_schema_free(). NULL: out of memory. */
 struct schema *describe_schema(struct mcp *mcp, const struct schema *schema);
 void describe_schema_free(struct schema *schema); /* accepts NULL */
 
 /* ---- state that the client carries (protocol/state.c) ---- */
 
-/* @state as text that only we can have made, for this method and caller; the caller frees. */
+/* @state as text that only we can have made, for this method and caller; the caller frees it. */
 char *state_seal(const struct mcp_call *call, const json_t *state);
-/* NULL when it is not ours, or too old. */
+/* NULL if it is not ours, or too old. */
 json_t *state_open(const struct mcp_call *call, const char *text);
 
 /* ---- URIs (catalog/uri.c) ---- */
 
-/* "glovebox://sessions/ID/files/PATH", for free(); NULL without memory. */
+/* "glovebox://sessions/ID/files/PATH", for free(); NULL: out of memory. */
 char *uri_of_file(const char *session_id, const char *path);
 struct uri_file {
     char session_id[SESSION_ID_MAX];
@@ -237,7 +237,7 @@ char *uri_of_output(const char *execution_id, enum stream stream);
 bool uri_parse_output(const char *uri, char execution_id[EXECUTION_ID_MAX],
                       enum stream *ret_stream);
 
-/* By the name's ending; NULL when it says nothing. */
+/* By the suffix of the name; NULL if that is unknown. */
 const char *uri_mime(const char *path);
 
 /* Text as UTF-8, else base64: one element of "contents". */
@@ -262,21 +262,22 @@ struct mcp_peer {
     const char *version; /* one of ours */
     json_t *capabilities;
     int log_level;
-    struct mcp_call *calls; /* under way, or kept; each referenced */
+    struct mcp_call *calls; /* running or kept; each referenced */
     int calls_len, numbers;
     json_t *subscriptions; /* an object whose keys are URIs */
 
-    pthread_mutex_t session_lock; /* held while its box is made */
+    pthread_mutex_t session_lock; /* held while its box is created */
     char session_id[SESSION_ID_MAX];
-    char sessions[MCP_PEER_SESSIONS][SESSION_ID_MAX]; /* that it has made */
+    char sessions[MCP_PEER_SESSIONS][SESSION_ID_MAX]; /* that it has created */
     size_t sessions_len;
 };
 
-/* Enters the call; -1 when the id is in use or there are too many, and then the call has ended. */
+/* Adds the call; returns -1 if the id is in use or there are too many, and then the call has
+ * ended. */
 int peer_enter(struct mcp_peer *peer, struct mcp_call *call);
-/* It ended; kept calls stay for a while. */
+/* The call has ended; kept calls stay for a while. */
 void peer_leave(struct mcp_call *call);
-void peer_forget(struct mcp_call *call); /* does not keep it after all */
+void peer_forget(struct mcp_call *call); /* drops one that was to be kept */
 void peer_cancel(struct mcp_peer *peer, const json_t *id);
 void peer_answer(struct mcp_peer *peer, json_t *response);
 void peer_add_session(struct mcp_peer *peer, const char *id);
@@ -286,17 +287,17 @@ int peer_session(struct mcp_peer *peer, const struct caller *caller, struct sess
                  struct fault *fault);
 size_t peer_sessions(struct mcp_peer *peer, char (*ret)[SESSION_ID_MAX], size_t max);
 
-/* Counts the threads that drive calls; with -1 it also lets go of @call. */
+/* Counts the threads that drive calls; with -1 it also releases @call. */
 void peer_detached(struct mcp *mcp, int change, struct mcp_call *call);
 
-/* Until no call is driven by a thread of ours, at most so long. */
+/* Waits until no call is driven by a thread of ours, at most that long. */
 void peer_wait_idle(struct mcp *mcp, int64_t timeout_us);
 
-/* ---- changes that clients hear of (protocol/changes.c) ---- */
+/* ---- change notifications (protocol/changes.c) ---- */
 
 enum change_kind { CHANGE_TOOLS, CHANGE_PROMPTS, CHANGE_RESOURCES, CHANGE_FILE };
 
-/* @owner: whose files; NULL: everybody hears of it. @uri of CHANGE_FILE. */
+/* @owner: whose files; NULL: everybody is notified. @uri is for CHANGE_FILE. */
 void change_publish(struct mcp *mcp, enum change_kind kind, const struct principal *owner,
                     const char *uri);
 
@@ -305,11 +306,11 @@ struct listener {
     struct principal owner;
     bool tools, prompts, resources;
     json_t *uris; /* an object whose keys are URIs, or NULL */
-    json_t *id;   /* of the request that listens */
+    json_t *id;   /* of the listening request */
     struct outbox *outbox;
 };
 
-/* ---- the whole ---- */
+/* ---- the protocol as a whole ---- */
 
 struct registry;
 
@@ -318,7 +319,7 @@ struct mcp {
     struct registry *registry;
     unsigned char state_key[32];
 
-    pthread_mutex_t lock; /* what follows */
+    pthread_mutex_t lock; /* guards the members below */
     struct mcp_peer *peers;
     size_t peers_len;
     struct listener listeners; /* head of a ring */

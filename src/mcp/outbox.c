@@ -12,7 +12,7 @@
 
 #define UNREAD_BYTES_MAX (8u * 1024 * 1024)
 #define UNREAD_MAX       1024
-#define KEPT_BYTES_MAX   (128u * 1024) /* of what was read */
+#define KEPT_BYTES_MAX   (128u * 1024) /* of messages that were read */
 #define KEPT_MAX         64
 
 struct letter {
@@ -26,7 +26,7 @@ struct outbox {
     pthread_mutex_t lock;
     pthread_cond_t wake;
     struct letter *first, *last;
-    uint64_t next_number, read_up_to; /* the first that was not read */
+    uint64_t next_number, read_up_to; /* the first unread message */
     size_t unread, unread_bytes, kept, kept_bytes;
     unsigned claim;
     bool closed;
@@ -125,7 +125,7 @@ static struct letter *find(struct outbox *o, uint64_t pos)
     return letter;
 }
 
-/* @letter goes out. What went out before it is kept within bounds. */
+/* @letter has been read. Drops earlier messages beyond the limits. */
 static void note_read(struct outbox *o, const struct letter *letter)
 {
     for (struct letter *l = o->first; l && l->number <= letter->number; l = l->next)

@@ -1,9 +1,9 @@
 /*
  * Messages on their way to a client, in order and numbered from 1.
  *
- * A reader says which number it wants next, so a stream that broke can be taken up again: the last
- * messages that were read are kept, unless they are large. Messages that nobody fetches pile up to
- * a limit; beyond it those that may be left out are, and whoever has one that may not waits.
+ * A reader says which number it wants next, so a broken stream can be resumed: the last messages
+ * that were read are kept, unless they are large. Unread messages pile up to a limit; beyond it,
+ * optional ones are dropped, and senders of the others wait.
  */
 #pragma once
 
@@ -17,29 +17,29 @@ struct outbox *outbox_new(void);
 void outbox_free(struct outbox *outbox); /* accepts NULL */
 
 enum outbox_put {
-    PUT_MAY,   /* left out when it is full */
-    PUT_WAIT,  /* waits while it is */
-    PUT_FORCE, /* taken all the same: of these there are few */
+    PUT_MAY,   /* dropped when it is full */
+    PUT_WAIT,  /* waits while it is full */
+    PUT_FORCE, /* accepted even then: there are few of these */
 };
 
-/* Takes @text, which came from malloc(); NULL is left out. Returns 0, or -1 when it was not taken.
+/* Takes @text, which came from malloc(); NULL is ignored. Returns 0, or -1 if it was not accepted.
  */
 int outbox_put(struct outbox *outbox, char *text, enum outbox_put how);
 
-/* A new reader; the former one gets -1 from now on. */
+/* A new reader; the previous one gets -1 from now on. */
 unsigned outbox_claim(struct outbox *outbox);
 
-/* Message *@pos (0: the oldest that was not read), or the oldest after it that is still there;
- * *@pos becomes the number of the one after. 1 and a copy for free(), 0 after @timeout_us, -1 when
- * it is closed and empty, or the claim has gone to another. */
+/* Message *@pos (0: the oldest unread one), or the oldest after it that is still kept; *@pos
+ * becomes the number after it. 1 and a copy for free(), 0 after @timeout_us, -1 if it is closed and
+ * empty, or another reader has claimed it. */
 int outbox_next(struct outbox *outbox, unsigned claim, uint64_t *pos, int64_t timeout_us,
                 char **ret_text);
 
-/* Whether there is so much unread that no more should be asked for. */
+/* Whether so much is unread that no more should be requested. */
 bool outbox_is_full(struct outbox *outbox);
 
-/* Whether a message that was not read is there. */
+/* Whether there is an unread message. */
 bool outbox_has(struct outbox *outbox, uint64_t pos);
 
-/* Nothing more comes. */
+/* No more messages are accepted. */
 void outbox_close(struct outbox *outbox);

@@ -1,11 +1,11 @@
 /*
- * MCP over stdio: a message a line, both ways.
+ * MCP over stdio: one message per line, in both directions.
  *
- * The calling thread reads. What ends at once is answered from there; a call that takes time has a
- * thread of its own. All that goes out passes through the peer's outbox to one writing thread, so
- * that lines do not mix and a client that does not read holds up nobody who reads for it. When the
- * client has closed its side, what runs is given a moment, for a script that has piped its requests
- * in; then it is cancelled.
+ * The calling thread reads. Calls that end at once are answered from there; a call that takes time
+ * has a separate thread. All output passes through the peer's outbox to one writing thread, so
+ * lines do not mix and a client that does not read does not block the reader. When the client has
+ * closed its side, running calls get a moment to finish, for scripts that pipe their requests in;
+ * then they are cancelled.
  */
 #include <errno.h>
 #include <poll.h>
@@ -32,11 +32,11 @@ struct stdio {
     struct mcp_peer *peer;
     struct caller caller;
     int in_fd, out_fd, stop_fd;
-    int gone_fd;                 /* readable once nothing can be written any more */
-    _Atomic int64_t deadline_us; /* until when the client may fetch the rest; 0: for ever */
+    int gone_fd;                 /* readable once nothing more can be written */
+    _Atomic int64_t deadline_us; /* until when the client may read the rest; 0: forever */
     char *line;
     size_t len, size;
-    bool too_long; /* the rest of the line is thrown away */
+    bool too_long; /* the rest of the line is discarded */
 };
 
 /* ---- out ---- */
@@ -69,7 +69,7 @@ static void *writer_main(void *arg)
         if (len < 0 || io_write_patiently(s->out_fd, line, (size_t) len, is_late, s) < 0)
             break;
     }
-    (void) outbox_claim(outbox); /* what is put there now goes nowhere */
+    (void) outbox_claim(outbox); /* anything put there now is discarded */
     outbox_close(outbox);
     (void) !write(s->gone_fd, &one, sizeof one);
     return NULL;
@@ -173,7 +173,7 @@ static int read_all(struct stdio *s)
                             { s->stop_fd, POLLIN, 0 } };
 
     for (;;) {
-        /* A client that does not read is not read from, but it may still hang up. */
+        /* While a client does not read, nothing is read from it, but it may still disconnect. */
         bool full = outbox_is_full(s->peer->outbox);
         ssize_t n;
 
@@ -201,7 +201,7 @@ static int read_all(struct stdio *s)
             return -ENOMEM;
     }
     if (s->len > 0 && !s->too_long)
-        take_line(s, s->line, s->len); /* the last line may lack its end */
+        take_line(s, s->line, s->len); /* the last line may lack its newline */
     return 1;
 }
 

@@ -1,10 +1,10 @@
 /*
- * The API for tools, prompts and resources: how they are registered, and what they can do with the
- * call that they answer.
+ * The API for tools, prompts and resources: how they are registered, and what they can do with
+ * their call.
  *
  * A handler either ends its call before it returns, with call_reply() or call_fail(), or it hands
  * the call over to a step function with call_continue(). The step runs on the thread that drives
- * the call, again and again until it has ended the call; it must not block longer than it is told.
+ * the call, again and again until it has ended the call; it must not block longer than @timeout_us.
  * Before the end a call can send log messages and progress, and ask the client for something.
  *
  * Only the thread that runs the handler or the step may use these functions on a call.
@@ -29,7 +29,7 @@ enum mcp_code {
 
 /* ---- registering ---- */
 
-/* What a tool declares about itself, for clients that ask before they call one. */
+/* Hints of a tool about itself, for clients that ask before they call it. */
 enum mcp_hint {
     TOOL_READ_ONLY = 1 << 0,
     TOOL_DESTRUCTIVE = 1 << 1,
@@ -37,20 +37,20 @@ enum mcp_hint {
     TOOL_OPEN_WORLD = 1 << 3, /* reaches beyond the sandbox */
 };
 
-/* As the maximum of a field: the most time that the configuration lets a call take. */
+/* As the maximum of a field: the longest time that the configuration allows for a call. */
 #define MCP_WALL_MAX INT64_MAX
 
 /* The texts may contain {timeout}, {timeout_max}, {memory}, {disk}, {reply} and {idle}, which are
- * replaced by the configured numbers. */
+ * replaced with the configured numbers. */
 struct mcp_tool {
     const char *name, *title, *description;
     const struct schema *input;  /* checks the arguments and fills the struct that @handle gets */
-    const struct schema *output; /* of structuredContent; NULL: there is none */
+    const struct schema *output; /* of structuredContent; NULL: none */
     unsigned hints;              /* enum mcp_hint */
     void (*handle)(struct mcp_call *call, const void *arguments);
 
     /* Instead of @input: JSON Schema as text, for what a table cannot express. Then nothing is
-     * checked, and @handle gets the arguments as they came, a json_t object. */
+     * checked, and @handle gets the arguments unchanged, a json_t object. */
     const char *input_text;
 };
 
@@ -73,8 +73,8 @@ struct mcp_resource {
     bool (*read)(struct mcp_call *call, const char *uri);
 };
 
-/* Rows must outlive @mcp. Clients are notified when tools or prompts come and go; resources must be
- * added before the first client connects and cannot be removed. */
+/* Rows must outlive @mcp. Clients are notified when tools or prompts are added or removed;
+ * resources must be added before the first client connects and cannot be removed. */
 void registry_add_tool(struct mcp *mcp, const struct mcp_tool *tool);
 void registry_remove_tool(struct mcp *mcp, const char *name);
 void registry_add_prompt(struct mcp *mcp, const struct mcp_prompt *prompt);
@@ -94,7 +94,7 @@ void call_fail_data(struct mcp_call *call, int code, json_t *data, const char *f
 
 bool call_is_over(const struct mcp_call *call);
 
-/* Where the call came in. */
+/* The transport of the call. */
 struct mcp *call_mcp(const struct mcp_call *call);
 
 /* ---- calls that take time ---- */
@@ -116,10 +116,10 @@ void call_log(struct mcp_call *call, enum log_level level, const char *logger, c
  * out. @total below 0: unknown. */
 void call_progress(struct mcp_call *call, double progress, double total, const char *message);
 
-/* Closes the stream on which the client waits for the response. The call goes on; the client
- * reconnects after a moment and receives the rest, as the revision 2025-11-25 describes it. For
- * calls so long that holding a connection open for them is not worth it. Has no effect where the
- * stream cannot be resumed. */
+/* Closes the stream on which the client waits for the response. The call continues; the client
+ * reconnects after a moment and receives the rest, as described in revision 2025-11-25. For calls
+ * so long that holding a connection open for them is not worth it. Has no effect if the stream
+ * cannot be resumed. */
 void call_close_stream(struct mcp_call *call);
 
 /* ---- asking the client ----
@@ -127,7 +127,7 @@ void call_close_stream(struct mcp_call *call);
  * For the user's input, for a completion by the client's model, for its roots. Up to 2025-11-25
  * that is a request to the client while the call is under way: call_ask(). From 2026-07-28 on the
  * call ends with the question, and the client repeats it with the answer: call_require_input(),
- * then call_input() and call_state(). mcp_call_is_modern() tells which. */
+ * then call_input() and call_state(). mcp_call_is_modern() says which. */
 
 #define MCP_ASK_US (INT64_C(300) * 1000000) /* how long a client may take to answer */
 
@@ -135,7 +135,7 @@ void call_close_stream(struct mcp_call *call);
 bool call_has_capability(const struct mcp_call *call, const char *name);
 bool call_needs_capability(struct mcp_call *call, const char *name);
 
-/* Sends a request; takes @params. The whole response is what call_take_answer() returns later, for
+/* Sends a request; takes @params. call_take_answer() later returns the whole response, for
  * json_decref(); NULL until it arrives. */
 void call_ask(struct mcp_call *call, const char *method, json_t *params);
 json_t *call_take_answer(struct mcp_call *call);
@@ -147,5 +147,5 @@ void call_require_input(struct mcp_call *call, json_t *requests, json_t *state);
 /* The answer to the request KEY, an object; NULL if there is none. */
 const json_t *call_input(const struct mcp_call *call, const char *key);
 
-/* The state that was given to call_require_input() in the round before, or NULL. */
+/* The state that was passed to call_require_input() in the previous round, or NULL. */
 const json_t *call_state(const struct mcp_call *call);

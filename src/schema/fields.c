@@ -137,10 +137,10 @@ static int set_seconds(const struct slot *slot, const json_t *value)
 
     if (!json_is_number(value))
         return refuse(slot, "not_a_number", "must be a number of seconds");
-    /* Also keeps what no int64_t can hold out of the cast. */
+    /* Also keeps values that do not fit an int64_t out of the cast. */
     if (!(seconds >= 0 && seconds < 1e12))
         return set_number(slot, -1);
-    /* Anything above zero must not become zero. */
+    /* A value above zero must not become zero. */
     return set_number(slot, seconds > 0 && seconds < 1e-6 ? 1 : (int64_t) llround(seconds * 1e6));
 }
 

@@ -2,7 +2,7 @@
  * Tables of fields: what a body, a query or the arguments of a tool may contain.
  *
  * The same rows check the input, fill a struct for the handler, and are rendered as JSON Schema in
- * /openapi.json and in the tools of MCP. Tables of responses only serve the last purpose.
+ * /openapi.json and in the tools of MCP. Tables of responses are only rendered.
  */
 #pragma once
 
@@ -56,9 +56,9 @@ struct schema {
     size_t size;                /* of the struct that it fills; 0 for responses */
 };
 
-/* Fills @ret, a struct of schema->size bytes, from @body, whose strings it borrows. Mistakes are
- * added to @errors as {loc, msg, type}; @strict makes unknown names mistakes too. Returns 0, or
- * -EINVAL when @errors is not empty. */
+/* Fills @ret, a struct of schema->size bytes, from @body, whose strings it borrows. Errors are
+ * added to @errors as {loc, msg, type}; with @strict unknown names are errors too. Returns 0, or
+ * -EINVAL if @errors is not empty. */
 int fields_read_body(const struct schema *schema, const json_t *body, bool strict, void *ret,
                      json_t *errors);
 
@@ -70,12 +70,12 @@ int fields_read_query(const struct schema *schema, const struct param *params, s
 void fields_add_error(json_t *errors, const char *where, const char *name, const char *type,
                       const char *msg);
 
-/* As JSON Schema; the caller owns the object. Schemas of members are referred to by name, as
+/* As JSON Schema; the caller owns the object. Schemas of members are referenced by name, as
  * components of /openapi.json. */
 json_t *fields_to_schema(const struct schema *schema);
 
 /* One field of it, as for a query parameter. */
 json_t *field_to_schema(const struct field *field);
 
-/* As JSON Schema that stands alone, as in a tool of MCP. @closed: other members are refused. */
+/* As a self-contained JSON Schema, as in a tool of MCP. @closed: other members are refused. */
 json_t *fields_to_whole_schema(const struct schema *schema, bool closed);

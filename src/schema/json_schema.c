@@ -1,8 +1,8 @@
 /*
  * Tables of fields as JSON Schema, for /openapi.json and for the tools of MCP.
  *
- * OpenAPI keeps every schema once and refers to it by name. A tool's schema has to stand alone, so
- * there the schemas of members are written out where they are used.
+ * OpenAPI has every schema once and refers to it by name. A tool's schema must be self-contained,
+ * so the schemas of members are inlined there.
  */
 #include "schema/fields.h"
 
@@ -74,8 +74,8 @@ static void add_bounds(const struct field *field, json_t *json)
     }
 }
 
-/* Takes @json. Not every client of MCP reads anyOf, so it is left out where a list of types does.
- */
+/* Takes @json. Not every MCP client understands anyOf, so a list of types is used where that is
+ * enough. */
 static json_t *nullable(const struct field *field, enum form form, json_t *json)
 {
     json_t *type = json_object_get(json, "type");

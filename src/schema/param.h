@@ -1,4 +1,4 @@
-/* A name and its value, both text, as a query has them. */
+/* A name and its value, both strings, as in a query. */
 #pragma once
 
 struct param {

@@ -1,6 +1,6 @@
 /*
  * What the files of the server share: the request on its way from the socket to its handler, the
- * table of routes, and the replies. http/http.c tells how a request lives.
+ * table of routes, and the replies. http/http.c describes the life of a request.
  */
 #pragma once
 
@@ -22,7 +22,7 @@
 #include "service/access/keys.h"
 #include "service/service.h"
 
-/* How JSON is written. Fifteen digits: what we measured then reads as it was meant, 0.0091 and not
+/* How JSON is written. With fifteen digits a measured value reads as intended: 0.0091, not
  * 0.0091000000000000004. */
 #define REPLY_JSON (JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15))
 
@@ -56,17 +56,17 @@ struct server {
 
     pthread_t watch_thread;
     bool watch_runs;
-    pthread_mutex_t lock; /* all of these */
+    pthread_mutex_t lock; /* guards all of these */
     pthread_cond_t wake, emptied;
     struct conn conns; /* head of a ring */
     bool stop;
     struct ws *sockets; /* of requests under way */
-    size_t upgraded;    /* connections that the library has not taken back */
+    size_t upgraded;    /* connections that the library has not got back yet */
     bool stops_sockets;
 
     _Atomic int64_t body_bytes; /* of JSON bodies in memory */
     _Atomic uint64_t request_count;
-    _Atomic int64_t replies[6]; /* by the status's first digit */
+    _Atomic int64_t replies[6]; /* by first digit of the status */
     _Atomic int64_t streams;
     uint32_t id_salt;
 
@@ -80,25 +80,25 @@ struct server {
 
 /* ---- requests ---- */
 
-/* The headers that mean something to us; NULL when absent. */
+/* The headers that we use; NULL when absent. */
 struct headers {
     const char *host, *authorization, *api_key, *origin, *fetch_site, *fetch_mode, *accept;
     const char *content_type, *range, *if_range, *if_none_match, *if_match, *expect;
     const char *transfer_encoding, *content_length, *last_event_id, *session_id;
     const char *mcp_session, *mcp_version, *mcp_method, *mcp_name;
     const char *upgrade, *connection, *ws_key, *ws_version, *ws_protocol;
-    const char *twice; /* the name of one that may come once and came again */
-    bool bad;          /* a blank in a name, a NUL in a value */
+    const char *twice; /* the name of a header that occurs twice but may not */
+    bool bad;          /* a space in a name, a NUL in a value */
 };
 
-/* Where a streamed body goes. */
+/* Receives a streamed body. */
 struct sink {
     int (*write)(struct request *rq, const char *data, size_t len); /* refuses on failure */
-    void (*abort)(struct request *rq); /* the request ends, whatever became of it */
+    void (*abort)(struct request *rq); /* called when the request ends, successful or not */
     void *state;
 };
 
-/* Why a request is not served; told once its body is out of the way. */
+/* Why a request is refused; sent once its body has been read. */
 struct refusal {
     enum problem problem;
     int status; /* 0: none */
@@ -106,7 +106,7 @@ struct refusal {
     const char *type;
     char loc[64];
     char detail[320];
-    bool close; /* the connection cannot be trusted to be in step */
+    bool close; /* the connection may be out of step: close it */
 };
 
 struct request {
@@ -126,15 +126,15 @@ struct request {
     struct route_match match;
     struct caller caller;
 
-    bool seen;        /* its headers were handled */
-    bool uploads;     /* the body goes into a file, and the caller was let in */
-    int64_t declared; /* Content-Length; -1: not told */
+    bool seen;        /* its headers have been handled */
+    bool uploads;     /* the body goes into a file, and the caller is authenticated */
+    int64_t declared; /* Content-Length; -1: unknown */
     int64_t received, body_started_us;
     char *body;
     size_t body_len, body_size;
     json_t *json; /* what request_json() has parsed */
     struct sink sink;
-    struct ws *ws; /* once it was accepted */
+    struct ws *ws; /* once the upgrade was accepted */
     struct refusal refusal;
 
     bool queued;
@@ -142,7 +142,7 @@ struct request {
     char session_id[SESSION_ID_MAX], execution_id[EXECUTION_ID_MAX]; /* for the log */
 };
 
-/* Notes why the request is refused; the first reason counts. Returns -1. */
+/* Records why the request is refused; the first reason counts. Returns -1. */
 int refuse(struct request *rq, enum problem problem, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 int refuse_no_memory(struct request *rq);
@@ -151,43 +151,44 @@ int refuse_fault(struct request *rq, const struct fault *fault);
 /* Finds the route of @rq and its parameters; refuses with 404 or 405. */
 int request_route(struct request *rq);
 
-/* What stands in place of {name} in the route's pattern, which must have it. */
+/* The value of {name} in the route's pattern, which must have it. */
 const char *request_param(const struct request *rq, const char *name);
 
 /* Reads the query into @ret; on failure the reply has been sent. */
 int request_query(struct request *rq, void *ret);
 
-/* Parses the body by the route's schema into @ret; on failure the reply has been sent. Texts in
+/* Parses the body by the route's schema into @ret; on failure the reply has been sent. Strings in
  * @ret live as long as the request. */
 int request_json(struct request *rq, void *ret);
 
 /* Finds the session {id} of the caller; on failure the reply has been sent. */
 int request_session(struct request *rq, struct session **ret_session);
 
-/* The same for an id that came otherwise. */
+/* The same for an id from elsewhere. */
 int request_session_named(struct request *rq, const char *id, struct session **ret_session);
 
 /* The client's socket. */
 int request_socket(const struct request *rq);
 
-/* "https://box.example.com", as the client has it; an empty text where there is no name. */
+/* "https://box.example.com", as the client sees it; empty if there is no name. */
 void request_origin(const struct request *rq, char *buf, size_t size);
 
 /* For the log line. */
 void request_note(struct request *rq, const char *session_id, const char *execution_id);
 
-/* ---- who may come in (http/framing.c, http/authenticate.c) ---- */
+/* ---- access (http/framing.c, http/authenticate.c) ---- */
 
-/* Collects the headers, and refuses a request whose extent is in doubt. */
+/* Collects the headers, and refuses a request whose length is in doubt. */
 int framing_check(struct request *rq);
 
-/* Refuses what was meant for another host. */
+/* Refuses a request that was meant for another host. */
 int authenticate_host(struct request *rq);
 
-/* Who calls, once the route is known: fills rq->caller, or refuses with 401 or 403. */
+/* Authenticates the caller, once the route is known: fills rq->caller, or refuses with 401 or
+ * 403. */
 int authenticate_caller(struct request *rq);
 
-/* ---- replies (http/reply.c); exactly one a request ---- */
+/* ---- replies (http/reply.c): exactly one per request ---- */
 
 void reply_json(struct request *rq, int status, json_t *json); /* takes @json, which may be NULL */
 void reply_json_text(struct request *rq, int status, char *text, size_t len); /* takes @text */
@@ -202,7 +203,7 @@ void reply_no_memory(struct request *rq);
 void reply_invalid(struct request *rq, json_t *errors); /* 422; takes @errors */
 void reply_refusal(struct request *rq);
 
-/* Adds what every reply carries, sends it and frees it. */
+/* Adds the headers that every reply has, sends it and frees it. */
 void reply_send(struct request *rq, int status, struct MHD_Response *response);
 void reply_header(struct MHD_Response *response, const char *name, const char *value);
 
@@ -211,14 +212,14 @@ void reply_header(struct MHD_Response *response, const char *name, const char *v
 struct mcp_call;
 struct mcp_peer;
 
-/* Answers with what @call says, as events; @first, for free(), was fetched already, or is NULL.
- * Takes the reference. @claim and @pos are those of mcp_call_read(), @number that of the call, or
- * below 0 when it is not kept. */
+/* Replies with the messages of @call, as events; @first, for free(), was fetched already, or is
+ * NULL. Takes the reference. @claim and @pos are those of mcp_call_read(), @number that of the
+ * call, or below 0 if it is not kept. */
 void mcp_stream_call(struct request *rq, struct mcp_call *call, int number, unsigned claim,
                      uint64_t pos, char *first);
 
-/* Answers with what is in the peer's outbox from @pos on. Takes the reference. @endpoint: the peer
- * is this connection, and this is where it is told to send its messages; NULL otherwise. */
+/* Replies with the messages in the peer's outbox from @pos on. Takes the reference. @endpoint: the
+ * peer is this connection, and this is the address for its messages; NULL otherwise. */
 void mcp_stream_outbox(struct request *rq, struct mcp_peer *peer, uint64_t pos,
                        const char *endpoint);
 

@@ -32,7 +32,7 @@ int fault_no_memory(struct fault *fault)
 int fault_from_engine(struct service *service, const char *what, const struct gb_err *err,
                       struct fault *fault)
 {
-    if (err->code == EADDRNOTAVAIL) /* the client's to mend, and nothing for the operator's log */
+    if (err->code == EADDRNOTAVAIL) /* the client has to fix it; nothing for the operator's log */
         return fault_set(fault, PROBLEM_VOLUME_NOT_AVAILABLE, "volumes", "%s", err->msg);
     service_log(service, LOG_LEVEL_ERROR, "%s: %s", what, err->msg);
     if (err->code == ENOSPC) {
@@ -44,7 +44,8 @@ int fault_from_engine(struct service *service, const char *what, const struct gb
         return -1;
     }
     (void) fault_set(fault, PROBLEM_ENGINE, NULL,
-                     "%s; try again, and if it stays so tell the operator to read the log", what);
+                     "%s; retry, and if it keeps failing, ask the operator to check the server log",
+                     what);
     fault->retry_after_s = 2;
     return -1;
 }

@@ -5,7 +5,7 @@
 
 #include "base/banned.h"
 
-/* FNV-1a. Our ids are random and keys are the operator's: nobody can choose a chain. */
+/* FNV-1a. Our ids are random and key ids are the operator's, so no client can force collisions. */
 static size_t chain_of(const char *id)
 {
     uint32_t hash = 2166136261u;

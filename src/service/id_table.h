@@ -1,4 +1,4 @@
-/* Things found by a text id: a fixed number of chains, the nodes part of the things themselves. */
+/* Objects found by a text id: a fixed number of hash chains, the nodes part of the objects. */
 #pragma once
 
 #include <stddef.h>
@@ -7,7 +7,7 @@
 
 struct id_node {
     struct id_node *next;
-    const char *id; /* of the thing that holds the node */
+    const char *id; /* belongs to the object that contains the node */
 };
 
 struct id_table {
@@ -15,11 +15,11 @@ struct id_table {
     size_t len;
 };
 
-/* The id must not be there yet. */
+/* The id must not be in the table yet. */
 void id_table_add(struct id_table *table, struct id_node *node, const char *id);
 struct id_node *id_table_find(const struct id_table *table, const char *id);
-/* Does nothing for a node that is not there. */
+/* Does nothing for a node that is not in the table. */
 void id_table_remove(struct id_table *table, struct id_node *node);
 
-/* The thing of which @member of type struct id_node is a part. */
+/* The object whose @member of type struct id_node this is. */
 #define ID_NODE_OF(node, type, member) ((type *) ((char *) (node) -offsetof(type, member)))

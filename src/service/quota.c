@@ -9,7 +9,7 @@
 #define TOKEN         1000 /* one execution, in thousandths */
 #define BURST_MIN     10
 #define MINUTE_US     (60 * USEC_PER_SEC)
-#define RATE_MAX      INT64_C(1000000000) /* more than anybody could use: no limit */
+#define RATE_MAX      INT64_C(1000000000) /* more than any caller could use: no limit */
 #define FULL_AFTER_US (10 * MINUTE_US)    /* more than any burst takes */
 
 static int64_t pick(int64_t of_key, int64_t configured)
@@ -35,7 +35,7 @@ static struct account *account_get(struct service *service, const struct princip
     return account;
 }
 
-/* Only the time that became tokens is used up: who asks all the time must not starve by rounding.
+/* Only the time that became tokens is used up: rounding must not starve a caller that asks often.
  */
 static void bucket_fill(struct bucket *bucket, int64_t now, int64_t rate, int64_t burst)
 {
@@ -53,8 +53,8 @@ static void bucket_fill(struct bucket *bucket, int64_t now, int64_t rate, int64_
         bucket->tokens_milli = burst;
 }
 
-/* A bucket of tokens: a tenth of a minute's rate may come at once, or a few, but never more than a
- * minute's; and it fills evenly. */
+/* A token bucket that fills evenly. The burst is a tenth of the rate per minute, at least a few,
+ * but never more than the whole rate. */
 static int rate_take(struct service *service, struct bucket *bucket, int64_t rate, const char *what,
                      struct fault *fault)
 {
@@ -163,7 +163,7 @@ void account_sweep(struct service *service)
             struct account *account = ID_NODE_OF(node, struct account, node);
 
             next = node->next;
-            /* By then the bucket is full again, and forgetting it loses nothing. */
+            /* By then the bucket is full again, and dropping it loses nothing. */
             if (account->refs > 0 || now - account->work.filled_us <= FULL_AFTER_US ||
                 now - account->installs.filled_us <= FULL_AFTER_US)
                 continue;

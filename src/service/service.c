@@ -1,9 +1,9 @@
 /*
- * The service as a whole: its start, its sweeper, its numbers, its end.
+ * The service as a whole: start, sweeper, statistics, shutdown.
  *
- * The end has three steps. Draining: new work is refused, and what is under way has the grace to
- * finish. Then it is asked to stop, a moment later told to. Then sessions end, and with them their
- * boxes. service_close() waits for all of it, so nothing is left when it returns.
+ * Shutdown has three steps. Draining: new work is refused, and running work gets the grace period
+ * to finish. Then it is interrupted and, a moment later, stopped. Then sessions end, and with them
+ * their boxes. service_close() waits for all of it, so nothing is left when it returns.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +33,7 @@
 
 #define MIB            (INT64_C(1) << 20)
 #define GIB            (INT64_C(1) << 30)
-#define STOP_SOFT_US   (3 * USEC_PER_SEC) /* a little more than the engine's own grace */
+#define STOP_SOFT_US   (3 * USEC_PER_SEC) /* a little longer than the engine's own grace period */
 #define RECORDS_FOR_US (INT64_C(7) * 86400 * USEC_PER_SEC)
 
 const int64_t service_bucket_us[SERVICE_BUCKETS - 1] = {
@@ -139,7 +139,7 @@ void service_sweep(struct service *service)
                     err.msg);
 }
 
-/* Waits on @cond with the lock held; false when the time is over. */
+/* Waits on @cond with the lock held; false on timeout. */
 static bool wait_until(struct service *service, pthread_cond_t *cond, int64_t deadline_us)
 {
     struct timespec ts = { .tv_sec = deadline_us / USEC_PER_SEC,
@@ -184,7 +184,7 @@ static struct service *service_alloc(const struct service_config *config)
     service->config = *config;
     service->config.engine.pool_limits = config->oneshot;
     service->config.engine.pool_limits.wall_us = config->wall_default_us;
-    /* What runs may take as much again as what is kept. */
+    /* Running executions may use as much again as kept ones. */
     service->output.disk_max = 2 * config->kept_disk_bytes;
     TAILQ_INIT(&service->sessions_by_age);
     TAILQ_INIT(&service->live);
@@ -219,7 +219,7 @@ static void service_free(struct service *service)
     free(service);
 }
 
-/* Sessions of a service that is no more ended with it, whether or not it could say so. */
+/* Sessions of an earlier service ended with it, whether or not it could record that. */
 static int store_prepare(struct service *service, struct gb_err *err)
 {
     struct store *store = service->config.store;
@@ -236,14 +236,14 @@ static int data_dir_check(const char *dir, struct gb_err *err)
     struct stat st;
 
     if (!dir || stat(dir, &st) < 0)
-        return gb_fail(err, dir ? errno : EINVAL, "data directory '%s'", dir ? dir : "");
+        return gb_fail_about(err, dir ? errno : EINVAL, "data directory '%s'", dir ? dir : "");
     if (!S_ISDIR(st.st_mode))
-        return gb_fail(err, ENOTDIR, "data directory '%s'", dir);
+        return gb_fail_about(err, ENOTDIR, "data directory '%s'", dir);
     return 0;
 }
 
-/* Workspaces of sessions are beneath the data directory, where its file system is fit for that.
- * Elsewhere they are in memory, as those of one-shots: less room, but as sealed. */
+/* Workspaces of sessions are below the data directory if its file system supports that. Otherwise
+ * they are in memory, like those of one-shots: smaller, but sealed the same way. */
 static int engine_prepare(struct service *service, struct gb_err *err)
 {
     struct engine_config config = service->config.engine;
@@ -252,9 +252,9 @@ static int engine_prepare(struct service *service, struct gb_err *err)
     int r;
 
     if (!dir)
-        return gb_fail(err, errno, "data directory '%s'", service->config.data_dir);
+        return gb_fail_about(err, errno, "data directory '%s'", service->config.data_dir);
     if ((size_t) snprintf(path, sizeof path, "%s/workspaces", dir) >= sizeof path)
-        return gb_fail(err, ENAMETOOLONG, "data directory");
+        return gb_fail_about(err, ENAMETOOLONG, "data directory");
     config.disk_dir = path;
     r = packages_open(service, &config, err);
     if (r < 0)
@@ -265,7 +265,7 @@ static int engine_prepare(struct service *service, struct gb_err *err)
         return 0;
     config.disk_dir = NULL;
     if (engine_open(&config, &service->engine, &(struct gb_err){ 0 }) < 0)
-        return r; /* it was not the disk */
+        return r; /* the disk was not the reason */
     service_log(service, LOG_LEVEL_WARNING,
                 "session workspaces are kept in memory, not on disk: %s", err->msg);
     return 0;
@@ -342,9 +342,9 @@ int service_wait_ready(struct service *service, struct gb_err *err)
     return 0;
 }
 
-/* ---- end ---- */
+/* ---- shutdown ---- */
 
-/* Whether nothing is in flight any more, at most until the deadline. */
+/* Waits until nothing is in flight, at most until the deadline; false on timeout. */
 static bool wait_idle(struct service *service, int64_t deadline_us)
 {
     bool idle;
@@ -412,7 +412,7 @@ void service_close(struct service *service)
     service_free(service);
 }
 
-/* ---- numbers ---- */
+/* ---- statistics ---- */
 
 const char *service_status_name(size_t i)
 {

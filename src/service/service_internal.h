@@ -1,19 +1,19 @@
 /*
  * The parts of the service and how they share state. session/session.h and execution/execution.h
- * have the two that are locked by themselves.
+ * have the two that have their own locks.
  *
  * Locks, in the order in which they may be taken:
- *   1. service->lock: the tables, the lists, the accounts, the numbers in flight
- *   2. session->lock: the line of executions, what the session is, when it was used
- *   3. execution->lock: how far it has come, its output, its outcome
- * Each is held for a few steps only: never while code runs, never over a call of the engine or the
- * store. Who has the turn in a session (turn_wait() to turn_give()) is the only one to touch its
- * lodging, without a lock; that is what keeps executions in order.
+ *   1. service->lock: the tables, the lists, the accounts, the counters
+ *   2. session->lock: the queue of executions, its state, when it was last used
+ *   3. execution->lock: its progress, its output, its outcome
+ * Each is held for a few steps only: never while code runs, never during a call to the engine or
+ * the store. Only the holder of the turn in a session (turn_wait() to turn_give()) uses its
+ * lodging, without a lock; this keeps executions in order.
  *
  * References: the table of sessions holds one while a session lives, each execution of it holds one
- * until it has ended, and so does everybody to whom it was handed. With the last the box goes. The
- * table of executions holds one while an execution runs or is kept; it holds no session then, so
- * what is kept keeps no box.
+ * until it has ended, and so does every caller that found it. The box goes with the last one. The
+ * table of executions holds one while an execution runs or is kept; a finished execution does not
+ * hold its session, so kept executions keep no boxes alive.
  */
 #pragma once
 
@@ -40,7 +40,7 @@ struct account {
     struct bucket {
         int64_t tokens_milli, filled_us;
     } work, installs; /* of the rates */
-    int64_t refs;     /* sessions and executions that point here */
+    int64_t refs;     /* sessions and executions that refer to it */
 };
 
 /* Takes one session, or one execution, from what the caller may have. */
@@ -48,11 +48,11 @@ int account_take_session(struct service *service, const struct caller *caller,
                          struct account **ret_account, struct fault *fault);
 int account_take_execution(struct service *service, const struct caller *caller,
                            struct account **ret_account, struct fault *fault);
-/* One install from the rate of the key, with service->lock not held. */
+/* Takes one install from the rate of the key, without service->lock. */
 int account_take_install(struct service *service, const struct caller *caller, struct fault *fault);
 void account_give_session(struct account *account);
 void account_give_execution(struct account *account);
-/* Forgets those that have nothing and whose rate has recovered. */
+/* Drops accounts that have nothing in use and whose rate has recovered. */
 void account_sweep(struct service *service);
 
 /* ---- service.c ---- */
@@ -81,7 +81,7 @@ struct service {
     size_t tombstones_next;
     struct execution_list live, kept;
     int64_t kept_len, kept_memory, kept_disk, kept_files;
-    int64_t sessions_taken; /* living, and such as are being made */
+    int64_t sessions_taken; /* live sessions, and those being created */
     int64_t in_flight, workers;
 
     struct output_budget output;
@@ -104,7 +104,7 @@ void service_worker_count(struct service *service, int by);
 /* One round of the sweeper. */
 void service_sweep(struct service *service);
 
-/* The engine's error as a fault: ours, and for now. The message goes to the log, not to the client.
+/* An engine error as a fault: ours, and temporary. The message goes to the log, not to the client.
  */
 int fault_from_engine(struct service *service, const char *what, const struct gb_err *err,
                       struct fault *fault);
@@ -116,7 +116,7 @@ int template_wish(struct service *service, const char *wanted, char ret_name[TEM
                   struct fault *fault);
 
 /* The template of that name, ready for boxes, until engine_template_put(); NULL is the default one.
- * It is read anew each time, so that what the operator has changed meanwhile counts. */
+ * It is read again each time, so changes by the operator take effect. */
 int template_open(struct service *service, const char *name, struct template **ret_template,
                   struct fault *fault);
 

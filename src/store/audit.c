@@ -1,5 +1,5 @@
-/* The audit log. A row that somebody else has written may hold anything, so reading refuses nothing
- * and says of each row whether it is one of ours. */
+/* The audit log. A row written by another program may contain anything, so reading refuses nothing
+ * and says for each row whether it is one of ours. */
 #include "store/audit.h"
 
 #include <errno.h>
@@ -35,7 +35,7 @@ static const struct db_statement move_head = {
     "UPDATE audit_head SET seq = ?1, hash = ?2",
     "update the head of the audit log",
 };
-/* By whether the newest are asked for, then by whether of one session. */
+/* Indexed by whether the newest are requested, then by whether those of one session. */
 static const struct db_statement list_entries[2][2] = {
     { { DB_READ, SELECT_ENTRIES " ORDER BY seq LIMIT ?3", "read the audit log" },
       { DB_READ, SELECT_ENTRIES " AND session_id = ?4 ORDER BY seq LIMIT ?3",
@@ -142,7 +142,7 @@ static int entry_read(struct db_query *q, struct store_audit *ret_entry)
         fields[0] = '\0';
     }
     entry.malformed = !good;
-    entry.fields = strdup(fields); /* as long as it is, not as it may be */
+    entry.fields = strdup(fields); /* only as long as needed */
     free(fields);
     if (!entry.fields)
         return -ENOMEM;

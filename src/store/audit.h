@@ -1,10 +1,10 @@
-/* The audit log in the store, which keeps the order and the bytes; what is hashed and how is the
- * business of service/access/audit.h. Entries can be added and read, nothing else. */
+/* The audit log in the store, which keeps the order and the bytes; service/access/audit.h decides
+ * what is hashed and how. Entries can be added and read, nothing else. */
 #pragma once
 
 #include "store/store.h"
 
-#define STORE_AUDIT_FIELDS_MAX 8192 /* of an entry's fields, with their end */
+#define STORE_AUDIT_FIELDS_MAX 8192 /* of an entry's fields, with their NUL */
 #define STORE_AUDIT_ROWS_MAX   100000
 
 struct store_audit {
@@ -13,7 +13,7 @@ struct store_audit {
     char session_id[STORE_ID_MAX]; /* "": none */
     uint8_t prev[STORE_HASH_BYTES], hash[STORE_HASH_BYTES];
     char *fields; /* text, at most STORE_AUDIT_FIELDS_MAX */
-    /* Only set by reading: the row was never appended by us; what cannot be read of it is 0. */
+    /* Only set by reading: the row was not written by us; values that cannot be read are 0. */
     bool malformed;
 };
 
@@ -22,20 +22,20 @@ struct store_head {
     uint8_t hash[STORE_HASH_BYTES];
 };
 
-/* The end of the log as the last append noted it, apart from the entries. */
+/* The end of the log as recorded by the last append, apart from the entries. */
 int store_audit_head(struct store *store, struct store_head *ret_head, struct gb_err *err);
 
-/* Adds @len entries and moves the head, durably. -ESTALE, and nothing is added, when the first does
- * not follow the head or one does not follow the other: ask for the head again. */
+/* Adds @len entries and moves the head, durably. -ESTALE, and nothing is added, if the first does
+ * not follow the head or one does not follow the other: read the head again. */
 int store_audit_append(struct store *store, const struct store_audit *entries, size_t len,
                        struct gb_err *err);
 
 struct store_audit_query {
-    int64_t after_seq; /* INT64_MIN in both: really all, whatever somebody put there */
+    int64_t after_seq; /* INT64_MIN in both: really all rows, even forged ones */
     int64_t since_us;
-    const char *session_id; /* NULL: of all, and of none */
+    const char *session_id; /* NULL: all entries, with a session or without */
     size_t limit;           /* at most STORE_AUDIT_ROWS_MAX */
-    bool newest;            /* the last that match instead of the first; in order all the same */
+    bool newest;            /* the last that match instead of the first; still in order */
 };
 
 /* Entries as they are stored, unchecked, by seq. Free with store_audit_free(). */

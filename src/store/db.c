@@ -1,4 +1,4 @@
-/* What all backends have in common: binding, columns and the ends of transactions. */
+/* What all backends have in common: binding, columns and ending transactions. */
 #include "store/db.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 #define HEX_MAX (2 * STORE_HASH_BYTES + 1)
 
-/* ---- hashes are text ---- */
+/* ---- hashes as text ---- */
 
 static void hex_write(const uint8_t *hash, char ret_hex[HEX_MAX])
 {
@@ -22,7 +22,7 @@ static void hex_write(const uint8_t *hash, char ret_hex[HEX_MAX])
     ret_hex[HEX_MAX - 1] = '\0';
 }
 
-/* Upper-case digits are refused: a hash has one spelling. */
+/* Upper-case digits are refused: a hash has only one spelling. */
 static bool hex_read(const char *hex, uint8_t *ret_hash)
 {
     if (!hex_is(hex, HEX_MAX - 1))
@@ -95,7 +95,7 @@ static struct db_query query_begin(struct db *db, const struct db_statement *sta
             bind_hash(&q, va_arg(values, const uint8_t *));
             break;
         default:
-            abort(); /* a mistake in our own source, which every run of its tests meets */
+            abort(); /* a bug in our own source, which its tests always hit */
         }
     return q;
 }

@@ -3,8 +3,8 @@
  *
  * Subjects (keys.c, sessions.c, audit.c) are written once, in SQL that SQLite and PostgreSQL both
  * understand, over these calls. A backend is a const table of functions: a dozen small ones,
- * however many subjects there are. Today there is db_sqlite.c; tests/unit/test_store.c is what
- * another one has to pass.
+ * however many subjects there are. So far there is db_sqlite.c; another one has to pass
+ * tests/unit/test_store.c.
  *
  * A statement is a constant with an address: a backend prepares it when it is first used and keeps
  * it. Parameters are written ?1, ?2, ... and bound in their order. Values are 64-bit integers, text
@@ -21,7 +21,7 @@
 
 struct db;
 
-/* On which of the two connections a statement runs. */
+/* Which of the two connections a statement runs on. */
 enum db_side { DB_READ, DB_WRITE, DB_SIDES };
 
 struct db_statement {
@@ -32,16 +32,16 @@ struct db_statement {
 
 enum db_type { DB_NULL, DB_INTEGER, DB_TEXT, DB_OTHER };
 
-/* One use of a statement. The first thing that fails is kept and told by the next step. */
+/* One use of a statement. The first failure is kept and returned by the next step. */
 struct db_query {
     struct db *db;
     const struct db_statement *statement;
     void *prepared; /* the backend's; NULL: could not be prepared */
     int next;       /* parameter to be bound, from 1 */
-    int failed;     /* the backend's code of the first failure; 0 */
+    int failed;     /* the backend's code of the first failure, or 0 */
 };
 
-/* What a backend does. Codes of failures are its own; only fail() understands them. */
+/* The functions of a backend. Failure codes are its own; only fail() understands them. */
 struct db_ops {
     void (*close)(struct db *db);
 
@@ -56,7 +56,7 @@ struct db_ops {
 
     /* Sets prepared or failed. */
     void (*prepare)(struct db_query *q);
-    /* Return 0 or a code. A NULL text is NULL; a text need not outlive the call. */
+    /* Return 0 or a code. A NULL text is NULL; the text need not outlive the call. */
     int (*bind_int)(struct db_query *q, int64_t value);
     int (*bind_text)(struct db_query *q, const char *text);
     /* 1: a row, 0: no more, else -1 with failed set. */
@@ -68,7 +68,7 @@ struct db_ops {
     int64_t (*column_int)(struct db_query *q, int column);
     const char *(*column_text)(struct db_query *q, int column, size_t *ret_len);
 
-    /* -errno for the code, with the backend's own words. */
+    /* -errno for the code, with the backend's own message. */
     int (*fail)(struct db *db, enum db_side side, int code, const char *what, struct gb_err *err);
 };
 
@@ -85,8 +85,7 @@ struct db {
  *   T  const char *       text; an empty one is NULL
  *   i  int64_t            integer
  *   I  int64_t, int64_t   integer; one that equals the second is NULL
- *   h  const uint8_t *    STORE_HASH_BYTES of a hash
- */
+ *   h  const uint8_t *    STORE_HASH_BYTES of a hash */
 struct db_query db_query_begin(struct db *db, const struct db_statement *statement,
                                const char *types, ...);
 
@@ -94,19 +93,19 @@ struct db_query db_query_begin(struct db *db, const struct db_statement *stateme
 int db_query_step(struct db_query *q, struct gb_err *err);
 void db_query_end(struct db_query *q);
 
-/* Runs a statement that gives no rows, inside a transaction. Returns how many rows it changed. */
+/* Runs a statement that returns no rows, inside a transaction. Returns how many rows it changed. */
 int db_run(struct db *db, struct gb_err *err, const struct db_statement *statement,
            const char *types, ...);
 
-/* The same as a transaction that holds nothing else. */
+/* The same as a separate transaction. */
 int db_write(struct db *db, bool durable, struct gb_err *err, const struct db_statement *statement,
              const char *types, ...);
 
-/* For a row that holds something else than it should. */
+/* For a row with an invalid value. */
 int db_fail_row(const struct db_query *q, struct gb_err *err);
 
-/* Copy the text of a column; false when it is no text, or does not fit whole. NULL is the empty
- * text for the second. */
+/* Copy the text of a column; false if it is not text, or does not fit. For the second, NULL is the
+ * empty string. */
 bool db_column_copy(struct db_query *q, int column, char *buf, size_t size);
 bool db_column_copy_optional(struct db_query *q, int column, char *buf, size_t size);
 bool db_column_hash(struct db_query *q, int column, uint8_t *ret_hash);
@@ -114,7 +113,7 @@ bool db_column_int(struct db_query *q, int column, int64_t *ret_value);
 int64_t db_column_optional(struct db_query *q, int column, int64_t none);
 bool db_column_is_null(struct db_query *q, int column);
 
-/* Room for one row more in an array of @len; the arrays double. 0 or -ENOMEM. */
+/* Room for one more row in an array of @len; the arrays double. 0 or -ENOMEM. */
 int db_grow(void *array, size_t len, size_t size);
 
 /* ---- connections and transactions ---- */
@@ -126,11 +125,11 @@ void db_read_end(struct db *db);
  * for the disk. */
 int db_write_begin(struct db *db, bool durable, struct gb_err *err);
 
-/* Commits if @r says that all went well, else takes everything back; gives the connection back.
- * Returns @r, or the failure to commit. */
+/* Commits if @r is a success, otherwise rolls back; releases the connection. Returns @r, or the
+ * failure to commit. */
 int db_write_end(struct db *db, int r, struct gb_err *err);
 
 /* ---- backends ---- */
 
-/* Opens the file at @path, which exists, and brings its tables up to date. */
+/* Opens the file at @path, which must exist, and updates its tables. */
 int db_sqlite_open(const char *path, struct db **ret_db, struct gb_err *err);

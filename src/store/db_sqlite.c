@@ -1,14 +1,14 @@
 /*
  * The store in one SQLite file, in WAL mode.
  *
- * Theory of operation. There are two connections, each with its statements prepared and a lock of
- * its own: one reads, one writes. In WAL mode a reader never waits for a writer, so a question is
- * not held up by a commit that waits for the disk. Writers of this process queue at the lock, those
- * of other processes at SQLite's own, for BUSY_MSEC at most. Every call that writes is one
- * immediate transaction.
+ * Theory of operation. There are two connections, each with its own prepared statements and lock:
+ * one reads, one writes. In WAL mode a reader never waits for a writer, so a query is not delayed
+ * by a commit that waits for the disk. Writers of this process queue at the lock, those of other
+ * processes at SQLite's own, for at most BUSY_MSEC. Every call that writes is one immediate
+ * transaction.
  *
- * What must survive a power cut (keys, the audit log) is synced when it is committed; records of
- * sessions, which a restart ends anyway, are not. A crash of the process loses neither.
+ * Data that must survive a power failure (keys, the audit log) is synced when it is committed;
+ * records of sessions, which a restart ends anyway, are not. A crash of the process loses neither.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -25,8 +25,8 @@
 
 #define BUSY_MSEC      20000
 #define APPLICATION_ID 0x676c6f76 /* "glov", in the file's header */
-#define VALUE_MAX      (1 << 20)  /* no value is larger, whatever somebody put into the file */
-#define STATEMENTS_MAX 256        /* of one connection; far above what the store has */
+#define VALUE_MAX      (1 << 20)  /* no value is larger, even in a forged file */
+#define STATEMENTS_MAX 256        /* of one connection; far more than the store has */
 
 struct prepared {
     const struct db_statement *statement;
@@ -42,7 +42,7 @@ struct conn {
 struct sqlite_db {
     struct db base;
     struct conn conns[DB_SIDES];
-    bool durable; /* what the writing connection is set to */
+    bool durable; /* the current setting of the writing connection */
 };
 
 static struct sqlite_db *sqlite_of(struct db *db)
@@ -100,7 +100,7 @@ static int sqlite_fail(struct db *db, enum db_side side, int code, const char *w
 
 /* ---- statements ---- */
 
-/* The place of a statement in the table, or the free one where it belongs; NULL: the table is full.
+/* The slot of a statement in the table, or the free one where it belongs; NULL: the table is full.
  */
 static struct prepared *prepared_find(struct conn *conn, const struct db_statement *statement)
 {
@@ -165,7 +165,7 @@ static int sqlite_changes(struct db_query *q)
 
 static void sqlite_end(struct db_query *q)
 {
-    (void) sqlite3_reset(q->prepared); /* tells once more what step told */
+    (void) sqlite3_reset(q->prepared); /* returns the error of the last step again */
     (void) sqlite3_clear_bindings(q->prepared);
 }
 
@@ -224,7 +224,7 @@ static int sqlite_begin(struct db *db, bool durable, struct gb_err *err)
     int r = 0;
 
     if (s->durable != durable)
-        /* Not prepared: SQLite acts on this one while it compiles it. */
+        /* Not prepared: SQLite executes this one while it compiles it. */
         r = exec(s->conns[DB_WRITE].db,
                  durable ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL", "set up",
                  err);
@@ -256,7 +256,7 @@ static void sqlite_close(struct db *db)
 {
     struct sqlite_db *s = sqlite_of(db);
 
-    /* The writer last: it may have to fold the log into the file. */
+    /* The writer last: it may have to checkpoint the log into the file. */
     for (size_t side = 0; side < DB_SIDES; side++) {
         struct conn *conn = &s->conns[side];
 
@@ -268,7 +268,7 @@ static void sqlite_close(struct db *db)
     free(s);
 }
 
-/* The one number that @sql gives. */
+/* The one number that @sql returns. */
 static int ask(sqlite3 *db, const char *sql, int64_t *ret_value, struct gb_err *err)
 {
     sqlite3_stmt *stmt = NULL;
@@ -304,8 +304,8 @@ static int fail_foreign(const char *path, struct gb_err *err)
     return gb_fail_plain(err, EUCLEAN, "'%s' is not a Glovebox database", path);
 }
 
-/* Refuses another program's file, which is not ours to write to, and what we would not understand.
- */
+/* Refuses files of other programs, which we must not write to, and versions that we do not
+ * understand. */
 static int check_version(sqlite3 *db, const char *path, int64_t *ret_version, struct gb_err *err)
 {
     int64_t id, version, tables;
@@ -431,7 +431,7 @@ int db_sqlite_open(const char *path, struct db **ret_db, struct gb_err *err)
         return gb_fail(err, ENOMEM, "open the store");
     s->base.ops = &sqlite_ops;
     for (size_t i = 0; i < DB_SIDES; i++)
-        (void) pthread_mutex_init(&s->conns[i].lock, NULL); /* of the default kind it cannot fail */
+        (void) pthread_mutex_init(&s->conns[i].lock, NULL); /* cannot fail with defaults */
     r = open_file(s, path, err);
     if (r < 0) {
         sqlite_close(&s->base);

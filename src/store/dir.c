@@ -1,9 +1,9 @@
 /*
- * The data directory: who may have it.
+ * The data directory: who may own it.
  *
- * Hashes of keys and the audit log lie here, and the service may run as root. So the directory must
- * be ours and nobody else's to write to; then no name in it can be swapped under us, and checking a
- * file before it is opened by its path is enough.
+ * It contains hashes of keys and the audit log, and the service may run as root. So the directory
+ * must be ours and writable by nobody else; then no name in it can be swapped under us, and it is
+ * enough to check a file before it is opened by its path.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,7 @@
 #define LOCK_TRIES      500
 #define LOCK_PAUSE_NSEC 10000000 /* five seconds in all */
 
-/* As mkdir -p does, but all that is made is for us alone. */
+/* Like mkdir -p, but accessible only to us. */
 static int make_dirs(const char *path, struct gb_err *err)
 {
     autofree char *copy = strdup(path);
@@ -141,8 +141,8 @@ int store_dir_check_file(const struct store_dir *dir, const char *name, bool mus
         if (errno != EEXIST)
             return gb_fail(err, errno, "create '%s/%s'", dir->path, name);
     }
-    /* O_PATH: closing any other descriptor of the file would take from this process the locks that
-     * SQLite holds on it. */
+    /* O_PATH: closing any other descriptor of the file would release the locks that SQLite holds on
+     * it for this process. */
     fd = openat(dir->fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0)
         return gb_fail(err, errno, "open '%s/%s'", dir->path, name);

@@ -6,25 +6,25 @@
 
 struct store {
     struct db *db;
-    int lock_fd; /* of an exclusive opener; -EBADF */
+    int lock_fd; /* of an exclusive opener, or -EBADF */
 };
 
-/* -EINVAL unless @id can be one. */
+/* -EINVAL unless @id is a valid id. */
 int store_check_id(const char *id, struct gb_err *err);
 
 /* ---- the data directory (dir.c) ---- */
 
 struct store_dir {
     char *path;  /* absolute, without links */
-    int fd;      /* holds a lock until store_dir_release(): one opens at a time */
-    int lock_fd; /* of an exclusive opener; -EBADF */
+    int fd;      /* holds a lock until store_dir_release(): one process opens at a time */
+    int lock_fd; /* of an exclusive opener, or -EBADF */
 };
 
-/* Finds or makes the directory and refuses one that others own or may write to. */
+/* Finds or creates the directory and refuses one that others own or can write to. */
 int store_dir_open(const struct store_config *config, struct store_dir *ret_dir,
                    struct gb_err *err);
 void store_dir_release(struct store_dir *dir);
 
-/* Makes the file (0600) unless @must_exist, and refuses one that others own or may open. */
+/* Creates the file (0600) unless @must_exist, and refuses one that others own or can open. */
 int store_dir_check_file(const struct store_dir *dir, const char *name, bool must_exist,
                          struct gb_err *err);

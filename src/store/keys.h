@@ -3,8 +3,8 @@
 
 #include "store/store.h"
 
-#define STORE_NAME_MAX      129         /* of a key's name, with its end; UTF-8 */
-#define STORE_LIMIT_DEFAULT INT64_C(-1) /* the server's own limit counts */
+#define STORE_NAME_MAX      129         /* of a key's name, with its NUL; UTF-8 */
+#define STORE_LIMIT_DEFAULT INT64_C(-1) /* use the server's own limit */
 
 struct store_key {
     char id[STORE_ID_MAX];
@@ -21,12 +21,12 @@ int store_key_add(struct store *store, const struct store_key *key, struct gb_er
 int store_key_list(struct store *store, struct store_key **ret_keys, size_t *ret_len,
                    struct gb_err *err);
 
-/* -ENOENT: no such key. -EALREADY: it was revoked before; that time stays. */
+/* -ENOENT: no such key. -EALREADY: it is already revoked; the time does not change. */
 int store_key_revoke(struct store *store, const char *id, int64_t now_us, struct gb_err *err);
 
-/* Remembers the last use, if it is later than the one known. An unknown id is no error. */
+/* Records the last use, if it is later than the stored one. An unknown id is not an error. */
 int store_key_touch(struct store *store, const char *id, int64_t used_us, struct gb_err *err);
 
-/* A number that grows whenever a key was added or revoked, by whatever process: cheap to ask, and
- * as long as it is the same, a copy of the list (but for last_used_us) is up to date. */
+/* A number that grows whenever a key is added or revoked, by any process: cheap to read, and as
+ * long as it is the same, a copy of the list (except for last_used_us) is up to date. */
 int store_key_generation(struct store *store, int64_t *ret_generation, struct gb_err *err);

@@ -1,5 +1,5 @@
-/* The paths come from the build; .incbin, because C17 has no #embed. A step that was released is
- * never changed: a new one is added. */
+/* The paths come from the build; .incbin, because C17 has no #embed. A released step is never
+ * changed: a new one is added. */
 #include "store/migrations.h"
 
 #include "base/autoclean.h"

@@ -3,8 +3,8 @@
 
 #include <stddef.h>
 
-/* One step for SQLite: what all backends run, then what only SQLite understands. Step i leads from
- * version i to version i + 1. */
+/* One step for SQLite: the statements for all backends, then those that only SQLite understands.
+ * Step i leads from version i to version i + 1. */
 struct migration {
     const char *tables;
     const char *sqlite;

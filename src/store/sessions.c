@@ -52,7 +52,7 @@ static const char *end_name(enum store_end end)
     return (size_t) end < ARRAY_LEN(end_names) ? end_names[end] : NULL;
 }
 
-/* STORE_END_LOST for a word that nobody knows. */
+/* STORE_END_LOST for an unknown word. */
 static enum store_end end_from_name(const char *name)
 {
     for (size_t i = 0; i < ARRAY_LEN(end_names); i++)

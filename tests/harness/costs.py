@@ -1,4 +1,4 @@
-"""A plugin for pytest: what each test file takes in wall-clock and CPU time.
+"""A plugin for pytest: wall-clock and CPU time of each test file.
 
 GB_COSTS names the file that gets one JSON object per test file. CPU time is that of the test process
 and of all its children that have ended by then, user and system together. A server that a test leaves
@@ -21,12 +21,13 @@ class Costs:
         self.files = {}
         self.wall, self.cpu = time.monotonic(), 0.0  # start-up and imports are part of the first file
 
-    def add(self, name):
+    def add(self, *names):
         wall, cpu = time.monotonic(), cpu_seconds()
-        entry = self.files.setdefault(name, {"wall": 0.0, "cpu": 0.0, "tests": 0})
-        entry["wall"] += wall - self.wall
-        entry["cpu"] += cpu - self.cpu
-        entry["tests"] += 1
+        for name in names:
+            entry = self.files.setdefault(name, {"wall": 0.0, "cpu": 0.0, "tests": 0})
+            entry["wall"] += wall - self.wall
+            entry["cpu"] += cpu - self.cpu
+            entry["tests"] += 1
         self.wall, self.cpu = wall, cpu
 
 
@@ -34,9 +35,7 @@ COSTS = Costs()
 
 
 def pytest_runtest_logfinish(nodeid):
-    COSTS.add(nodeid.partition("::")[0])
-    if os.environ.get("GB_COSTS_TESTS"):
-        COSTS.add(nodeid)
+    COSTS.add(nodeid.partition("::")[0], *[nodeid] if os.environ.get("GB_COSTS_TESTS") else [])
 
 
 def pytest_unconfigure():

@@ -1,4 +1,4 @@
-"""The processes of the suites: each in a group of its own, so that all of it can be killed."""
+"""The processes of the suites: each in its own process group, so that all of it can be killed."""
 
 import contextlib
 import os
@@ -6,14 +6,14 @@ import signal
 import subprocess
 import threading
 
-SUITE_SECONDS = 5400  # a suite that hangs is a failure, not a reason to wait for ever
+SUITE_SECONDS = 5400  # a suite that hangs is a failure, not a reason to wait forever
 
 RUNNING = []
-STOPPED = threading.Event()  # no more of them
+STOPPED = threading.Event()  # no more are started
 
 
 def run(command, **kwargs):
-    """Runs it and returns its exit code; None when it took too long or all was stopped."""
+    """Runs it and returns its exit code; None if it took too long or everything was stopped."""
     if STOPPED.is_set():
         return None
     process = subprocess.Popen(command, start_new_session=True, **kwargs)
@@ -32,7 +32,7 @@ def run(command, **kwargs):
 
 
 def stop_running():
-    """Kills what runs. Workers wait for it in threads, which no signal reaches."""
+    """Kills running processes. Workers wait for them in threads, which no signal reaches."""
     STOPPED.set()
     for process in list(RUNNING):
         with contextlib.suppress(ProcessLookupError):

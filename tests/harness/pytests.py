@@ -14,7 +14,7 @@ from .processes import SUITE_SECONDS, run
 from .report import ROOT, show
 
 PYTHON = "/usr/bin/python3"
-UNSTEADY_MAX = 3  # more than that in one suite is no accident
+UNSTEADY_MAX = 3  # more than that in one suite is not a coincidence
 SECOND_LOOKS = 3
 
 Failure = collections.namedtuple("Failure", "name why")
@@ -39,8 +39,9 @@ def read_junit(path):
 
 
 class Job:
-    """@where of @tree, after the words of @wrap. @weight says which job starts first. @prepare, where
-    given, returns more keywords (tree, env, wrap, scratch) when the job starts."""
+    """Runs @where of @tree, prefixed with the command @wrap. Jobs with a larger @weight start
+    first. @prepare, if given, returns more keywords (tree, env, wrap, scratch) when the job
+    starts."""
 
     def __init__(self, suite, where, *, user="self", weight=0, tree=ROOT, env=None, wrap=(),
                  scratch=None, prepare=None):
@@ -48,10 +49,10 @@ class Job:
         self._how = {"tree": tree, "env": env or {}, "wrap": wrap, "scratch": scratch}
         self._prepare = prepare
         self._stack = contextlib.ExitStack()
-        self.failures = []  # what the second look may still save
+        self.failures = []  # may still pass when repeated
 
     def title(self):
-        """The suite, and of its files those that this job runs."""
+        """The suite, and the files of it that this job runs."""
         files = dict.fromkeys(pathlib.Path(path.partition("::")[0]).name for path in self.where)
         return f"{self.suite}: {' '.join(files)}"
 
@@ -106,8 +107,8 @@ class Job:
         return []
 
     def look_again(self):
-        """Whether what failed passes each time now."""
-        # As pytest names them, which the report does not.
+        """Whether the failed tests pass each time now."""
+        # As pytest names them; the report does not.
         names = json.loads(pathlib.Path(self._how["scratch"],
                                         "pytest/v/cache/lastfailed").read_text())
         with tempfile.TemporaryFile() as shown:
@@ -117,7 +118,7 @@ class Job:
 
 
 def judge(jobs, tally):
-    """Counts the failures of @jobs, after a second look where a suite had only a few."""
+    """Counts the failures of @jobs, after repeating them if a suite had only a few."""
     suites = collections.defaultdict(list)
     for job in jobs:
         if job.failures:

@@ -1,4 +1,4 @@
-"""Jobs in one queue: whoever is free takes the longest that is left and may start."""
+"""Jobs in one queue: a free worker takes the longest remaining job that may start."""
 
 import concurrent.futures
 import threading
@@ -7,8 +7,8 @@ from .processes import stop_running
 
 
 class Queue:
-    """Jobs, some of which come later: those that wait for something are announced by expect(), so
-    that workers stay until they are here."""
+    """Jobs, some of which are added later: those that wait for something are announced by
+    expect(), so that workers stay until they are added."""
 
     def __init__(self):
         self._jobs = []
@@ -50,8 +50,8 @@ def work(queue, tally):
 
 
 def run_all(queue, workers, tally, *others):
-    """Works through the queue in @workers threads, and calls @others in threads of their own. The
-    first exception ends all of it and is raised here."""
+    """Works through the queue in @workers threads, and calls @others in separate threads. The
+    first exception stops all of it and is raised here."""
     with concurrent.futures.ThreadPoolExecutor(workers + len(others)) as pool:
         running = [pool.submit(other) for other in others]
         running += [pool.submit(work, queue, tally) for _ in range(workers)]

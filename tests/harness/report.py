@@ -1,4 +1,5 @@
-"""What a run of the suites says: counts, notes, where the time went, and which tests were unsteady."""
+"""The report of a run of the suites: counts, notes, where the time went, and which tests were
+unsteady."""
 
 import datetime
 import os
@@ -24,7 +25,7 @@ def say(text):
 
 
 def show(name, output):
-    """Prints all that a suite wrote to the file @output."""
+    """Prints everything that a suite wrote to the file @output."""
     output.seek(0)
     with PRINTING:
         say(name)
@@ -86,13 +87,13 @@ def write_costs(tally, path, label):
 
 
 def unsteady_log():
-    """Where unsteady tests are written down when nobody says otherwise."""
+    """The default file for unsteady tests."""
     state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return pathlib.Path(os.environ.get("GB_UNSTEADY_LOG") or f"{state}/glovebox/unsteady.log")
 
 
 def commit():
-    """The commit that is tested, with a + when the tree has been changed since."""
+    """The tested commit, with a + if the tree has been changed since."""
     said = subprocess.run(["git", "describe", "--always", "--exclude=*", "--dirty=+"], cwd=ROOT,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
                           stderr=subprocess.DEVNULL) if shutil.which("git") else None
@@ -100,7 +101,7 @@ def commit():
 
 
 def write_unsteady(tally, path):
-    """Appends a line for each unsteady test. The run is not worse for a log that cannot be written."""
+    """Appends a line for each unsteady test. It is not a failure if the log cannot be written."""
     if not tally.unsteady:
         return
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")

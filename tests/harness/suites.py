@@ -1,4 +1,4 @@
-"""Which files make up a suite, who runs them, and how they are cut into jobs."""
+"""Which files belong to a suite, who runs them, and how they are split into jobs."""
 
 import functools
 import os
@@ -17,13 +17,13 @@ SUBIDS_ONLY = ["test_robust.py", "test_serve_files.py", "test_volumes.py", "test
 NOT_AS_USER = ["test_docs.py", "test_cell.py", "test_dialects.py", "test_dialects_bad.py",
                "test_compat.py", "test_mcp.py", "test_mcp_bad_input.py", "test_key.py",
                "test_audit.py", "test_serve_api.py"]
-# Of these the ones in which an ordinary user's mounts and ids have a part.
+# Of these, the files that involve an ordinary user's mounts and ids.
 AS_USER_ONLY = {
     "test_packages.py": ["test_live_session", "test_offline", "test_pruning", "test_two_at_once"],
     "test_template_packages.py": ["test_set", "test_layer_stays_as_long_as_it_is_named"],
 }
-# Seconds that a file takes, roughly. The longest start first, and short ones share a process; a number
-# that is wrong costs time and nothing else. `tests/run.py --costs FILE` measures them.
+# Seconds that a file takes, roughly. The longest start first, and short ones share a process; a
+# wrong number only costs time. `tests/run.py --costs FILE` measures them.
 SECONDS = {
     "test_packages.py": 200, "test_abuse.py": 150, "test_robust.py": 130, "test_limits.py": 120,
     "test_run.py": 110, "test_template_packages.py": 100, "test_clients.py": 90, "test_cell.py": 55,
@@ -32,8 +32,8 @@ SECONDS = {
     "test_network.py": 15, "test_bad_input.py": 14, "test_docs.py": 5, "test_key.py": 5,
     "test_compat.py": 2,
 }
-ALONE_FROM = 40  # a file this long is a job of its own
-JOB_SECONDS = 60  # several files together stay below
+ALONE_FROM = 40  # a file this long is a separate job
+JOB_SECONDS = 60  # several files together take no longer
 
 
 def seconds_of(path):
@@ -41,7 +41,7 @@ def seconds_of(path):
 
 
 def files_of(suite, who, only):
-    """[[what pytest is told of one file]]: the suite's files, or those of them that are asked for."""
+    """[[arguments of pytest for one file]]: the suite's files, or those requested."""
     folder = f"tests/{suite}"
     have = sorted(path.name for path in (ROOT / folder).glob("test_*.py"))
     asked = [name for name in only if (ROOT / folder / name).exists()]
@@ -57,8 +57,8 @@ def files_of(suite, who, only):
 
 
 def cut(files):
-    """[(seconds, [what pytest is told])]: long files alone, the others several to a process, since
-    each process of pytest takes half a second of its own."""
+    """[(seconds, [arguments of pytest])]: long files alone, the others several per process, since
+    each process of pytest takes half a second to start."""
     weighed = sorted(((seconds_of(file[0].partition("::")[0]), file) for file in files),
                      key=lambda pair: -pair[0])
     cuts = []
@@ -88,7 +88,7 @@ def binary_jobs(suite, who, build, only, stage, tally):
 
 
 def plain_jobs(suite, build):
-    """Jobs of the suites that are run once, as whoever called."""
+    """Jobs of the suites that are run once, as the calling user."""
     if suite == "python":
         return [Job("Python unit tests", ["tests/unit"], weight=20,
                     env={"GB_EXTENSION": str(build / "src/engine/_glovebox.so")})]
@@ -97,8 +97,8 @@ def plain_jobs(suite, build):
 
 
 def default_kit():
-    """Where the official programs of the MCP proofs are installed: outside of the build, so that the
-    next one finds them, in a directory for each set of pins."""
+    """Where the official programs for the MCP proofs are installed: outside of the build, so that
+    the next build finds them, in a directory for each set of pins."""
     if os.environ.get("GB_MCP_KIT"):
         return pathlib.Path(os.environ["GB_MCP_KIT"]).resolve()
     named = subprocess.run([str(ROOT / "tools" / "mcp_kit.sh"), "--where"], stdin=subprocess.DEVNULL,
@@ -107,7 +107,7 @@ def default_kit():
 
 
 def mcp_jobs(build, queue, tally, jobs):
-    """Installs what the MCP proofs are made with, while others work; then adds their jobs to the queue
+    """Installs the programs for the MCP proofs in the background; then adds their jobs to the queue
     and to @jobs."""
     try:
         kit = default_kit()
@@ -115,7 +115,7 @@ def mcp_jobs(build, queue, tally, jobs):
             code = run([str(ROOT / "tools" / "mcp_kit.sh"), str(kit)], stdin=subprocess.DEVNULL,
                        stdout=shown, stderr=subprocess.STDOUT)
             if code != 0:
-                show("what the MCP proofs need", shown)
+                show("installing the MCP proofs", shown)
                 tally.add("MCP proofs", failed=1, notes=[f"FAILED: tools/mcp_kit.sh, exit {code}"])
                 return
         env = {"GLOVEBOX": str(build / "glovebox"), "GB_MCP_KIT": str(kit)}

@@ -13,7 +13,7 @@ from .report import show
 
 
 def count_tap(entry):
-    """What one entry of meson's log adds: (passed, failed, skipped, notes)."""
+    """The counts of one entry of meson's log: (passed, failed, skipped, notes)."""
     name, text = entry["name"], entry.get("stdout", "")
     results = re.findall(r"^(not ok|ok)\b([^\n]*)", text, re.MULTILINE)
     skipped = [rest for _, rest in results if re.search(r"# *skip", rest, re.IGNORECASE)]
@@ -24,7 +24,7 @@ def count_tap(entry):
         why = entry.get("stderr", "").strip().splitlines()
         return 0, 0, 1, [f"skipped {name}: {why[-1] if why else 'exit 77'}"]
     if entry["result"] not in ("OK", "SKIP") and not failed:
-        # It died, hung or broke the protocol: that is a failure of its own.
+        # It died, hung or violated the protocol: that is a separate failure.
         notes.append(f"FAILED {name}: {entry['result']}, return code {entry.get('returncode')}")
         return len(results) - len(skipped), 1, len(skipped), notes
     passed = len(results) - len(skipped) - len(failed) if results else 1

@@ -1,7 +1,7 @@
-"""Ordinary users for a while: throwaway ids, and a copy of tree and binary that they can read.
+"""Temporary ordinary users: throwaway ids, and a copy of tree and binary that they can read.
 
-Every job gets an id, a home and a range of subordinate ids of its own, so that jobs of the same kind
-of user can run side by side without seeing each other's processes and files as their own.
+Every job gets its own id, home and range of subordinate ids, so that jobs of the same kind of user
+can run side by side without seeing each other's processes and files as their own.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ import threading
 
 from .report import ROOT
 
-PLACE = "/srv"  # where templates for tests are made: boxes have a /tmp of their own
+PLACE = "/srv"  # where templates for tests are created: boxes have their own /tmp
 UIDS = range(64001, 65000)
 SUBID_START, SUBID_COUNT = 1_800_000_000, 65536
 
@@ -27,8 +27,8 @@ def has_mount_namespaces():
 
 
 def with_place(uid, wrap):
-    """The words of @wrap in a private mount namespace where PLACE is a directory of @uid's own; as
-    they are where no such namespace can be made."""
+    """The command @wrap in a private mount namespace where PLACE is a directory of @uid; unchanged
+    if no such namespace can be created."""
     if not has_mount_namespaces():
         return wrap
     script = f'mount -t tmpfs -o mode=0755,uid={uid},gid={uid} glovebox-test {PLACE} && exec "$@"'
@@ -40,9 +40,9 @@ def setpriv(uid):
 
 
 def with_subids(folder, uid):
-    """The words that run a command as @uid with a name and subordinate ids. newuidmap looks these up
-    in /etc, so copies of four of its files with one line more are bound over the originals, in a
-    private mount namespace."""
+    """The prefix that runs a command as @uid with a name and subordinate ids. newuidmap looks these
+    up in /etc, so copies of four of its files with one more line are bind-mounted over the
+    originals, in a private mount namespace."""
     start = SUBID_START + (uid - UIDS.start) * SUBID_COUNT
     lines = {
         "passwd": f"gbtest:x:{uid}:{uid}::{folder}/home:/bin/sh",
@@ -74,7 +74,8 @@ def why_no_subids():
 
 
 def not_for_the_stage(folder, names):
-    """What is no part of the sources: builds, caches, anything but files, links and directories."""
+    """Anything that is not part of the sources: builds, caches, anything but files, links and
+    directories."""
     skip = {".git", "__pycache__", "build"} | {name for name in names if name.startswith("build-")}
     paths = {name: pathlib.Path(folder, name) for name in names}
     return skip | {name for name, path in paths.items()
@@ -82,7 +83,7 @@ def not_for_the_stage(folder, names):
 
 
 class Stage:
-    """A copy of tree and binary, made when the first user wants it; removed by close()."""
+    """A copy of tree and binary, created when first needed; removed by close()."""
 
     def __init__(self, binary):
         self._binary = binary
@@ -94,7 +95,7 @@ class Stage:
         self._top = pathlib.Path(tempfile.mkdtemp(prefix="glovebox-test-"))
         self._top.chmod(0o755)
         shutil.copytree(ROOT, self._top / "tree", symlinks=True, ignore=not_for_the_stage)
-        # A checkout made under a tight umask has to be readable all the same.
+        # A checkout created under a restrictive umask must be readable all the same.
         subprocess.run(["chmod", "-R", "a+rX", self._top / "tree"], check=True)
         shutil.copy2(self._binary, self._top / "glovebox")
         (self._top / "glovebox").chmod(0o755)
@@ -110,7 +111,7 @@ class Stage:
         return uid
 
     def user(self, who):
-        """A new user of the kind @who, as the keywords that say how to run pytest."""
+        """A new user of the kind @who, as keywords that say how to run pytest."""
         with self._lock:
             if self._top is None:
                 self._copy()

@@ -1,18 +1,69 @@
 """Bad input: one line on stderr that says what to change, exit 2, nothing started."""
 
+import ctypes
 import os
+import platform
+import resource
+import signal
+import struct
 
 import pytest
 
 RAN = "print('RAN')"
 
+# ---- no box ------------------------------------------------------------------------------------
+
+PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, SECCOMP_MODE_FILTER = 22, 38, 2
+KILL, NO_SUCH_CALL, ALLOW = 0x80000000, 0x00050000 | 38, 0x7FFF0000  # 38: ENOSYS
+LOAD, AND, IS, RETURN = 0x20, 0x54, 0x15, 0x06  # instructions of a filter
+NUMBER, FIRST_ARGUMENT = 0, 16  # where they are in what a filter is given
+CLONE, FORK, VFORK = {"x86_64": (56, 57, 58), "aarch64": (220, 220, 220)}[platform.machine()]
+CLONE3 = 435
+CLONE_VM, CLONE_VFORK = 0x100, 0x4000
+
+# Whoever starts a process is killed. Threads may be started, and the helper of the leak sanitizer:
+# they share the memory and nobody waits for them, while posix_spawn() does. A filter cannot see what
+# clone3() is asked for; where that is missing the C library uses clone().
+NO_PROCESSES = [
+    (LOAD, 0, 0, NUMBER),
+    (IS, 0, 1, CLONE3), (RETURN, 0, 0, NO_SUCH_CALL),
+    (IS, 4, 0, CLONE),
+    (IS, 2, 0, FORK),
+    (IS, 1, 0, VFORK),
+    (RETURN, 0, 0, ALLOW),
+    (RETURN, 0, 0, KILL),
+    (LOAD, 0, 0, FIRST_ARGUMENT), (AND, 0, 0, CLONE_VM | CLONE_VFORK), (IS, 0, 1, CLONE_VM),
+    (RETURN, 0, 0, ALLOW),
+    (RETURN, 0, 0, KILL),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def no_processes():
+    """To be called between fork and exec: from then on, starting a process is deadly."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *i) for i in NO_PROCESSES))
+    program = ctypes.create_string_buffer(
+        struct.pack("HP", len(NO_PROCESSES), ctypes.addressof(code)))  # fmt: skip
+    words = [ctypes.c_ulong(n) for n in (1, 0, 0, 0)]
+
+    def forbid():
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if (libc.prctl(PR_SET_NO_NEW_PRIVS, *words) != 0
+                or libc.prctl(PR_SET_SECCOMP, ctypes.c_ulong(SECCOMP_MODE_FILTER), program) != 0):
+            raise OSError(ctypes.get_errno(), "seccomp")
+
+    forbid.code = code  # lives as long
+    return forbid
+
 
 @pytest.fixture
-def refused(gb):
-    """Runs the binary and checks that it refused; gives the line."""
+def refused(gb, no_processes):
+    """Runs the binary and checks that it refused, without a box; gives the line."""
 
     def run(*args, mention="", code=2, **how):
-        r = gb(*args, **how)
+        r = gb(*args, preexec_fn=no_processes, **how)
+        assert r.code != -signal.SIGSYS, "a box was started"
         assert r.code == code, (r.code, r.out[:300], r.err[:1000])
         assert r.out == "", "something ran"
         assert r.err.endswith("\n") and r.err.count("\n") == 1, r.err
@@ -20,6 +71,12 @@ def refused(gb):
         return r.err
 
     return run
+
+
+def test_a_box_would_be_seen(gb, no_processes):
+    """Or the tests below prove nothing."""
+    r = gb("run", "-c", RAN, preexec_fn=no_processes)
+    assert (r.code, r.out) == (-signal.SIGSYS, ""), r
 
 
 # ---- the program -------------------------------------------------------------------------------

@@ -305,7 +305,7 @@ def test_loss(server):
     session = CodeSession(server, "loss")
     session.names("x = 1")
     found = session.failed("import os\nos._exit(9)")
-    assert "variables of the session are gone" in found["detail"]
+    assert "variables of the session are lost" in found["detail"]
     assert session.get_files() == {"files": []}  # does not need them, and leaves the words
     assert session.upload("df", CSV).status == 200
     found = session.failed("y = x")

@@ -440,6 +440,23 @@ def test_uv(serve, index, tmp_path, is_root):
     refused(server, 422, "bad-wheel", "evil", session=session)
 
 
+def test_a_broken_pip(serve, index, tmp_path, is_root):
+    """The reply says why pip does not start. It is broken for this service only."""
+    pip = "/usr/lib/python3/dist-packages/pip/_internal/__init__.py"
+    if not is_root or not os.path.exists(pip):
+        pytest.skip("only root can show a service another pip, and only Debian's")
+    broken = tmp_path / "broken.py"
+    broken.write_text("raise RuntimeError('half an upgrade')\n")
+    broken.chmod(0o644)
+    index.wheel("mu", "1.0")
+    script = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
+    server = serve("--index-url", index.url, env=ALONE, prefix=(
+        "unshare", "--mount", "sh", "-c", script, "sh", str(broken), pip))
+    session = server.session()
+    detail = refused(server, 422, "install-failed", "mu", session=session)
+    assert "half an upgrade" in detail
+
+
 def test_pruning(serve, index, gb):
     """What somebody has stays; the rest goes when it is old, or when all of it is too much."""
     for name in ("live", "ofset", "gone", "young"):

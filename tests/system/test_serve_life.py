@@ -24,8 +24,8 @@ def refused(gb, tmp_path, *options, code=2):
 
 
 def test_does_not_start(gb, tmp_path):
-    assert "no key" in refused(gb, tmp_path, "--listen", "0.0.0.0:0")
-    assert "no key" in refused(gb, tmp_path, "--listen", "[::]:0")
+    assert "no API key exists" in refused(gb, tmp_path, "--listen", "0.0.0.0:0")
+    assert "no API key exists" in refused(gb, tmp_path, "--listen", "[::]:0")
     assert "address" in refused(gb, tmp_path, "--listen", "nonsense")
     assert "dialect" in refused(gb, tmp_path, "--listen", "127.0.0.1:0,dialect=nope")
     assert "--max-memory" in refused(gb, tmp_path, "--memory", "64g")

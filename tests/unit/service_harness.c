@@ -116,7 +116,7 @@ static int run(struct resident *resident, const struct run_spec *spec, struct ou
     if (strcmp(code, "gone") == 0 && resident && resident->cells > 0)
         resident->dead = true;
     if (resident && resident->dead)
-        return gb_fail(err, ECHILD, "the resident");
+        return gb_fail_about(err, ECHILD, "the resident");
     if (resident)
         resident->cells++;
     now = atomic_fetch_add(&runs_now, 1) + 1;
@@ -151,7 +151,7 @@ static int run(struct resident *resident, const struct run_spec *spec, struct ou
     atomic_fetch_sub(&runs_now, 1);
     if (strcmp(code, "fail") == 0) {
         outcome_release(&outcome);
-        return gb_fail(err, EIO, "the engine");
+        return gb_fail_about(err, EIO, "the engine");
     }
     *ret_outcome = outcome;
     return 0;
@@ -212,7 +212,7 @@ int box_acquire(struct engine *engine, const struct limits *limits, struct box *
     (void) engine;
     (void) limits;
     if (atomic_load(&boxes_fail))
-        return gb_fail(err, EAGAIN, "no box");
+        return gb_fail_about(err, EAGAIN, "no box");
     *ret_box = calloc(1, sizeof **ret_box);
     assert_non_null(*ret_box);
     atomic_fetch_add(&boxes_live, 1);
@@ -304,7 +304,7 @@ int oneshot_run(struct box *box, const struct run_spec *spec, struct outcome *re
 }
 
 /* Files are tested with a real box; these are here to be linked. */
-#define NO_FILES return gb_fail(err, ENOSYS, "no files here")
+#define NO_FILES return gb_fail_about(err, ENOSYS, "no files here")
 
 int box_mount_shelf(struct box *box, unsigned shelf, const char *name, unsigned place,
                     struct gb_err *err)

@@ -126,7 +126,7 @@ static void test_failures(void **state)
         { "{\"status\":\"oom\",\"exit_code\":137,\"session_lost\":true}", "MemoryError",
           "the code used more memory than its limit (exit status 137). The variables of the "
           "session "
-          "are gone" },
+          "are lost" },
         { "{\"status\":\"disk\",\"error\":{\"name\":\"OSError\",\"value\":\"full\"}}", "OSError",
           "full" },
         { "{\"status\":\"pids\"}", "BlockingIOError", NULL },

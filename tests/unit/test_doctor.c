@@ -181,7 +181,7 @@ static const struct {
     { "proc_write", "ok", "proc", "written" },
     { "proc_unmasked", "kcore", "proc", "kcore" },
     { "devices", "sda", "devices", "sda" },
-    { "mknod", "ok", "devices", "make devices" },
+    { "mknod", "ok", "devices", "create devices" },
     { "descriptors", "0 1 2 3 7", "descriptors", "7" },
     { "init_memory", "ok", "init", "PID 1" },
     { "init_root", "ok", "init", "PID 1" },
@@ -473,7 +473,7 @@ static void test_packages_cure(void **state)
 
     /* The import of scipy crashed: nothing is known of what comes after it. */
     snprintf(out, DOCTOR_OUT_MAX, "numpy 1\npandas 1\nmatplotlib 3\nplotly 5\nrequests 2\n");
-    assert_says(judged("packages")->reason, "the interpreter ended");
+    assert_says(judged("packages")->reason, "the interpreter exited");
     assert_says(judged("packages")->cure, "--reinstall python3-scipy,");
     assert_null(strstr(judged("packages")->cure, "python3-sklearn"));
 }
@@ -485,10 +485,10 @@ static void test_no_box(void **state)
     (void) state;
     findings.stage = STAGE_ENGINE;
     findings.host.userns_off = true;
-    findings.error = (struct gb_err){ ENOSPC, "cannot make a user namespace" };
+    findings.error = (struct gb_err){ ENOSPC, "cannot create a user namespace" };
     findings.probe.out[0] = '\0';
     assert_int_equal(judged("box")->state, DOCTOR_FAILED);
-    assert_says(judged("box")->reason, "cannot make a user namespace");
+    assert_says(judged("box")->reason, "cannot create a user namespace");
     assert_says(judged("box")->cure, "user.max_user_namespaces");
     assert_false(report.isolated);
     assert_null(report.id_mode);

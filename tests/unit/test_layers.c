@@ -10,10 +10,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,6 +34,77 @@ struct place {
     char dir[40];
     struct layers *layers;
 };
+
+/* ---- what others do meanwhile ---- */
+
+/* Calls of the store in the middle of which somebody else may act. They are the C library's, and
+ * this program has its own in their place. */
+enum moment {
+    BEFORE_SYNC,
+    BEFORE_SHARED,
+    BEFORE_EXCLUSIVE,
+    EXCLUSIVE,
+    BEFORE_MOVE,
+    MOVED,
+    MOMENTS
+};
+
+static void (*meanwhile[MOMENTS])(struct place *place); /* each happens once */
+static struct place *where;
+
+static void happen(enum moment moment)
+{
+    void (*act)(struct place *) = meanwhile[moment];
+
+    meanwhile[moment] = NULL;
+    if (act)
+        act(where);
+}
+
+static void let(struct place *place, enum moment moment, void (*act)(struct place *place))
+{
+    where = place;
+    meanwhile[moment] = act;
+}
+
+int syncfs(int fd)
+{
+    happen(BEFORE_SYNC);
+    return (int) syscall(SYS_syncfs, fd);
+}
+
+/* Of directories: those of layers, finished or not. */
+int flock(int fd, int operation)
+{
+    struct stat st;
+    bool is_layer = fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
+    int r;
+
+    if (is_layer)
+        happen(operation & LOCK_SH ? BEFORE_SHARED : BEFORE_EXCLUSIVE);
+    r = (int) syscall(SYS_flock, fd, operation);
+    if (is_layer && r == 0 && operation & LOCK_EX)
+        happen(EXCLUSIVE);
+    return r;
+}
+
+int renameat2(int oldfd, const char *old, int newfd, const char *new, unsigned flags)
+{
+    int r;
+
+    happen(BEFORE_MOVE);
+    r = (int) syscall(SYS_renameat2, oldfd, old, newfd, new, flags);
+    happen(MOVED);
+    return r;
+}
+
+static void die(struct place *place)
+{
+    (void) place;
+    _exit(0);
+}
+
+/* ---- the store ---- */
 
 static int setup(void **state)
 {
@@ -57,6 +131,7 @@ static int teardown(void **state)
     struct place *place = *state;
     int r;
 
+    memset(meanwhile, 0, sizeof meanwhile);
     layers_close(place->layers);
     r = nftw(place->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     free(place);
@@ -342,6 +417,243 @@ static void test_half_made(void **state)
     assert_int_equal(entries(place, "work"), 0);
 }
 
+/* ---- races ---- */
+
+static void prune_all(struct place *place)
+{
+    assert_int_equal(prune(place, 0, 0), 0);
+}
+
+/* From its record on until its maker has it in use, a layer is not a stray one. */
+static void test_pruned_while_it_is_stored(void **state)
+{
+    static const enum moment moments[] = { BEFORE_SYNC, BEFORE_SHARED };
+    struct place *place = *state;
+    char key[LAYER_KEY_MAX];
+
+    key_of("new", key);
+    for (size_t i = 0; i < ARRAY_LEN(moments); i++) {
+        json_t *record = json_pack("{s:i}", "bytes", 10);
+        struct layer_work work;
+        struct layer *layer = NULL;
+        struct gb_err err = { 0 };
+
+        assert_int_equal(layer_work_begin(place->layers, &work, &err), 0);
+        fill(work.fd, "new");
+        let(place, moments[i], prune_all);
+        if (layer_work_publish(&work, key, record, &layer, &err) < 0)
+            fail_msg("moment %u: %s", moments[i], err.msg);
+        assert_null(meanwhile[moments[i]]);
+        json_decref(record);
+        assert_true(there(place, "layers", key) && there(place, "records", record_of(key)));
+        layer_unref(layer);
+        assert_int_equal(prune(place, 0, 0), 1);
+    }
+}
+
+static void open_another(struct place *place)
+{
+    struct layers *other;
+    struct gb_err err;
+
+    assert_int_equal(layers_open(place->dir, &other, &err), 0);
+    layers_close(other);
+}
+
+/* The directory of a layer to be is made, and then locked: in between it looks left behind. */
+static void test_swept_while_it_begins(void **state)
+{
+    struct place *place = *state;
+
+    let(place, BEFORE_SHARED, open_another);
+    layer_unref(publish(place, "new", 10));
+    assert_null(meanwhile[BEFORE_SHARED]);
+    assert_int_equal(entries(place, "work"), 0);
+}
+
+static struct {
+    pthread_t thread;
+    char key[LAYER_KEY_MAX];
+    struct layer *layer;
+    int result;
+} reader;
+
+static void name_it(struct place *place)
+{
+    json_t *set =
+        json_pack("{s:[s],s:s,s:s}", "requirements", "x", "key", reader.key, "python", "p");
+    struct gb_err err;
+
+    assert_int_equal(set_put(place->layers, "key_1", set, &err), 0);
+    json_decref(set);
+}
+
+static void *get_main(void *arg)
+{
+    struct place *place = arg;
+    struct gb_err err;
+
+    reader.result = layer_get(place->layers, reader.key, &reader.layer, &err);
+    return NULL;
+}
+
+/* It is given the time to fail; that it waits cannot be seen otherwise. */
+static void get_it(struct place *place)
+{
+    reader.result = 1;
+    assert_int_equal(pthread_create(&reader.thread, NULL, get_main, place), 0);
+    (void) usleep(200000);
+}
+
+/* What is looked at and stays must not seem to be gone meanwhile. */
+static void test_wanted_while_it_is_looked_at(void **state)
+{
+    struct place *place = *state;
+
+    leave(place, "named", 100, 90 * DAY_S, reader.key);
+    let(place, BEFORE_EXCLUSIVE, name_it);
+    let(place, EXCLUSIVE, get_it);
+    assert_int_equal(prune(place, 0, 0), 0);
+    assert_null(meanwhile[EXCLUSIVE]);
+    assert_int_equal(pthread_join(reader.thread, NULL), 0);
+    assert_int_equal(reader.result, 0);
+    layer_unref(reader.layer);
+    /* Known to be named, it is not locked at all. */
+    let(place, EXCLUSIVE, get_it);
+    assert_int_equal(prune(place, 0, 0), 0);
+    assert_non_null(meanwhile[EXCLUSIVE]);
+}
+
+/* Two threads that miss a layer have one in the end. */
+static void test_one_of_each(void **state)
+{
+    struct place *place = *state;
+    struct layer *layer;
+    struct gb_err err;
+
+    leave(place, "shared", 100, 1, reader.key);
+    let(place, BEFORE_SHARED, get_it);
+    assert_int_equal(layer_get(place->layers, reader.key, &layer, &err), 0);
+    assert_int_equal(pthread_join(reader.thread, NULL), 0);
+    assert_int_equal(reader.result, 0);
+    assert_ptr_equal(reader.layer, layer);
+    layer_unref(layer);
+    assert_int_equal(prune(place, 0, 0), 0);
+    layer_unref(reader.layer);
+    assert_int_equal(prune(place, 0, 0), 1);
+}
+
+/* Another one removes the same rubbish: nothing of it is put aside for ever. */
+static void take_away(struct place *place)
+{
+    char from[300];
+
+    snprintf(from, sizeof from, "%s", within(place, "work", "trash-900000/inner"));
+    assert_int_equal(rename(from, within(place, "work", "trash-900001")), 0);
+}
+
+static void test_rubbish_for_two(void **state)
+{
+    struct place *place = *state;
+
+    assert_int_equal(mkdir(within(place, "work", "trash-900000"), 0700), 0);
+    assert_int_equal(mkdir(within(place, "work", "trash-900000/inner"), 0700), 0);
+    assert_int_equal(mkdir(within(place, "work", "trash-900000/inner/most"), 0700), 0);
+    let(place, BEFORE_MOVE, take_away);
+    assert_int_equal(prune(place, 0, 0), 0);
+    assert_null(meanwhile[BEFORE_MOVE]);
+    assert_int_equal(entries(place, "work"), 0);
+}
+
+/* ---- what the dead leave ---- */
+
+static void wait_for_end(pid_t pid)
+{
+    int status;
+
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+static void test_killed_while_it_stores(void **state)
+{
+    struct place *place = *state;
+    struct layers_stats stats;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        let(place, BEFORE_SYNC, die);
+        (void) publish(place, "half", 100);
+        _exit(1);
+    }
+    wait_for_end(pid);
+    assert_int_equal(entries(place, "work") + entries(place, "records"), 2);
+    assert_int_equal(entries(place, "layers"), 0);
+    assert_int_equal(prune(place, EVER, 30 * DAY_S), 1); /* however young */
+    assert_int_equal(entries(place, "work") + entries(place, "records"), 0);
+    layers_get_stats(place->layers, &stats);
+    assert_int_equal(stats.bytes, 0);
+    layer_unref(publish(place, "half", 100));
+}
+
+static void test_killed_while_it_removes(void **state)
+{
+    static const enum moment moments[] = { BEFORE_MOVE, MOVED };
+    struct place *place = *state;
+    char key[LAYER_KEY_MAX];
+
+    for (size_t i = 0; i < ARRAY_LEN(moments); i++) {
+        pid_t pid;
+
+        leave(place, "old", 100, 90 * DAY_S, key);
+        pid = fork();
+        if (pid == 0) {
+            let(place, moments[i], die);
+            (void) prune(place, 0, 0);
+            _exit(1);
+        }
+        wait_for_end(pid);
+        assert_int_equal(prune(place, 0, 0), 1);
+        assert_int_equal(
+            entries(place, "work") + entries(place, "records") + entries(place, "layers"), 0);
+    }
+}
+
+static void test_killed_while_it_writes(void **state)
+{
+    static const char *const parts[] = { "records", "requests", "sets" };
+    struct timespec old[2] = { { .tv_sec = time(NULL) - DAY_S }, { .tv_sec = time(NULL) - DAY_S } };
+    struct place *place = *state;
+
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        assert_int_equal(mknod(within(place, parts[i], ".a.json.00000001"), S_IFREG | 0600, 0), 0);
+        assert_int_equal(mknod(within(place, parts[i], ".b.json.00000002"), S_IFREG | 0600, 0), 0);
+        assert_int_equal(utimensat(AT_FDCWD, within(place, parts[i], ".a.json.00000001"), old, 0),
+                         0);
+    }
+    assert_int_equal(prune(place, 0, 0), 0);
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        assert_false(there(place, parts[i], ".a.json.00000001"));
+        assert_true(there(place, parts[i], ".b.json.00000002")); /* may be being written */
+    }
+}
+
+static void test_lost_record(void **state)
+{
+    struct place *place = *state;
+    struct layer *layer;
+    char key[LAYER_KEY_MAX];
+    struct gb_err err;
+
+    leave(place, "x", 10, 1, key);
+    assert_int_equal(unlink(within(place, "records", record_of(key))), 0);
+    assert_int_equal(layer_get(place->layers, key, &layer, &err), -ENOENT);
+    layer_unref(publish(place, "x", 10));
+    assert_int_equal(layer_get(place->layers, key, &layer, &err), 0);
+    layer_unref(layer);
+    assert_int_equal(entries(place, "work"), 0);
+}
+
 static void test_requests(void **state)
 {
     struct place *place = *state;
@@ -446,6 +758,15 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_in_use, setup, teardown),
         cmocka_unit_test_setup_teardown(test_in_use_elsewhere, setup, teardown),
         cmocka_unit_test_setup_teardown(test_half_made, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_pruned_while_it_is_stored, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_swept_while_it_begins, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_wanted_while_it_is_looked_at, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_one_of_each, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_rubbish_for_two, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_killed_while_it_stores, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_killed_while_it_removes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_killed_while_it_writes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_lost_record, setup, teardown),
         cmocka_unit_test_setup_teardown(test_requests, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sets, setup, teardown),
         cmocka_unit_test(test_names_of_sets),

@@ -604,13 +604,13 @@ static void test_places(void **state)
 
     (void) state;
     refuses("relative", DISK_NONE, "absolute");
-    refuses("/proc/no/such/place", DISK_NONE, "make the directory");
+    refuses("/proc/no/such/place", DISK_NONE, "cannot create the directory");
     snprintf(path, sizeof path, "%s/sub", directory);
     snprintf(link, sizeof link, "%s/link", directory);
     assert_int_equal(mkdir(path, 0755), 0);
     assert_int_equal(symlink(path, link), 0);
     refuses(path, DISK_NONE, "chmod 700");
-    refuses(link, DISK_NONE, "open the directory");
+    refuses(link, DISK_NONE, "cannot open the directory");
     assert_int_equal(unlink(link), 0);
     assert_int_equal(rmdir(path), 0);
     if (mkdtemp(memory)) {

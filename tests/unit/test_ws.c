@@ -2,6 +2,7 @@
  * WebSockets of the server over a fake service, through raw sockets: who may have one, bad frames,
  * silence, clients that do not read, and a server that stops.
  */
+#include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -439,10 +440,14 @@ static void test_no_reader(void **state)
 
         assert_int_equal(poll(&p, 1, 120000), 1);
         n = send(fd, pings, sizeof pings, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0 && errno == EAGAIN)
+            continue;
         if (n < 0)
             break; /* it was closed */
+        /* Far more than the buffers hold: the server does not go on reading, not even at the end.
+         */
         sent += (size_t) n;
-        assert_true(sent < (size_t) 1 << 30);
+        assert_true(sent < (size_t) 1 << 28);
     }
     close(fd);
 }

@@ -28,7 +28,7 @@ static bool wants_dir(const struct config_option *option)
     return option->metavar && strcmp(option->metavar, "DIR") == 0;
 }
 
-/* NAME=' --memory -c ', with blanks around every word so that a search finds whole ones. */
+/* NAME=' --memory -c ', with blanks around every word so that a search finds only whole words. */
 static void bash_words(FILE *out, const char *name, const struct config_command *command,
                        bool (*wanted)(const struct config_option *))
 {

@@ -1,11 +1,11 @@
 /*
- * gen_docs man|bash|zsh|fish|markdown OUT [PROSE]: a program of the build that writes the manual
- * and the completions.
+ * gen_docs man|bash|zsh|fish|markdown OUT [PROSE]: a build-time program that writes the manual and
+ * the completions.
  *
- * What can be told from the option table is told from it, so that it cannot be wrong. What cannot
- * is prose: docs/glovebox.1.md, whose sections are woven into the manual at their places. The
- * prose is a small part of Markdown (headings, paragraphs, lists, blocks of code, `code` and
- * **bold**); anything else is an error that names the line, never a blot on the page.
+ * Everything the option table contains is generated from it, so that it cannot be wrong. The rest
+ * is prose: docs/glovebox.1.md, whose sections are inserted into the manual at their places. The
+ * prose is a small subset of Markdown (headings, paragraphs, lists, blocks of code, `code` and
+ * **bold**); anything else is an error that names the line, never a defect on the page.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -95,7 +95,7 @@ static int prose_split(struct prose *prose, struct gb_err *err)
 
     prose->lines = calloc(strlen(prose->text) + 2, sizeof *prose->lines);
     if (!prose->lines)
-        return gb_fail(err, ENOMEM, "prose");
+        return gb_fail_about(err, ENOMEM, "prose");
     while ((line = strsep(&at, "\n"))) {
         for (const char *p = line; *p; p++)
             if (*p < 0x20 || *p > 0x7e)
@@ -114,7 +114,7 @@ static bool is_fence(const char *line, bool in_code)
     return !line[in_code ? 0 : strspn(line, "abcdefghijklmnopqrstuvwxyz")];
 }
 
-/* A comment, of one line: the tests of the documents read it (tests/system/doc_kit.py). */
+/* A comment on one line: the tests of the documents read it (tests/system/doc_kit.py). */
 static bool is_comment(const char *line)
 {
     size_t len = strlen(line);
@@ -184,7 +184,7 @@ static int prose_inline(FILE *out, const char *text, size_t number, struct gb_er
             fputs(bold ? "\\fB" : "\\fR", out);
             text++;
         } else if (!code && strchr("*_[]<>|\\", *text) && !bold) {
-            return prose_fail(err, number, "markup that is not known here; put it in `code`");
+            return prose_fail(err, number, "unsupported markup; put it in `code`");
         } else {
             roff_char(out, *text);
         }
@@ -195,7 +195,7 @@ static int prose_inline(FILE *out, const char *text, size_t number, struct gb_er
 
 enum prose_state { PROSE_BETWEEN, PROSE_PARAGRAPH, PROSE_ITEM, PROSE_CODE };
 
-/* Writes one line; @state is what the line before left behind. */
+/* Writes one line; @state is the state after the previous line. */
 static int prose_line(FILE *out, const char *line, size_t number, enum prose_state *state,
                       struct gb_err *err)
 {
@@ -226,14 +226,14 @@ static int prose_line(FILE *out, const char *line, size_t number, enum prose_sta
     if (*state == PROSE_ITEM && strncmp(line, "  ", 2) == 0 && line[2] != ' ')
         return prose_inline(out, line + 2, number, err);
     if (*state == PROSE_ITEM || strchr(" #>+=", *line))
-        return prose_fail(err, number, "a block that is not known here");
+        return prose_fail(err, number, "an unsupported block");
     if (*state == PROSE_BETWEEN)
         fputs(".PP\n", out);
     *state = PROSE_PARAGRAPH;
     return prose_inline(out, line, number, err);
 }
 
-/* Weaves in the section @title, which must be there. */
+/* Inserts the section @title, which must exist. */
 static int prose_write(FILE *out, struct prose *prose, const char *title, struct gb_err *err)
 {
     enum prose_state state = PROSE_BETWEEN;
@@ -262,7 +262,7 @@ static int prose_check_used(const struct prose *prose, struct gb_err *err)
 {
     for (size_t i = 0; i < prose->sections_len; i++)
         if (!prose->sections[i].used)
-            return prose_fail(err, prose->sections[i].line - 1, "a section without a place");
+            return prose_fail(err, prose->sections[i].line - 1, "an unknown section");
     return 0;
 }
 
@@ -404,7 +404,7 @@ static void man_see_also(FILE *out)
           out);
 }
 
-/* The page in its order: a section of the prose, or one that we write. */
+/* The sections of the page in order: from the prose, or generated. */
 static const struct {
     const char *prose;
     void (*write)(FILE *out);
@@ -488,7 +488,7 @@ int main(int argc, char **argv)
         r = gb_fail(&err, errno, "write %s", argv[2]);
     if (r < 0) {
         fprintf(stderr, "gen_docs: %s\n", err.msg);
-        (void) remove(argv[2]); /* half a page must not pass for a whole one */
+        (void) remove(argv[2]); /* an incomplete page must not be used */
         return 1;
     }
     return 0;

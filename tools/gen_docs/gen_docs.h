@@ -1,4 +1,4 @@
-/* What the parts of gen_docs share: how they see the option table. */
+/* Shared by the parts of gen_docs: access to the option table. */
 #pragma once
 
 #include <stdbool.h>
@@ -43,7 +43,7 @@ static inline void write_commands(FILE *out)
         fprintf(out, "%s%s", i ? " " : "", schema->commands[i].name);
 }
 
-/* The commands with `glovebox` itself before them. */
+/* The commands, preceded by `glovebox` itself. */
 static inline const struct config_command *command_at(size_t i)
 {
     return i == 0 ? &options_global : &schema->commands[i - 1];

@@ -1,4 +1,4 @@
-/* What the two halves of gen_seccomp share: a policy as it was read, on its way to BPF. */
+/* Shared by the two halves of gen_seccomp: a parsed policy, to be compiled to BPF. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,7 +14,7 @@
 
 struct arch {
     const char *name;
-    const char *macro; /* what a compiler for it defines */
+    const char *macro; /* defined by a compiler for it */
     uint32_t scmp;
     uint32_t audit;
     bool has_x32;
@@ -23,7 +23,7 @@ struct arch {
 struct token {
     const char *text;
     int line;
-    bool starts; /* a statement: it stands in the first column */
+    bool starts; /* a statement: it is in the first column */
 };
 
 struct cond {
@@ -59,6 +59,5 @@ struct gen {
     unsigned n_policies;
 };
 
-/* Reads g->path and fills the policies; says what is wrong with it on standard error. 0 or -EINVAL.
- */
+/* Reads g->path and fills the policies; prints errors on standard error. 0 or -EINVAL. */
 int gen_read(struct gen *g);

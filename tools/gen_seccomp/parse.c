@@ -1,10 +1,10 @@
 /*
  * The first half of gen_seccomp: seal/seccomp.def becomes rules.
  *
- * The file is cut into tokens. Statements become a flat list of rules for each policy, in order;
+ * The file is split into tokens. Statements become a flat list of rules for each policy, in order;
  * `allow` and `deny` are rules without tests.
  *
- * The constants come from the host's headers, which is sound because x86_64 and aarch64 share the
+ * The constants come from the host's headers, which is correct because x86_64 and aarch64 share the
  * kernel's generic values; the assertion below refuses a host that does not.
  */
 #include <errno.h>
@@ -32,7 +32,7 @@
 
 #include "base/banned.h"
 
-/* Younger than the headers of the oldest build host, or the kernel's own. */
+/* Newer than the headers of the oldest build host, or internal to the kernel. */
 #ifndef PR_SCHED_CORE
 #define PR_SCHED_CORE 62
 #endif
@@ -108,7 +108,7 @@ __attribute__((format(printf, 3, 4))) static int gen_fail(const struct gen *g, i
     return -EINVAL;
 }
 
-/* --- the file, cut into tokens --- */
+/* --- the file, split into tokens --- */
 
 static int text_read(struct gen *g)
 {
@@ -157,7 +157,7 @@ static int text_split(struct gen *g)
 /* --- statements --- */
 
 /* The words of one statement. Past the end there are empty words on the line of the last one, so
- * that a missing word is a wrong one and the message has its place. */
+ * that a missing word is reported like a wrong one, with its line. */
 struct cursor {
     struct gen *g;
     struct policy *policy; /* the one being filled, NULL before the first */
@@ -336,15 +336,14 @@ static int policy_add(const struct gen *g, struct policy *p, const struct rule *
     const struct rule *before = policy_last_rule(p, rule->nr);
 
     if (before && before->n_conds == 0)
-        return gen_fail(g, rule->line, "'%s' is already settled on line %d", rule->call,
-                        before->line);
+        return gen_fail(g, rule->line, "'%s' already appears on line %d", rule->call, before->line);
     if (p->n_rules == RULES_MAX)
         return gen_fail(g, rule->line, "more than %d rules", RULES_MAX);
     p->rules[p->n_rules++] = *rule;
     return 0;
 }
 
-/* Checks what can only be seen when a policy is complete. */
+/* Checks that are possible only when a policy is complete. */
 static int policy_check(const struct gen *g, const struct policy *p)
 {
     for (unsigned i = 0; i < p->n_rules; i++) {
@@ -356,7 +355,7 @@ static int policy_check(const struct gen *g, const struct policy *p)
     return 0;
 }
 
-/* Adds @rule for the call @t, or nothing where there is no such call. */
+/* Adds @rule for the call @t, or nothing if there is no such call. */
 static int call_add(struct cursor *c, const struct token *t, struct rule *rule)
 {
     int nr;
@@ -364,7 +363,7 @@ static int call_add(struct cursor *c, const struct token *t, struct rule *rule)
     if (!name_ok(t->text))
         return cursor_wrong(c, t, "the name of a call");
 
-    /* Negative numbers are the library's own, for calls of other architectures. */
+    /* Negative numbers are internal to the library, for calls of other architectures. */
     nr = seccomp_syscall_resolve_name_arch(c->g->arch->scmp, t->text);
     if (nr < 0)
         return c->require ? gen_fail(c->g, t->line, "required call '%s' is not known on %s",
@@ -446,7 +445,7 @@ static int parse_policy(struct cursor *c)
     if (!name_ok(t->text))
         return cursor_wrong(c, t, "the name of a policy");
     if (policy_find(c->g, t->text))
-        return gen_fail(c->g, t->line, "there is already a policy '%s'", t->text);
+        return gen_fail(c->g, t->line, "policy '%s' already exists", t->text);
     if (c->g->n_policies == POLICIES_MAX)
         return gen_fail(c->g, t->line, "more than %d policies", POLICIES_MAX);
     if (!cursor_take(c, "default"))

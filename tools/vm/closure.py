@@ -3,9 +3,9 @@
 `NAME VERSION`, one per line.
 
 `apt-cache depends --recurse` would also follow every alternative that happens to be installed, and
-every package that provides a name: on a machine with much on it that is most of the machine. Here, of
-`a | b`, the first that is installed counts. All providers of a virtual name count, since a link in
-/etc/alternatives may point to any of them.
+every package that provides a name: on a machine with many packages that is most of them. Here, of
+`a | b`, only the first that is installed counts. All providers of a virtual name count, since a
+link in /etc/alternatives may point to any of them.
 """
 
 import collections
@@ -29,7 +29,7 @@ def main():
     rows, providers = {}, collections.defaultdict(list)
     for line in said.stdout.splitlines():
         status, name, full, version, needs, provides = line.split("\t")
-        # Of two architectures the machine's own comes without one, or first.
+        # Of two architectures the machine's own is listed without one, or first.
         if status == "installed" and name not in rows:
             rows[name] = (full, version, names(needs))
             for group in names(provides):

@@ -1,13 +1,14 @@
 #!/bin/sh
-# PID 1 of the guest once the system image is the root: makes of it what systemd would (mounts,
-# loopback, a tree of cgroups), runs /glovebox/.vm/command as the user that /glovebox/.vm/who names,
-# tells the host its exit status on the third disk, and switches the machine off.
+# PID 1 of the guest once the system image is the root: sets it up as systemd would (mounts,
+# loopback, a tree of cgroups), runs /glovebox/.vm/command as each of the users that
+# /glovebox/.vm/who names, writes the highest exit status to the third disk, and powers off the
+# machine.
 #
 # Who, and the cgroup in which the command starts:
-#   root     root, in a service of its own
+#   root     root, in its own service
 #   user     uid 64001, nameless, in a scope of a cgroup tree that was delegated to it
 #   subids   the same with a name and a range of subordinate ids
-#   service  uid 64001 in a system service with User= and Delegate=yes: only its own group is given
+#   service  uid 64001 in a system service with User= and Delegate=yes: only its group is delegated
 #   login    uid 64001 in a session that belongs to root: nothing is delegated
 uid=64001
 cgroups=/sys/fs/cgroup
@@ -42,7 +43,7 @@ accounts() {
     echo "gbtest:1800000000:65536" | tee /etc/subuid >/etc/subgid
 }
 
-# cgroup_path PATH : makes it, with the controllers handed down to every group on the way
+# cgroup_path PATH : creates it, with the controllers enabled in every group on the way
 cgroup_path() {
     at=$cgroups
     for part in $(echo "$1" | tr / ' '); do
@@ -52,7 +53,7 @@ cgroup_path() {
     done
 }
 
-# cgroup_give PATH : what `Delegate=yes` and systemd --user give to the user
+# cgroup_give PATH : delegates it as `Delegate=yes` and systemd --user do
 cgroup_give() {
     chown $uid:$uid "$1" "$1/cgroup.procs" "$1/cgroup.subtree_control" "$1/cgroup.threads"
 }
@@ -102,18 +103,24 @@ run() {
     )
 }
 
-read -r who </glovebox/.vm/who
+read -r everybody </glovebox/.vm/who
 mount_all
-accounts "$who"
 hostname glovebox-vm
 $busybox ip link set lo up
-# Through a pipe, so that nothing of the command has the console.
-{
-    run "$who" 2>&1 3>&-
-    echo $? >&3
-} 3>/run/status | cat
-cat /run/status >/dev/vdc
+highest=0
+for who in $everybody; do
+    accounts "$who"
+    [ "$who" = "$everybody" ] || printf '\n== as %s\n' "$who"
+    # Through a pipe, so that nothing of the command has the console.
+    {
+        run "$who" 2>&1 3>&-
+        echo $? >&3
+    } 3>/run/status | cat
+    read -r status </run/status
+    [ "$status" -le "$highest" ] || highest=$status
+done
+echo "$highest" >/dev/vdc
 sync
-# The kernel's farewell is an emergency to it.
+# The kernel's last message has the level of an emergency.
 echo 0 >/proc/sys/kernel/printk
 $busybox poweroff -f

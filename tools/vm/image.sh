@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# Makes, in the directory of the first argument, what tools/vm.sh boots; makes nothing twice.
+# Creates the files that tools/vm.sh boots, in the directory of the first argument; creates
+# nothing twice.
 #
 #   kernel         of Debian's stock cloud image, taken out of its package; nothing is installed
 #   initramfs.gz   busybox, the modules that the guest needs, tools/vm/init.sh
 #   system.sqsh    the files of the Debian packages that this machine has of the groups `sandbox`
 #                  and `test` of packages.txt, and all they depend on: a read-only root file system
 #
-# With VM_ARCH=arm64 all of it is for that processor. Then nothing can be taken from this machine:
-# the packages are downloaded, with a private state of apt, and unpacked; what their maintainer
-# scripts would do, and a test needs, is done here.
+# With VM_ARCH=arm64 all of it is for that processor. Then no files can be taken from this
+# machine: the packages are downloaded, with a private state of apt, and unpacked; the steps of
+# their maintainer scripts that a test needs are done here.
 #
 # The cloud kernel has no 9p, and virtiofsd wants to be root, so the system is an image. It is not
-# compressed: the guest would have to undo it under emulation.
+# compressed: the guest would have to decompress it under emulation.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -27,10 +28,10 @@ trap 'rm -rf "$scratch"' EXIT
 
 say() { printf 'vm: %s\n' "$*" >&2; }
 
-# The sandbox user of apt cannot write here; what it fetches is checked by its hash.
+# The sandbox user of apt cannot write here; downloads are checked by their hashes.
 apt_options=(-qq -o APT::Sandbox::User=root)
 
-# apt_private : apt for another processor, which this machine's dpkg shall not hear of
+# apt_private : apt for another processor, without adding it to this machine's dpkg
 apt_private() {
     local state=$out/apt
     mkdir -p "$state"/{lists,cache/archives}/partial
@@ -38,10 +39,10 @@ apt_private() {
     apt_options+=(-o APT::Architecture="$arch" -o APT::Architectures="$arch"
         -o Dir::State="$state" -o Dir::State::status="$state/status"
         -o Dir::State::lists="$state/lists" -o Dir::Cache="$state/cache")
-    apt-get "${apt_options[@]}" update || say "apt-get update failed; going on"
+    apt-get "${apt_options[@]}" update || say "apt-get update failed; continuing"
 }
 
-# unpack PACKAGE DIR [APT-OPTION...] : downloads a Debian package and takes its files out
+# unpack PACKAGE DIR [APT-OPTION...] : downloads a Debian package and extracts its files
 unpack() {
     local package=$1 dir=$2
     shift 2
@@ -53,14 +54,14 @@ unpack() {
     )
 }
 
-# The metapackage only names the kernel of the day.
+# The metapackage only names the current kernel.
 kernel_of_the_day() {
     { apt-cache "${apt_options[@]}" depends --no-recommends --no-suggests "$kernel_package" \
         2>/dev/null || true; } |
         sed -n 's/^ *Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1
 }
 
-# module_closure DEPFILE NAME... : files, each after those it needs
+# module_closure DEPFILE NAME... : files, each after its dependencies
 module_closure() {
     local dep=$1
     shift
@@ -112,7 +113,7 @@ make_kernel() {
     echo "$package ${modules[*]}" >"$out/kernel.name"
 }
 
-# The initramfs is small and its init changes with the sources: made anew each time.
+# The initramfs is small and its init changes with the sources: created each time.
 make_initramfs() {
     local root=$scratch/initramfs
     cp -r "$out/boot" "$root"
@@ -126,8 +127,9 @@ make_initramfs() {
         >"$out/initramfs.gz"
 }
 
-# names : what the groups list, the libraries that the binary was built with (their -dev packages
-# depend on them), and what a system must have. Not npm: the MCP proofs are not made in the guest.
+# names : the packages of the groups, the libraries that the binary was built with (their -dev
+# packages depend on them), and those that a system must have. Not npm: the MCP proofs are not run
+# in the guest.
 names() {
     awk '/^[[:space:]]*(#|$)/ || $1 == "npm" { next }
          /^\[/                { on = /sandbox|test/; libraries = /build/; next }
@@ -137,10 +139,10 @@ names() {
         awk '$1 == "yes" || $2 == "required" { print $NF }'
 }
 
-# packages : what is installed of the groups and of what a system must have, with all they need
+# packages : the installed packages of the above, with all their dependencies
 packages() { names | tools/vm/closure.py; }
 
-# files_of PACKAGE... : the files that are there, and what maintainer scripts have made of them
+# files_of PACKAGE... : the existing files, and those created by maintainer scripts
 files_of() {
     local skip='/usr/(include|lib/gcc|src|share/(doc|man|info|locale|lintian|bug|unicode))/'
     {
@@ -159,7 +161,7 @@ files_of() {
 make_system() {
     local names=$scratch/packages
     packages >"$names"
-    # A change of what is packed counts like a change of a package.
+    # A change of these scripts counts like a change of a package.
     cat "$names" tools/vm/image.sh tools/vm/closure.py >"$names.key"
     if [[ -f $out/system.sqsh ]] && cmp -s "$names.key" "$out/system.key"; then
         return
@@ -178,7 +180,7 @@ make_system() {
     mv "$names.key" "$out/system.key"
 }
 
-# make_system_foreign : the same from packages that are only downloaded
+# make_system_foreign : the same from downloaded packages
 make_system_foreign() {
     local root=$scratch/system deb library dir
     names | sort -u >"$scratch/names.key"

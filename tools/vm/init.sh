@@ -1,7 +1,7 @@
 #!/bin/sh
-# The first program in the guest, from the initramfs, run by busybox: loads the modules that were
-# packed for it (modules.list is in the order in which they need each other), makes a root in memory
-# with the image's /usr, unpacks the project, and hands over to guest.sh.
+# The first program in the guest, from the initramfs, run by busybox: loads the modules packed for
+# it (modules.list is in dependency order), creates a root in memory with the image's /usr, unpacks
+# the project, and hands over to guest.sh.
 set -e
 
 mount -t proc proc /proc
@@ -13,7 +13,7 @@ while read -r module; do
 done </modules.list
 
 # /dev/vda is the system, /dev/vdb a plain tar archive of the project. Only /usr is large, and
-# nothing writes there. No overlay: its options would show in every box where its layers are.
+# nothing writes there. No overlay: its mount options would show its layers in every box.
 mount -t squashfs -o ro /dev/vda /system
 mount -t tmpfs -o mode=755 root /root
 for entry in /system/*; do

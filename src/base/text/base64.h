@@ -1,10 +1,10 @@
-/* Base64 on the heap, over libsodium: for modules that are linked with it. */
+/* Base64 on the heap, with libsodium: only for modules that link it. */
 #pragma once
 
 #include <sodium.h>
 #include <stdlib.h>
 
-/* The standard alphabet with padding. Free it; NULL: no memory. */
+/* The standard alphabet with padding; the caller frees it. NULL: out of memory. */
 static inline char *base64_encode(const void *data, size_t len)
 {
     size_t size = sodium_base64_encoded_len(len, sodium_base64_VARIANT_ORIGINAL);

@@ -5,9 +5,10 @@
 #include <stdint.h>
 #include <string.h>
 
-#define HEX_DIGITS "0123456789abcdef" /* what we write; hashes and ids have one spelling */
+#define HEX_DIGITS "0123456789abcdef" /* as we write them; hashes and ids have only one spelling   \
+                                       */
 
-/* What a digit of either case stands for, or -1. */
+/* The value of a digit of either case, or -1. */
 static inline int hex_value(char c)
 {
     if (c >= '0' && c <= '9')
@@ -16,7 +17,7 @@ static inline int hex_value(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Whether @text is @len digits as we write them, and nothing else. */
+/* Whether @text is exactly @len digits as we write them. */
 static inline bool hex_is(const char *text, size_t len)
 {
     return strlen(text) == len && strspn(text, HEX_DIGITS) == len;

@@ -5,5 +5,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Whether an array or object in @text is nested deeper than @max, whatever else may be wrong. */
+/* Whether an array or object in @text is nested deeper than @max, even if @text is not valid
+ * JSON. */
 bool json_too_deep(const char *text, size_t len, unsigned max);

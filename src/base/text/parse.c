@@ -128,7 +128,7 @@ int parse_cpus(const char *text, int64_t *ret_milli)
     return decimal_scale(&d, 1000, ret_milli);
 }
 
-/* Reads exactly the digits that @pattern has a '0' for, and its other characters as they are. */
+/* Reads a digit for each '0' in @pattern; its other characters must match exactly. */
 static bool match_digits(const char *text, const char *pattern, int *ret_numbers)
 {
     int number = 0;
@@ -165,7 +165,7 @@ int parse_utc(const char *text, int64_t *ret_us)
                       .tm_sec = n[5] };
     back = tm;
     seconds = timegm(&back);
-    /* timegm() makes 31 April the first of May. */
+    /* timegm() turns 31 April into 1 May. */
     if (back.tm_mon != tm.tm_mon || back.tm_mday != tm.tm_mday || back.tm_hour != tm.tm_hour ||
         back.tm_min != tm.tm_min || back.tm_sec != tm.tm_sec)
         return -EINVAL;
@@ -264,7 +264,8 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Letters to add, drop, change or swap with a neighbour; both words are shorter than WORD_MAX. */
+/* The number of letters to add, drop, change or swap with a neighbour; both words are shorter than
+ * WORD_MAX. */
 static size_t word_distance(const char *a, const char *b)
 {
     size_t d[WORD_MAX + 1][WORD_MAX + 1];

@@ -1,10 +1,10 @@
 /*
  * Values as people write them, read strictly.
  *
- * No sign, no blank, no exponent, no hexadecimal, no locale: a value is understood whole or refused
- * whole. Each returns 0, -EINVAL for text that is not such a value, or -ERANGE for one that does
- * not fit. A value above zero never becomes zero by rounding (-ERANGE), since zero often means "no
- * limit". Fractions are rounded down.
+ * No sign, no blank, no exponent, no hexadecimal, no locale: the whole text must be a value, or it
+ * is refused. Each returns 0, -EINVAL for text that is not such a value, or -ERANGE for one that
+ * does not fit. A value above zero never becomes zero by rounding (-ERANGE), since zero often means
+ * "no limit". Fractions are rounded down.
  */
 #pragma once
 
@@ -16,7 +16,7 @@
 int parse_int(const char *text, int64_t *ret_value);
 
 /* "512m", "64MiB", "1.5g": k, m, g, t are powers of 1024, with an optional b or ib, in any case. A
- * plain number is bytes, and then has no fraction. */
+ * plain number means bytes and must not have a fraction. */
 int parse_size(const char *text, int64_t *ret_bytes);
 
 /* "30", "0.5", "90s", "2m", "1h" */
@@ -35,7 +35,7 @@ int parse_bool(const char *text, bool *ret_value);
 /* Undoes the octal escapes of mountinfo in place, such as \040 for a space. */
 void parse_unescape_mount(char *text);
 
-/* The way back, for messages. */
+/* The reverse direction, for messages. */
 #define FORMAT_NUMBER_MAX 24
 #define FORMAT_QUOTED_MAX 48
 
@@ -45,12 +45,12 @@ void format_size(int64_t value, char buf[FORMAT_NUMBER_MAX]);
 /* 1500 of which 1000 are @one as "1.5" */
 void format_fixed(int64_t value, int64_t one, char buf[FORMAT_NUMBER_MAX]);
 
-/* Microseconds since 1970 as "2026-11-15T08:30:00.000000Z"; "-" where there is no such time. */
+/* Microseconds since 1970 as "2026-11-15T08:30:00.000000Z"; "-" if the time is not set. */
 #define FORMAT_UTC_MAX 32
 void format_utc(int64_t us, char buf[FORMAT_UTC_MAX]);
 
-/* @text in quotes, on one line, in printable ASCII, cut where it is long: safe to print whoever
- * wrote it. */
+/* @text in quotes, on one line, in printable ASCII, cut if it is long: safe to print, whoever wrote
+ * it. */
 void format_quoted(const char *text, char buf[FORMAT_QUOTED_MAX]);
 
 /* How far @given is from @name: 0 is the same word, up to 2 is likely a slip or a short form,

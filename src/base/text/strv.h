@@ -1,4 +1,4 @@
-/* Lists of strings that end with NULL, as environ(7) is one. NULL itself is an empty list. */
+/* Lists of strings that end with NULL, like environ(7). NULL itself is an empty list. */
 #pragma once
 
 #include <stddef.h>

@@ -8,7 +8,7 @@
 #include "base/banned.h"
 
 /* Only the second byte has a range that depends on the first: that is where overlong forms,
- * surrogates and what lies above U+10FFFF are told apart. */
+ * surrogates and code points above U+10FFFF are detected. */
 struct utf8_lead {
     uint8_t first, last; /* of the lead byte */
     uint8_t low, high;   /* of the second byte */

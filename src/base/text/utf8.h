@@ -1,8 +1,8 @@
 /*
  * UTF-8, strictly: no surrogates, no overlong forms, nothing above U+10FFFF.
  *
- * What is not a character is read in the units that the Unicode standard recommends for
- * replacement: the longest piece that could have begun a character, else one byte.
+ * Invalid bytes are read in the units that the Unicode standard recommends for replacement: the
+ * longest piece that could have begun a character, else one byte.
  */
 #pragma once
 

@@ -8,7 +8,7 @@ struct row {
     const char *meaning;
 };
 
-/* The first row stands for a problem that nobody named. */
+/* The first row is for PROBLEM_NONE. */
 static const struct row rows[PROBLEM_END] = {
     { "internal", 500, "the service failed; see the server log" },
 #define PROBLEM(name, word, status, meaning) { word, status, meaning },

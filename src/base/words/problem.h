@@ -8,10 +8,10 @@ enum problem {
     PROBLEM_END, /* how many there are */
 };
 
-/* "session-expired"; "internal" for PROBLEM_NONE and for what is no problem type. */
+/* "session-expired"; "internal" for PROBLEM_NONE and for values out of range. */
 const char *problem_word(enum problem problem);
 
-/* The status of HTTP; 500 likewise. */
+/* The HTTP status; 500 likewise. */
 int problem_status(enum problem problem);
 
 /* Half a sentence for the documentation. */

@@ -1,4 +1,4 @@
-/* `glovebox mcp --print-config CLIENT`: what people copy into the configuration of a client. */
+/* `glovebox mcp --print-config CLIENT`: text to copy into the configuration of a client. */
 #include <errno.h>
 #include <jansson.h>
 #include <limits.h>
@@ -24,7 +24,7 @@ static char *quoted(const char *text)
     return out;
 }
 
-/* The service without its path, as people write it or not. */
+/* The URL of the service without the path, which users may or may not give. */
 static char *base_url(const char *url)
 {
     size_t len = strlen(url);
@@ -36,7 +36,7 @@ static char *base_url(const char *url)
     return strndup(url, len);
 }
 
-/* What starts us, as a member of a server's object. */
+/* The command that starts us, as members of a server's object. */
 static void print_command(const char *indent, const char *binary, const char *url)
 {
     printf("%s\"command\": %s,\n", indent, binary);
@@ -56,9 +56,9 @@ static void print_end(void)
     printf("    }\n  }\n}\n");
 }
 
-/* What each row prints. @path and @binary are our own, the second as JSON; @url is NULL without a
- * service; @http says that the client can reach it by itself: clients know no Unix sockets, we do.
- */
+/* What each row prints. @path and @binary are our own path, the latter as JSON; @url is NULL
+ * without a service; @http says that the client can reach it by itself: clients know no Unix
+ * sockets, we do. */
 struct what {
     const char *path, *binary, *url;
     bool http;

@@ -1,12 +1,13 @@
 /*
  * `glovebox mcp --url`: from standard input to a service over HTTP, and back.
  *
- * Nothing is understood here that need not be. The main thread reads lines. `initialize` and what
- * needs no answer are sent from there, in order; every other request has a thread, since it may
- * take long and others must not wait for it. Once there is a session, one more thread listens to
- * what it is told apart from calls. In the era without sessions a client that cancels over HTTP
- * hangs up; so here a `notifications/cancelled` breaks that exchange off. A request that could not
- * be carried is answered with an error of ours, so that no client waits for ever.
+ * Messages are parsed only as far as necessary. The main thread reads lines. It sends `initialize`
+ * and notifications itself, in order; every other request has its own thread, since it may take
+ * long and others must not wait for it. Once there is a session, one more thread receives its
+ * messages that do not belong to a call. In protocol revisions without sessions, a client cancels
+ * over HTTP by closing the connection; so here a `notifications/cancelled` closes that exchange. A
+ * request that could not be forwarded is answered with our own error, so that no client waits
+ * forever.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -48,11 +49,11 @@ struct trip {
 struct forward {
     char *url;
     const char *unix_path, *key;
-    pthread_mutex_t lock; /* what follows */
+    pthread_mutex_t lock; /* protects the members below */
     pthread_cond_t idle;
     struct trip *trips;
     int threads;
-    bool failed; /* the client does not read any more */
+    bool failed; /* the client no longer reads */
     char session[MCP_HTTP_ID_MAX], version[32];
 
     pthread_mutex_t out_lock;
@@ -75,11 +76,12 @@ static void write_line(struct forward *f, const char *text, size_t len)
     pthread_mutex_lock(&f->out_lock);
     if (!f->failed && (io_write_patiently(STDOUT_FILENO, text, len, is_ending, f) < 0 ||
                        io_write_patiently(STDOUT_FILENO, "\n", 1, is_ending, f) < 0))
-        f->failed = true; /* half a line may be out: nothing can follow it */
+        f->failed = true; /* half a line may have been written: nothing can follow it */
     pthread_mutex_unlock(&f->out_lock);
 }
 
-/* A message of the service. What has line ends in it, as JSON may, is written anew without. */
+/* A message from the service. If it contains line breaks, as JSON may, it is serialized again
+ * without them. */
 static void on_message(void *arg, const char *text, size_t len)
 {
     struct trip *trip = arg;
@@ -141,7 +143,7 @@ static void headers_release(struct headers *h)
     }
 }
 
-/* As the specification has it for what a header cannot hold as it is. */
+/* As the specification requires for values that a header cannot hold. */
 static void add_name(struct headers *h, const char *name)
 {
     size_t len = strlen(name);
@@ -214,7 +216,7 @@ static void add_common(struct forward *f, struct headers *h)
 
 /* ---- one message ---- */
 
-/* What the service says instead of an answer: its own words, with the id of the request. */
+/* The error of the service in place of an answer: its own words, with the id of the request. */
 static void answer_failure(struct trip *trip, const struct mcp_http_reply *reply)
 {
     json_t *id = json_object_get(trip->message, "id");
@@ -293,7 +295,7 @@ static void *trip_main(void *arg)
     return NULL;
 }
 
-/* ---- what the session is told ---- */
+/* ---- messages of the session ---- */
 
 static void *listen_main(void *arg)
 {
@@ -325,9 +327,9 @@ static void *listen_main(void *arg)
         if (reply.last_id[0])
             memcpy(last_id, reply.last_id, sizeof last_id);
         if (reply.status >= 400)
-            break; /* there is none, or no session any more */
+            break; /* not supported, or the session has ended */
         if (!atomic_load(&f->ending))
-            (void) nanosleep(&second, NULL); /* as a client waits before it comes again */
+            (void) nanosleep(&second, NULL); /* as a client waits before it reconnects */
     }
     return NULL;
 }
@@ -345,7 +347,7 @@ static void cancel_trip(struct forward *f, const json_t *message)
     pthread_mutex_unlock(&f->lock);
 }
 
-/* Begins a session: from here on the messages carry what was agreed. */
+/* Begins a session: from here on messages carry the session id and version. */
 static void carry_initialize(struct trip *trip)
 {
     struct forward *f = trip->f;
@@ -354,7 +356,8 @@ static void carry_initialize(struct trip *trip)
 
     carry(trip);
     pthread_mutex_lock(&f->lock);
-    /* Which revision was agreed is the client's to read; every one that has sessions takes this. */
+    /* The agreed revision is for the client to read; every revision with sessions accepts this
+     * one. */
     snprintf(f->version, sizeof f->version, "%s",
              f->session[0] && version && strcmp(version, "2025-06-18") >= 0 &&
                      strcmp(version, "2025-11-25") <= 0
@@ -448,7 +451,7 @@ static size_t take_lines(struct forward *f, char *buf, size_t len, bool *too_lon
     return len;
 }
 
-/* 1 when the client has hung up, 0 when told to stop. */
+/* 1 when the client has closed its end, 0 when asked to stop. */
 static int read_all(struct forward *f, int stop_fd, char *buf)
 {
     struct pollfd fds[] = { { STDIN_FILENO, POLLIN, 0 }, { stop_fd, POLLIN, 0 } };
@@ -477,7 +480,7 @@ static int read_all(struct forward *f, int stop_fd, char *buf)
     return 1;
 }
 
-/* ---- the whole ---- */
+/* ---- main loop ---- */
 
 static int find_url(struct forward *f, const char *text, struct gb_err *err)
 {
@@ -497,7 +500,7 @@ static int find_url(struct forward *f, const char *text, struct gb_err *err)
     return f->url ? 0 : gb_fail(err, ENOMEM, "forward to a service");
 }
 
-/* Waits for what is under way; then breaks it off. */
+/* Waits for exchanges in progress, then aborts them. */
 static void finish_trips(struct forward *f, int64_t grace_us)
 {
     int64_t deadline = clock_now_us() + grace_us;

@@ -18,9 +18,9 @@ struct exchange {
     struct mcp_http_reply *reply;
     CURL *curl;
     bool events;
-    char *text; /* a line of an event stream, or the whole of anything else */
+    char *text; /* a line of an event stream, or the whole body of any other type */
     size_t len, size;
-    char *data; /* of the event at hand */
+    char *data; /* of the current event */
     size_t data_len;
 };
 
@@ -137,7 +137,7 @@ static int on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl
     return x->request->stop && atomic_load(x->request->stop);
 }
 
-/* ---- all of it ---- */
+/* ---- the exchange ---- */
 
 static void set_up(struct exchange *x, struct curl_slist *headers, char *error)
 {

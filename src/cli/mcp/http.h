@@ -1,5 +1,4 @@
-/* One exchange over HTTP in which the answer is JSON or server-sent events: messages, either way.
- */
+/* One exchange over HTTP whose answer is JSON or server-sent events: both carry messages. */
 #pragma once
 
 #include <stdatomic.h>
@@ -14,18 +13,18 @@ struct mcp_http_request {
     const char *method;      /* "POST", "GET", "DELETE" */
     const char *body;        /* NULL: none */
     char *const *headers;    /* ends with NULL */
-    const atomic_bool *stop; /* breaks it off */
-    /* Each message as it comes; not for answers that are no success. */
+    const atomic_bool *stop; /* aborts it */
+    /* Each message as it arrives; not for unsuccessful answers. */
     void (*message)(void *arg, const char *text, size_t len);
     void *arg;
 };
 
 struct mcp_http_reply {
-    long status;                   /* 0: none came */
+    long status;                   /* 0: no answer */
     char session[MCP_HTTP_ID_MAX]; /* MCP-Session-Id, or "" */
     char last_id[MCP_HTTP_ID_MAX]; /* of the last event, or "" */
-    char error[200];               /* why none came */
-    char *body;                    /* of an answer that is no success; for free(), may be NULL */
+    char error[200];               /* why there was no answer */
+    char *body;                    /* of an unsuccessful answer; for free(), may be NULL */
 };
 
 /* Before any other thread is started. */

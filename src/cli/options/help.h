@@ -13,6 +13,6 @@ int help_write(FILE *out, const struct config_schema *schema, const struct confi
 /* Writes all commands and options as Markdown tables. Returns 0. */
 int help_write_markdown(FILE *out);
 
-/* Whether a reference tells @option under @command: what every command has is told once, under
- * `glovebox` itself. */
+/* Whether a reference lists @option under @command: options that every command has are listed once,
+ * under `glovebox` itself. */
 bool help_tells(const struct config_option *option, const struct config_command *command);

@@ -16,7 +16,7 @@ static int find_command(const char *name, const struct config_command **ret_comm
     char quoted[FORMAT_QUOTED_MAX];
     int r = config_find_command(&options_schema, name, ret_command, err);
 
-    /* The word is a program: say how to run it. */
+    /* The word names a program: say how to run it. */
     if (r < 0 && (strchr(name, '.') || strchr(name, '/') || strcmp(name, "-") == 0)) {
         format_quoted(name, quoted);
         return gb_fail_plain(err, EINVAL, "%s is not a command; write glovebox run %s", quoted,
@@ -46,8 +46,8 @@ static const struct {
     { COMMAND_TEMPLATE, ACTION_TEMPLATE_CHECK, "check", 1 },
 };
 
-/* The first argument of key, pip, audit and template says what to do; it is taken off the others.
- */
+/* The first argument of key, pip, audit and template is the subcommand; it is removed from the
+ * rest. */
 static int take_action(const struct config_command *command, struct config *cfg, struct gb_err *err)
 {
     char quoted[FORMAT_QUOTED_MAX];
@@ -92,7 +92,7 @@ static int check_template(const struct config *cfg, struct gb_err *err)
     return 0;
 }
 
-/* Options of one action that were given to another would be quietly ignored. */
+/* Options of another subcommand would otherwise be silently ignored. */
 static int check_action(const struct config *cfg, struct gb_err *err)
 {
     bool create = cfg->key_name || cfg->key_sessions || cfg->key_executions || cfg->key_rate;
@@ -143,13 +143,13 @@ static int load_file(struct config_load *load, const char *dir, const char *name
 
     if (asprintf(&path, "%s/%s", dir, name) < 0) {
         path = NULL;
-        return gb_fail(err, ENOMEM, "reading the configuration");
+        return gb_fail(err, ENOMEM, "read the configuration");
     }
     r = config_load_file(load, path, err);
     return r == -ENOENT ? 0 : r;
 }
 
-/* The user's file, then the machine's. A path that is not absolute is none, as XDG has it. */
+/* The user's file, then the machine's. Relative paths are ignored, as XDG requires. */
 static int load_files(struct config_load *load, struct gb_err *err)
 {
     const char *xdg = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
@@ -184,7 +184,7 @@ static int load_command(const struct config_command *command, int argc, char **a
     if (r < 0)
         return r;
     if (cfg->config_file) {
-        /* Named, so it must be there. */
+        /* Given explicitly, so it must exist. */
         r = config_load_file(&load, cfg->config_file, err);
         if (r < 0)
             return r;

@@ -27,7 +27,7 @@ enum command_id {
     COMMAND_VERSION,
 };
 
-/* What key, pip, audit and template are to do: their first argument. */
+/* The subcommands of key, pip, audit and template: their first argument. */
 enum action_id {
     ACTION_NONE,
     ACTION_KEY_CREATE,
@@ -52,7 +52,7 @@ struct config {
     enum action_id action;
     char **args; /* the positionals, in the caller's argv; without the action */
     int args_len;
-    bool help;    /* of the command, or of all; nothing else below is filled then */
+    bool help;    /* of the command, or of glovebox; nothing below is filled then */
     bool version; /* likewise */
 
     /* run */
@@ -60,8 +60,8 @@ struct config {
     bool cell;
     bool json;
     bool quiet;
-    struct limits limits; /* file_bytes 0: as disk_bytes; what the command has no option for is 0 */
-    int64_t reply_bytes;  /* of each stream in the receipt; more is left out, and counted */
+    struct limits limits; /* file_bytes 0: as disk_bytes; 0 where the command has no option */
+    int64_t reply_bytes;  /* of each stream in the receipt; the rest is left out, and counted */
     char **files;         /* NULL: none */
     char *out_dir;        /* NULL: none */
     char **volumes;       /* SRC:DST, SRC:DST:ro or SRC:DST:rw; NULL: none */
@@ -82,7 +82,7 @@ struct config {
     char **volume_roots;  /* DIR, DIR:ro or DIR:rw; NULL: none */
     bool no_auth, require_key;
     int64_t default_timeout_us, simple_max_timeout_us, session_disk_bytes;
-    struct limits max; /* --max-memory and its like; 0 where there is no such option */
+    struct limits max; /* --max-memory and the like; 0 where there is no such option */
     int64_t pool, max_sessions, idle_us, sweep_us, grace_us;
     int64_t connections, connections_per_client;
     int log_format; /* enum log_format */
@@ -90,7 +90,7 @@ struct config {
     char *log_file; /* NULL: stderr */
     bool log_code;
 
-    /* Not an option: what the program registers with MCP beside our own (mcp/mcp.h). */
+    /* Not an option: additional tools that the program registers with MCP (mcp/mcp.h). */
     void (*mcp_more)(struct mcp *mcp);
 
     /* serve, mcp, pip, template */
@@ -104,9 +104,9 @@ struct config {
     char *pip_for; /* NULL: the default address */
 
     /* mcp */
-    char *mcp_url;    /* NULL: boxes of our own */
+    char *mcp_url;    /* NULL: our own boxes */
     char *mcp_key;    /* NULL: none */
-    char *mcp_client; /* whose configuration is to be printed; NULL: none */
+    char *mcp_client; /* the client whose configuration to print; NULL: none */
 
     /* run, serve, mcp, key, audit, template, pip */
     char *data_dir; /* NULL: the default one */
@@ -130,12 +130,12 @@ struct config {
 
 extern const struct config_schema options_schema;
 
-/* `glovebox` itself, for what is said before a command. Its mask marks global rows. */
+/* `glovebox` itself, for options given before a command. Its mask marks global rows. */
 extern const struct config_command options_global;
 
 /* Reads command line, environment, files and defaults into @cfg, which the caller has zeroed and
- * releases after success and failure alike. @argv is main's own, program name included. Every
- * error is the user's to mend (exit 2) but for ENOMEM. */
+ * releases after success and failure alike. @argv is main's own, program name included. Every error
+ * is the user's mistake (exit 2), except ENOMEM. */
 int options_load(int argc, char **argv, struct config *cfg, struct gb_err *err);
 
 void options_release(struct config *cfg);

@@ -1,4 +1,4 @@
-/* The rows: options and commands. What is read from them is in options.c, help.c and
+/* The rows: options and commands. They are used by options.c, help.c and
  * tools/gen_docs/gen_docs.c. */
 #include "base/text/hex.h"
 #include "cli/options/options.h"
@@ -111,7 +111,7 @@ static bool id_valid(const char *text)
     return true;
 }
 
-/* What is wrong with the directories themselves is found later, when they are looked at. */
+/* The directories themselves are checked later, when they are opened. */
 static bool volume_root_valid(const char *text)
 {
     return text[0] == '/';
@@ -126,7 +126,7 @@ static bool volume_valid(const char *text)
 
 #define MEMBER(m) .offset = offsetof(struct config, m)
 
-/* base/words/limits.def in words of options */
+/* base/words/limits.def as options */
 #define OPT_OF_SECONDS     OPT_SECONDS
 #define OPT_OF_SIZE        OPT_SIZE
 #define OPT_OF_CPUS        OPT_CPUS

@@ -26,8 +26,8 @@ static void write_state(FILE *out, enum doctor_state state, bool colours)
             colours ? "\033[0m" : "");
 }
 
-/* How many bytes of @text fit into @width: up to the last blank, or all of a word that is longer.
- */
+/* How many bytes of @text fit into @width: up to the last blank, or all of a word that is
+ * longer. */
 static size_t line_len(const char *text, size_t width)
 {
     size_t len = strlen(text), at = width;
@@ -39,7 +39,7 @@ static size_t line_len(const char *text, size_t width)
     return at > 0 ? at : strcspn(text, " ");
 }
 
-/* Goes on where the cursor is, at column INDENT; further lines are indented to it. */
+/* Continues at the cursor, which is at column INDENT; further lines are indented to it. */
 static void write_wrapped(FILE *out, const char *text)
 {
     for (;;) {

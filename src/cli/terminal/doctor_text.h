@@ -14,5 +14,5 @@
  * stream failed. */
 int doctor_write(FILE *out, const struct doctor_report *report, bool colours);
 
-/* The report as a JSON object, which the caller owns; NULL when memory is short. */
+/* The report as a JSON object, which the caller owns; NULL when out of memory. */
 json_t *doctor_to_json(const struct doctor_report *report);

@@ -1,11 +1,12 @@
 /*
- * A reader of ours may be slow, and our deadlines must be kept all the same: so a write is made
- * only when poll() says that it will not wait, in pieces that a pipe takes whole, and what does not
- * go out is kept until it does. Meanwhile nothing is read from the tenant, which then waits itself.
- * O_NONBLOCK would be simpler, but it belongs to the open file, which we share with the shell.
+ * The reader of our output may be slow, and deadlines must be kept all the same: so we write only
+ * when poll() says that the write will not block, in pieces that a pipe takes at once, and keep the
+ * rest until it can be written. Meanwhile nothing is read from the tenant, which then blocks
+ * itself. O_NONBLOCK would be simpler, but it belongs to the open file, which we share with the
+ * shell.
  *
  * A terminal is writable for poll() while it has room for one byte, and a write would wait for the
- * rest: it is opened anew, and that open file can be non-blocking. Where it may not be opened (it
+ * rest: it is opened again, and that open file can be non-blocking. Where it may not be opened (it
  * belongs to another user) it is treated like a pipe.
  */
 #include "cli/terminal/out_stream.h"
@@ -30,7 +31,7 @@ enum { PUSH_NOW = 0, PUSH_ALL = -1 }; /* timeouts of poll() */
 
 struct out_stream {
     int fd;
-    int own_fd; /* the terminal, opened anew; -EBADF: fd is not ours to close */
+    int own_fd; /* the terminal, opened again; -EBADF: fd is not ours to close */
     bool terminal, broken;
     int error; /* why it is broken */
     struct term_filter filter;
@@ -68,8 +69,8 @@ int out_streams_new(struct out_streams **ret_streams)
     return 0;
 }
 
-/* PUSH_NOW: what goes out without waiting. PUSH_ALL: everything, even where someone else has made
- * the open file non-blocking. */
+/* PUSH_NOW: whatever can be written without waiting. PUSH_ALL: everything, even where someone else
+ * has made the open file non-blocking. */
 static int push(struct out_stream *out, int timeout)
 {
     while (out->len > 0) {
@@ -106,7 +107,7 @@ static int sink_write(void *arg, enum stream stream, const char *data, size_t le
 
         if (out->broken)
             return -EPIPE;
-        /* Only when draining after the end: there is nothing left that a wait could harm. */
+        /* Only when draining after the end: waiting no longer does any harm. */
         r = push(out, PUSH_ALL);
         if (r < 0)
             return r;

@@ -1,10 +1,10 @@
 /*
- * A state machine over bytes, after the one in ECMA-48 terminals, with one difference: it only ever
- * writes an ESC itself, and only in front of a sequence that it has seen whole and found harmless.
- * So no mistake in following what a terminal would do, and no choice of chunk boundaries, can let
- * another sequence through; the worst is that some characters of one appear as text.
+ * A state machine over bytes, after the one in ECMA-48 terminals, with one difference: every ESC is
+ * written by the filter itself, and only in front of a complete sequence that it found harmless. So
+ * no mistake in imitating a terminal, and no choice of chunk boundaries, can let another sequence
+ * through; at worst some of its characters appear as text.
  *
- * A control byte inside a sequence ends it: a terminal would act on the byte and go on, but no
+ * A control byte inside a sequence ends it: a terminal would act on the byte and continue, but no
  * honest program does that.
  */
 #include "cli/terminal/term_filter.h"
@@ -24,8 +24,8 @@
  * that brings it: 3 bytes of room. */
 _Static_assert(TERM_FILTER_PARAMS_MAX + 3 <= TERM_FILTER_OUT_SIZE(1), "a sequence must fit");
 
-/* A terminal swallows a string until its end comes. We stop believing in the end at some point, so
- * that a stray byte in binary output does not hide all that follows. */
+/* A terminal swallows a string until its terminator. We give up on the terminator at some point, so
+ * that a stray byte in binary output does not hide everything after it. */
 #define TERM_STRING_MAX (1024u * 1024)
 
 /* Beyond any screen; terminals have had overflows here. */
@@ -42,8 +42,9 @@ static size_t term_put(char *out, const char *data, size_t len)
     return len;
 }
 
-/* True when the parameters are numbers of sane length and what separates them. Intermediate bytes
- * and private marks, which make another sequence of it, are collected with them and fail here. */
+/* True when the parameters are numbers of sane length and separators. Intermediate bytes and
+ * private marks, which would change the meaning of the sequence, are collected with them and fail
+ * here. */
 static bool term_numbers(const struct term_filter *f, bool colons)
 {
     unsigned digits = 0;
@@ -200,7 +201,7 @@ static void term_string(struct term_filter *f, char c, bool *again)
     }
 }
 
-/* Inside ESC or a control sequence, only printable ASCII goes on with it. */
+/* Inside ESC or a control sequence, only printable ASCII continues it. */
 static size_t term_sequence(struct term_filter *f, char c, char *out, bool *again)
 {
     if (c < ' ' || c == '\x7f' || (unsigned char) c >= 0x80) {

@@ -1,9 +1,9 @@
 /*
  * Keeps a hostile program from driving the terminal that shows its output.
  *
- * Text, line and tab controls, colours, cursor movement and erasing pass. All else that a terminal
- * would act on is dropped: titles, the clipboard, key mappings, queries whose answer it would type
- * into the shell, modes, resets. Used only where our own stdout or stderr is a terminal.
+ * Text, line and tab controls, colours, cursor movement and erasing pass. Everything else that a
+ * terminal would act on is dropped: titles, the clipboard, key mappings, queries whose answer it
+ * would type into the shell, modes, resets. Used only where our own stdout or stderr is a terminal.
  */
 #pragma once
 

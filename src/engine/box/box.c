@@ -24,10 +24,10 @@
 #include "base/banned.h"
 
 #define END_WAIT_US    (5 * USEC_PER_SEC)
-#define ANSWER_WAIT_MS 10000 /* PID 1 shares the box's CPU quota with whoever burns it */
+#define ANSWER_WAIT_MS 10000 /* PID 1 shares the box's CPU quota with busy programs */
 
-/* Clones PID 1. The supervisor is to be its parent, as it is ours: whoever replaces this builder
- * then need not care who waits. */
+/* Clones PID 1. Its parent is the supervisor, as ours is: then a builder that replaces this one
+ * need not care who waits for it. */
 static pid_t clone_init(int cgroup_fd, int *ret_pidfd)
 {
     struct clone_args args = {
@@ -52,7 +52,7 @@ static int report_wait(int lifeline, int *ret_root, struct gb_err *err)
     int r = wire_recv(lifeline, &report, sizeof report, fds, &fds_len);
 
     if (r < 0)
-        return gb_fail(err, -r, "PID 1 of the box did not report");
+        return gb_fail_about(err, -r, "PID 1 of the box did not report");
     if (report.step == BOX_READY && fds_len == 1) {
         *ret_root = fds[0];
         return 0;
@@ -61,17 +61,17 @@ static int report_wait(int lifeline, int *ret_root, struct gb_err *err)
     if (report.error == EPERM && strcmp(box_step_name(report.step), "mounts") == 0)
         return gb_fail_plain(
             err, EPERM,
-            "the box may not mount its own /proc: in a container, run glovebox "
+            "the box cannot mount its own /proc: in a container, run glovebox "
             "with an unmasked /proc (docker run --security-opt systempaths=unconfined)");
     if (strcmp(box_step_name(report.step), "user namespace") == 0) {
         char why[140];
 
         caller_explain_no_userns(why, sizeof why);
         return gb_fail_plain(err, report.error ? report.error : EPROTO,
-                             "cannot make a user namespace (%s): %s", strerrorname_np(report.error),
-                             why);
+                             "cannot create a user namespace (%s): %s",
+                             strerrorname_np(report.error), why);
     }
-    return gb_fail(err, report.error ? report.error : EPROTO, "making a box failed at '%s'",
+    return gb_fail(err, report.error ? report.error : EPROTO, "create a box: step '%s' failed",
                    box_step_name(report.step));
 }
 
@@ -119,7 +119,7 @@ int box_root_enter(const struct box_root *root, struct gb_err *err)
 void box_root_leave(const struct box_root *root)
 {
     if (root->mounts >= 0 && setns(root->own, CLONE_NEWNS) < 0)
-        _exit(125); /* the next box would see what is not for it */
+        _exit(125); /* the next box would see files that are not for it */
 }
 
 static int start_init(struct cgroup_root *cgroups, struct box_entry *box, int workspace,
@@ -140,7 +140,7 @@ static int start_init(struct cgroup_root *cgroups, struct box_entry *box, int wo
         return spec.cgroup_fds_len;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0) {
         wire_close_fds(spec.cgroup_fds, (size_t) spec.cgroup_fds_len);
-        return gb_fail(err, errno, "socketpair");
+        return gb_fail(err, errno, "create a socket pair");
     }
     box->lifeline = pair[0];
     spec.lifeline = inner = pair[1];
@@ -159,12 +159,12 @@ static int start_init(struct cgroup_root *cgroups, struct box_entry *box, int wo
         box->pidfd = -EBADF;
         return gb_fail(err, error, "clone the box's PID 1");
     }
-    gb_closep(&inner); /* so that a dead PID 1 is the end of the stream */
+    gb_closep(&inner); /* so that the stream ends if PID 1 dies */
     inner = -EBADF;
     return report_wait(box->lifeline, &box->root, err);
 }
 
-/* The mount that is to be the workspace of a box on disk; -EBADF for one in memory. */
+/* The mount that becomes the workspace of a box on disk; -EBADF for one in memory. */
 static int disk_mount(struct disk_vault *vault, const struct box_entry *box, int image,
                       int *ret_mount, struct gb_err *err)
 {
@@ -173,7 +173,7 @@ static int disk_mount(struct disk_vault *vault, const struct box_entry *box, int
     if (box->disk != DISK_IMAGE)
         return 0;
     if (fchownat(image, "", box->host_id, box->host_id, AT_EMPTY_PATH) < 0)
-        return gb_fail(err, errno, "give an image to a box");
+        return gb_fail(err, errno, "pass an image to a box");
     *ret_mount = fcntl(image, F_DUPFD_CLOEXEC, 0);
     return *ret_mount < 0 ? gb_fail(err, errno, "copy a descriptor") : 0;
 }
@@ -262,7 +262,7 @@ int entry_end(struct cgroup_root *cgroups, struct id_pool *ids, struct disk_vaul
     if (box->disk == DISK_WATCHED)
         disk_vault_drop(vault, box->id);
     r = cgroup_remove(cgroups, &box->cgroup, END_WAIT_US);
-    /* An id under which something may still live is not given out again. */
+    /* An id under which processes may still run is not used again. */
     if (r == 0)
         id_give_back(ids, box->host_id);
     return r < 0 ? gb_fail(err, -r, "remove the cgroup of box %u", box->id) : 0;
@@ -276,12 +276,12 @@ static int init_call(const struct box_entry *box, const struct box_command *comm
     int32_t answer;
 
     if (send(box->lifeline, command, sizeof *command, MSG_NOSIGNAL) < 0)
-        return gb_fail(err, errno, "tell PID 1 of box %u to kill", box->id);
+        return gb_fail(err, errno, "ask PID 1 of box %u to kill its processes", box->id);
     if (poll(&answered, 1, ANSWER_WAIT_MS) <= 0)
         return gb_fail_plain(err, ETIMEDOUT, "PID 1 of box %u did not respond", box->id);
     if (recv(box->lifeline, &answer, sizeof answer, MSG_DONTWAIT) != sizeof answer)
         return gb_fail_plain(err, EPIPE, "PID 1 of box %u is gone", box->id);
-    return answer ? gb_fail(err, answer, "kill in box %u", box->id) : 0;
+    return answer ? gb_fail(err, answer, "kill the processes of box %u", box->id) : 0;
 }
 
 int entry_kill(const struct box_entry *box, struct gb_err *err)
@@ -330,7 +330,7 @@ void entry_usage(const struct cgroup_root *cgroups, struct box_entry *box, int64
     } else if (cgroup_usage(cgroups, &box->cgroup, &usage) < 0) {
         usage = (struct cgroup_usage){ -1, -1, -1, -1, -1, -1, -1 };
     }
-    /* Some kernels keep no peak: then it is the highest that we happened to see. */
+    /* Some kernels record no peak: then it is the highest value that we saw. */
     peak_raise(&box->peak.cpu_us, usage.cpu_us);
     peak_raise(&box->peak.memory_peak_bytes, usage.memory_bytes);
     peak_raise(&box->peak.pids_peak, usage.pids);

@@ -23,57 +23,57 @@ struct box_entry {
     enum disk_kind disk;
     struct limits limits;
     struct cgroup cgroup;
-    struct cgroup_usage peak; /* what the watch saw, where no cgroup keeps count */
+    struct cgroup_usage peak; /* what the watch saw, without cgroup counters */
 };
 
-/* Where a clone of the builder is to be born. */
+/* Where a clone of the builder starts. */
 struct box_root {
-    int mounts; /* a mount namespace, that of a template; -EBADF: the builder's own */
-    int own;    /* the builder's own, to come back to */
+    int mounts; /* the mount namespace of a template; -EBADF: the builder's own */
+    int own;    /* the builder's own, to return to */
 };
 
-/* Between these two what the builder clones has the root of the template. */
+/* Between these two calls, clones of the builder have the root of the template. */
 int box_root_enter(const struct box_root *root, struct gb_err *err);
 void box_root_leave(const struct box_root *root);
 
-/* What a box is to be like. Descriptors stay the caller's; -EBADF: there is none. */
+/* The properties of a new box. Descriptors stay the caller's; -EBADF: none. */
 struct box_plan {
     const struct limits *limits;
     enum disk_kind disk;
     int image;   /* of a workspace with DISK_IMAGE */
     int volumes; /* the list of them */
     struct box_root root;
-    bool own_id; /* it runs under the builder's id, which is no privileged one */
+    bool own_id; /* it runs under the builder's id, which is unprivileged */
 };
 
-/* Makes a box: its cgroup, its namespaces, its PID 1; returns when PID 1 is ready. With a workspace
- * on disk that is an image, or a new directory in @vault. When that fails
- * after the clone, @ret_dead is the pidfd of a dead process which the supervisor, its parent, has
- * to collect; else it is not touched. */
+/* Creates a box: its cgroup, its namespaces, its PID 1; returns when PID 1 is ready. A workspace on
+ * disk is an image, or a new directory in @vault. If it fails after the clone, @ret_dead is the
+ * pidfd of a dead process that the supervisor, its parent, must reap; otherwise it is not
+ * touched. */
 int entry_make(struct cgroup_root *cgroups, struct id_pool *ids, uint32_t id,
                const struct box_plan *plan, struct disk_vault *vault, struct volume_trees *trees,
                struct box_entry *ret_box, int *ret_dead, struct gb_err *err);
 
-/* Takes over a box that a dead builder made. The descriptors become the box's on success. */
+/* Takes over a box of a dead builder. On success it owns the descriptors. */
 int entry_adopt(struct cgroup_root *cgroups, uint32_t id, uint32_t host_id,
                 const struct limits *limits, enum disk_kind disk, const int fds[3],
                 struct box_entry *ret_box, struct gb_err *err);
 
-/* Kills PID 1, waits for its end, removes the cgroup, closes everything. A workspace on disk
- * becomes rubbish of @vault. */
+/* Kills PID 1, waits until it is gone, removes the cgroup, closes everything. A workspace on disk
+ * is moved to the trash of @vault. */
 int entry_end(struct cgroup_root *cgroups, struct id_pool *ids, struct disk_vault *vault,
               struct box_entry *box, struct gb_err *err);
 
-/* Closes the workspace: whoever holds it last pays for what the file system still has to write. */
+/* Closes the workspace: the last process to close it waits for the file system's pending writes. */
 void entry_leave(struct box_entry *box);
 
-/* SIGKILL to all but PID 1, and word back that it was sent. */
+/* Sends SIGKILL to all processes but PID 1; returns when it was sent. */
 int entry_kill(const struct box_entry *box, struct gb_err *err);
 
 int entry_signal(const struct box_entry *box, pid_t pgid, int sig);
 
-/* A signal to some processes, in few messages: PID 1 shares the box's CPU time and can be slow.
- * Returns when they were sent. A process that is gone is no error. */
+/* Signals some processes, in few messages: PID 1 shares the box's CPU time and can be slow. Returns
+ * when the signals were sent. A process that is gone is not an error. */
 int entry_signal_some(const struct box_entry *box, const int32_t *pids, size_t pids_len, int sig,
                       struct gb_err *err);
 
@@ -85,14 +85,14 @@ void entry_usage(const struct cgroup_root *cgroups, struct box_entry *box, int64
 /* The limit that a file system of the box has reached, or LIMIT_NONE. */
 enum limit_kind entry_disk_full(const struct box_entry *box);
 
-/* ---- files.c: names are beneath the workspace, no link is ever followed ---- */
+/* ---- files.c: names are relative to the workspace, links are never followed ---- */
 
 /* Opens a regular file for reading, or newly created for writing; with O_TMPFILE one without a name
  * in directory @path. */
 int entry_open(const struct box_entry *box, const char *path, int flags, mode_t mode, int *ret_fd,
                struct gb_err *err);
 
-/* With @parents those above it too, and one that is there already is no error. */
+/* With @parents also those above it, and one that exists already is not an error. */
 int entry_mkdir(const struct box_entry *box, const char *path, bool parents, struct gb_err *err);
 
 int entry_stat(const struct box_entry *box, const char *path, struct scan_record *ret_record,
@@ -100,7 +100,7 @@ int entry_stat(const struct box_entry *box, const char *path, struct scan_record
 int entry_rename(const struct box_entry *box, const char *from, const char *to, bool replace,
                  struct gb_err *err);
 
-/* Gives a file that has no name yet the name @path, in the place of what has it now. */
+/* Gives an unnamed file the name @path, replacing any file of that name. */
 int entry_link(const struct box_entry *box, int fd, const char *path, struct gb_err *err);
 
 /* Removes one entry, or a tree; @ret_more: there was too much for one request, ask again. */
@@ -114,31 +114,31 @@ int entry_remove(const struct box_entry *box, const char *path, bool tree, bool 
 int entry_scan(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, bool *ret_incomplete,
                struct gb_err *err);
 
-/* What is in directory @dir ("": the workspace); flags as in walk.h. */
+/* The entries of directory @dir ("": the workspace); flags as in walk.h. */
 int entry_walk(const struct box_entry *box, const char *dir, unsigned flags, int *ret_fd,
                uint32_t *ret_count, bool *ret_incomplete, struct gb_err *err);
 
 /* ---- procs.c ---- */
 
-/* Lists the processes of a box but its PID 1 into a memory file of struct proc_record. */
+/* Lists the processes of a box, except PID 1, into a memory file of struct proc_record. */
 int entry_procs(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, struct gb_err *err);
 
-/* A signal to the processes that are not among @keep, a list as above, and do not descend from one
- * that is, unless through process @root; with @with_root to @root itself as well. SIGKILL is
- * repeated until nothing is left; -EBUSY when that takes too long. Sorts @keep. */
+/* Signals the processes that are not in @keep, a list as above, and do not descend from one that
+ * is, unless through process @root; with @with_root also @root itself. SIGKILL is repeated until no
+ * process is left; -EBUSY when that takes too long. Sorts @keep. */
 int entry_signal_new(const struct box_entry *box, struct proc_record *keep, size_t keep_len,
                      pid_t root, bool with_root, int sig, struct gb_err *err);
 
 /* ---- box/command.c ---- */
 
-/* What a command is made of, as it came over the wire. */
+/* A command as received from the supervisor. */
 struct command {
     const char *cwd;
     char *const *argv;
     char *const *envp;
     int stdio[3];
     int control;
-    bool keep_control; /* the program itself is to have it, as SEAL_CONTROL_FD */
+    bool keep_control; /* the program inherits it, as SEAL_CONTROL_FD */
     bool landlock;
 };
 

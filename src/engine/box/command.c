@@ -1,12 +1,12 @@
 /*
  * A program in a box, started by the builder: a shell, a command.
  *
- * Theory of operation. The builder has its next child born in the box's PID namespace, clones once
- * and goes back at once, as a template does (python/template_ext.c). The child loads the large
- * filter, which a tenant inherits from its template, and then seals itself by the same steps as a
- * tenant. What it executes after that runs under the same walls. It reports over the control
- * socket: sealed, or the step that failed; and once more when the program could not be executed.
- * Otherwise the exec closes the socket, unless the program is to have it.
+ * Theory of operation. The builder switches to the box's PID namespace for its children, clones
+ * once and switches back at once, as a template does (python/template_ext.c). The child loads the
+ * large filter, which a tenant inherits from its template, and then seals itself by the same steps
+ * as a tenant. The program it executes after that is confined in the same way. It reports over the
+ * control socket: sealed, or the step that failed; and once more when the program could not be
+ * executed. Otherwise the exec closes the socket, unless the program inherits it.
  *
  * Between clone and exec: no malloc, no locks.
  */
@@ -29,7 +29,7 @@
 
 #include "base/banned.h"
 
-/* Says why there is no program, in place of the program. */
+/* Reports, in place of the program, why it could not be executed. */
 static _Noreturn void die(int fd, uint32_t step, int error)
 {
     struct seal_report report = { .magic = SEAL_MAGIC, .step = step, .error = error };
@@ -38,7 +38,7 @@ static _Noreturn void die(int fd, uint32_t step, int error)
     _exit(error == ENOENT ? 127 : 126);
 }
 
-/* A name without a slash is looked for, without the help of an environment. */
+/* A name without a slash is searched for in fixed directories, not by an environment variable. */
 static void execute(const struct command *command)
 {
     static const char *const places[] = { "/usr/local/bin", "/usr/bin", "/bin" };
@@ -109,7 +109,7 @@ static pid_t spawn(const struct seal_spec *spec, const struct command *command, 
     *ret_errno = errno;
     (void) sigprocmask(SIG_SETMASK, &before, NULL);
     if (setns(own, CLONE_NEWPID) < 0)
-        _exit(125); /* the next box would be born in this one */
+        _exit(125); /* the next box would be created inside this one */
     return pid;
 }
 

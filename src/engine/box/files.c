@@ -1,11 +1,11 @@
 /*
- * What the builder does to the files of a box for the supervisor.
+ * Operations on the files of a box that the builder performs for the supervisor.
  *
- * The workspace belongs to the tenant, who may put links, pipes and other surprises in our way at
- * any moment. So a path is resolved by the kernel beneath the workspace, without links; what is
- * made, removed or renamed is named by its directory's descriptor and one component; what is made
- * is given to the tenant by descriptor. The tenant can move things about while we work and gains
- * nothing: wherever we end up is its own.
+ * The workspace belongs to the tenant, who may place links, pipes and other surprises at any
+ * moment. So a path is resolved by the kernel beneath the workspace, without links; entries are
+ * created, removed and renamed by their directory's descriptor and one component; new ones are
+ * given to the tenant by descriptor. The tenant can move files around while we work and gains
+ * nothing: wherever we end up is its own workspace.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -23,10 +23,10 @@
 
 #include "base/banned.h"
 
-#define REMOVE_BUDGET 2000 /* entries in one request: others wait for the builder meanwhile */
+#define REMOVE_BUDGET 2000 /* entries per request: others wait for the builder meanwhile */
 #define REMOVE_DEPTH  128
 
-/* Files that we make are the tenant's; by descriptor, never by name. */
+/* Files that we create are given to the tenant; by descriptor, never by name. */
 static int give_away(const struct box_entry *box, int fd)
 {
     return fchown(fd, box->host_id, box->host_id) < 0 ? -errno : 0;
@@ -38,7 +38,7 @@ struct place {
     char name[NAME_MAX + 1];
 };
 
-/* Cuts the last component off. Returns the length of what is before it, or -errno. */
+/* Splits off the last component. Returns the length of the part before it, or -errno. */
 static int path_split(const char *path, const char **ret_name, size_t *ret_name_len)
 {
     size_t len = strlen(path), start;
@@ -58,7 +58,7 @@ static int path_split(const char *path, const char **ret_name, size_t *ret_name_
     return (int) start;
 }
 
-/* The next directory below @at, made if it is not there. */
+/* The next directory below @at, created if missing. */
 static int step_into(const struct box_entry *box, int at, const char *name, bool *made)
 {
     int fd, r;
@@ -74,7 +74,7 @@ static int step_into(const struct box_entry *box, int at, const char *name, bool
     return fd;
 }
 
-/* Opens the first @len bytes of @path as a directory and makes what is missing. */
+/* Opens the first @len bytes of @path as a directory; creates missing ones. */
 static int make_directories(const struct box_entry *box, const char *path, size_t len)
 {
     int at = beneath_open(box->workspace, ".", O_RDONLY | O_DIRECTORY, 0);
@@ -141,15 +141,15 @@ int entry_open(const struct box_entry *box, const char *path, int flags, mode_t 
         return gb_fail_plain(err, EINVAL, "files of a box can only be read or created");
     fd = beneath_open(box->workspace, path, flags, flags == O_RDONLY ? 0 : mode & 0777);
     if (fd < 0)
-        return gb_fail(err, -fd, "open in the workspace");
+        return gb_fail(err, -fd, "open a file in the workspace");
     if (fstat(fd, &st) < 0)
-        return gb_fail(err, errno, "stat in the workspace");
+        return gb_fail(err, errno, "stat a file in the workspace");
     if (S_ISDIR(st.st_mode))
-        return gb_fail_plain(err, EISDIR, "it is a directory");
+        return gb_fail_plain(err, EISDIR, "is a directory");
     if (!S_ISREG(st.st_mode))
         return gb_fail_plain(err, EINVAL, "not a regular file");
     if (flags != O_RDONLY && (r = give_away(box, fd)) < 0)
-        return gb_fail(err, -r, "chown in the workspace");
+        return gb_fail(err, -r, "change the owner of a file in the workspace");
     *ret_fd = TAKE_FD(fd);
     return 0;
 }
@@ -162,12 +162,12 @@ int entry_mkdir(const struct box_entry *box, const char *path, bool parents, str
     int r = place_open(box, path, parents, &place);
 
     if (r < 0)
-        return gb_fail(err, -r, "mkdir in the workspace");
+        return gb_fail(err, -r, "create a directory in the workspace");
     made_fd = step_into(box, place.dir, place.name, &made);
     (void) close(place.dir);
     if (made_fd < 0)
-        return gb_fail(err, -made_fd, "mkdir in the workspace");
-    return made || parents ? 0 : gb_fail(err, EEXIST, "mkdir in the workspace");
+        return gb_fail(err, -made_fd, "create a directory in the workspace");
+    return made || parents ? 0 : gb_fail(err, EEXIST, "create a directory in the workspace");
 }
 
 int entry_stat(const struct box_entry *box, const char *path, struct scan_record *ret_record,
@@ -188,7 +188,7 @@ int entry_stat(const struct box_entry *box, const char *path, struct scan_record
         }
     }
     if (r < 0)
-        return gb_fail(err, -r, "stat in the workspace");
+        return gb_fail(err, -r, "stat a file in the workspace");
     *ret_record = (struct scan_record){
         .size = st.st_size,
         .mtime_ns = st.st_mtim.tv_sec * INT64_C(1000000000) + st.st_mtim.tv_nsec,
@@ -215,8 +215,8 @@ int entry_rename(const struct box_entry *box, const char *from, const char *to, 
     int r = place_open(box, from, false, &old);
 
     if (r < 0)
-        return gb_fail(err, -r, "rename in the workspace");
-    /* Before directories are made for it. */
+        return gb_fail(err, -r, "rename a file in the workspace");
+    /* Before directories are created for it. */
     if (fstatat(old.dir, old.name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         r = -errno;
     if (r == 0 && is_volume(old.dir, old.name))
@@ -232,11 +232,11 @@ int entry_rename(const struct box_entry *box, const char *from, const char *to, 
         (void) close(new.dir);
     }
     (void) close(old.dir);
-    return r < 0 ? gb_fail(err, -r, "rename in the workspace") : 0;
+    return r < 0 ? gb_fail(err, -r, "rename a file in the workspace") : 0;
 }
 
-/* Puts the unnamed file @fd in the place of what @path names now. A link cannot replace, a rename
- * can: so it gets a name of its own first. */
+/* Replaces the file @path with the unnamed file @fd. A link cannot replace a file, a rename can: so
+ * it gets a temporary name first. */
 int entry_link(const struct box_entry *box, int fd, const char *path, struct gb_err *err)
 {
     struct stat st, home;
@@ -249,7 +249,7 @@ int entry_link(const struct box_entry *box, int fd, const char *path, struct gb_
         return gb_fail_plain(err, EINVAL, "not a file made for this workspace");
     r = place_open(box, path, true, &place);
     if (r < 0)
-        return gb_fail(err, -r, "make a file in the workspace");
+        return gb_fail(err, -r, "create a file in the workspace");
     snprintf(self, sizeof self, "/proc/self/fd/%d", fd);
     snprintf(name, sizeof name, ".glovebox-upload-%llu", (unsigned long long) st.st_ino);
     (void) unlinkat(place.dir, name, 0);
@@ -260,7 +260,7 @@ int entry_link(const struct box_entry *box, int fd, const char *path, struct gb_
         (void) unlinkat(place.dir, name, 0);
     }
     (void) close(place.dir);
-    return r < 0 ? gb_fail(err, -r, "make a file in the workspace") : 0;
+    return r < 0 ? gb_fail(err, -r, "create a file in the workspace") : 0;
 }
 
 /* ---- removing ---- */
@@ -283,7 +283,7 @@ static int remove_inside(int fd, int depth, int *budget)
     return r;
 }
 
-/* What is gone in the meantime is as good as removed. Returns -EAGAIN when the budget is spent. */
+/* Entries that have vanished count as removed. Returns -EAGAIN when the budget is used up. */
 static int remove_entry(int dir, const char *name, int depth, int *budget)
 {
     int fd, r;
@@ -329,5 +329,5 @@ int entry_remove(const struct box_entry *box, const char *path, bool tree, bool 
         (void) close(place.dir);
     }
     *ret_more = r == -EAGAIN;
-    return r < 0 && r != -EAGAIN ? gb_fail(err, -r, "remove in the workspace") : 0;
+    return r < 0 && r != -EAGAIN ? gb_fail(err, -r, "remove a file from the workspace") : 0;
 }

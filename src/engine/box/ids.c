@@ -1,12 +1,12 @@
 /*
- * Every box runs under a host id of its own, so that even a process that broke out of its
- * namespaces could not signal or read another box.
+ * Every box runs under its own host id, so that even a process that broke out of its namespaces
+ * could not signal or read another box.
  *
  * In the initial user namespace all ids exist and we take a block far above those of users,
- * containers and systemd's dynamic services. In any other namespace /proc/self/uid_map tells what
- * there is: a range of subordinate ids, or a single one. Two engines must not take the same block;
- * the lock is an abstract socket whose name is the block's host id: it leaves no file and is gone
- * with its owner.
+ * containers and systemd's dynamic services. In any other namespace /proc/self/uid_map lists the
+ * ids: a range of subordinate ids, or a single one. Two engines must not take the same block; the
+ * lock is an abstract socket whose name is the block's host id: it leaves no file behind and
+ * disappears with its owner.
  */
 #include "engine/box/ids.h"
 
@@ -35,7 +35,7 @@ struct extent {
     uint32_t inside, outside, count;
 };
 
-/* The largest range of the map that leaves out id 0. */
+/* The largest range of the map without id 0. */
 static int extent_find(const char *path, struct extent *ret_extent)
 {
     struct extent best = { 0 };
@@ -80,7 +80,8 @@ static int block_lock(uint32_t host_id, int *ret_fd)
     return 0;
 }
 
-/* A small range is cut into smaller blocks: many engines with fewer boxes each, rather than few. */
+/* A small range is split into smaller blocks: many engines with fewer boxes each, rather than few
+ * engines. */
 static uint32_t block_size(uint32_t count)
 {
     uint32_t size = count / BLOCKS_MIN;
@@ -90,7 +91,7 @@ static uint32_t block_size(uint32_t count)
     return size < BLOCK ? size : BLOCK;
 }
 
-/* Tries the blocks of the extent from a random one on. */
+/* Tries the blocks of the extent, starting at a random one. */
 static int block_take(struct id_pool *pool, const struct extent *extent, struct gb_err *err)
 {
     uint32_t size = block_size(extent->count);
@@ -126,7 +127,7 @@ int id_pool_open(struct id_pool *pool, struct gb_err *err)
         uids = (struct extent){ HOST_FIRST, HOST_FIRST, HOST_COUNT };
     } else {
         pool->mode = ID_RANGE;
-        /* One number serves as uid and gid of a box: keep to what both maps have. */
+        /* One number serves as uid and gid of a box: use only ids that are in both maps. */
         if (gids.inside != uids.inside)
             uids.count = 0;
         else if (gids.count < uids.count)
@@ -157,7 +158,8 @@ int id_take(struct id_pool *pool, uint32_t *ret_id)
         *ret_id = 0;
         return 0;
     }
-    /* The next one after the last, so that an id rests as long as possible before its next box. */
+    /* The one after the last, so that an id stays unused as long as possible before its next
+     * box. */
     for (uint32_t i = 0; i < pool->count; i++) {
         uint32_t at = (pool->next + i) % pool->count;
         uint64_t bit = UINT64_C(1) << (at % 64);

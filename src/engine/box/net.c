@@ -12,9 +12,9 @@
 
 #include "base/banned.h"
 
-#define BACKLOG 64 /* more connections than that wait for nobody: the kernel refuses them */
+#define BACKLOG 64 /* the kernel refuses further connections */
 
-/* A socket belongs for ever to the namespace in which it was made. */
+/* A socket belongs forever to the namespace in which it was created. */
 static int listen_here(uint16_t port)
 {
     struct sockaddr_in address = { .sin_family = AF_INET,
@@ -37,7 +37,7 @@ int entry_listen_inside(const struct box_entry *box, uint16_t port, int *ret_fd,
         return gb_fail(err, errno, "enter the network of box %u", box->id);
     fd = listen_here(port);
     if (setns(own, CLONE_NEWNET) < 0)
-        _exit(125); /* whatever this builder did next would happen in that box */
+        _exit(125); /* this builder's next actions would happen in that box */
     if (fd < 0)
         return gb_fail(err, -fd, "listen on port %u of box %u", port, box->id);
     *ret_fd = fd;

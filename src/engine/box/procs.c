@@ -1,13 +1,13 @@
 /*
- * The processes of a box, and signals to those that one execution has started.
+ * The processes of a box, and signals to those that one execution started.
  *
- * Which these are is told by comparing: whatever was not there at the start is new, unless it
- * descends from something that was, such as a server of an earlier cell that starts a worker now.
- * An orphan has no ancestors to tell and counts as new. The process that runs the execution was
- * there before, but that does not make its descendants old: they are what the execution started.
+ * They are found by comparing lists: a process that did not exist at the start is new, unless it
+ * descends from one that did, such as a server of an earlier cell that now starts a worker. The
+ * ancestors of an orphan are unknown, so it counts as new. The process that runs the execution
+ * existed before, but its descendants count as new: the execution started them.
  *
- * A program can hide from this only what is its own: a process that it keeps so lives on in its own
- * box, within its own limits.
+ * A program can hide only its own processes from this: one that survives this way runs in the
+ * program's own box, within its own limits.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -30,10 +30,10 @@
 
 #define PROCS_MAX    100000
 #define PATIENCE_US  (200 * USEC_PER_MSEC) /* others wait for the builder meanwhile */
-#define DYING_US     (1 * USEC_PER_SEC)    /* for the killed to be gone, where nobody is new */
-#define ROUNDS_MIN   20                    /* however long we ourselves were held up */
-#define ROUND_WAIT   (1000)                /* microseconds for the killed to be gone */
-#define HOLDER_TICKS 100                   /* of a hundred in a second */
+#define DYING_US     (1 * USEC_PER_SEC)    /* for killed ones to be gone, if none are new */
+#define ROUNDS_MIN   20                    /* however long we were delayed ourselves */
+#define ROUND_WAIT   (1000)                /* microseconds for killed processes to be gone */
+#define HOLDER_TICKS 100                   /* at 100 per second */
 #define ANCESTORS    64
 
 struct procs {
@@ -41,7 +41,7 @@ struct procs {
     size_t len, cap;
 };
 
-/* Fields 3, 4, 22 and 38 of stat(5), counted after the last ')'. Zombies are not there any more. */
+/* Fields 3, 4, 22 and 38 of stat(5), counted after the last ')'. Zombies count as gone. */
 static bool proc_parse(const char *text, struct proc_record *ret_record, bool *ret_silent)
 {
     const char *rest = strrchr(text, ')');
@@ -78,7 +78,7 @@ static int proc_compare(const void *left, const void *right)
     return (a->pid > b->pid) - (a->pid < b->pid);
 }
 
-/* Lists are sorted: /proc is, and those that come from elsewhere are made so. */
+/* Lists are sorted: /proc is, and lists from elsewhere are sorted first. */
 static const struct proc_record *record_find(const struct proc_record *items, size_t len,
                                              int32_t pid)
 {
@@ -92,9 +92,9 @@ static const struct proc_record *procs_find(const struct procs *procs, int32_t p
     return record_find(procs->items, procs->len, pid);
 }
 
-/* The process that holds a tenant's memory (seal/seal.c) is ours. It tells nobody when it ends, its
- * parent is a tenant, whose own parent is out of sight, and it is as old as that: a program that
- * can make the like of it later cannot make it then. */
+/* The process that holds a tenant's memory (seal/seal.c) is ours. It has no exit signal, its parent
+ * is a tenant, whose own parent is in another PID namespace, and it is as old as its parent: a
+ * program can create a similar process later, but not that early. */
 static bool is_holder(const struct procs *procs, const struct proc_record *proc)
 {
     const struct proc_record *parent = procs_find(procs, proc->ppid);
@@ -118,8 +118,7 @@ static int procs_read(DIR *dir, struct procs *procs)
         snprintf(path, sizeof path, "%s/stat", entry->d_name);
         if (record.pid <= 1 || io_read_text_at(dirfd(dir), path, text, sizeof text) < 0)
             continue; /* PID 1 is ours; others may be gone by now */
-        /* A parent has been listed by then: pids are in order, and these two are at the beginning.
-         */
+        /* Its parent was listed before: pids are in order, and these two are at the beginning. */
         if (proc_parse(text, &record, &silent) && !(silent && is_holder(procs, &record)))
             r = procs_add(procs, &record);
     }
@@ -149,7 +148,7 @@ int entry_procs(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, s
     int r;
 
     if (out < 0)
-        return gb_fail(err, errno, "make a memory file");
+        return gb_fail(err, errno, "create a memory file");
     if ((r = procs_take(box, &procs, err)) < 0)
         return r;
     r = io_write_all(out, procs.items, procs.len * sizeof *procs.items);
@@ -181,7 +180,7 @@ static bool is_new(const struct procs *procs, const struct proc_record *keep, si
     return true;
 }
 
-/* Those of @procs that are to be signalled, by their places; returns how many, or -errno. */
+/* The indices of the processes in @procs to signal; returns how many, or -errno. */
 static int victims_find(const struct procs *procs, const struct proc_record *keep, size_t keep_len,
                         pid_t root, bool with_root, int32_t *victims)
 {
@@ -196,8 +195,8 @@ static int victims_find(const struct procs *procs, const struct proc_record *kee
     return len;
 }
 
-/* One round; returns how many got the signal, or -errno. @told are those of the round before, and
- * then those of this one; @ret_fresh: whether there were others among them. */
+/* One round; returns how many were signalled, or -errno. @told are those of the previous round, and
+ * afterwards those of this one; @ret_fresh: whether there were new ones. */
 static int signal_round(const struct box_entry *box, const struct proc_record *keep,
                         size_t keep_len, pid_t root, bool with_root, int sig, struct procs *told,
                         bool *ret_fresh, struct gb_err *err)
@@ -220,7 +219,7 @@ static int signal_round(const struct box_entry *box, const struct proc_record *k
         const struct proc_record *before = procs_find(told, proc.pid);
 
         *ret_fresh = *ret_fresh || !before || before->start != proc.start;
-        procs.items[i] = proc; /* never behind the place it comes from */
+        procs.items[i] = proc; /* never after the index it comes from */
         victims[i] = proc.pid;
     }
     procs.len = (size_t) len;
@@ -240,8 +239,8 @@ int entry_signal_new(const struct box_entry *box, struct proc_record *keep, size
 
     if (keep_len > 0)
         qsort(keep, keep_len, sizeof *keep, proc_compare);
-    /* Who was killed makes no more processes, but needs the CPU once more to be gone: on a busy
-     * machine, or in a box that has burnt its quota, not at once. Only those who were not seen
+    /* A killed process starts no more processes, but needs the CPU once more to exit: on a busy
+     * machine, or in a box that has used up its quota, that takes a while. Only processes not seen
      * before show that killing one by one does not help. */
     do {
         sent = signal_round(box, keep, keep_len, root, with_root, sig, &told, &fresh, err);
@@ -253,7 +252,7 @@ int entry_signal_new(const struct box_entry *box, struct proc_record *keep, size
     } while (rounds < ROUNDS_MIN || took < (fresh ? PATIENCE_US : DYING_US));
     free(told.items);
     if (sent > 0 && sig == SIGKILL && fresh)
-        return gb_fail_plain(err, EBUSY, "box %u makes processes faster than they can be killed",
+        return gb_fail_plain(err, EBUSY, "box %u starts processes faster than they can be killed",
                              box->id);
     return sent < 0 ? sent : 0;
 }

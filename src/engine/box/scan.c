@@ -1,4 +1,4 @@
-/* What is in a workspace, for the supervisor: the builder can enter every directory of it. */
+/* Lists a workspace for the supervisor: the builder can enter every directory of it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -20,7 +20,7 @@ int entry_walk(const struct box_entry *box, const char *dir, unsigned flags, int
     int fd, r;
 
     if (out < 0)
-        return gb_fail(err, errno, "make a memory file");
+        return gb_fail(err, errno, "create a memory file");
     fd = beneath_open(box->workspace, *dir ? dir : ".", O_RDONLY | O_DIRECTORY, 0);
     if (fd < 0)
         return gb_fail(err, -fd, "open a directory of the workspace");

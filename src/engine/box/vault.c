@@ -1,16 +1,16 @@
 /*
- * The builder's hands on watched workspaces.
+ * Watched workspaces on disk, the builder's side.
  *
- * Theory of operation. Before the builder leaves the host's file system it takes a mount of the
- * operator's directory along, attached nowhere. For a box it attaches that mount for a moment,
- * takes a mount of the box's own directory and a new one of the whole, and takes the first off
- * again: so neither boxes nor templates, whose mounts are copies of ours, ever have the place in
- * sight. (A mount that is attached nowhere cannot be cloned in part before Linux 6.15.)
+ * Theory of operation. Before the builder leaves the host's file system it opens a detached mount
+ * of the operator's directory. For a box it attaches that mount for a moment, clones a mount of the
+ * box's own directory and a new one of the whole, and detaches the first again: so neither boxes
+ * nor templates, whose mounts are copies of ours, ever see the directory. (Before Linux 6.15, a
+ * part of a detached mount cannot be cloned.)
  *
- * In the directory each engine has one of its own, with a shared lock on it as cgroup/cgroup.c has
- * on its groups; the supervisor has a duplicate. Whoever opens a vault looks for directories
- * without such a lock and makes them its own rubbish. Rubbish is removed in small portions, since
- * everybody waits for the builder meanwhile.
+ * In it each engine has its own directory, with a shared lock on it as cgroup/cgroup.c has on its
+ * groups; the supervisor has a duplicate of the descriptor. An engine that opens a vault looks for
+ * directories without such a lock and moves them to its own trash. Trash is removed in small
+ * portions, since all other requests wait for the builder meanwhile.
  */
 #include "engine/box/vault.h"
 
@@ -53,7 +53,7 @@ static int sys_open_tree(int dir, const char *path)
 
 /* ---- the engine's directory ---- */
 
-/* One neighbour: ours now if nobody has a lock on it. */
+/* One neighbour: ours now if no engine has a lock on it. */
 static int adopt_dead(int base, const char *name, void *data)
 {
     const struct disk_vault *vault = data;
@@ -96,7 +96,7 @@ int disk_vault_open(struct disk_vault *vault, int tree, const char *name, struct
         return gb_fail(err, errno, "open the directory for workspaces");
     r = engine_directory(vault, name);
     if (r < 0)
-        return gb_fail(err, -r, "make a directory for workspaces");
+        return gb_fail(err, -r, "create a directory for workspaces");
     (void) cgroup_each_dir(vault->base, adopt_dead, vault);
     return 0;
 }
@@ -164,7 +164,7 @@ static int mount_directory(struct disk_vault *vault, const char *name, int *ret_
         gb_closep(&tree);
     }
     if (r < 0)
-        return r; /* without a tree this vault is of no use any more, and says so from now on */
+        return r; /* without a tree this vault is unusable, and further calls fail */
     (void) close(vault->tree);
     vault->tree = tree;
     *ret_mount = TAKE_FD(mount);
@@ -185,7 +185,7 @@ int disk_vault_make(struct disk_vault *vault, uint32_t box, uint32_t host_id, in
         r = mount_directory(vault, name, ret_mount);
     if (r < 0) {
         disk_vault_drop(vault, box);
-        return gb_fail(err, -r, "make a workspace on disk");
+        return gb_fail(err, -r, "create a workspace on disk");
     }
     return 0;
 }

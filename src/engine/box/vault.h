@@ -8,9 +8,9 @@
 
 /* The host's directory, as the builder sees it. */
 struct disk_vault {
-    int tree; /* a mount of it that is attached nowhere */
+    int tree; /* a detached mount of it */
     int base; /* the directory itself */
-    int dir;  /* this engine's directory in it, with a lock that shows that the engine lives */
+    int dir;  /* this engine's directory in it, locked while the engine lives */
     char name[DISK_NAME_MAX];
 };
 
@@ -19,16 +19,16 @@ struct disk_vault {
         .tree = -EBADF, .base = -EBADF, .dir = -EBADF                                              \
     }
 
-/* Takes over @tree. @name is "" or that of a builder that died. Directories of engines that died
- * become rubbish of this one. */
+/* Takes over @tree. @name is "" or that of a builder that died. Directories of dead engines are
+ * moved to this one's trash. */
 int disk_vault_open(struct disk_vault *vault, int tree, const char *name, struct gb_err *err);
 
-/* Removes all that is left, and the engine's directory. */
+/* Removes everything that is left, and the engine's directory. */
 void disk_vault_close(struct disk_vault *vault);
 
-/* Makes a workspace that belongs to @host_id; @ret_mount is for move_mount(2). */
+/* Creates a workspace that belongs to @host_id; @ret_mount is for move_mount(2). */
 int disk_vault_make(struct disk_vault *vault, uint32_t box, uint32_t host_id, int *ret_mount,
                     struct gb_err *err);
 
-/* The box is gone: its workspace becomes rubbish. */
+/* The box is gone: moves its workspace to the trash. */
 void disk_vault_drop(struct disk_vault *vault, uint32_t box);

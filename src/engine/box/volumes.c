@@ -1,23 +1,23 @@
 /*
  * Volumes, the builder's side: mounts of the host's directories, for boxes.
  *
- * Theory of operation. Before the builder leaves the host's file system it takes a mount of each of
- * the operator's directories along, attached nowhere, as box/vault.c does with workspaces.
- * For a box it attaches one for a moment, opens what was asked for beneath it (no links, no way
- * out, not even by a "..") and takes a mount of just that, from the descriptor: between the check
- * and the mount there is no path that anybody could change.
+ * Theory of operation. Before the builder leaves the host's file system it opens a detached mount
+ * of each of the operator's directories, as box/vault.c does with workspaces. For a box it attaches
+ * one for a moment, opens the requested directory beneath it (no links, no way out, not even by a
+ * "..") and clones a mount of just that, from the descriptor: between the check and the mount there
+ * is no path that anybody could change.
  *
- * Mounts are taken with everything that is mounted beneath. Without it one would see what those
- * mounts hide, which the kernel refuses an ordinary user. What is set on them (read-only, nosuid,
- * nodev) is set on all of them. They are as they were when the builder started: what is mounted
- * there later is not seen.
+ * Mounts are cloned with everything mounted beneath. Otherwise one would see the files under those
+ * mounts, which the kernel does not allow an ordinary user. Attributes (read-only, nosuid, nodev)
+ * are set on all of them. They are as they were when the builder started: file systems mounted
+ * there later are not visible.
  *
  * Whose are the files? A box of an ordinary user that has volumes runs under that user's own id, so
  * they are its own. A box of root runs under an id that owns nothing; there the mount translates
- * (idmapped mounts, Linux 5.12, not on all file systems): what belongs to the directory's owner and
- * group belongs to the box's user in the box, and the other way round for what the box makes.
- * Everything else belongs to nobody. Root's files are never translated, so no box acts as root.
- * Without a translation a directory can be read as far as everybody may.
+ * ids (idmapped mounts, Linux 5.12, not on all file systems): files of the directory's owner and
+ * group belong to the box's user in the box, and files that the box creates belong to them on the
+ * host. All other files belong to nobody. Root's files are never translated, so no box acts as
+ * root. Without a translation a directory can be read as far as everybody may.
  */
 #include "engine/box/volumes.h"
 
@@ -71,7 +71,7 @@ static int set_attributes(int mount, bool writable)
 
 /* ---- lists ---- */
 
-/* The whole list, with a NUL behind it. */
+/* The whole list, followed by a NUL. */
 static int list_read(int fd, char **ret_text, size_t *ret_len)
 {
     struct stat st;
@@ -177,8 +177,8 @@ static _Noreturn void namespace_main(int socket, uint32_t uid, uint32_t gid, uin
     _exit(0);
 }
 
-/* A user namespace is how a mount is told its translation. Whoever has made one with one id in it
- * needs nobody's permission, so a child does that and hands it over. */
+/* The translation of a mount is given by a user namespace. Creating one with a single id needs no
+ * privileges, so a child does that and hands it over. */
 static int namespace_make(uint32_t uid, uint32_t gid, uint32_t host_id, int *ret_fd)
 {
     struct clone_args args = { .exit_signal = SIGCHLD };
@@ -226,7 +226,7 @@ static int translate(int mount, uint32_t uid, uint32_t gid, uint32_t host_id)
                : 0;
 }
 
-/* Makes the directory's owner the box's user. */
+/* Maps the directory's owner to the box's user. */
 static int give(int mount, bool writable, uint32_t host_id, const char *where, struct gb_err *err)
 {
     struct stat st;
@@ -235,7 +235,7 @@ static int give(int mount, bool writable, uint32_t host_id, const char *where, s
     if (host_id == 0)
         return 0; /* the box has our own id */
     if (fstat(mount, &st) < 0)
-        return gb_fail(err, EADDRNOTAVAIL, "volume %s", where);
+        return gb_fail_about(err, EADDRNOTAVAIL, "volume %s", where);
     if (writable && (st.st_uid == 0 || st.st_gid == 0))
         return gb_fail_plain(err, EADDRNOTAVAIL,
                              "volume %s: the directory belongs to root, and no box acts as root: "
@@ -249,12 +249,12 @@ static int give(int mount, bool writable, uint32_t host_id, const char *where, s
                              "volume %s: ask for mode ro; the directory's file system, or this "
                              "kernel, has no idmapped mounts (%s), so nothing can be written there",
                              where, strerrorname_np(-r));
-    return 0; /* it can still be read as far as everybody may */
+    return 0; /* world-readable files can still be read */
 }
 
 /* ---- one volume ---- */
 
-/* With the tree attached: a mount of what was asked for. */
+/* With the tree attached: clones a mount of the requested directory. */
 static int take_beneath(const char *path, int *ret_mount)
 {
     struct open_how how = {
@@ -287,7 +287,8 @@ static int take_mount(struct volume_tree *tree, const char *path, int *ret_mount
         0)
         return -errno;
     r = take_beneath(path, &mount);
-    /* A mount that was attached cannot be detached and kept: the next time needs a new one. */
+    /* A mount that was attached cannot be detached and kept: a new one is needed for the next
+     * time. */
     again = sys_open_tree(AT_FDCWD, SKELETON_EMPTY);
     if (umount2(SKELETON_EMPTY, MNT_DETACH) < 0 && r == 0)
         r = -errno;

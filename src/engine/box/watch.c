@@ -1,11 +1,11 @@
 /*
- * The watch: what a box uses, on hosts without cgroups.
+ * The watch: resource usage of a box on hosts without cgroups.
  *
  * Its own /proc shows exactly the processes of the box. Memory is what they map (each shared page
- * counted once among its sharers) plus what its file systems hold. Pages that a clone still shares
- * with its template are not its doing: up to the template's size they are taken off again, but
- * never below what is private. Memory that is in no page table and no file system would escape
- * this, so without cgroups the last filter has no memfd_create and no shmget.
+ * counted once among its sharers) plus the contents of its file systems. Pages that a clone still
+ * shares with its template are not charged to it: up to the template's size they are subtracted,
+ * but never below the private memory. Memory that is in no page table and no file system would
+ * escape this, so without cgroups the last filter has no memfd_create and no shmget.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -76,7 +76,7 @@ static int64_t files_bytes(const struct box_entry *box)
     static const char *const places[] = { "workspace", "tmp", "dev/shm" };
     int64_t bytes = 0;
 
-    /* A workspace on disk is no memory. */
+    /* A workspace on disk does not use memory. */
     for (size_t i = box->disk == DISK_NONE ? 0 : 1; i < ARRAY_LEN(places); i++) {
         autoclose int fd = openat(box->root, places[i], O_PATH | O_DIRECTORY | O_CLOEXEC);
         struct statfs fs;

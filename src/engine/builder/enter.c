@@ -1,20 +1,20 @@
 /*
- * How a builder gets to where it works.
+ * How a builder enters its namespaces.
  *
- * Real root works where it stands. Everyone else needs two namespaces first: an outer user
- * namespace, to be root in, and a PID namespace that belongs to it, because a template can return
- * from a box's PID namespace only to one that its own user namespace owns. Nobody can enter a PID
- * namespace; one must be born in it. So there are three processes:
+ * Real root needs none. Everyone else needs two namespaces first: an outer user namespace, to be
+ * root in, and a PID namespace that belongs to it, because a template can return from a box's PID
+ * namespace only to one that its own user namespace owns. A process cannot enter a PID namespace;
+ * it must be created in it. So there are three processes:
  *
- *   - the one that the supervisor executed. It makes the namespaces and the other two, lets go of
- *     everything and stays only to collect the keeper, and to undo what it did to the cgroup that
+ *   - the one that the supervisor executed. It creates the namespaces and the other two, closes
+ *     everything and stays only to reap the keeper, and to undo its changes to the cgroup that
  *     it and the supervisor are in (cgroup/v2.c).
- *   - the keeper, PID 1 of that namespace: it does nothing but end when the supervisor and the
+ *   - the keeper, PID 1 of that namespace: it does nothing but exit when the supervisor and the
  *     builder are both gone, and with it everything that could still be running there.
  *   - the builder, executed once more so that its memory belongs to the new user namespace. It is a
  *     sibling of the first one, a child of the supervisor.
  *
- * A builder that takes over joins both namespaces instead and leaves the keeper alone.
+ * A builder that takes over joins both namespaces instead; the keeper stays.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -48,7 +48,7 @@ static _Noreturn void keeper_main(int lifeline)
     char byte;
 
     (void) prctl(PR_SET_NAME, "glovebox-keep", 0, 0, 0);
-    (void) signal(SIGCHLD, SIG_IGN); /* orphans vanish by themselves */
+    (void) signal(SIGCHLD, SIG_IGN); /* orphans are reaped automatically */
     if (dup2(lifeline, 0) < 0 || syscall(SYS_close_range, 1, ~0U, 0) < 0 ||
         prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || seal_caps(0) < 0 || seal_no_new_privs() < 0 ||
         seal_seccomp_load(SECCOMP_POLICY_INIT) < 0)
@@ -69,7 +69,7 @@ static int start_inside(char **argv, int keeper, struct gb_err *err)
         return gb_fail(err, errno, "clone the builder");
     if (pid > 0)
         return 0;
-    /* dup2 also clears CLOEXEC; where the number is right already that must be done by hand. */
+    /* dup2 also clears CLOEXEC; if the number is already right, that must be done explicitly. */
     if (keeper == BUILDER_KEEPER_FD)
         (void) fcntl(keeper, F_SETFD, 0);
     else if (dup2(keeper, BUILDER_KEEPER_FD) < 0)
@@ -79,7 +79,7 @@ static int start_inside(char **argv, int keeper, struct gb_err *err)
     _exit(127);
 }
 
-/* Which cgroups the first request will ask for; it stays there for the builder. */
+/* Which cgroups the first request will ask for; it stays in the socket for the builder. */
 static enum cgroup_mode wanted_cgroups(void)
 {
     struct builder_request request;
@@ -103,9 +103,9 @@ static int enter_make(char **argv, pid_t *ret_keeper, struct gb_err *err)
     if (r < 0)
         return r;
     if (pipe2(lifeline, O_CLOEXEC) < 0)
-        return gb_fail(err, errno, "pipe");
+        return gb_fail(err, errno, "create a pipe");
     if (unshare(CLONE_NEWPID) < 0)
-        return gb_fail(err, errno, "make a PID namespace");
+        return gb_fail(err, errno, "create a PID namespace");
     keeper = fork();
     if (keeper == 0)
         keeper_main(lifeline[0]);
@@ -117,7 +117,7 @@ static int enter_make(char **argv, pid_t *ret_keeper, struct gb_err *err)
     return r;
 }
 
-/* The first time. */
+/* The first start. */
 static int enter_first(char **argv, struct gb_err *err)
 {
     enum cgroup_mode wanted = wanted_cgroups();
@@ -127,7 +127,7 @@ static int enter_first(char **argv, struct gb_err *err)
     int r = enter_make(argv, &keeper, err);
 
     if (r == 0) {
-        /* The lifeline and the socket are theirs now. */
+        /* The lifeline and the socket belong to the other two now. */
         if (group >= 0)
             (void) syscall(SYS_close_range, 0, (unsigned) group - 1, 0);
         (void) syscall(SYS_close_range, group >= 0 ? (unsigned) group + 1 : 0, ~0U, 0);

@@ -1,4 +1,4 @@
-/* What the builder's files share. */
+/* Shared by the builder's files. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,7 +7,7 @@
 #include "engine/box/box.h"
 #include "engine/shared/wire.h"
 
-/* A request while it is served: what came with it and what goes back. */
+/* A request being served: its descriptors, and the reply. */
 struct exchange {
     const struct builder_request *request;
     const int *fds;
@@ -16,13 +16,13 @@ struct exchange {
     int reply_fds[WIRE_FDS_MAX];
     size_t reply_fds_len;
     bool reply_fds_owned; /* to be closed once sent */
-    bool fds_kept;        /* the handler took what came with the request */
-    int dead;             /* on failure: a child of the supervisor to collect, or -EBADF */
+    bool fds_kept;        /* the handler took the descriptors of the request */
+    int dead;             /* on failure: a child of the supervisor to reap, or -EBADF */
 };
 
-/* enter.c: brings the process into the namespaces a builder needs. Returns 0 when it is
- * there; otherwise it has become something else and the answer is the exit code, or -errno with
- * @err filled when a builder is not to be had. */
+/* enter.c: brings the process into the namespaces a builder needs. Returns 0 when it is the
+ * builder; otherwise it has become another process and the result is the exit code, or -errno with
+ * @err filled if there can be no builder. */
 int builder_enter(int argc, char **argv, struct gb_err *err);
 
 /* serve_session.c: the requests of sessions, and those about files. */
@@ -30,5 +30,5 @@ int builder_serve_session(struct cgroup_root *cgroups, struct box_entry *box, st
                           struct gb_err *err);
 int builder_serve_file(struct box_entry *box, struct exchange *x, struct gb_err *err);
 
-/* Sees to it that the strings of a request end. */
+/* Terminates the strings of a request. */
 void builder_end_strings(struct builder_request *request);

@@ -9,9 +9,9 @@
  * does not need.
  *
  * All processes that it starts are children of the supervisor (CLONE_PARENT): the supervisor waits
- * for them, and they go on when a builder dies. The next builder adopts the boxes. When it is the
- * supervisor that dies, the socket ends; the builder then kills what is left, removes the cgroups
- * and leaves.
+ * for them, and they survive the death of a builder. The next builder adopts the boxes. When the
+ * supervisor dies, the socket closes; the builder then kills all remaining processes, removes the
+ * cgroups and exits.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -48,11 +48,11 @@
 
 #include "base/banned.h"
 
-#define SWEEP_US     (20 * USEC_PER_MSEC) /* for one request: others wait meanwhile */
-#define SWEEP_BUDGET 50                   /* entries between two looks at the clock */
+#define SWEEP_US     (20 * USEC_PER_MSEC) /* per request: others wait meanwhile */
+#define SWEEP_BUDGET 50                   /* entries between two clock readings */
 
 struct builder {
-    bool has_keeper; /* rootless: BUILDER_KEEPER_FD is what its name says */
+    bool has_keeper; /* rootless: BUILDER_KEEPER_FD is open */
     struct cgroup_root *cgroups;
     struct id_pool ids;
     struct disk_vault vault;
@@ -62,7 +62,7 @@ struct builder {
     size_t boxes_len, boxes_cap;
     int64_t template_anon; /* of the newest template; 0 until asked for */
     int template_pidfd;
-    int own_mounts; /* our mount namespace, to come back to */
+    int own_mounts; /* our mount namespace, to return to */
 };
 
 static const uint64_t builder_caps =
@@ -86,14 +86,14 @@ static int box_slot(struct builder *builder, struct gb_err *err)
         grow(builder->boxes, &builder->boxes_cap, builder->boxes_len + 1, sizeof *boxes, 16);
 
     if (!boxes)
-        return gb_fail(err, ENOMEM, "make room for a box");
+        return gb_fail(err, ENOMEM, "allocate a box");
     builder->boxes = boxes;
     return 0;
 }
 
-/* What the supervisor keeps: the locks on ids and cgroups (without them another engine would take
- * ours for dead while a builder is being replaced) and, where there is a keeper, all that a builder
- * in our place would need. */
+/* The descriptors that the supervisor keeps: the locks on ids and cgroups (without them another
+ * engine would consider ours dead while a builder is being replaced) and, if there is a keeper,
+ * everything that a replacement builder needs. */
 static int setup_fds(struct builder *builder, struct exchange *x, struct gb_err *err)
 {
     int *fds = x->reply_fds, locks[CGROUP_FDS_MAX + 2];
@@ -120,7 +120,7 @@ static int setup_fds(struct builder *builder, struct exchange *x, struct gb_err 
     return 0;
 }
 
-/* Leaves the host's file system, but for the directories of workspaces, volumes and packages. */
+/* Leaves the host's file system, except the directories of workspaces, volumes and packages. */
 static int setup_place(struct builder *builder, const struct exchange *x, struct gb_err *err)
 {
     const struct builder_request *request = x->request;
@@ -165,7 +165,7 @@ static int serve_setup(struct builder *builder, struct exchange *x, struct gb_er
             "ids, or start glovebox as an ordinary user");
     if ((r = setup_place(builder, x, err)) < 0)
         return r;
-    /* Where the kernel lets us: with a single id the host's groups stay (documented). */
+    /* If the kernel lets us: with a single id the host's groups stay (documented). */
     if (builder->ids.mode != ID_SINGLE && setgroups(0, NULL) < 0)
         return gb_fail(err, errno, "drop supplementary groups");
     r = seal_caps(builder_caps);
@@ -223,9 +223,9 @@ static int serve_make(struct builder *builder, struct exchange *x, struct gb_err
 
     if (r < 0)
         return r;
-    /* Id 0 is that of whoever started us, and that may be root. */
+    /* Id 0 is the user who started us, which may be root. */
     if (x->fds_len != image + volumes + root || (plan.own_id && builder->ids.mode == ID_ROOT))
-        return gb_fail_plain(err, EPROTO, "unknown way to make a box");
+        return gb_fail_plain(err, EPROTO, "unknown way to create a box");
     plan.image = image ? x->fds[0] : -EBADF;
     plan.volumes = volumes ? x->fds[image] : -EBADF;
     if (root)
@@ -338,7 +338,8 @@ static int serve_sweep(struct builder *builder, struct exchange *x, struct gb_er
     return r < 0 ? gb_fail(err, -r, "remove old workspaces") : 0;
 }
 
-/* Where nobody keeps count, usage is taken before the kill too: that is how many there were. */
+/* Without cgroup counters, usage is also taken before the kill: afterwards the processes are
+ * gone. */
 static int serve_finish(struct builder *builder, struct box_entry *box, struct exchange *x,
                         struct gb_err *err)
 {
@@ -460,7 +461,7 @@ static int serve_one(struct builder *builder)
     return r;
 }
 
-/* The supervisor is gone: nothing may stay. */
+/* The supervisor is gone: nothing may be left behind. */
 static void sweep(struct builder *builder)
 {
     struct gb_err ignored;
@@ -478,7 +479,7 @@ static void sweep(struct builder *builder)
     free(builder->boxes);
 }
 
-/* What goes wrong before the first request is the answer to it. */
+/* An error before the first request is the reply to it. */
 static int refuse(const struct gb_err *err)
 {
     struct builder_request request;
@@ -507,7 +508,7 @@ int builder_main(int argc, char **argv)
     (void) signal(SIGPIPE, SIG_IGN);
     (void) syscall(SYS_close_range, BUILDER_FDS_END, ~0U, 0);
     if (fcntl(BUILDER_CONTROL_FD, F_GETFD) < 0) {
-        fprintf(stderr, "glovebox: '%s' is for glovebox itself\n", BUILDER_COMMAND);
+        fprintf(stderr, "glovebox: '%s' is for internal use by glovebox\n", BUILDER_COMMAND);
         return 2;
     }
     if (argc > 2 && strcmp(argv[2], BUILDER_ROOT) == 0)

@@ -1,17 +1,17 @@
 /*
- * The builder's hands on shelves.
+ * Package directories ("shelves") in boxes, the builder's side.
  *
- * Theory of operation. As with workspaces on disk (box/vault.c) the builder takes a mount
- * of each directory along when it leaves the host's file system, attached nowhere. To put a part of
- * one into a box it attaches that mount for a moment, takes a mount of the part and a new one of
- * the whole, and takes the first off again. The part is made read-only, without set-id programs and
- * devices, before it is attached where anybody sees it. Then the builder, which has one thread,
- * steps into the box's mount namespace, attaches the part there, and steps back. That namespace
- * belongs to the builder's user namespace, so nobody in the box could take the mount off again, and
- * all processes of the box see it at once, those that were sealed before too: Landlock rules are
- * about writing only, and there is nothing to be written.
+ * Theory of operation. As with workspaces on disk (box/vault.c), the builder opens a detached mount
+ * of each directory before it leaves the host's file system. To mount a part of one into a box it
+ * attaches that mount for a moment, clones a mount of the part and a new one of the whole, and
+ * detaches the first again. The part is made read-only, nosuid and nodev before it is attached
+ * where anybody can see it. Then the builder, which has one thread, enters the box's mount
+ * namespace, attaches the part there, and returns. That namespace belongs to the builder's user
+ * namespace, so nobody in the box can unmount it, and all processes of the box see it at once,
+ * including those sealed before: Landlock rules cover only writing, and nothing can be written
+ * there.
  *
- * Mounts at the first place are stacked. The one below stays for those who have files of it open.
+ * Mounts at the first place are stacked. The one below stays for processes with open files in it.
  */
 #include "engine/builder/package_mounts.h"
 
@@ -40,7 +40,7 @@ static int sys_open_tree(const char *path)
     return fd < 0 ? -errno : fd;
 }
 
-/* ---- taking them along ---- */
+/* ---- before leaving the host's file system ---- */
 
 /* A descriptor of another mount namespace cannot be cloned; its path in ours can, if it is still
  * the same directory. */
@@ -58,7 +58,7 @@ static int take_one(int fd, int *ret_tree, struct gb_err *err)
     place[n] = '\0';
     tree = sys_open_tree(place);
     if (tree < 0)
-        return gb_fail(err, -tree, "open_tree %.100s", place);
+        return gb_fail(err, -tree, "open the mount of %.100s (open_tree)", place);
     if (fstat(fd, &wanted) < 0 || fstat(tree, &found) < 0)
         return gb_fail(err, errno, "stat %.100s", place);
     if (wanted.st_dev != found.st_dev || wanted.st_ino != found.st_ino)
@@ -72,7 +72,7 @@ int shelf_take(struct shelf_set *set, const int *fds, size_t fds_len, struct gb_
     int r = 0;
 
     if (fds_len > SHELVES_MAX)
-        return gb_fail_plain(err, EPROTO, "there are too many shelves");
+        return gb_fail_plain(err, EPROTO, "too many package directories");
     for (size_t i = 0; i < fds_len && r == 0; i++)
         r = take_one(fds[i], &set->trees[i], err);
     return r;
@@ -88,7 +88,7 @@ void shelf_close(struct shelf_set *set)
 
 /* ---- into a box ---- */
 
-/* With the shelf attached: a mount of the part, and one of the whole for next time. */
+/* With the shelf attached: clones a mount of the part, and one of the whole for the next time. */
 static int take_mounts(const char *path, int *ret_part, int *ret_tree)
 {
     struct mount_attr attr = { .attr_set =
@@ -98,7 +98,7 @@ static int take_mounts(const char *path, int *ret_part, int *ret_tree)
     tree = sys_open_tree(SKELETON_EMPTY);
     if (tree < 0)
         return tree;
-    *ret_tree = TAKE_FD(tree); /* also when there is no such part */
+    *ret_tree = TAKE_FD(tree); /* even if there is no such part */
     if (part < 0)
         return part;
     if (syscall(SYS_mount_setattr, part, "", AT_EMPTY_PATH, &attr, sizeof attr) < 0)
@@ -125,7 +125,7 @@ static int take_part(int *tree, const char *name, int *ret_part)
     return r;
 }
 
-/* Steps into the box's mount namespace and back. */
+/* Enters the box's mount namespace and returns. */
 static int attach(int part, int pidfd, const char *place)
 {
     autoclose int own = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
@@ -149,10 +149,10 @@ int shelf_mount(struct shelf_set *set, unsigned shelf, const char *name, int pid
 
     if (shelf >= SHELVES_MAX || place >= SHELVES_MAX || set->trees[shelf] < 0 ||
         (name[0] && !shelf_name_valid(name)))
-        return gb_fail_plain(err, EINVAL, "there is no such shelf or place");
+        return gb_fail_plain(err, EINVAL, "no such package directory or mount point");
     r = take_part(&set->trees[shelf], name, &part);
     if (r < 0)
-        return gb_fail(err, -r, "take '%s' from a shelf", name);
+        return gb_fail(err, -r, "mount the package directory '%s'", name);
     if (place == 0)
         snprintf(path, sizeof path, "%s", SHELF_PLACE);
     else

@@ -1,4 +1,4 @@
-/* The builder's hands on shelves (shelf.h). */
+/* Package directories (shelf.h), the builder's side. */
 #pragma once
 
 #include <stddef.h>
@@ -7,7 +7,7 @@
 #include "engine/shelf.h"
 
 struct shelf_set {
-    int trees[SHELVES_MAX]; /* a mount of each, attached nowhere; -EBADF: none */
+    int trees[SHELVES_MAX]; /* a detached mount of each; -EBADF: none */
 };
 
 #define SHELF_SET_NONE                                                                             \
@@ -15,13 +15,13 @@ struct shelf_set {
         .trees = { -EBADF, -EBADF, -EBADF, -EBADF, -EBADF }                                        \
     }
 
-/* In a new mount namespace while the host is still in sight: takes along the
- * directories that @fds are. */
+/* In a new mount namespace while the host's files are still visible: opens mounts of the
+ * directories @fds. */
 int shelf_take(struct shelf_set *set, const int *fds, size_t fds_len, struct gb_err *err);
 void shelf_close(struct shelf_set *set);
 
-/* Later: puts the directory @name of a shelf ("": all of the shelf) on top of what a box has at
- * @place (0: SHELF_PLACE; others: in it, under the number with a dot in front). @pidfd is the box's
- * PID 1. */
+/* Later: mounts the directory @name of a shelf ("": the whole shelf) over what a box has at @place
+ * (0: SHELF_PLACE; others: in it, under the number with a leading dot). @pidfd is the box's PID
+ * 1. */
 int shelf_mount(struct shelf_set *set, unsigned shelf, const char *name, int pidfd, unsigned place,
                 struct gb_err *err);

@@ -1,20 +1,20 @@
 /*
- * The skeleton: one small root file system, made once by the builder.
+ * The skeleton: one small root file system, created once by the builder.
  *
- * Theory of operation. The builder leaves the host's file system for good: it makes a mount
- * namespace of its own whose root is a tmpfs with the host's /usr (read-only, recursively), a
- * handful of device nodes, copies of those files of /etc that programs look for, and empty
- * directories where a box mounts its own things. Then it pivots there. Templates are its children,
- * so they import from the same files that their clones will see; a box is a copy of this namespace
- * plus a few mounts, so making one costs little and nothing of the host is ever in reach of it, not
- * even for a process that failed to be sealed.
+ * Theory of operation. The builder leaves the host's file system for good: it creates a mount
+ * namespace whose root is a tmpfs with the host's /usr (read-only, recursively), a handful of
+ * device nodes, copies of those files of /etc that programs look for, and empty directories where a
+ * box mounts its own file systems. Then it pivots there. Templates are its children, so they import
+ * from the same files that their clones will see; a box is a copy of this namespace plus a few
+ * mounts, so creating one is cheap and the rest of the host is never reachable, not even for a
+ * process that failed to be sealed.
  *
- * A template whose interpreter is not in /usr has a skeleton of its own (template_root.c): the same
- * with a few more files and directories of the host, read-only and at their own places. So has one
- * with packages, which are where boxes have theirs.
+ * A template whose interpreter is not in /usr has a separate skeleton (template_root.c): the same
+ * with a few more files and directories of the host, read-only and at the same paths. So has a
+ * template with packages, which are mounted where boxes have theirs.
  *
  * /proc stays mounted (the host's instance, for us): the kernel lets a user namespace mount a new
- * procfs only where an unobstructed one is already visible. A box puts its own in that place.
+ * procfs only where an unobstructed one is already visible. A box mounts its own over it.
  */
 #include "engine/builder/rootfs.h"
 
@@ -57,11 +57,11 @@ static const struct {
 
 static const char *const devices[] = { "null", "zero", "full", "random", "urandom" };
 
-/* Usually links into /usr; where they are real directories they are bound like /usr. */
+/* Usually links into /usr; if they are real directories they are bind-mounted like /usr. */
 static const char *const usr_aliases[] = { "bin", "sbin", "lib", "lib32", "lib64", "libx32" };
 
-/* Copied from the host, with everything beneath. Found missing by programs: without nsswitch no
- * localhost, without alternatives no BLAS, without fonts no text in charts. */
+/* Copied from the host, with everything beneath. Programs need them: without nsswitch no localhost,
+ * without alternatives no BLAS, without fonts no text in charts. */
 static const char *const etc_copies[] = {
     "alternatives",    "ca-certificates.conf",
     "debian_version",  "fonts",
@@ -176,7 +176,7 @@ static int copy_directory(int from_dir, const char *name, int to_dir, int depth)
     return r;
 }
 
-/* Copies what is there; what is missing, unreadable, special or huge is passed over. */
+/* Copies regular files; missing, unreadable, special and huge ones are skipped. */
 static int copy_entry(int from_dir, const char *name, int to_dir, int depth)
 {
     struct stat st;
@@ -203,7 +203,7 @@ static int fill_etc(int root, struct gb_err *err)
     if (from < 0 || to < 0)
         return gb_fail(err, errno, "open /etc");
     if (mkdirat(to, "ssl", 0755) < 0)
-        return gb_fail(err, errno, "mkdir etc/ssl");
+        return gb_fail(err, errno, "create /etc/ssl in the box's root");
     for (size_t i = 0; i < ARRAY_LEN(etc_copies) && r == 0; i++) {
         const char *name = etc_copies[i], *slash = strchr(name, '/');
 
@@ -227,8 +227,8 @@ static int fill_etc(int root, struct gb_err *err)
     return 0;
 }
 
-/* Attaches a copy of the host's @path read-only at @name. Recursive both ways: a bind that left
- * submounts writable would be a hole, and one without locked submounts is refused. */
+/* Attaches a copy of the host's @path read-only at @name. Recursive in both respects: a bind mount
+ * with writable submounts would be a hole, and one without locked submounts is refused. */
 static int bind_tree(int root, int from, const char *path, const char *name, struct gb_err *err)
 {
     autoclose int tree = (int) syscall(SYS_open_tree, from, from >= 0 ? "" : path,
@@ -236,7 +236,7 @@ static int bind_tree(int root, int from, const char *path, const char *name, str
                                            (from >= 0 ? AT_EMPTY_PATH : 0));
 
     if (tree < 0)
-        return gb_fail(err, errno, "open_tree %.120s", path);
+        return gb_fail(err, errno, "open the mount of %.120s (open_tree)", path);
     if (sys_mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE,
                           MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV) < 0)
         return gb_fail(err, errno, "make %.100s read-only (mount_setattr, Linux 5.12)", path);
@@ -270,7 +270,7 @@ static int bind_usr(int root, struct gb_err *err)
                 return gb_fail(err, errno, "link %s", path);
         } else if (errno == EINVAL) {
             if (mkdirat(root, name, 0755) < 0)
-                return gb_fail(err, errno, "mkdir %s", path);
+                return gb_fail(err, errno, "create %s", path);
             r = bind_read_only(root, name, err);
         }
     }
@@ -287,10 +287,10 @@ static int bind_devices(int root, struct gb_err *err)
         snprintf(path, sizeof path, "/dev/%s", devices[i]);
         r = put_file(root, path + 1, "", 0);
         if (r < 0)
-            return gb_fail(err, -r, "make %s", path);
+            return gb_fail(err, -r, "create %s", path);
         tree = sys_open_tree(path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
         if (tree < 0)
-            return gb_fail(err, errno, "open_tree %s", path);
+            return gb_fail(err, errno, "open the mount of %s (open_tree)", path);
         if (sys_mount_setattr(tree, "", AT_EMPTY_PATH, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC) < 0 ||
             sys_move_mount(tree, root, path + 1) < 0)
             return gb_fail(err, errno, "attach %s", path);
@@ -303,7 +303,7 @@ static int bind_proc(int root, struct gb_err *err)
     autoclose int tree = sys_open_tree("/proc", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
 
     if (tree < 0)
-        return gb_fail(err, errno, "open_tree /proc");
+        return gb_fail(err, errno, "open the mount of /proc (open_tree)");
     if (sys_move_mount(tree, root, "proc") < 0)
         return gb_fail(err, errno, "attach /proc");
     return 0;
@@ -315,7 +315,7 @@ static int fill_directories(int root, struct gb_err *err)
         const struct skeleton_directory *directory = &skeleton_directories[i];
 
         if (mkdirat(root, directory->path, directory->mode) < 0)
-            return gb_fail(err, errno, "mkdir /%s in the box's root", directory->path);
+            return gb_fail(err, errno, "create /%s in the box's root", directory->path);
     }
     for (size_t i = 0; i < ARRAY_LEN(links); i++)
         if (symlinkat(links[i].target, root, links[i].path) < 0)
@@ -327,23 +327,23 @@ static int pivot(int root, struct gb_err *err)
 {
     if (fchdir(root) < 0)
         return gb_fail(err, errno, "enter the box's root");
-    /* New and old root at one place: the old one lies on top afterwards and is taken off. */
+    /* New and old root at the same place: afterwards the old one is on top and is unmounted. */
     if (syscall(SYS_pivot_root, ".", ".") < 0)
-        return gb_fail(err, errno, "pivot_root");
+        return gb_fail(err, errno, "change to the new root (pivot_root)");
     if (umount2(".", MNT_DETACH) < 0)
         return gb_fail(err, errno, "detach the host's root");
     if (chdir("/") < 0)
-        return gb_fail(err, errno, "chdir /");
+        return gb_fail(err, errno, "change to the directory /");
     if (sys_mount_setattr(AT_FDCWD, "/", 0,
                           MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV) < 0)
         return gb_fail(err, errno, "make the box's root read-only");
     return 0;
 }
 
-/* ---- what a template needs beside /usr ---- */
+/* ---- files of a template outside /usr ---- */
 
-/* A directory of the new root, made if it is not there; never through a link, which would lead out
- * of it. Takes @dir. */
+/* A directory of the new root, created if missing; never through a link, which would lead out of
+ * it. Takes @dir. */
 static int step_into(int dir, const char *name)
 {
     int next = -1, error;
@@ -382,8 +382,8 @@ static int place_link(int from, int dir, const char *name)
     return symlinkat(target, dir, name) < 0 ? -errno : 0;
 }
 
-/* Its path was resolved when the operator named it: a link in the middle of it by now would lead
- * somewhere that nobody has agreed to. */
+/* Its path was resolved when the operator named it: a link in it by now would lead somewhere the
+ * operator did not allow. */
 static int open_extra(const char *path, int *ret_fd, struct stat *ret_st, struct gb_err *err)
 {
     struct open_how how = { .flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
@@ -391,13 +391,14 @@ static int open_extra(const char *path, int *ret_fd, struct stat *ret_st, struct
     autoclose int fd = (int) syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
 
     if (fd < 0 || fstat(fd, ret_st) < 0)
-        return errno == ELOOP ? gb_fail_plain(err, ELOOP, "%.120s is behind a link by now", path)
-                              : gb_fail(err, errno, "open %.120s", path);
+        return errno == ELOOP
+                   ? gb_fail_plain(err, ELOOP, "%.120s now contains a symbolic link", path)
+                   : gb_fail(err, errno, "open %.120s", path);
     *ret_fd = TAKE_FD(fd);
     return 0;
 }
 
-/* One more file or directory of the host, or a link, at its own place. */
+/* One more file or directory of the host, or a link, at the same path. */
 static int bind_extra(int root, const char *path, struct gb_err *err)
 {
     autofree char *copy = strdup(path);
@@ -412,7 +413,7 @@ static int bind_extra(int root, const char *path, struct gb_err *err)
         return r;
     dir = open_above(root, copy, &name);
     if (dir < 0)
-        return gb_fail(err, -dir, "make room for %.120s", path);
+        return gb_fail(err, -dir, "create the mount point %.120s", path);
     if (S_ISLNK(st.st_mode))
         r = place_link(from, dir, name);
     else if (S_ISDIR(st.st_mode))
@@ -420,7 +421,7 @@ static int bind_extra(int root, const char *path, struct gb_err *err)
     else
         r = S_ISREG(st.st_mode) ? put_file(dir, name, "", 0) : -EINVAL;
     if (r < 0)
-        return gb_fail(err, -r, "make room for %.120s", path);
+        return gb_fail(err, -r, "create the mount point %.120s", path);
     return S_ISLNK(st.st_mode) ? 0 : bind_tree(dir, from, path, name, err);
 }
 
@@ -434,13 +435,13 @@ int skeleton_enter(const char *disk_dir, const char *const *binds, const char *p
     int r;
 
     if (unshare(CLONE_NEWNS) < 0)
-        return gb_fail(err, errno, "new mount namespace");
+        return gb_fail(err, errno, "create a mount namespace");
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return gb_fail(err, errno, "make mounts private");
     if (disk_dir[0]) {
         disk = sys_open_tree(disk_dir, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_SYMLINK_NOFOLLOW);
         if (disk < 0)
-            return gb_fail(err, errno, "open_tree %.100s", disk_dir);
+            return gb_fail(err, errno, "open the mount of %.100s (open_tree)", disk_dir);
     }
     if (shelf_fds_len > 0 && (r = shelf_take(shelves, shelf_fds, shelf_fds_len, err)) < 0)
         return r;
@@ -448,7 +449,7 @@ int skeleton_enter(const char *disk_dir, const char *const *binds, const char *p
         return r;
     if (packages[0] && (r = open_extra(packages, &set, &st, err)) < 0)
         return r;
-    /* The tmpfs needs a place to stand until the pivot; any directory does. */
+    /* The tmpfs needs a mount point until the pivot; any directory will do. */
     if (mount("glovebox", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=64m") < 0)
         return gb_fail(err, errno, "mount the box's root");
     umask(022);
@@ -473,10 +474,10 @@ int skeleton_enter(const char *disk_dir, const char *const *binds, const char *p
 
 int skeleton_isolate(struct gb_err *err)
 {
-    /* No network, no System V objects and no name of the host for builder and templates either:
-     * what a template learns (platform.node() is cached) its tenants know. */
+    /* Builder and templates get no network, System V objects or host name either: whatever a
+     * template learns (platform.node() is cached), its tenants know. */
     if (unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
-        return gb_fail(err, errno, "new network, IPC and UTS namespaces");
+        return gb_fail(err, errno, "create network, IPC and UTS namespaces");
     if (sethostname(SKELETON_HOSTNAME, strlen(SKELETON_HOSTNAME)) < 0)
         return gb_fail(err, errno, "set the host name");
     return 0;

@@ -6,16 +6,16 @@
 
 struct volume_trees;
 
-/* Of builder, templates and boxes alike. */
+/* For builder, templates and boxes. */
 #define SKELETON_HOSTNAME "glovebox"
 
 /* Moves the calling process (single-threaded) into a new mount namespace whose root is a fresh
- * tmpfs with nothing but what programs need; afterwards no path of the host can be reached but /usr
- * and those in @binds (absolute, resolved, NULL-terminated; may be NULL), all read-only. Unless it
- * is "", @packages is such a path too, of a directory that is put at SHELF_PLACE instead. Unless it
- * is "", @disk_dir is taken along: @ret_disk is a mount of it that is attached nowhere. So are the
- * operator's directories for volumes, unless @volumes_fd, their list, is negative;
- * and the directories that @shelf_fds are. */
+ * tmpfs with only the files that programs need; afterwards no path of the host can be reached
+ * except /usr and those in @binds (absolute, resolved, NULL-terminated; may be NULL), all
+ * read-only. Unless it is "", @packages is such a path too, of a directory that is mounted at
+ * SHELF_PLACE instead. Unless @disk_dir is "", @ret_disk is a detached mount of it. The operator's
+ * directories for volumes are opened likewise, unless @volumes_fd, their list, is negative; and so
+ * are the directories @shelf_fds. */
 int skeleton_enter(const char *disk_dir, const char *const *binds, const char *packages,
                    int *ret_disk, int volumes_fd, struct volume_trees *volumes,
                    struct shelf_set *shelves, const int *shelf_fds, size_t shelf_fds_len,

@@ -1,4 +1,4 @@
-/* The builder's answers to what sessions ask: processes, commands, sockets, files. */
+/* The builder's handlers for session requests: processes, commands, sockets, files. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +62,7 @@ void builder_end_strings(struct builder_request *request)
     }
 }
 
-/* The contents of a memory file, with a NUL behind them; the caller frees. */
+/* The contents of a memory file, followed by a NUL; the caller frees. */
 static int file_read(int fd, size_t most, char **ret_data, size_t *ret_len, struct gb_err *err)
 {
     struct stat st;
@@ -146,7 +146,7 @@ static int serve_command(struct cgroup_root *cgroups, struct box_entry *box, str
     memcpy(command.stdio, x->fds, sizeof command.stdio);
     command.control = x->fds[3];
     r = entry_start_command(cgroups, box, &command, &x->reply_fds[0], err);
-    explicit_bzero(block, len); /* another session's child begins as a copy of our memory */
+    explicit_bzero(block, len); /* another session's child starts as a copy of our memory */
     if (r < 0)
         return r;
     x->reply_fds_len = 1;

@@ -1,13 +1,13 @@
 /*
  * A root file system for the boxes of one template.
  *
- * Theory of operation. The builder has left the host's file system for good, so it cannot fetch an
+ * Theory of operation. The builder has left the host's file system for good, so it cannot reach an
  * interpreter that the operator names later. This process can: the supervisor executes it for one
- * request, where the supervisor itself is, so that it sees the host as it is now. As an ordinary
- * user it joins the outer user namespace first, which gives it the right to mount. It makes a
- * skeleton with the template's files and directories in it (rootfs.c), hands its mount namespace
- * to the supervisor, and ends. The namespace lives on in that descriptor; the builder enters it for
- * a moment whenever it clones a box or a template that belongs there.
+ * request, in its own mount namespace, so that it sees the host as it is now. As an ordinary user
+ * it joins the outer user namespace first, which gives it the right to mount. It creates a skeleton
+ * with the template's files and directories in it (rootfs.c), hands its mount namespace to the
+ * supervisor, and exits. The namespace lives on in that descriptor; the builder enters it for a
+ * moment whenever it clones a box or a template that belongs there.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* Root file systems of templates, each made by a process of its own. See template_root.c. */
+/* Root file systems of templates, each created by a separate process. See template_root.c. */
 #pragma once
 
 /* main() of that process */

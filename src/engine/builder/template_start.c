@@ -31,8 +31,8 @@ enum { CONTROL_FD = 3, EXT_FD, ZIP_FD, REPORT_FD, FIRST_FREE_FD };
 #define ENV_MAX 64
 
 /* -I: no PYTHON* variables, no user site, no current directory; -B: /usr is read-only anyway. The
- * first lines are for Pythons that our own code is too new for, or that cannot load the extension
- * (one without a GIL has no stable ABI before 3.15); they say it as struct template_event. */
+ * first lines are for Pythons that are too old for our code, or that cannot load the extension (one
+ * without a GIL has no stable ABI before 3.15); they report it as struct template_event. */
 static const char bootstrap[] =
     "import os, struct, sys\n"
     "why = None\n"
@@ -49,7 +49,7 @@ static const char bootstrap[] =
     "sys.path.pop(0)\n"
     "template.main(3, 4, 5)\n";
 
-/* What joining a box takes; see seal/seal.c and python/template_ext.c. */
+/* Capabilities for joining a box; see seal/seal.c and python/template_ext.c. */
 static const uint64_t template_caps = UINT64_C(1) << CAP_SYS_ADMIN | UINT64_C(1) << CAP_SYS_PTRACE |
                                       UINT64_C(1) << CAP_SYS_CHROOT | UINT64_C(1) << CAP_SETUID |
                                       UINT64_C(1) << CAP_SETGID | UINT64_C(1) << CAP_SETPCAP;
@@ -70,7 +70,7 @@ static int blob_file(const char *name, struct blob blob, int *ret_fd)
     return 0;
 }
 
-/* All that the child needs, complete before the clone. */
+/* Everything the child needs, prepared before the clone. */
 struct template_spec {
     const char *python;
     char *const *envp;
@@ -83,7 +83,7 @@ struct template_step {
     int (*run)(const struct template_spec *spec); /* 0 or -errno */
 };
 
-/* What comes over the report pipe when a step failed; nothing comes when the exec succeeded. */
+/* Sent over the report pipe when a step failed; nothing is sent when the exec succeeded. */
 struct start_report {
     uint32_t step;
     int32_t error;
@@ -105,8 +105,8 @@ static int step_place(const struct template_spec *spec)
     return syscall(SYS_close_range, FIRST_FREE_FD, ~0U, 0) < 0 ? -errno : 0;
 }
 
-/* A template may want a place for caches while it imports. In a mount namespace of its own: what
- * the builder has mounted, boxes would inherit. */
+/* A template may need a directory for caches while it imports. In a separate mount namespace: boxes
+ * would inherit mounts of the builder. */
 static int step_tmp(const struct template_spec *spec)
 {
     (void) spec;
@@ -161,7 +161,7 @@ static const struct template_step steps[] = {
     { "capabilities", step_caps },
     { "no_new_privs", step_no_new_privs },
     { "seccomp", step_seccomp },
-    { "exec", step_exec }, /* does not come back when it succeeds */
+    { "exec", step_exec }, /* does not return on success */
 };
 
 static _Noreturn void template_main(const struct template_spec *spec)
@@ -172,7 +172,7 @@ static _Noreturn void template_main(const struct template_spec *spec)
 
         if (r >= 0)
             continue;
-        /* Before the descriptors were moved it has its old number, afterwards the new. */
+        /* It has its old number until the descriptors are moved, then the new one. */
         (void) !write(i == 0 ? spec->report : REPORT_FD, &report, sizeof report);
         break;
     }
@@ -183,7 +183,7 @@ static int report_fail(const char *python, const struct start_report *report, st
 {
     const char *name = report->step < ARRAY_LEN(steps) ? steps[report->step].name : "?";
 
-    return gb_fail(err, report->error, "start %s as a template failed at '%s'", python, name);
+    return gb_fail(err, report->error, "start %s as a template: step '%s' failed", python, name);
 }
 
 static pid_t clone_sibling(int *ret_pidfd)
@@ -196,7 +196,7 @@ static pid_t clone_sibling(int *ret_pidfd)
     return (pid_t) syscall(SYS_clone3, &args, sizeof args);
 }
 
-/* A copy of @fd above the numbers that the child fills. */
+/* A copy of @fd above the numbers that the child uses. */
 static int above(int fd)
 {
     return fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
@@ -228,9 +228,9 @@ int template_start(const char *python, const char *env, int control, int said, i
 
     if ((r = blob_file("glovebox-ext", blob_template_ext(), &ext)) < 0 ||
         (r = blob_file("glovebox-runner", blob_runner_zip(), &zip)) < 0)
-        return gb_fail(err, -r, "make a memory file");
+        return gb_fail(err, -r, "create a memory file");
     if (pipe2(report, O_CLOEXEC) < 0)
-        return gb_fail(err, errno, "pipe");
+        return gb_fail(err, errno, "create a pipe");
     report_in = report[0];
     report_out = above(report[1]);
     (void) close(report[1]);
@@ -252,7 +252,7 @@ int template_start(const char *python, const char *env, int control, int said, i
     }
     gb_closep(&report_out);
     report_out = -EBADF;
-    /* The other end closes with the exec; anything read is the reason why there was none. */
+    /* The other end closes with the exec; anything read is the reason why it failed. */
     if (io_read_all(report_in, &failure, sizeof failure) == sizeof failure) {
         *ret_dead = TAKE_FD(pidfd);
         return report_fail(python, &failure, err);

@@ -1,5 +1,5 @@
 /*
- * Rootless: one outer user namespace, made once, in which the builder is root.
+ * Rootless: one outer user namespace, created once, in which the builder is root.
  *
  * A range of ids needs newuidmap and newgidmap (set-uid helpers of Debian's uidmap package), which
  * must run in the parent namespace while the child waits. Without them, or without an entry in
@@ -52,7 +52,7 @@ bool outer_owns_pid_namespace(void)
     autoclose int owner = pid_ns < 0 ? -1 : ioctl(pid_ns, NS_GET_USERNS);
     struct stat ours, its;
 
-    /* EPERM means that the owner is out of our sight: above us. */
+    /* EPERM means that the owner is not visible to us: above us. */
     return owner >= 0 && fstat(owner, &its) == 0 && stat("/proc/self/ns/user", &ours) == 0 &&
            its.st_dev == ours.st_dev && its.st_ino == ours.st_ino;
 }
@@ -69,7 +69,7 @@ static bool map_helper(const char *tool, const char *pid, const char *own, const
 
         (void) dup2(null, 0);
         (void) dup2(null, 1);
-        (void) dup2(null, 2); /* its complaints would be read as the program's */
+        (void) dup2(null, 2); /* its messages would be taken for the program's */
         execlp(tool, tool, pid, "0", own, "1", "1", first, count, (char *) NULL);
         _exit(127);
     }
@@ -77,7 +77,7 @@ static bool map_helper(const char *tool, const char *pid, const char *own, const
            WEXITSTATUS(status) == 0;
 }
 
-/* The child that stays outside: waits for the word, then maps its parent. */
+/* The child that stays outside: waits for the signal to start, then maps its parent. */
 static _Noreturn void map_from_outside(int go_fd, pid_t target, uid_t uid, gid_t gid)
 {
     char pid[16], own_uid[16], own_gid[16], first[2][24], count[2][24], go;
@@ -121,8 +121,8 @@ static int enter_failed(struct gb_err *err, int code)
     char why[140];
 
     caller_explain_no_userns(why, sizeof why);
-    return gb_fail_plain(err, code, "cannot make a user namespace (%s): %s", strerrorname_np(code),
-                         why);
+    return gb_fail_plain(err, code, "cannot create a user namespace (%s): %s",
+                         strerrorname_np(code), why);
 }
 
 bool outer_is_host_root(void)
@@ -151,7 +151,7 @@ int outer_enter(struct gb_err *err)
             "root without its capabilities cannot isolate programs: run glovebox as an ordinary "
             "user, or give it CAP_SYS_ADMIN and the other capabilities");
     if (pipe2(go, O_CLOEXEC) < 0)
-        return gb_fail(err, errno, "pipe");
+        return gb_fail(err, errno, "create a pipe");
     helper = fork();
     if (helper == 0) {
         (void) close(go[1]);
@@ -163,7 +163,7 @@ int outer_enter(struct gb_err *err)
     else if (unshare(CLONE_NEWUSER) < 0)
         r = enter_failed(err, errno);
     else
-        (void) !write(go[1], "g", 1); /* SIGPIPE is ignored; a helper that left has said no */
+        (void) !write(go[1], "g", 1); /* SIGPIPE is ignored; a helper that has exited has failed */
     (void) close(go[1]);
     if (helper > 0)
         (void) waitpid(helper, &status, 0);

@@ -2,14 +2,14 @@
  * Control groups, the part that does not depend on the version.
  *
  * An engine has a directory `glovebox.<random hex>` in each hierarchy it uses, and the groups of
- * its boxes beneath it. As long as the engine lives, somebody (the builder, or the supervisor with
- * a duplicate descriptor) holds flock(LOCK_SH) on that directory. Whoever opens a root looks at its
- * neighbours: a directory that can be had with LOCK_EX belongs to nobody any more, and is removed
- * with all that is in it. A process that is cloned without exec must close these descriptors, or
- * its engine seems to live on.
+ * its boxes beneath it. As long as the engine lives, the builder, or the supervisor with a
+ * duplicate descriptor, holds flock(LOCK_SH) on that directory. An engine that opens a root checks
+ * its neighbours: a directory that can be locked with LOCK_EX belongs to a dead engine, and is
+ * removed with everything in it. A process that is cloned without exec must close these
+ * descriptors, or its engine seems to be alive.
  *
- * Between mkdir and flock a sweeper may take a new directory away, so the maker looks after it has
- * the lock whether the directory is still the one with that name.
+ * Between mkdir and flock a sweeper may remove a new directory, so its creator checks after locking
+ * it whether the directory still has that name.
  *
  * Everything is found by path once, in cgroup_root_open() or cgroup_root_reopen(); after that only
  * directory descriptors are used.
@@ -61,14 +61,14 @@ bool cgroup_mount_parse(char *line, struct cgroup_mount *ret_mount)
         if (!fields[i] || !line)
             return false;
     }
-    /* Optional fields, as many as there are, end with a dash. */
+    /* Any number of optional fields, ended by a dash. */
     do {
         tail = strsep(&line, " ");
         if (!tail || !line)
             return false;
     } while (strcmp(tail, "-") != 0);
     type = strsep(&line, " ");
-    if (!line || !strsep(&line, " ")) /* the source says nothing */
+    if (!line || !strsep(&line, " ")) /* the source is of no interest */
         return false;
     options = line;
     v2 = strcmp(type, "cgroup2") == 0;
@@ -118,7 +118,7 @@ static int self_path(const char *controller, char *buf, size_t size)
         snprintf(buf, size, "%s", path);
         last = strrchr(buf, '/');
         if (strncmp(last + 1, CGROUP_LEAF_PREFIX, strlen(CGROUP_LEAF_PREFIX)) == 0)
-            last[last == buf] = '\0'; /* keeps the slash of the top */
+            last[last == buf] = '\0'; /* keeps the slash of the root */
         return 0;
     }
     return -ENOENT;
@@ -199,7 +199,7 @@ int cgroup_each_pid(int dir_fd, int (*each)(pid_t pid, void *data), void *data)
         (void) close(fd);
         return -ENOMEM;
     }
-    /* Read to the end first: what is done with a process may take it out of the list. */
+    /* Read to the end first: @each may remove a process from the list. */
     while (fscanf(f, "%d", &pid) == 1) {
         pid_t *grown = grow(pids, &cap, n + 1, sizeof *pids, 64);
 
@@ -237,7 +237,7 @@ static void sleep_us(int64_t us)
 
 int cgroup_rmdir_wait(int parent_fd, const char *name, int64_t deadline_us)
 {
-    /* The last process is gone for wait() a moment before it is gone for the group. */
+    /* The last process is gone for wait() a moment before it leaves the group. */
     for (int64_t pause_us = 100;; pause_us = pause_us < 3200 ? pause_us * 2 : pause_us) {
         if (unlinkat(parent_fd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
             return 0;
@@ -260,7 +260,7 @@ int cgroup_engine_open(int parent_fd, const char *name, bool reopen, int *ret_fd
     for (int i = 0; i < LOCK_TRIES; i++) {
         autoclose int fd = -EBADF;
 
-        /* 0700: who cannot open it cannot play with its lock. */
+        /* 0700: others cannot open it and so cannot tamper with its lock. */
         if (!reopen && mkdirat(parent_fd, name, 0700) < 0 && (errno != EEXIST || i == 0))
             return -errno;
         fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -270,7 +270,7 @@ int cgroup_engine_open(int parent_fd, const char *name, bool reopen, int *ret_fd
             *ret_fd = TAKE_FD(fd);
             return 0;
         }
-        sleep_us(1000); /* a sweeper has it */
+        sleep_us(1000); /* a sweeper has locked it */
     }
     return -ETIMEDOUT;
 }
@@ -292,8 +292,8 @@ static int pid_kill(pid_t pid, void *data)
 
     if (pid <= 0)
         return 0;
-    /* The number may be another process by now. One that is still there under the descriptor when
-     * the signal goes out was there, too, when we looked which group it is in. */
+    /* The pid may belong to another process by now. If the process behind the pidfd still exists
+     * when the signal is sent, it also existed when we checked its group. */
     fd = (int) syscall(SYS_pidfd_open, pid, 0);
     if (fd >= 0 && pid_is_in(pid, *(const char **) data))
         (void) syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
@@ -327,7 +327,7 @@ static void sweep_engine(int parent_fd, const char *name)
 
     if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
         return;
-    /* Twice: something may have forked between the look and the kill. */
+    /* Twice: a process may have forked between the listing and the kill. */
     for (int i = 0; i < 2; i++) {
         struct tree_clear clear = {
             .engine = name,
@@ -349,7 +349,7 @@ static int sweep_one(int parent_fd, const char *name, void *own_name)
         return 0;
     if (cgroup_engine_name_ok(name))
         sweep_engine(parent_fd, name);
-    else if (cgroup_leaf_name_ok(name)) /* those in a leaf are nobody's prisoners */
+    else if (cgroup_leaf_name_ok(name)) /* processes in a leaf do not belong to a box */
         (void) unlinkat(parent_fd, name, AT_REMOVEDIR);
     return 0;
 }
@@ -412,7 +412,7 @@ static int root_try(struct cgroup_root *root, const struct cgroup_ops *ops, bool
     r = ops->open(root, reopen, err);
     if (r == 0)
         return 0;
-    /* Directories that another builder made are not ours to remove. */
+    /* Directories that another builder created are not ours to remove. */
     if (!reopen)
         root_remove(root);
     hiers_release(root);
@@ -469,7 +469,7 @@ static int root_open(enum cgroup_mode wanted, const char *name, struct cgroup_ro
         snprintf(root->name, sizeof root->name, "%s", name);
     else if (cgroup_name_draw(root->name, sizeof root->name) < 0) {
         free(root);
-        return gb_fail(err, EIO, "draw a random name");
+        return gb_fail(err, EIO, "generate a random name");
     }
     r = root_choose(root, wanted, name != NULL, err);
     if (r < 0) {
@@ -585,7 +585,7 @@ static void cg_init(struct cgroup *cg, const char *name)
         cg->dir_fds[i] = -EBADF;
 }
 
-/* Takes back what was opened, and with @made directories what was made. */
+/* Closes the descriptors, and removes the first @made directories. */
 static void cg_undo(struct cgroup_root *root, struct cgroup *cg, int made)
 {
     for (int i = 0; i < CGROUP_FDS_MAX; i++) {
@@ -617,13 +617,13 @@ int cgroup_make(struct cgroup_root *root, const char *name, const struct limits 
     if (!box_name_ok(name))
         return gb_fail_plain(err, EINVAL, "'%.64s' is not a valid name for a cgroup", name);
     if (seen_find(root, name))
-        return gb_fail(err, EEXIST, "make cgroup '%s'", name);
+        return gb_fail(err, EEXIST, "create cgroup '%s'", name);
     cg_init(&cg, name);
     if (seen_add(root, name) < 0)
-        return gb_fail(err, ENOMEM, "make cgroup '%s'", name);
+        return gb_fail(err, ENOMEM, "create cgroup '%s'", name);
     for (; made < root->n_hiers; made++) {
         if (mkdirat(root->hiers[made].engine_fd, name, 0755) < 0) {
-            r = gb_fail(err, errno, "make cgroup '%s'", name);
+            r = gb_fail(err, errno, "create cgroup '%s'", name);
             cg_undo(root, &cg, made);
             return r;
         }
@@ -672,9 +672,9 @@ int cgroup_open_procs(const struct cgroup_root *root, const struct cgroup *cg,
     if (root->ops->clone_into)
         return 0;
     for (int i = 0; i < root->n_hiers; i++) {
-        /* Not cgroup.procs: to move whole processes the kernel stops all forks and exits, and
-         * after an idle moment it waits for an RCU grace period first. A thread that moves itself
-         * (5.5 and later) needs neither, and those that move here have one thread. */
+        /* Not cgroup.procs: to move whole processes the kernel stops all forks and exits, and after
+         * an idle period it waits for an RCU grace period first. A thread that moves itself (5.5
+         * and later) needs neither, and the processes that move here have one thread. */
         fds[i] = openat(cg->dir_fds[i], "tasks", O_WRONLY | O_CLOEXEC);
         if (fds[i] < 0) {
             int r = gb_fail(err, errno, "open the process list of cgroup '%s'", cg->name);
@@ -688,7 +688,7 @@ int cgroup_open_procs(const struct cgroup_root *root, const struct cgroup *cg,
     return root->n_hiers;
 }
 
-/* Where the kernel keeps no peak, the highest that we saw stands for it. */
+/* If the kernel records no peak, the highest value that we saw is used. */
 static void usage_track(struct cgroup_seen *seen, struct cgroup_usage *usage)
 {
     if (usage->memory_peak_bytes < 0 && usage->memory_bytes >= 0) {
@@ -731,7 +731,7 @@ int cgroup_remove(struct cgroup_root *root, struct cgroup *cg, int64_t wait_us)
         if (s < 0 && r == 0)
             r = s;
     }
-    /* What could not be removed is tried once more when the root is closed. */
+    /* Directories that could not be removed are tried again when the root is closed. */
     cg_undo(root, cg, 0);
     return r;
 }

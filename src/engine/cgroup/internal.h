@@ -1,4 +1,4 @@
-/* What the cgroup backends share. */
+/* Shared by the cgroup backends. */
 #pragma once
 
 #include <errno.h>
@@ -28,7 +28,7 @@ struct cgroup_hier {
     int engine_fd;        /* ours, with flock(LOCK_SH) for as long as this engine lives */
 };
 
-/* Peaks as far as we saw them, for kernels that do not keep them. */
+/* The highest values that we saw, for kernels that do not record peaks. */
 struct cgroup_seen {
     struct cgroup_seen *next;
     char name[CGROUP_NAME_MAX];
@@ -47,12 +47,12 @@ struct cgroup_root {
 struct cgroup_ops {
     enum cgroup_mode mode;
     const char *name;
-    bool clone_into; /* a process is born in its group, instead of moving there */
+    bool clone_into; /* a process is created in its group, instead of moving there */
 
-    /* Fills root->hiers and the note. With @reopen the engine's directories exist already. What is
-     * half done on failure is undone by cgroup_root_close(). */
+    /* Fills root->hiers and the note. With @reopen the engine's directories exist already. After a
+     * failure cgroup_root_close() undoes partial work. */
     int (*open)(struct cgroup_root *root, bool reopen, struct gb_err *err);
-    /* After the engine's directories are gone, before the descriptors are. */
+    /* After the engine's directories are removed, before the descriptors are closed. */
     void (*close)(struct cgroup_root *root);
     int (*limit)(const struct cgroup_root *root, const struct cgroup *cg,
                  const struct limits *limits, struct gb_err *err);
@@ -87,7 +87,7 @@ static inline bool cgroup_leaf_name_ok(const char *name)
     return strncmp(name, CGROUP_LEAF_PREFIX, len) == 0 && cgroup_is_hex(name + len);
 }
 
-/* rmdir, tried again while it answers EBUSY until @deadline_us; 0 when it is not there. */
+/* rmdir, retried while it fails with EBUSY, until @deadline_us; 0 if it does not exist. */
 int cgroup_rmdir_wait(int parent_fd, const char *name, int64_t deadline_us);
 
 /* Adds to the note. */
@@ -107,7 +107,7 @@ static inline int cgroup_write_int(int dir_fd, const char *file, int64_t value)
     return io_write_text_at(dir_fd, file, text);
 }
 
-/* The descriptor of the hierarchy that has @controller; -EBADF without one. */
+/* The descriptor of the hierarchy that has @controller; -EBADF if none has. */
 static inline int cgroup_dir_of(const struct cgroup_root *root, const struct cgroup *cg,
                                 enum cgroup_controller controller)
 {

@@ -1,4 +1,4 @@
-/* The counters of a box as open files, so that whoever holds them can read without asking. */
+/* The counters of a box as open files, so that their holder can read them without a request. */
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>

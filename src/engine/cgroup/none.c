@@ -1,6 +1,6 @@
 /*
- * No control groups. Everything succeeds and nothing is limited or known: the builder sets resource
- * limits instead and watches /proc.
+ * No control groups. Everything succeeds and nothing is limited or counted: the builder sets
+ * resource limits instead and watches /proc.
  */
 #include <errno.h>
 

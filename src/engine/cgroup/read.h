@@ -22,7 +22,7 @@ struct cgroup_mount {
     const char *root, *point, *options;
 };
 
-/* Parses one line of mountinfo in place; false when it is no cgroup mount. */
+/* Parses one line of mountinfo in place; false if it is not a cgroup mount. */
 bool cgroup_mount_parse(char *line, struct cgroup_mount *ret_mount);
 
 /* The path in a line of /proc/self/cgroup if it is about @controller (NULL: v2), else NULL. */
@@ -33,7 +33,7 @@ static inline const char *cgroup_path_below(const char *root, const char *own)
 {
     size_t len = strlen(root);
 
-    /* In a cgroup namespace, what lies above its root begins so. */
+    /* In a cgroup namespace, paths above its root begin like this. */
     if (strncmp(own, "/..", 3) == 0 || strncmp(root, "/..", 3) == 0)
         return NULL;
     if (strcmp(root, "/") == 0)
@@ -69,7 +69,7 @@ static inline unsigned cgroup_list_controllers(const char *list, char separator)
 enum cgroup_place { PLACE_OWN, PLACE_TOP };
 
 /* Opens (O_PATH) a place in the hierarchy of @controller, or of v2 if that is NULL: our own group
- * (the one above it if we sit in an engine's leaf), or the top as far as the mount shows it.
+ * (the one above it if we are in an engine's leaf), or the topmost group that the mount shows.
  * -ENOENT when the hierarchy is not mounted. */
 int cgroup_place_open(const char *controller, enum cgroup_place place, int *ret_fd,
                       unsigned *ret_controllers);

@@ -1,5 +1,5 @@
 /*
- * Control groups v1: each controller may be a hierarchy of its own, or several share one
+ * Control groups v1: each controller may have its own hierarchy, or several share one
  * (cpu,cpuacct). A box has a directory in each hierarchy that we use, and its first process moves
  * itself into them one after the other. Every such move waits for an RCU grace period, so the
  * engine itself never moves and hierarchies that we do not need are left alone.
@@ -68,9 +68,9 @@ static int v1_open_hier(struct cgroup_root *root, const char *controller, bool r
     return r;
 }
 
-/* A group's weight is shared out over the CPUs it runs on, and all boxes are in one. As it comes
- * they would weigh half a process on each of two CPUs, and on a busy host starve beside the threads
- * that wait for them. So on every CPU they weigh as much as one process of the host. */
+/* A group's weight is divided among the CPUs it runs on, and all boxes are in one group. With the
+ * default they would weigh half a process on each of two CPUs, and on a busy host starve next to
+ * the threads that wait for them. So on every CPU they weigh as much as one process of the host. */
 static void v1_weigh(const struct cgroup_root *root)
 {
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -97,7 +97,7 @@ static int v1_open(struct cgroup_root *root, bool reopen, struct gb_err *err)
                                           "hierarchy"
                                         : "the memory controller is not mounted");
         if (!want->without)
-            return gb_fail(err, -r, "make a cgroup in the memory hierarchy");
+            return gb_fail(err, -r, "create a cgroup in the memory hierarchy");
         cgroup_note(root, "cgroup v1 without the %s controller (%s): %s", want->name,
                     r == -ENOENT ? "not mounted" : strerror(-r), want->without);
     }
@@ -114,7 +114,8 @@ static int v1_limit_memory(int dir_fd, int64_t bytes)
 {
     int r, s;
 
-    /* The kernel keeps limit <= memsw at every moment: lower one first, raise the other first. */
+    /* The kernel requires limit <= memsw at all times: when lowering, set the limit first; when
+     * raising, memsw. */
     r = cgroup_write_int(dir_fd, "memory.limit_in_bytes", bytes);
     s = cgroup_write_int(dir_fd, "memory.memsw.limit_in_bytes", bytes);
     if (r == -EINVAL && s == 0)
@@ -135,7 +136,7 @@ static int v1_limit_cpu(int dir_fd, int64_t milli)
 
     if (r == 0)
         r = cgroup_write_int(dir_fd, "cpu.cfs_quota_us", quota);
-    /* More than the group above has: no limit of its own then means the one above. */
+    /* More than the parent group has: then without its own limit, the parent's applies. */
     if (r == -EINVAL)
         r = cgroup_write_int(dir_fd, "cpu.cfs_quota_us", -1);
     return r == -ENOENT ? 0 : r; /* a kernel without CFS bandwidth control */

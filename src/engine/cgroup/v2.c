@@ -1,12 +1,12 @@
 /*
  * Control groups v2: one hierarchy, and one rule that shapes all of this: a group with processes in
- * it cannot hand controllers down to groups beneath it (the top excepted).
+ * it cannot enable controllers for its children (except the root).
  *
- * Places, in order: our own group if it was delegated to us, then the top of the mount, which only
+ * Places, in order: our own group if it was delegated to us, then the root of the mount, which only
  * root may change, then the nearest group above ours that is delegated to us too. In our own group
- * we are usually the process that is in the way. If nobody else is, we move into a leaf
- * `glovebox.self.<hex>` beneath it, hand the controllers down, and go back when the engine is
- * closed. The layout is then
+ * we are usually the process that is in the way. If no other process is, we move into a leaf
+ * `glovebox.self.<hex>` beneath it, enable the controllers for its children, and move back when the
+ * engine is closed. The layout is then
  *
  *     own group                  subtree_control: memory pids cpu
  *     ├── glovebox.self.<hex>    builder, supervisor, templates
@@ -14,15 +14,16 @@
  *         ├── <box>
  *         └── <box>
  *
- * In a group that we share with others, such as the shell that started us, nobody is moved. systemd
- * gives a user the whole tree of the user's own manager, so the slice above a scope is as good: it
- * has no processes, and the scope's group becomes the neighbour of the engine's.
+ * In a group that we share with others, such as the shell that started us, no process is moved.
+ * systemd delegates the whole tree of a user's manager to the user, so the slice above a scope is
+ * just as good: it has no processes, and the scope's group becomes a sibling of the engine's.
  *
- * A rootless builder cannot see its supervisor from the PID namespace that it works in, and can
- * move nobody whom it does not see. There the process that makes that namespace moves them before
- * it does so (cgroup_step_aside), and back when all is over: it outlives the builder.
+ * A rootless builder cannot see its supervisor from its PID namespace, and cannot move processes
+ * that it does not see. So the process that creates that namespace moves them before
+ * (cgroup_step_aside), and back at the end: it outlives the builder.
  *
- * A box's first process is born in its group with CLONE_INTO_CGROUP; nothing ever moves there.
+ * A box's first process is created in its group with CLONE_INTO_CGROUP; no process ever moves
+ * there.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -58,7 +59,7 @@ static unsigned v2_list(int dir_fd, const char *file)
     return cgroup_list_controllers(text, ' ');
 }
 
-/* Hands @wanted down, all or nothing; what is handed down already needs no write. */
+/* Enables @wanted for the children, all or nothing; controllers already enabled need no write. */
 static int v2_enable(int dir_fd, unsigned wanted)
 {
     unsigned missing = wanted & ~v2_list(dir_fd, SUBTREE_CONTROL);
@@ -97,7 +98,7 @@ static pid_t parent_of(pid_t pid)
     snprintf(path, sizeof path, "/proc/%d/stat", (int) pid);
     if (io_read_text_at(AT_FDCWD, path, text, sizeof text) < 0)
         return 0;
-    /* The name in parentheses may hold anything, so look for the last one. */
+    /* The name in parentheses may contain anything, so look for the last parenthesis. */
     p = strrchr(text, ')');
     if (!p || sscanf(p + 1, " %*c %d", &parent) != 1)
         return 0;
@@ -126,7 +127,7 @@ static bool runs_our_program(pid_t pid)
            ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
 }
 
-/* Only ourselves and those who started us as part of the same program; a shell is not ours. */
+/* Only ourselves and those that started us as part of the same program; a shell is not ours. */
 static int pid_check_ours(pid_t pid, void *data)
 {
     (void) data;
@@ -140,7 +141,7 @@ static int pid_move(pid_t pid, void *data)
     int r;
 
     if (pid <= 0)
-        return 0; /* out of our PID namespace's sight; and 0 would mean ourselves */
+        return 0; /* not visible in our PID namespace; and 0 would mean ourselves */
     r = cgroup_write_int(*(int *) data, "cgroup.procs", pid);
     return r == -ESRCH ? 0 : r;
 }
@@ -178,10 +179,9 @@ static int leaf_leave(int parent_fd, const char *name, void *data)
         return 0;
     fd = openat(parent_fd, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0 && cgroup_each_pid(fd, pid_is_hidden, NULL) > 0)
-        return 0; /* for those who see all of them */
-    /* All that is handed down was handed down after somebody had moved to a leaf, so it may be
-     * taken back. The kernel refuses while another engine beside us needs it: then it is that
-     * one's to clean up. */
+        return 0; /* for a process that can see all of them */
+    /* Controllers were enabled only after a process had moved to a leaf, so they may be disabled.
+     * The kernel refuses while another engine needs them: then that engine cleans up. */
     if (fd < 0 || v2_disable(parent_fd) < 0)
         return -EBUSY;
     (void) cgroup_each_pid(fd, pid_move, &parent_fd);
@@ -217,7 +217,7 @@ static int v2_check_place(int parent_fd, struct gb_err *err)
                              has & CG_MEMORY ? "pids" : "memory");
     if (faccessat(parent_fd, ".", W_OK, AT_EACCESS) < 0 ||
         faccessat(parent_fd, "cgroup.procs", W_OK, AT_EACCESS) < 0)
-        return gb_fail(err, errno, "our cgroup is not delegated to this user");
+        return gb_fail_about(err, errno, "our cgroup is not delegated to this user");
     return 0;
 }
 
@@ -232,7 +232,7 @@ static int v2_prepare(struct cgroup_root *root, int parent_fd, struct gb_err *er
     (void) v2_enable(parent_fd, CG_CPU);
     r = cgroup_engine_open(parent_fd, root->name, false, &hier->engine_fd);
     if (r < 0)
-        return gb_fail(err, -r, "make a cgroup");
+        return gb_fail(err, -r, "create a cgroup");
     r = v2_enable(hier->engine_fd, V2_REQUIRED);
     if (r < 0)
         return gb_fail(err, -r, "delegate controllers to the engine's cgroup");
@@ -294,7 +294,7 @@ static int v2_try(struct cgroup_root *root, enum cgroup_place place, bool reopen
     return v2_try_at(root, &parent_fd, reopen, err);
 }
 
-/* The groups above ours, from below, as far as the mount shows them. */
+/* The groups above ours, upwards, as far as the mount shows them. */
 static int v2_try_above(struct cgroup_root *root, bool reopen)
 {
     autoclose int fd = -EBADF;
@@ -313,7 +313,7 @@ static int v2_try_above(struct cgroup_root *root, bool reopen)
         (void) close(fd);
         fd = above;
         if (fstatfs(fd, &fs) < 0 || fs.f_type != CGROUP2_SUPER_MAGIC)
-            return -ENOENT; /* that was the top of the mount */
+            return -ENOENT; /* that was the root of the mount */
         if (v2_try_at(root, &fd, reopen, NULL) == 0)
             return 0;
     }
@@ -323,7 +323,8 @@ static int v2_open(struct cgroup_root *root, bool reopen, struct gb_err *err)
 {
     int r = v2_try(root, PLACE_OWN, reopen, err);
 
-    /* What stood in the way of our own group is the better message: the rest is rarely ours. */
+    /* The error about our own group is the better message: the others are rarely delegated to
+     * us. */
     if (r < 0 && (v2_try(root, PLACE_TOP, reopen, NULL) == 0 || v2_try_above(root, reopen) == 0))
         return 0;
     return r;
@@ -356,7 +357,7 @@ void cgroup_step_back(int parent_fd)
     (void) cgroup_each_dir(parent_fd, leaf_leave, NULL);
 }
 
-/* At the top there is no leaf, and the controllers stay handed down: others may use them too. */
+/* At the root there is no leaf, and the controllers stay enabled: others may use them too. */
 static void v2_close(struct cgroup_root *root)
 {
     if (root->n_hiers > 0)
@@ -391,7 +392,7 @@ static int v2_limit(const struct cgroup_root *root, const struct cgroup *cg,
     r = cgroup_write_int(fd, "memory.max", limits->memory_bytes);
     if (r == 0)
         r = v2_write_if_there(fd, "memory.swap.max", 0);
-    /* The box's PID 1 has to survive: it tells us how the rest ended. */
+    /* The box's PID 1 must survive: it reports how the rest ended. */
     if (r == 0)
         r = v2_write_if_there(fd, "memory.oom.group", 0);
     if (r < 0)

@@ -1,19 +1,19 @@
 /*
- * Workspaces as images: a file system of its own for each box.
+ * Workspaces as images: a separate file system for each box.
  *
- * Theory of operation. An empty ext4 is made with mke2fs once for each size that is asked for, and
- * kept as a blank; the workspace of a box is a copy of its few dozen KiB of metadata in a sparse
- * file (2 ms; mke2fs takes 20). The file has no name. A loop device is attached to it, the file
- * system is mounted, and both are let go of at once: from then on the mount alone keeps the loop
- * device (autoclear), and that alone keeps the file. The mount is handed on as a descriptor and is
- * attached in the box's mount namespace only, so nothing of it shows on the host, and nothing is
- * left whoever is killed.
+ * Theory of operation. An empty ext4 is created with mke2fs once for each requested size, and kept
+ * as a blank; the workspace of a box is a copy of its few dozen KiB of metadata in a sparse file (2
+ * ms; mke2fs takes 20). The file has no name. A loop device is attached to it, the file system is
+ * mounted, and both are closed at once: from then on only the mount keeps the loop device
+ * (autoclear), and only that keeps the file. The mount is passed on as a descriptor and attached
+ * only in the box's mount namespace, so it is not visible on the host, and nothing is left behind,
+ * whoever is killed.
  *
- * The kernel parses only images that mke2fs made and we copied; a tenant changes them through the
- * mounted file system and has no way to their bytes. There is no journal, there are no barriers:
- * nobody wants these files back after a crash. What is deleted is given back to the host (discard).
- * The loop device reads and writes past the page cache (direct I/O), else every page would be in
- * memory twice.
+ * The kernel parses only images that mke2fs created and we copied; a tenant changes them through
+ * the mounted file system and cannot access their bytes. There is no journal and there are no
+ * barriers: these files need not survive a crash. Space of deleted files is returned to the host
+ * (discard). The loop device reads and writes past the page cache (direct I/O), else every page
+ * would be in memory twice.
  *
  * Runs in the supervisor, by any thread.
  */
@@ -50,8 +50,8 @@
     (16 * BLOCK) /* bitmaps, copies of superblock and descriptors, generously                      \
                   */
 #define INODE_BYTES  INT64_C(256)
-#define INODES_OWN   16         /* those that the file system keeps for itself */
-#define RESERVED_MAX (16 * MIB) /* the kernel holds 2 % back, but no more than this */
+#define INODES_OWN   16         /* reserved by the file system itself */
+#define RESERVED_MAX (16 * MIB) /* the kernel reserves 2 %, but no more than this */
 #define IMAGE_MAX    (8 * TIB)
 
 #define BLANKS      4
@@ -80,9 +80,9 @@ int64_t disk_image_slack(int64_t bytes)
     return slack < 2 * MIB ? slack : 2 * MIB;
 }
 
-/* ---- making one with mke2fs ---- */
+/* ---- creating one with mke2fs ---- */
 
-/* The size of an image that has room for that much beside its own metadata. */
+/* The size of an image that has room for that much in addition to its own metadata. */
 static int64_t image_size(int64_t bytes, int64_t inodes)
 {
     int64_t size = bytes + (inodes + INODES_OWN) * INODE_BYTES + 64 * BLOCK;
@@ -94,7 +94,7 @@ static int64_t image_size(int64_t bytes, int64_t inodes)
     return (size + BLOCK - 1) / BLOCK * BLOCK;
 }
 
-/* A group holds so many inodes and no more: with many inodes for few bytes groups are smaller. */
+/* A group can hold only so many inodes: with many inodes for few bytes, groups are smaller. */
 static int64_t group_blocks(int64_t size, int64_t inodes)
 {
     int64_t blocks = GROUP_BYTES / BLOCK;
@@ -110,7 +110,8 @@ static int spawn_mke2fs(int image, int64_t blocks_per_group, int64_t inodes, pid
     static const char *const places[] = { "/usr/sbin/mke2fs", "/sbin/mke2fs" };
     static char *const envp[] = { (char *) "MKE2FS_CONFIG=/dev/null", NULL };
     char groups[24], count[24];
-    /* Without what only costs time and room here. Inode tables are holes, which read as zeros. */
+    /* Without features that only cost time and space here. Inode tables are holes, which read as
+     * zeros. */
     char *argv[] = { (char *) "mke2fs",
                      (char *) "-q",
                      (char *) "-F",
@@ -158,7 +159,7 @@ static int wait_mke2fs(pid_t pid, struct gb_err *err)
         if (errno != EINTR)
             return gb_fail(err, errno, "wait for mke2fs");
     if (info.si_code != CLD_EXITED || info.si_status != 0)
-        return gb_fail_plain(err, EIO, "mke2fs cannot make a file system here");
+        return gb_fail_plain(err, EIO, "mke2fs cannot create a file system here");
     return 0;
 }
 
@@ -167,14 +168,15 @@ static int image_new(const struct disk_images *images, int64_t size, int *ret_fd
 {
     autoclose int fd = openat(images->dir, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 
-    if (fd >= 0 && fd <= 3) { /* mke2fs gets it as number 3, which must not be itself */
+    if (fd >= 0 &&
+        fd <= 3) { /* mke2fs gets it as descriptor 3, so it must have another number here */
         int above = fcntl(fd, F_DUPFD_CLOEXEC, 4);
 
         (void) close(fd);
         fd = above;
     }
     if (fd < 0 || ftruncate(fd, size) < 0)
-        return gb_fail(err, errno, "make a file for a workspace");
+        return gb_fail(err, errno, "create a file for a workspace");
     *ret_fd = TAKE_FD(fd);
     return 0;
 }
@@ -193,7 +195,7 @@ static int loop_configure(int loop, int image)
         return 0;
     if (errno != EINVAL)
         return -errno;
-    config.info.lo_flags = LO_FLAGS_AUTOCLEAR; /* not every file system has direct I/O */
+    config.info.lo_flags = LO_FLAGS_AUTOCLEAR; /* not every file system supports direct I/O */
     return ioctl(loop, LOOP_CONFIGURE, &config) < 0 ? -errno : 0;
 }
 
@@ -217,7 +219,7 @@ static int loop_attach(int image, int *ret_loop)
         r = loop_configure(loop, image);
         if (r == 0)
             *ret_loop = TAKE_FD(loop);
-        if (r != -EBUSY) /* somebody was faster */
+        if (r != -EBUSY) /* another process was faster */
             return r;
     }
     return -EBUSY;
@@ -262,7 +264,7 @@ static int image_mount(int image, int *ret_mount, struct gb_err *err)
 
 /* ---- blanks ---- */
 
-/* mke2fs always makes this directory, and it is of no use to anybody here. */
+/* mke2fs always creates lost+found, which is of no use here. */
 static int blank_tidy(int image, struct gb_err *err)
 {
     autoclose int mount = -EBADF;
@@ -321,7 +323,7 @@ static int blank_find(struct disk_images *images, int64_t bytes, int64_t inodes,
     return 0;
 }
 
-/* Copies what is no hole. */
+/* Copies everything but holes. */
 static int copy_data(int from, int to)
 {
     autofree char *chunk = malloc(COPY_CHUNK);

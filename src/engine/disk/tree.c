@@ -1,19 +1,20 @@
 /*
- * Counting and removing trees that a tenant made.
+ * Counting and removing trees that a tenant created.
  *
- * A live tree is counted by descriptors, one component at a time and never through a link. Each
- * file counts by the blocks that it has, shared evenly among its names. What lies deeper than we
- * follow is reported as such, and the caller takes that for too much. Files that have lost their
- * names still take room as long as somebody has them open; they are found in the box's /proc.
+ * A live tree is counted by descriptors, one component at a time and never through a link. A file
+ * counts by its allocated blocks, divided evenly among its names. Trees deeper than we follow are
+ * reported as such, and the caller treats that as too much. Deleted files still use space as long
+ * as a process has them open; they are found in the box's /proc.
  *
- * A dead tree is taken apart without recursion: a directory that is not empty is moved up to where
- * the rubbish lies, and becomes rubbish of its own. So one directory is open at a time, whatever
- * the depth.
+ * A dead tree is removed without recursion: a directory that is not empty is moved up to the trash,
+ * as a separate item. So one directory is open at a time, whatever the depth. Several threads and
+ * processes may empty the same trash: an entry that no longer exists was removed by another.
  */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -28,7 +29,7 @@
 
 #define COUNT_DEPTH  128
 #define BLOCK_BYTES  512
-#define NAMELESS_MAX 512 /* beyond that many, files that two processes share count twice */
+#define NAMELESS_MAX 512 /* beyond that many, files shared by two processes count twice */
 #define TRASH_STUCK  "stuck-"
 #define TRASH_TRIES  1000000
 #define TRASH_NAME   (sizeof DISK_TRASH + 24)
@@ -54,7 +55,7 @@ static int count_entry(struct count *count, int dir, const char *name, int depth
 
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
         count->usage.denied |= errno == EACCES;
-        return 0; /* or it is gone */
+        return 0; /* or it has vanished */
     }
     count->usage.inodes++;
     if (!S_ISDIR(st.st_mode)) {
@@ -121,7 +122,7 @@ static void nameless_add(struct nameless *nameless, const struct stat *st)
     nameless->usage->bytes += st->st_blocks * BLOCK_BYTES;
 }
 
-/* The descriptors of one process. The links in there lead to open files, not to names. */
+/* The descriptors of one process. Its links lead to open files, not to names. */
 static void nameless_process(struct nameless *nameless, int proc, const char *pid)
 {
     autoclosedir DIR *dir = NULL;
@@ -173,7 +174,7 @@ int disk_count_box(int root, const struct limits *limits, struct disk_usage *ret
         (void) close(fd);
         return r;
     }
-    /* Beyond the quota, so that a session that has too much can be seen to have less. */
+    /* Counts beyond the quota, so that progress can be seen in a session that has too much. */
     r = disk_count(fd, 2 * limits->disk_inodes + 4096, &usage);
     if (r < 0)
         return r;
@@ -187,7 +188,7 @@ int disk_count_box(int root, const struct limits *limits, struct disk_usage *ret
 /* Renames to the first free name that begins with @prefix. */
 static int move_aside(int from_dir, const char *from, int to_dir, const char *prefix)
 {
-    static unsigned next; /* only where to begin: every name is tried */
+    static atomic_uint next; /* only the starting point: every name is tried */
 
     for (int i = 0; i < TRASH_TRIES; i++) {
         char name[TRASH_NAME];
@@ -206,9 +207,11 @@ int disk_trash_put(int trash_fd, int from_fd, const char *name)
     return move_aside(from_fd, name, trash_fd, DISK_TRASH);
 }
 
-/* Removes @name, which may be a directory; one that is not empty becomes rubbish of its own. */
+/* Removes @name, which may be a directory; one that is not empty becomes a separate trash item. */
 static int drop_entry(int top, int dir, const char *name)
 {
+    int r;
+
     if (unlinkat(dir, name, 0) == 0 || errno == ENOENT)
         return 0;
     if (errno != EISDIR && errno != EPERM)
@@ -217,10 +220,11 @@ static int drop_entry(int top, int dir, const char *name)
         return 0;
     if (errno != ENOTEMPTY && errno != EEXIST)
         return -errno;
-    return disk_trash_put(top, dir, name);
+    r = disk_trash_put(top, dir, name);
+    return r == -ENOENT ? 0 : r;
 }
 
-/* Empties the directory @fd, which it takes over. -EAGAIN: the budget is spent. */
+/* Empties the directory @fd, which it takes over. -EAGAIN: the budget is used up. */
 static int drop_inside(int top, int fd, int *budget)
 {
     struct dirent *entry;
@@ -230,7 +234,7 @@ static int drop_inside(int top, int fd, int *budget)
 
     if (r < 0)
         return r;
-    /* A directory that changes while it is read may hide something from one pass. */
+    /* Reading a directory that changes meanwhile may miss entries. */
     while (r == 0 && found) {
         found = false;
         rewinddir(dir);
@@ -250,6 +254,8 @@ static int drop_tree(int top, const char *name, int *budget)
     int fd = openat(top, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     int r;
 
+    if (fd < 0 && errno == ENOENT)
+        return 0;
     if (fd < 0)
         return errno == ENOTDIR || errno == ELOOP ? drop_entry(top, top, name) : -errno;
     r = drop_inside(top, fd, budget);
@@ -275,7 +281,7 @@ int disk_trash_empty(int dir_fd, int budget, bool *ret_more)
                 continue;
             found = true;
             r = budget-- > 0 ? drop_tree(dirfd(dir), entry->d_name, &budget) : -EAGAIN;
-            /* One that resists must not keep us from the others, nor us busy for ever. */
+            /* One that cannot be removed must not block the others, nor keep us busy forever. */
             if (r < 0 && r != -EAGAIN && r != -EMFILE && r != -ENFILE && r != -ENOMEM)
                 r = move_aside(dirfd(dir), entry->d_name, dirfd(dir), TRASH_STUCK);
         }

@@ -1,11 +1,11 @@
 /*
- * The doctor's hands: what it tries, and in which order.
+ * The doctor's trials: what it tries, and in which order.
  *
  * Theory of operation. One engine is opened as `glovebox run` would. In a first box one tenant
- * waits while another runs the probe (doctor_probe.py), which prints what it sees and can do. Then
- * small programs go for one limit each, in boxes of their own. Two of them take long, one because
- * it is deaf and has to be killed after the grace, one because it imports libraries; each has a
- * thread. Nothing is judged here: the findings go to verdict.c.
+ * waits while another runs the probe (probe.py), which prints what it sees and can do. Then small
+ * programs try to exceed one limit each, in separate boxes. Two of them take long, one because it
+ * ignores signals and has to be killed after the grace period, one because it imports libraries;
+ * each has a thread. Nothing is judged here: the findings go to verdict.c.
  */
 #include "engine/doctor/doctor.h"
 
@@ -33,9 +33,9 @@
 
 #define PACKAGES_US (60 * USEC_PER_SEC) /* importing all of them; a busy machine is slow */
 
-/* The limit is what ends them: left alone, each would end by itself after a while. */
+/* The limit stops them; otherwise each would exit by itself after a while. */
 static const char *const programs[TRIAL_COUNT] = {
-    /* Touched, not only asked for; held, so that a watch that samples can see it. */
+    /* Touched, not only allocated; held, so that a sampling watch can see it. */
     [TRIAL_MEMORY] = "import time\n"
                      "held = []\n"
                      "for _ in range(48):\n"
@@ -70,14 +70,14 @@ static const char *const programs[TRIAL_COUNT] = {
                         "end = time.monotonic() + 0.3\n"
                         "while time.monotonic() < end:\n"
                         "    pass\n",
-    /* Deaf, with a deaf daemon in a session of its own. */
+    /* Ignores signals, with a daemon in its own session that ignores them too. */
     [TRIAL_WALL_TIME] = "import os, signal, time\n"
                         "for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):\n"
                         "    signal.signal(s, signal.SIG_IGN)\n"
                         "if os.fork() == 0:\n"
                         "    os.setsid()\n"
                         "time.sleep(30)\n",
-    /* But for the holder of this program's own memory, its only child. What was killed needs a
+    /* Except the holder of this program's own memory, its only child. Killed processes need a
      * moment to be gone, on a busy machine a long one. */
     [TRIAL_LEFTOVERS] = "import os, time\n"
                         "def count():\n"
@@ -107,7 +107,7 @@ static const char *const programs[TRIAL_COUNT] = {
 
 #define TRIAL_US (30 * USEC_PER_SEC)
 
-/* What progress is told, how long it may take, and the limit that it goes for. */
+/* The text for the progress callback, the time it may take, and the limit it tests. */
 static const struct trial {
     const char *title;
     int64_t wall_us;
@@ -115,21 +115,21 @@ static const struct trial {
     int64_t value;
 } trials[TRIAL_COUNT] = {
     [TRIAL_MEMORY] = { "the memory limit", TRIAL_US, LIMIT_ROW_memory_bytes,
-                       DOCTOR_MEMORY_MIB *MIB },
+                       (DOCTOR_MEMORY_MIB * MIB) },
     [TRIAL_PIDS] = { "the limit on processes", TRIAL_US, LIMIT_ROW_pids, DOCTOR_PIDS },
-    [TRIAL_DISK] = { "the disk quota", TRIAL_US, LIMIT_ROW_disk_bytes, DOCTOR_DISK_KIB *KIB },
+    [TRIAL_DISK] = { "the disk quota", TRIAL_US, LIMIT_ROW_disk_bytes, (DOCTOR_DISK_KIB * KIB) },
     [TRIAL_INODES] = { "the limit on files", TRIAL_US, LIMIT_ROW_disk_inodes, DOCTOR_INODES },
     [TRIAL_WORKSPACE] = { "the quota of workspaces on disk", TRIAL_US, LIMIT_ROW_disk_bytes,
-                          DOCTOR_DISK_KIB *KIB },
+                          (DOCTOR_DISK_KIB * KIB) },
     [TRIAL_FILE_SIZE] = { "the file size limit", TRIAL_US, LIMIT_ROW_file_bytes,
-                          DOCTOR_FILE_KIB *KIB },
+                          (DOCTOR_FILE_KIB * KIB) },
     [TRIAL_OUTPUT] = { "the output limit", TRIAL_US, LIMIT_ROW_output_bytes,
-                       DOCTOR_OUTPUT_KIB *KIB },
+                       (DOCTOR_OUTPUT_KIB * KIB) },
     [TRIAL_CPU_TIME] = { "the CPU time limit", TRIAL_US, LIMIT_ROW_cpu_us,
-                         DOCTOR_CPU_MS *USEC_PER_MSEC },
+                         (DOCTOR_CPU_MS * USEC_PER_MSEC) },
     [TRIAL_CPU_SHARE] = { "the CPU share", TRIAL_US, LIMIT_ROW_cpu_milli, DOCTOR_SHARE_MILLI },
-    [TRIAL_WALL_TIME] = { "the deadline", DOCTOR_WALL_MS *USEC_PER_MSEC, LIMIT_ROW_wall_us,
-                          DOCTOR_WALL_MS *USEC_PER_MSEC },
+    [TRIAL_WALL_TIME] = { "the deadline", (DOCTOR_WALL_MS * USEC_PER_MSEC), LIMIT_ROW_wall_us,
+                          (DOCTOR_WALL_MS * USEC_PER_MSEC) },
     [TRIAL_LEFTOVERS] = { "processes that outlive a run", TRIAL_US, LIMIT_ROW_wall_us, TRIAL_US },
     [TRIAL_PACKAGES] = { "the Python packages", PACKAGES_US, LIMIT_ROW_memory_bytes, 1024 * MIB },
 };
@@ -149,7 +149,7 @@ struct job {
     enum doctor_trial trial;
     pthread_t thread;
     bool threaded;
-    int cpu_fd, memory_fd; /* the box's groups; the tests for limits read them back */
+    int cpu_fd, memory_fd; /* the box's cgroups; the trials of limits read them back */
 };
 
 static void result_fail(struct doctor_result *result, const struct gb_err *err)
@@ -194,7 +194,7 @@ static void run_in(struct box *box, struct run_spec *spec, struct doctor_result 
 
 /* ---- reading limits back ---- */
 
-/* The group of @pid in the hierarchy of @controller (NULL: v2), as /proc tells it. */
+/* The group of @pid in the hierarchy of @controller (NULL: v2), according to /proc. */
 static bool group_name(pid_t pid, const char *controller, char *buf, size_t size)
 {
     char path[40], text[8192], *rest = text, *line;
@@ -251,7 +251,7 @@ static void open_groups(void *arg, struct tenant *tenant)
     job->memory_fd = group_open(tenant_pid(tenant), mode == CGROUP_V2 ? NULL : "memory");
 }
 
-/* While the box is still there. */
+/* While the box still exists. */
 static void read_groups(struct job *job)
 {
     struct doctor_findings *findings = job->findings;
@@ -324,7 +324,7 @@ static void progress(const struct doctor_config *config, const char *what)
         config->progress(config->progress_arg, what);
 }
 
-/* The slow ones first, beside the others. */
+/* The slow ones first, in parallel with the others. */
 static void run_trials(struct engine *engine, struct doctor_findings *findings)
 {
     static const enum doctor_trial slow[] = { TRIAL_PACKAGES, TRIAL_WALL_TIME };
@@ -369,7 +369,7 @@ static void note_host_uid(void *arg, struct tenant *tenant)
         findings->host_uid = st.st_uid;
 }
 
-/* A path of the host that the probe is to look for, if it is there at all. */
+/* A path of the host that the probe looks for, if it exists. */
 static void path_add(struct doctor_findings *findings, char **argv, size_t *argc, char *path)
 {
     size_t used = strlen(findings->host_paths);
@@ -401,7 +401,7 @@ static void run_probe(struct box *box, const struct limits *limits,
     run_in(box, &spec, &findings->probe);
 }
 
-/* One tenant waits while another one looks around: walls stand between the two as well. */
+/* One tenant waits while another one looks around: they must be isolated from each other, too. */
 static int probe_box(struct box *box, const struct limits *limits, struct doctor_findings *findings,
                      struct gb_err *err)
 {
@@ -419,7 +419,7 @@ static int probe_box(struct box *box, const struct limits *limits, struct doctor
     return 0;
 }
 
-/* ---- all of it ---- */
+/* ---- the examination ---- */
 
 static void look_namespaces(struct doctor_findings *findings)
 {
@@ -433,8 +433,8 @@ static void look_namespaces(struct doctor_findings *findings)
     }
 }
 
-/* As the caller wants its cgroups, and with a place on disk. Where one of them cannot be, with what
- * there is: the other walls are worth a look all the same. */
+/* With the cgroups that the caller wants, and with a directory on disk. If one of them is not
+ * available, without it: the other protections are worth testing all the same. */
 static int open_engine(struct doctor_findings *findings, const char *disk_dir,
                        struct engine **ret_engine, struct gb_err *err)
 {
@@ -452,7 +452,7 @@ static int open_engine(struct doctor_findings *findings, const char *disk_dir,
         config.disk_dir = NULL;
         r = engine_open(&config, ret_engine, err);
         if (r == 0)
-            findings->disk = disk; /* only where that helped was it the reason */
+            findings->disk = disk; /* the disk was the reason only if that helped */
         else
             config.disk_dir = disk_dir;
     }
@@ -512,7 +512,7 @@ int doctor_run(const struct doctor_config *config, struct doctor_report *ret_rep
     doctor_host_look(&findings->host);
     look_namespaces(findings);
     if (!disk_dir && !(disk_dir = mkdtemp(place)))
-        (void) gb_fail(&findings->disk, errno, "make a directory below /var/tmp");
+        (void) gb_fail(&findings->disk, errno, "create a directory below /var/tmp");
     (void) examine(disk_dir, &engine, &box, findings);
     box_release(box);
     engine_close(engine);

@@ -1,9 +1,9 @@
 /*
- * The doctor: which protections hold on this host, each tried in a real box.
+ * The doctor: which protections work on this host, each tried in a real box.
  *
- * Called in the supervisor, like engine.h. It opens an engine of its own, runs small programs in
- * boxes and compares what they could see and do with what they should. What it says of the host
- * itself (versions, settings) only explains; no verdict is made from it.
+ * Called in the supervisor, like engine.h. It opens its own engine, runs small programs in boxes
+ * and compares what they could see and do with what they should. Its remarks about the host itself
+ * (versions, settings) only explain; they do not affect the verdicts.
  */
 #pragma once
 
@@ -20,10 +20,10 @@
 #define DOCTOR_TEXT_MAX     360
 
 enum doctor_state {
-    DOCTOR_ACTIVE,  /* tried, and it holds */
-    DOCTOR_MISSING, /* this host does not have it, or it could not be tried */
-    DOCTOR_OFF,     /* somebody has switched it off */
-    DOCTOR_FAILED,  /* tried, and it does not hold */
+    DOCTOR_ACTIVE,  /* tried, and it works */
+    DOCTOR_MISSING, /* not available on this host, or could not be tried */
+    DOCTOR_OFF,     /* switched off by configuration */
+    DOCTOR_FAILED,  /* tried, and it does not work */
 };
 
 /* "active", "missing", ... */
@@ -39,11 +39,11 @@ struct doctor_check {
     char cure[DOCTOR_TEXT_MAX];   /* what to change; "" when nothing is wrong */
 };
 
-/* What explains the verdicts. */
+/* Explains the verdicts. */
 struct doctor_host {
     char kernel[65], machine[65];
     uid_t uid;
-    bool privileged;      /* root, with what a builder needs */
+    bool privileged;      /* root, with the capabilities a builder needs */
     bool in_userns;       /* our own ids are mapped: we are in a user namespace already */
     bool above_is_root;   /* and there we would be root outside of it */
     bool kernel_is_old;   /* before 5.12 */
@@ -56,7 +56,7 @@ struct doctor_host {
     bool has_newuidmap;   /* and newgidmap */
     bool has_subids;      /* a range for this user in /etc/subuid and /etc/subgid */
     bool has_swap;        /* some swap is in use */
-    bool has_python;      /* the interpreter is there */
+    bool has_python;      /* the interpreter is installed */
     bool cgroup2_memory;  /* the v2 hierarchy is mounted and has the memory controller */
     bool cgroup1_memory;  /* so has a v1 hierarchy */
     bool cgroup_readonly; /* one of them, but we may only read it */
@@ -65,10 +65,10 @@ struct doctor_host {
 
 struct doctor_package {
     const char *module; /* as in `import` */
-    const char *debian; /* the package that has it */
+    const char *debian; /* the package that contains it */
     bool tried;
     char version[32];  /* "" when it could not be imported */
-    char trouble[100]; /* why it could not, but for a module that is simply not there */
+    char trouble[100]; /* why it could not, unless it is simply not installed */
 };
 
 struct doctor_report {
@@ -87,15 +87,15 @@ struct doctor_report {
 struct doctor_config {
     enum cgroup_mode cgroups; /* as of an engine */
     bool landlock;
-    /* Where workspaces on disk are tried, as engine_config has it; NULL: in a directory below
-     * /var/tmp that is made for it. */
+    /* Where workspaces on disk are tried, as in engine_config; NULL: in a new directory below
+     * /var/tmp. */
     const char *disk_dir;
-    /* Called in the caller's thread, before each thing that is tried; may be NULL. */
+    /* Called in the caller's thread, before each trial; may be NULL. */
     void (*progress)(void *arg, const char *what);
     void *progress_arg;
 };
 
-/* Examines this host; takes a second or two. A host that cannot isolate is a report like any other:
- * only what keeps us from making one is an error. Leaves nothing behind. */
+/* Examines this host; takes a second or two. A host that cannot isolate gets a report like any
+ * other: it is an error only if no report can be made. Leaves nothing behind. */
 int doctor_run(const struct doctor_config *config, struct doctor_report *ret_report,
                struct gb_err *err);

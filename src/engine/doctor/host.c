@@ -1,7 +1,7 @@
 /*
- * What a host says about itself: the settings that decide whether a box can be made. They name the
- * cure when something failed. A newer kernel may know better than a setting, so nothing is ever
- * refused or praised because of what is found here.
+ * What a host says about itself: the settings that decide whether a box can be created. They
+ * suggest the fix when something failed. A newer kernel may behave differently from a setting, so
+ * these facts never decide a verdict.
  */
 #include <fcntl.h>
 #include <pwd.h>
@@ -62,7 +62,7 @@ static void look_user_namespaces(struct doctor_host *host)
     host->above_is_root = host->in_userns && host->uid == inside && outside == 0;
 }
 
-/* Container runtimes mount over what they want to hide; binfmt_misc is everybody's. */
+/* Container runtimes mount over the files they want to hide; binfmt_misc is mounted everywhere. */
 static bool proc_is_masked(void)
 {
     FILE *file = fopen("/proc/self/mountinfo", "re");

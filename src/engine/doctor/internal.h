@@ -1,4 +1,4 @@
-/* What the parts of the doctor share: what was found, between trying (doctor.c) and judging
+/* Shared by the parts of the doctor: the findings, between trying (doctor.c) and judging
  * (verdict.c). */
 #pragma once
 
@@ -7,7 +7,7 @@
 
 #define DOCTOR_PYTHON "/usr/bin/python3" /* that of `glovebox run` */
 
-/* How far we came. Nothing beyond can be tried when one of them fails. */
+/* How far the examination got. If one stage fails, nothing after it can be tried. */
 enum doctor_stage {
     STAGE_ENGINE, /* a builder in its skeleton */
     STAGE_BOX,    /* a box */
@@ -16,7 +16,7 @@ enum doctor_stage {
     STAGE_DONE,
 };
 
-/* Runs of programs that go for a limit, each in a box of its own. */
+/* Runs of programs that try to exceed a limit, each in a separate box. */
 enum doctor_trial {
     TRIAL_MEMORY,
     TRIAL_PIDS,
@@ -28,7 +28,7 @@ enum doctor_trial {
     TRIAL_CPU_TIME,
     TRIAL_CPU_SHARE,
     TRIAL_WALL_TIME,
-    TRIAL_LEFTOVERS, /* in the box of the one before: who is still there */
+    TRIAL_LEFTOVERS, /* in the box of the previous one: which processes are left */
     TRIAL_PACKAGES,
     TRIAL_COUNT,
 };
@@ -36,13 +36,13 @@ enum doctor_trial {
 #define DOCTOR_OUT_MAX 4096
 
 struct doctor_result {
-    bool ran; /* else @trouble says why not */
+    bool ran; /* otherwise @trouble says why not */
     char trouble[sizeof((struct gb_err *) 0)->msg];
     enum run_status status;
     enum limit_kind limit;
     int exit_code;
-    int64_t wall_us, cpu_us;  /* -1: this host cannot tell */
-    char out[DOCTOR_OUT_MAX]; /* what it printed, as far as we care */
+    int64_t wall_us, cpu_us;  /* -1: unknown on this host */
+    char out[DOCTOR_OUT_MAX]; /* what it printed, as far as needed */
 };
 
 #define DOCTOR_NAMESPACES 7
@@ -63,13 +63,13 @@ struct doctor_findings {
 
     struct doctor_result trials[TRIAL_COUNT];
     int64_t periods, throttled; /* of the box with a CPU share; -1: no controller */
-    int64_t swap_bytes;         /* what the box may swap out; -1: nobody keeps count */
+    int64_t swap_bytes;         /* what the box may swap out; -1: not counted */
 };
 
 /* The names of the namespaces under /proc/PID/ns. */
 extern const char *const doctor_namespaces[DOCTOR_NAMESPACES];
 
-/* What each trial is allowed, for the runs and for the texts. */
+/* The limits of the trials, for the runs and for the texts. */
 #define DOCTOR_MEMORY_MIB  48
 #define DOCTOR_PIDS        8
 #define DOCTOR_DISK_KIB    256
@@ -86,20 +86,19 @@ void doctor_host_look(struct doctor_host *host);
 /* Pure: fills the report from the findings. */
 void doctor_judge(const struct doctor_findings *findings, struct doctor_report *ret_report);
 
-/* What to change when making a box failed with @code at @stage. */
+/* What to change when creating a box failed with @code at @stage. */
 const char *doctor_cure(const struct doctor_host *host, enum doctor_stage stage, int code);
 
-/* The value of the fact @name in the lines of @text; false when it was not told. */
+/* The value of the fact @name in the lines of @text; false if it was not reported. */
 bool doctor_fact(const char *text, const char *name, char *buf, size_t size);
 
-/* Settles a check; a failed one gets the cure for what must not be. */
+/* Sets the state of a check; a failed one gets the advice not to run untrusted code. */
 void doctor_say(struct doctor_check *check, enum doctor_state state, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void doctor_say_cure(struct doctor_check *check, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* What the doctor says of each; the probe has run by then. In walls.c and limits.c.
- */
+/* The verdicts, one function per check; the probe has run by then. In walls.c and limits.c. */
 void doctor_judge_user_namespace(const struct doctor_findings *f, struct doctor_check *check);
 void doctor_judge_ids(const struct doctor_findings *f, struct doctor_check *check);
 void doctor_judge_namespaces(const struct doctor_findings *f, struct doctor_check *check);
@@ -128,7 +127,7 @@ void doctor_judge_workspace(const struct doctor_findings *f, struct doctor_check
 void doctor_judge_python(const struct doctor_findings *f, struct doctor_check *check);
 void doctor_judge_packages(const struct doctor_findings *f, struct doctor_check *check);
 
-/* What came of importing; @ret_packages has room for DOCTOR_PACKAGES_MAX. */
+/* The results of importing; @ret_packages has room for DOCTOR_PACKAGES_MAX. */
 void doctor_read_packages(const struct doctor_findings *f, struct doctor_package *ret_packages);
 
 /* The packages that the doctor looks for. */

@@ -1,4 +1,4 @@
-/* What the doctor says of each limit and of Python, from how the runs that went for it ended. */
+/* The verdicts on limits and on Python, from how the runs that tried to exceed them ended. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +53,7 @@ static const char *cure_cgroups(const struct doctor_findings *f)
            "cgroup_enable=memory)";
 }
 
-/* The engine's note ends with advice in a parenthesis' wake; we have our own. */
+/* The engine's note ends with advice after the parenthesis; we give our own. */
 static int note_len(const char *note)
 {
     const char *end = strncmp(note, "no control groups (", 19) == 0 ? strstr(note, "): ") : NULL;
@@ -69,7 +69,7 @@ void doctor_judge_cgroups(const struct doctor_findings *f, struct doctor_check *
         doctor_say(check, DOCTOR_FAILED, "%s; tried with %s instead", f->cgroups_forced.msg,
                    has_cgroups(f) ? cgroup_name(f) : "none");
         doctor_say_cure(check, "remove the --cgroups setting, or make that version available");
-        check->required = true; /* `glovebox run` refuses to go on without what was asked for */
+        check->required = true; /* `glovebox run` refuses to run without the requested cgroups */
     } else if (has_cgroups(f)) {
         doctor_say(check, DOCTOR_ACTIVE, "%s%s%.*s", cgroup_name(f), *note ? "; " : "",
                    note_len(note), note);
@@ -88,7 +88,7 @@ void doctor_judge_cgroups(const struct doctor_findings *f, struct doctor_check *
 
 /* ---- runs that end at a limit ---- */
 
-/* True when the run ended as it should; else the check is settled. */
+/* True if the run ended as it should; otherwise sets the state of the check. */
 static bool ended_at(const struct doctor_findings *f, enum doctor_trial trial,
                      enum limit_kind limit, struct doctor_check *check)
 {
@@ -116,13 +116,13 @@ static const struct {
     { "cpu_time", TRIAL_CPU_TIME, LIMIT_CPU_TIME, DOCTOR_CPU_MS,
       "ms allowed: a busy program was stopped" },
     { "disk", TRIAL_DISK, LIMIT_DISK_BYTES, DOCTOR_DISK_KIB,
-      "KiB allowed in /workspace: the write beyond failed" },
+      "KiB allowed in /workspace: writing more failed" },
     { "inodes", TRIAL_INODES, LIMIT_DISK_INODES, DOCTOR_INODES,
       "files allowed in /workspace: the next one failed" },
     { "file_size", TRIAL_FILE_SIZE, LIMIT_FILE_SIZE, DOCTOR_FILE_KIB,
-      "KiB allowed: the write beyond failed" },
+      "KiB allowed: writing more failed" },
     { "output", TRIAL_OUTPUT, LIMIT_OUTPUT, DOCTOR_OUTPUT_KIB,
-      "KiB allowed: the program that printed more was ended" },
+      "KiB allowed: a program that printed more was stopped" },
 };
 
 void doctor_judge_plain_limit(const struct doctor_findings *f, struct doctor_check *check)
@@ -213,7 +213,7 @@ void doctor_judge_leftovers(const struct doctor_findings *f, struct doctor_check
     const struct doctor_result *result = &f->trials[TRIAL_LEFTOVERS];
     char count[FACT_MAX] = "unknown";
 
-    /* PID 1 and the one that looked. */
+    /* PID 1 and the process that counted. */
     (void) doctor_fact(result->out, "processes", count, sizeof count);
     if (!result->ran)
         doctor_say(check, DOCTOR_FAILED, "could not be tried: %s", result->trouble);
@@ -224,7 +224,7 @@ void doctor_judge_leftovers(const struct doctor_findings *f, struct doctor_check
                    count);
 }
 
-/* A watched quota is one that holds, but not the one that this host could have. */
+/* A watched quota works, but a hard one would be better. */
 void doctor_judge_workspace(const struct doctor_findings *f, struct doctor_check *check)
 {
     if (f->disk.code) {
@@ -234,13 +234,13 @@ void doctor_judge_workspace(const struct doctor_findings *f, struct doctor_check
         return;
     } else if (f->info.disk_kind == DISK_IMAGE) {
         doctor_say(check, DOCTOR_ACTIVE,
-                   "hard: %d KiB allowed on disk, in a separate file system (ext4 image): the "
-                   "write beyond failed",
+                   "hard: %d KiB allowed on disk, in a separate file system (ext4 image): "
+                   "writing more failed",
                    DOCTOR_DISK_KIB);
     } else {
         doctor_say(check, DOCTOR_MISSING,
                    "watched, not hard (%s): %d KiB allowed on disk, more was written: the program "
-                   "was ended",
+                   "was stopped",
                    f->info.disk_note, DOCTOR_DISK_KIB);
         doctor_say_cure(
             check, "%s",
@@ -285,7 +285,7 @@ void doctor_read_packages(const struct doctor_findings *f, struct doctor_package
     }
 }
 
-/* Adds @word to a list with @separator between. */
+/* Adds @word to a list, with @separator in between. */
 static void list_add(char *list, size_t size, const char *separator, const char *word)
 {
     size_t used = strlen(list);
@@ -293,7 +293,7 @@ static void list_add(char *list, size_t size, const char *separator, const char 
     snprintf(list + used, size - used, "%s%s", used ? separator : "", word);
 }
 
-/* What apt can do: a package that is there but broken is not mended by installing it. */
+/* Advice for apt: a package that is installed but broken is not repaired by installing it. */
 static void packages_cure(const char *absent, const char *broken, struct doctor_check *check)
 {
     if (!broken[0])
@@ -326,12 +326,12 @@ void doctor_judge_packages(const struct doctor_findings *f, struct doctor_check 
         if (package->tried && !package->trouble[0]) {
             list_add(absent, sizeof absent, " ", package->debian);
         } else if (package->tried || !ended) {
-            /* The first that did not answer took the interpreter with it; of the rest we know
+            /* The first without a result crashed the interpreter; about the rest we know
              * nothing. */
             ended = ended || !package->tried;
             list_add(broken, sizeof broken, " ", package->debian);
             if (!why)
-                why = package->tried ? package->trouble : "the interpreter ended";
+                why = package->tried ? package->trouble : "the interpreter exited";
         }
     }
     if (!lack[0]) {

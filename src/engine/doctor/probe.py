@@ -1,8 +1,9 @@
 """What a program in a box really sees and can do; `glovebox doctor` runs this in one.
 
-Prints one fact a line, a name and its value. Nothing is judged here: verdict.c does that,
-in the supervisor. The arguments are paths of the host that must not be there. Another tenant waits
-in the same box. Standard library only, and no fact may keep the others from being told.
+Prints one fact per line, a name and its value. Nothing is judged here: verdict.c does that, in the
+supervisor. The arguments are paths of the host that must not be visible. Another tenant waits in
+the same box. Standard library only, and a failing fact must not prevent the others from being
+reported.
 """
 
 import ctypes
@@ -28,7 +29,8 @@ _ARM = {"ptrace": 117, "mount": 40, "umount2": 39, "pivot_root": 41, "unshare": 
 _NEW = {"io_uring_setup": 425, "open_tree": 428, "fsopen": 430, "clone3": 435, "pidfd_getfd": 438}
 NUMBERS = {"x86_64": {**_X86, **_NEW}, "aarch64": {**_ARM, **_NEW}}.get(platform.machine(), _NEW)
 
-# For each call what would work without a filter where that is harmless; zeros elsewhere.
+# For each call, arguments that would work without a filter if that is harmless;
+# otherwise zeros.
 ARGUMENTS = {"unshare": (CLONE_NEWUSER,), "clone": (CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0),
              "ptrace": (0, 0, 0, 0), "mount": (b"none", b"/tmp", b"tmpfs", 0, 0),
              "umount2": (b"/tmp", 0), "pivot_root": (b"/", b"/"), "setns": (0, CLONE_NEWUSER),
@@ -60,7 +62,7 @@ def system_call(name):
               for a in ARGUMENTS.get(name, (0, 0, 0, 0, 0))]  # fmt: skip
     got = libc.syscall(ctypes.c_long(NUMBERS[name]), *values)
     if got == 0 and name == "clone":
-        os._exit(0)  # the new child: nobody should ever get here
+        os._exit(0)  # the new child: should never get here
     return errno.errorcode.get(ctypes.get_errno(), "?") if got == -1 else "ok"
 
 
@@ -82,7 +84,7 @@ def tell_namespaces():
 
 
 def tell_calls():
-    """In a child: one that works may leave it in a strange place."""
+    """In a child: a call that succeeds may leave it in an odd state."""
     child = os.fork()
     if child == 0:
         refused, let = [], []
@@ -96,7 +98,7 @@ def tell_calls():
 
 
 def is_there(path):
-    """A file, or a directory with something in it: some empty ones are there for programs."""
+    """A file, or a directory that is not empty: programs expect some empty ones."""
     try:
         return bool(os.listdir(path))
     except NotADirectoryError:
@@ -116,8 +118,8 @@ def tell_files():
 
 
 def is_holder(pid):
-    """A tenant's only child, which the tenant never made, holds its memory (src/engine/seal/seal.c).
-    Tenants have a parent out of sight, and what outlived its parent has PID 1."""
+    """A tenant's only child that the tenant did not start holds its memory
+    (src/engine/seal/seal.c). The parent of a tenant is not visible, and orphans have PID 1."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as f:
             return int(f.read().rpartition(b")")[2].split()[1]) > 1

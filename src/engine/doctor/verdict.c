@@ -1,9 +1,9 @@
 /*
- * The doctor's head: from what was found to what is said about it. Pure, so that a table of
- * findings can test it.
+ * The doctor's verdicts: from findings to the report. Pure functions, so that a table of findings
+ * can test them.
  *
- * A row for each protection; its function looks at the facts and leaves a state, a reason and a
- * cure. A fact that was not told counts as the worst one.
+ * A row for each protection; its function looks at the facts and sets a state, a reason and a fix.
+ * A missing fact counts as the worst value.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -41,7 +41,7 @@ bool doctor_fact(const char *text, const char *name, char *buf, size_t size)
     return false;
 }
 
-/* ---- saying it ---- */
+/* ---- filling checks ---- */
 
 static void printable(char *text)
 {
@@ -141,7 +141,7 @@ static void judge_box(const struct doctor_findings *f, struct doctor_check *chec
     doctor_say_cure(check, "%s", doctor_cure(&f->host, f->stage, f->error.code));
 }
 
-/* ---- all of them ---- */
+/* ---- all checks ---- */
 
 static const struct row {
     const char *name, *group;
@@ -184,7 +184,7 @@ static const struct row {
 
 _Static_assert(ARRAY_LEN(rows) <= DOCTOR_CHECKS_MAX, "the report has room for every row");
 
-/* Without a box only two rows have something to say: what could not be made, and Python. */
+/* Without a box only two rows can be judged: the box itself, and Python. */
 static bool can_judge(const struct doctor_findings *f, const struct row *row)
 {
     return f->stage == STAGE_DONE || row->judge == judge_box ||

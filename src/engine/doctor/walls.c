@@ -1,4 +1,4 @@
-/* What the doctor says of each wall around a program, from what the probe told. */
+/* The verdicts on each wall around a program, from the facts of the probe. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -225,11 +225,11 @@ void doctor_judge_devices(const struct doctor_findings *f, struct doctor_check *
     char devices[FACT_MAX];
 
     if (!is_refused(f, "mknod"))
-        doctor_say(check, DOCTOR_FAILED, "the program can make devices");
+        doctor_say(check, DOCTOR_FAILED, "the program can create devices");
     else
         hold(check, strcmp(told(f, "devices", devices), "-") == 0,
-             "null, zero, full, random, urandom, terminals; none can be made", "the program sees",
-             devices);
+             "null, zero, full, random, urandom, terminals; none can be created",
+             "the program sees", devices);
 }
 
 void doctor_judge_descriptors(const struct doctor_findings *f, struct doctor_check *check)
@@ -266,7 +266,7 @@ void doctor_judge_network(const struct doctor_findings *f, struct doctor_check *
 
 /* ---- Landlock ---- */
 
-/* True when there is nothing to try: it is off, or not there. */
+/* True if there is nothing to try: it is switched off, or not available. */
 static bool landlock_absent(const struct doctor_findings *f, struct doctor_check *check)
 {
     if (!f->config->landlock) {

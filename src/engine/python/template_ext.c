@@ -1,24 +1,23 @@
 /*
  * The C part of a template, as a Python extension of the stable ABI.
  *
- * Theory of operation. The template's Python (runner/glovebox_runner/template.py) imports what is
- * to be warm and then calls serve(). That waits for requests of the supervisor. For each one the
- * template has its future children born in the box's PID namespace, clones once and goes back at
- * once: a template that stayed would be unable to clone after that box has died. The clone is a
- * child of the supervisor (CLONE_PARENT). In the clone serve() returns, after sealing, so that the
- * Python above it goes on as the tenant; in the template it returns only when the supervisor is
- * gone.
+ * Theory of operation. The template's Python (runner/glovebox_runner/template.py) imports the
+ * modules to preload and then calls serve(). That waits for requests of the supervisor. For each
+ * one the template switches to the box's PID namespace for its children, clones once and switches
+ * back at once: a template that stayed there could not clone after that box has died. The clone is
+ * a child of the supervisor (CLONE_PARENT). In the clone serve() returns, after sealing, so that
+ * the Python code above it continues as the tenant; in the template it returns only when the
+ * supervisor is gone.
  *
- * The clone is a raw system call, as no libc function has CLONE_PARENT or CLONE_INTO_CGROUP. Two
- * things that fork() does are therefore done here: the C library's cached thread id is rewritten by
- * the kernel (CLONE_CHILD_SETTID at the address that libc itself registered), and CPython's own
- * hooks run before and after. There is exactly one thread, so no lock can be held by another.
+ * The clone is a raw system call, as no libc function has CLONE_PARENT or CLONE_INTO_CGROUP.
+ * Therefore two tasks of fork() are done here: the C library's cached thread id is rewritten by the
+ * kernel (CLONE_CHILD_SETTID at the address that libc itself registered), and CPython's own hooks
+ * run before and after. There is exactly one thread, so no lock can be held by another.
  *
- * What a clone costs is mostly the page tables that are copied for it and torn down after it, entry
- * by entry. So the interpreter's heap is put together in one place (its arenas come from a region
- * of ours), and once everything is imported that region and the C library's heap are collapsed into
- * huge pages: one entry for 512. A clone that writes to one gets its own copy of the small page
- * only, as before.
+ * The cost of a clone is mostly copying and tearing down page tables, entry by entry. So the
+ * interpreter's heap is kept in one place (its arenas come from a region of ours), and once
+ * everything is imported that region and the C library's heap are collapsed into huge pages: one
+ * entry instead of 512. A clone that writes to one still copies only the small page.
  */
 #include <Python.h>
 
@@ -46,7 +45,8 @@
 
 #include "base/banned.h"
 
-/* Descriptors 0 to 3 are taken as long as a template lives, so what arrives has higher numbers. */
+/* Descriptors 0 to 3 are in use as long as a template lives, so received ones have higher
+ * numbers. */
 struct template_state {
     int control;
     int own_pid_ns;
@@ -62,7 +62,7 @@ struct template_state {
 #define MADV_COLLAPSE 25 /* 6.1; Debian 12's headers are older than its kernel */
 #endif
 
-/* As CPython declares it outside the stable ABI, unchanged since 3.4. */
+/* As declared by CPython outside the stable ABI, unchanged since 3.4. */
 struct arena_allocator {
     void *ctx;
     void *(*alloc)(void *ctx, size_t size);
@@ -72,7 +72,7 @@ struct arena_allocator {
 static struct arenas {
     struct arena_allocator usual;
     uintptr_t start, next, end;
-    bool closed; /* what comes after the template is warm is not for clones to share */
+    bool closed; /* arenas allocated after preloading are not shared with clones */
 } arenas;
 
 static void *arena_alloc(void *ctx, size_t size)
@@ -92,11 +92,11 @@ static void arena_free(void *ctx, void *arena, size_t size)
     if ((uintptr_t) arena < arenas.start || (uintptr_t) arena >= arenas.end)
         arenas.usual.free(arenas.usual.ctx, arena, size);
     else
-        (void) madvise(arena, size, MADV_DONTNEED); /* its place stays empty */
+        (void) madvise(arena, size, MADV_DONTNEED); /* its address range stays unused */
 }
 
-/* Makes the interpreter take its arenas from one region. An interpreter without that interface
- * does as it always did. */
+/* Makes the interpreter take its arenas from one region. Has no effect on an interpreter without
+ * that interface. */
 static void arenas_gather(void)
 {
     void (*get)(struct arena_allocator *), (*set)(struct arena_allocator *);
@@ -116,11 +116,12 @@ static void arenas_gather(void)
     arenas.end = (uintptr_t) region + ARENAS_REGION;
     get(&arenas.usual);
     set(&ours);
-    /* What is too large for an arena goes to the C library's heap, and none of it elsewhere. */
+    /* Allocations too large for an arena go to the C library's heap, and never to separate
+     * mappings. */
     (void) mallopt(M_MMAP_THRESHOLD, INT_MAX);
 }
 
-/* Advice only: a kernel that knows nothing of it, or has no huge page left, changes nothing. */
+/* Only advice: ignored by a kernel that does not support it or has no huge page left. */
 static void collapse_range(uintptr_t start, uintptr_t end)
 {
     start = (start + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
@@ -142,7 +143,7 @@ static void heap_collapse(void)
         (void) fclose(maps);
 }
 
-/* Gives back what the region has left, and makes the heap huge. */
+/* Releases the rest of the region, and collapses the heap into huge pages. */
 static void memory_settle(void)
 {
     uintptr_t used = (arenas.next + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
@@ -220,7 +221,7 @@ static int spawn(const struct template_state *state, const struct clone_request 
     spec_fill(&spec, request, fds);
     if (setns(fds[0], CLONE_NEWPID) < 0)
         return reply_fail(reply, errno, "join pid namespace");
-    /* No handler of ours may run half-way: the mask is lifted in the child by its own step. */
+    /* No signal handler may run in between: a step in the child unblocks the signals. */
     sigfillset(&all);
     (void) sigprocmask(SIG_SETMASK, &all, &before);
     pid = clone_tenant(state, request->cgroup_into ? fds[CLONE_FDS_FIXED] : -EBADF, ret_pidfd);
@@ -231,13 +232,13 @@ static int spawn(const struct template_state *state, const struct clone_request 
     saved = errno;
     (void) sigprocmask(SIG_SETMASK, &before, NULL);
     if (setns(state->own_pid_ns, CLONE_NEWPID) < 0)
-        _exit(125); /* every later clone would land in a stranger's box */
+        _exit(125); /* every later clone would end up in the wrong box */
     if (pid < 0)
         return reply_fail(reply, saved, "clone");
     return pid;
 }
 
-/* Serves one request. Returns 1 in a new tenant, 0 in the template, -errno when it must end. */
+/* Serves one request. Returns 1 in a new tenant, 0 in the template, -errno when it must exit. */
 static int serve_one(const struct template_state *state)
 {
     struct clone_request request;

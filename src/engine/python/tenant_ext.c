@@ -1,17 +1,17 @@
 /*
- * What a tenant does around every cell, in C.
+ * The work of a tenant around every cell, in C.
  *
  * Theory of operation. runner/glovebox_runner/calls.py has the same functions in Python and is the
- * reference: where a template has this extension it puts these in their place. A tenant that runs
- * one cell after many others of other tenants finds the caches cold. Objects of Python, the code
- * among them, are its own by then, since counting their references has copied their pages; what is
- * here is the same memory in all tenants. So a step in C saves more than its instructions.
+ * reference: a template with this extension replaces them with these. A tenant that runs a cell
+ * after many cells of other tenants finds the CPU caches cold. Python objects, including code, are
+ * private to each tenant by then, since reference counting has copied their pages; the code here is
+ * the same memory in all tenants. So a step in C saves more than its instructions.
  *
- * Nothing here decides anything. Whatever is not as usual (a message in several packets, a broken
- * one, a socket that the program has changed) is handed back, and the Python version takes over.
+ * Nothing here decides anything. Every unusual case (a message in several packets, a broken one, a
+ * socket that the program has changed) is handed back, and the Python version takes over.
  *
- * The program shares this process and may call these with anything. That is no way to more than it
- * can do anyhow, but arguments are checked, so that a mistake is an exception.
+ * The program shares this process and may call these with anything. That gives it nothing that it
+ * cannot do anyway, but arguments are checked, so that a mistake raises an exception.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -50,16 +50,16 @@ static PyObject *fields_list(const struct frame_msg *msg, Py_ssize_t count)
 
 const char ext_receive_doc[] =
     "receive(fd) -> (type, fields) | bytes | None\n\n"
-    "Waits for a packet. One that is a whole message comes as its type and its fields, any\n"
-    "other as it is, an empty one at the end. None where there is none without waiting.";
+    "Waits for a packet. A whole message is returned as its type and its fields, any other\n"
+    "packet as is, an empty one at the end. None if it would have to wait.";
 
-/* Not on the stack, of which the compiler would touch every page. */
+/* Not on the stack, where the compiler would touch every page. */
 static struct {
     bool busy;
-    uint8_t packet[FRAME_PACKET_MAX + 1]; /* so that a larger one is seen and not cut */
+    uint8_t packet[FRAME_PACKET_MAX + 1]; /* so that a larger one is detected, not truncated */
 } inbox;
 
-/* A packet as Python gets it. */
+/* A packet as a Python object. */
 static PyObject *packet_take(const uint8_t *packet, size_t len)
 {
     struct frame_msg msg;
@@ -81,7 +81,7 @@ PyObject *ext_receive(PyObject *module, PyObject *fd)
     (void) module;
     if (number == -1 && PyErr_Occurred())
         return NULL;
-    if (inbox.busy) /* a thread of the program's; it may have none of this */
+    if (inbox.busy) /* called by a thread of the program, which may not use this */
         Py_RETURN_NONE;
     inbox.busy = true;
     do {
@@ -123,7 +123,7 @@ static bool field_read(PyObject *from, struct field *ret_field)
     return PyBytes_AsStringAndSize(value, &ret_field->data, &ret_field->size) == 0;
 }
 
-/* The length of the packet, or 0 for what is not for us. */
+/* The length of the packet, or 0 if it must be handled in Python. */
 static size_t packet_measure(PyObject *fields)
 {
     size_t len = FRAME_HEADER_SIZE;
@@ -151,7 +151,7 @@ static void packet_fill(uint8_t *at, size_t len, int type, PyObject *fields)
     }
 }
 
-/* The one packet of a message; Py_None where that is not enough. */
+/* The single packet of a message; Py_None if one is not enough. */
 static PyObject *packet_make(int type, PyObject *fields)
 {
     PyObject *packet;
@@ -160,7 +160,7 @@ static PyObject *packet_make(int type, PyObject *fields)
     if (type > 0 && type <= (int) FRAME_TYPE_LAST && PyList_Check(fields) &&
         PyList_Size(fields) <= (Py_ssize_t) FRAME_FIELDS_MAX)
         len = packet_measure(fields);
-    PyErr_Clear(); /* a key that is out of range, which others report */
+    PyErr_Clear(); /* a key that is out of range; the Python version reports it */
     if (len == 0)
         Py_RETURN_NONE;
     packet = PyBytes_FromStringAndSize(NULL, (Py_ssize_t) len);
@@ -215,7 +215,7 @@ PyObject *ext_identify(PyObject *module, PyObject *fds)
         return NULL;
     if ((size_t) len > sizeof ids / sizeof *ids)
         return PyErr_Format(PyExc_ValueError, "too many descriptors");
-    memset(ids, 0, sizeof ids); /* what is between the members too */
+    memset(ids, 0, sizeof ids); /* the padding too */
     for (Py_ssize_t i = 0; i < len; i++) {
         long fd = PyLong_AsLong(PyTuple_GetItem(fds, i));
 
@@ -243,8 +243,8 @@ PyObject *ext_is_same(PyObject *module, PyObject *identity)
 
 const char ext_send_doc[] =
     "send(fd, identity, pid, type, fields) -> bool\n\n"
-    "Sends a message of one packet, however long that takes, if this is the process and that\n"
-    "the file. False if it is not, or the message was not sent.";
+    "Sends a message of one packet, however long that takes, if the process and the file are\n"
+    "the expected ones. False if they are not, or the message was not sent.";
 
 static PyObject *packet_send(int fd, PyObject *packet)
 {
@@ -302,7 +302,7 @@ int ext_tenant_init(void)
     return key_closed && key_flush ? 0 : -1;
 }
 
-/* Whether the namespace has these streams under all their names. */
+/* Whether all names of these streams in the namespace refer to them. */
 static bool streams_are(PyObject *names, PyObject *streams)
 {
     for (size_t i = 0; i < STREAM_NAMES; i++)
@@ -311,7 +311,7 @@ static bool streams_are(PyObject *names, PyObject *streams)
     return true;
 }
 
-/* One that was closed or detached says so by an exception, or is true. */
+/* For a closed or detached stream the attribute is true, or raises an exception. */
 static bool stream_is_open(PyObject *stream)
 {
     PyObject *closed = PyObject_GetAttr(stream, key_closed);
@@ -353,7 +353,7 @@ PyObject *ext_settle(PyObject *module, PyObject *untouched)
         good = stream_is_open(PyTuple_GetItem(streams, i));
     good = good && stream_flush(PyTuple_GetItem(streams, 1)) &&
            stream_flush(PyTuple_GetItem(streams, 2));
-    PyErr_Clear(); /* the caller looks for himself */
+    PyErr_Clear(); /* the caller checks for itself */
     if (!good)
         Py_RETURN_FALSE;
     Py_XDECREF(ext_flush(module, NULL));
@@ -362,7 +362,7 @@ PyObject *ext_settle(PyObject *module, PyObject *untouched)
 
 /* ---- signals, stdio ---- */
 
-/* As signal.pthread_sigmask(), which makes a set of what was blocked before. */
+/* Like signal.pthread_sigmask(), but without building the set of previously blocked signals. */
 static PyObject *change_mask(int how, PyObject *number)
 {
     long sig = PyLong_AsLong(number);
@@ -376,7 +376,7 @@ static PyObject *change_mask(int how, PyObject *number)
     errno = pthread_sigmask(how, &set, NULL);
     if (errno != 0)
         return PyErr_SetFromErrno(PyExc_OSError);
-    if (PyErr_CheckSignals() < 0) /* what was pending has arrived */
+    if (PyErr_CheckSignals() < 0) /* pending signals have been delivered */
         return NULL;
     Py_RETURN_NONE;
 }

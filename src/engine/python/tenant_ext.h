@@ -1,8 +1,8 @@
-/* The functions of tenant_ext.c, for the method table of the extension (template_ext.c). The file
- * that includes this has included Python.h before. */
+/* The functions of tenant_ext.c, for the method table of the extension (template_ext.c). Include
+ * Python.h before this file. */
 #pragma once
 
-/* What the functions share is made once, for all clones. Returns -1 with an exception. */
+/* Initializes shared objects once, for all clones. Returns -1 with an exception. */
 int ext_tenant_init(void);
 
 PyObject *ext_receive(PyObject *module, PyObject *fd);

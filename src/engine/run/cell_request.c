@@ -1,10 +1,10 @@
 /*
- * Requests that a running cell makes of the supervisor: %pip install.
+ * Requests of a running cell to the supervisor: %pip install.
  *
- * An ASK is handed to the caller of the run, who answers at once with a descriptor and writes to
- * its other end when it is done, from whatever thread. The loop of the run waits for that as for
- * everything else, so output, deadlines and interrupts go on meanwhile. The run may end first: then
- * the descriptor is closed, the answerer meets a broken pipe, and nobody waits for anybody.
+ * An ASK is passed to the caller of the run, which returns a descriptor at once and writes to its
+ * other end when the answer is ready, from any thread. The loop of the run polls it like everything
+ * else, so output, deadlines and interrupts are handled meanwhile. The run may end first: then the
+ * descriptor is closed, the writer gets a broken pipe, and nobody waits.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ struct ask {
     char answer[ASK_ANSWER_MAX];
 };
 
-/* A tenant that does not take its answer can only hurt itself: its socket is full, and it waits. */
+/* A tenant that does not read its answer only hurts itself: its socket is full, and it waits. */
 static void answer_send(struct run *run, const char *sequence, const char *json, size_t len)
 {
     struct frame_out out;
@@ -39,7 +39,7 @@ static void answer_send(struct run *run, const char *sequence, const char *json,
     frame_put_text(&out, KEY_SEQUENCE, sequence);
     frame_put(&out, KEY_JSON, json, len);
     if (frame_send(tenant_control(run->tenant), &out, clock_now_us() + ANSWER_US) < 0)
-        run->asked = ASKS_MAX; /* half of it may be on its way: nothing more may follow */
+        run->asked = ASKS_MAX; /* half of it may have been sent: nothing more may follow */
     frame_out_release(&out);
 }
 

@@ -1,10 +1,9 @@
 /*
- * Commands: programs that the builder starts in a box (box/command.c), each a run of its
- * own.
+ * Commands: programs that the builder starts in a box (box/command.c), each a separate run.
  *
- * It ends when its process does, and wait() tells how. Its pipes are its own, so what it leaves
- * running in the background finds them closed afterwards. A stop is for the command and what it has
- * started, and leaves everything else in the box alone.
+ * It ends when its process exits, with the status from wait(). It has its own pipes, so processes
+ * that it leaves in the background find them closed afterwards. A stop affects the command and the
+ * processes it started, and nothing else in the box.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -62,7 +61,7 @@ static int strings_put(struct box *box, int fd, char *const *argv, char *const *
         if (!env_has(env, at))
             r = string_put(fd, at, &request->command.envc);
     for (; r == 0 && env && *env; env++)
-        if (!env_has(env + 1, *env)) /* of two with one name the last counts */
+        if (!env_has(env + 1, *env)) /* the last of two with the same name wins */
             r = string_put(fd, *env, &request->command.envc);
     return r;
 }
@@ -79,9 +78,9 @@ static int command_call(struct box *box, char *const *argv, char *const *env, co
     size_t got_len = 0;
 
     if (strings < 0)
-        return gb_fail(err, errno, "make a memory file");
+        return gb_fail(err, errno, "create a memory file");
     if (cwd && strlen(cwd) >= sizeof request.command.cwd)
-        return gb_fail(err, ENAMETOOLONG, "the directory of a command");
+        return gb_fail_about(err, ENAMETOOLONG, "the directory of a command");
     r = strings_put(box, strings, argv, env, &request);
     if (r < 0)
         return gb_fail(err, -r, "write a memory file");
@@ -107,7 +106,7 @@ int command_spawn(struct box *box, char *const *argv, char *const *env, const ch
     int r = pipes_make(made.ends, theirs, err);
 
     if (r == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        r = gb_fail(err, errno, "socketpair");
+        r = gb_fail(err, errno, "create a socket pair");
     if (r == 0)
         r = command_call(box, argv, env, cwd, theirs, pair[1], keep_control, &pidfd, err);
     for (int i = 0; i < 3; i++)
@@ -127,14 +126,14 @@ int command_spawn(struct box *box, char *const *argv, char *const *env, const ch
 
 /* ---- running ---- */
 
-/* What a command has beside its run_spec. */
+/* State of a command in addition to its run_spec. */
 struct command_request {
     char *const *env;
     const char *cwd;
     int input_fd; /* not owned */
 };
 
-/* After the seal there is one more report at most: that the program could not be executed. */
+/* After the seal there is at most one more report: that the program could not be executed. */
 static bool command_control(struct run *run)
 {
     struct seal_report report;
@@ -168,8 +167,8 @@ static int command_check(const struct run_spec *spec, struct gb_err *err)
     return 0;
 }
 
-/* A box that is full has no room for a command: that is an outcome like others.
- * Returns as run_ops.start does. */
+/* A box that has reached its limit of processes or memory cannot start a command: that is an
+ * ordinary outcome. Returns as run_ops.start does. */
 static int refused(struct run *run, int r, struct gb_err *err)
 {
     struct outcome *o = &run->outcome;

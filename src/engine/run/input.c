@@ -71,7 +71,7 @@ int input_file(const struct run_spec *spec, int *ret_fd, struct gb_err *err)
     int r;
 
     if (fd < 0)
-        return gb_fail(err, errno, "make a memory file");
+        return gb_fail(err, errno, "create a memory file");
     r = io_write_all(fd, spec->input, spec->input_len);
     if (r < 0 || lseek(fd, 0, SEEK_SET) < 0)
         return gb_fail(err, r < 0 ? -r : errno, "keep the input");

@@ -1,6 +1,6 @@
 /*
- * A run: the loop that one-shots, cells of residents, commands and shells share (run.c), and what
- * those that live in a session share beyond it (standing.c).
+ * A run: the loop that one-shots, cells of residents, commands and shells share (run.c), and the
+ * code shared by those that live in a session (standing.c).
  */
 #pragma once
 
@@ -17,24 +17,24 @@
 
 struct run;
 
-/* In what the kinds of runs differ. */
+/* How the kinds of runs differ. */
 struct run_ops {
-    /* What stays in a box only: sends or starts the program; its time counts already. 1: that was
-     * refused, and the outcome says so already. */
+    /* Only for sessions: sends or starts the program; its time is already running. 1: that was
+     * refused, and the outcome already says so. */
     int (*start)(struct run *run, struct gb_err *err);
-    void (*ended)(struct run *run); /* likewise: after its process has ended; may be NULL */
+    void (*ended)(struct run *run); /* likewise: after its process has exited; may be NULL */
     void (*soft)(struct run *run);  /* asks it to stop */
-    void (*hard)(struct run *run);  /* ends it */
+    void (*hard)(struct run *run);  /* kills it */
     void (*count)(struct run *run); /* fills run->usage */
-    /* Reads one packet of the control socket; returns whether there may be more now. NULL: nothing
-     * comes there. */
+    /* Reads one packet from the control socket; returns whether there may be more now. NULL: it is
+     * not used. */
     bool (*control)(struct run *run);
 };
 
 struct pipe_in {
     int fd;        /* -EBADF once closed */
-    bool borrowed; /* lives longer than the run: it is never closed, only not read any more */
-    bool deaf;     /* the sink wants no more */
+    bool borrowed; /* outlives the run: never closed, only no longer read */
+    bool deaf;     /* the sink accepts no more */
     struct outbuf kept;
     int64_t total;
 };
@@ -48,31 +48,31 @@ struct run {
     struct frame_reader *reader;
     int64_t control_bytes;
     bool control_open, done;
-    bool done_ends;      /* a process that stays: word of its own is the end of the run */
-    const char *done_id; /* what a DONE must say to be the one that is waited for; NULL: anything */
-    int64_t done_code;   /* as DONE told; -1: it did not */
-    struct ask *ask;     /* of cell_request.c: one that waits for its answer; NULL: none */
-    int asked;           /* how many there were */
+    bool done_ends;      /* a process that stays: its own message ends the run */
+    const char *done_id; /* the id that a DONE must carry to end this run; NULL: any */
+    int64_t done_code;   /* as reported by DONE; -1: not reported */
+    struct ask *ask;     /* of cell_request.c: one waiting for its answer; NULL: none */
+    int asked;           /* how many so far */
     struct input *input; /* may be NULL */
     void *owner;         /* for the functions of the table */
 
     int64_t started_us, deadline_us, watch_us;
     int64_t hard_us, again_us; /* 0 until a stop was soft */
-    int64_t late_us;           /* what was added to the grace */
+    int64_t late_us;           /* time added to the grace period */
     enum stop stop;
     bool signalled; /* SIGINT was sent */
     bool killed, ended;
     struct cgroup_usage usage;
     enum limit_kind disk;
-    struct disk_allowance allowance; /* how much a watched workspace may have in this run */
-    enum limit_kind disk_stop;       /* for which it was ended */
-    int code, status;                /* as waitid() told, or as DONE did */
+    struct disk_allowance allowance; /* how much a watched workspace may hold in this run */
+    enum limit_kind disk_stop;       /* the limit for which it was stopped */
+    int code, status;                /* as reported by waitid() or by DONE */
     struct snapshot after;
     struct outcome outcome;
 
     /* of a session */
     struct cgroup_usage before;
-    struct proc_record *spared; /* processes that were there; @standing or owned */
+    struct proc_record *spared; /* processes that existed before; @standing or owned */
     size_t spared_len;
     struct proc_record standing[2];
     int64_t pids_seen;
@@ -82,22 +82,22 @@ void run_init(struct run *run, const struct run_ops *ops, struct box *box,
               const struct run_spec *spec);
 void run_release(struct run *run);
 
-/* The run is in a process that stays: it ends when that says so, with @done_id. */
+/* The run is in a process that stays: it ends when that process says so, with @done_id. */
 void run_lend(struct run *run, const struct piped_tenant *piped, const char *done_id);
 
-/* The run is a process of its own, which the caller frees; @input_fd is what it reads. */
+/* The run is a separate process, which the caller frees; @input_fd is its input. */
 void run_own(struct run *run, const struct piped_tenant *piped, int input_fd);
 
-/* From now on time counts. */
+/* Starts the clock. */
 void run_start_clock(struct run *run);
 
-/* Polls until the process has ended or, where that is enough, said that it is done. */
+/* Polls until the process has exited or, if that is enough, has said that it is done. */
 int run_loop(struct run *run, struct gb_err *err);
 
-/* Ends it now, if it lives. */
+/* Kills it now, if it is alive. */
 void run_stop_hard(struct run *run, enum stop why);
 
-/* Reads what is in the pipes now, without waiting for more. */
+/* Reads the current contents of the pipes, without waiting for more. */
 void run_empty_pipes(struct run *run);
 
 /* As if the program had printed it. */
@@ -109,7 +109,7 @@ bool run_control_frames(struct run *run);
 /* The program as fields of a RUN message, with @env as its environment (NULL: none). */
 void run_put_program(struct frame_out *out, const struct run_spec *spec, char *const *env);
 
-/* Fills the outcome's usage; @own processes of the box's cgroup are ours. */
+/* Fills the outcome's usage; @own processes in the box's cgroup are ours. */
 void run_tell_usage(struct run *run, int64_t own);
 
 /* Fills the outcome's streams and verdict; its usage and files are there already. */
@@ -117,25 +117,25 @@ int run_judge(struct run *run, struct gb_err *err);
 
 /* ---- cell_request.c ---- */
 
-/* Takes an ASK of the tenant; false: it may not say that. */
+/* Takes an ASK of the tenant; false: it is not allowed to send it. */
 bool ask_take(struct run *run, const struct frame_msg *msg);
 
-/* What to wait for, or -1; and what to do when it has come. */
+/* The descriptor to wait for, or -1; and what to do when it is readable. */
 int ask_fd(const struct run *run);
 void ask_read(struct run *run);
 void ask_drop(struct run *run);
 
 /* ---- standing.c ---- */
 
-/* One run of something that stays in the box, from the first look at the box to the outcome.
+/* One run of a process that stays in the box, from the first look at the box to the outcome.
  * Releases @run. */
 int standing_run(struct run *run, struct outcome *ret_outcome, struct gb_err *err);
 
-/* The list of processes in a memory file that the builder made; the caller frees. A list that
- * cannot be read whole is an error and never an empty one: what is not in it gets signals. */
+/* The list of processes in a memory file that the builder made; the caller frees. An incomplete
+ * list is an error and never an empty one: processes that are not in it are signalled. */
 int standing_read_procs(int fd, struct proc_record **ret_list, size_t *ret_len);
 
-/* run_ops of what stays. */
+/* run_ops of processes that stay. */
 void standing_soft(struct run *run);
 void standing_count(struct run *run);
 void standing_kill_started(struct run *run, bool with_root);

@@ -1,11 +1,11 @@
 /*
- * One execution: a program in a new tenant, from the RUN message to the verdict. The loop is
- * run.c's.
+ * One execution: a program in a new tenant, from the RUN message to the verdict. The loop is in
+ * run.c.
  *
- * A stop is SIGINT to the tenant's process group, then the end of everything in the box. After the
- * end the box is emptied, what is left in the pipes is read, and the counters are read once more:
- * the verdict is made from wait(), from those counters and from our clock, never from what the
- * tenant said.
+ * A stop is SIGINT to the tenant's process group, then SIGKILL to everything in the box. At the end
+ * the remaining processes are killed, the rest of the pipes is read, and the counters are read once
+ * more: the verdict is based on wait(), on those counters and on our clock, never on the tenant's
+ * claims.
  */
 #include <errno.h>
 #include <poll.h>
@@ -57,8 +57,8 @@ static const struct run_ops oneshot_ops = {
 
 /* ---- the end ---- */
 
-/* What is still in the pipes. Their other ends close as the last processes die. When time is up,
- * what is there by then is read all the same: a machine that stalls must not cost output. */
+/* Reads the rest of the pipes. Their other ends close as the last processes die. When time is up,
+ * what is there by then is read all the same: no output may be lost because the machine stalls. */
 static void drain(struct run *run)
 {
     int64_t until = clock_now_us() + DRAIN_US;
@@ -131,9 +131,9 @@ static int send_program(struct run *run, struct gb_err *err)
                              "the program has too many arguments or environment variables");
     if (r < 0)
         return gb_fail(err, -r, "send the program");
-    /* There is no other program after this one: a tenant that runs cells then ends. */
+    /* There is no other program after this one: a tenant that runs cells then exits. */
     if (spec->cell && !spec->ask && shutdown(tenant_control(run->tenant), SHUT_WR) < 0)
-        return gb_fail(err, errno, "shut the control socket");
+        return gb_fail(err, errno, "shut down the control socket");
     return 0;
 }
 

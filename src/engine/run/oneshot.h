@@ -19,10 +19,10 @@ struct input {
 void input_init(struct input *input, int from, int to);
 void input_close(struct input *input);
 
-/* What to wait for next. */
+/* The descriptor to wait for next. */
 void input_poll(const struct input *input, struct pollfd *ret_poll);
 
-/* Moves some bytes, as far as that goes without waiting. */
+/* Copies as many bytes as possible without waiting. */
 void input_move(struct input *input);
 
 /* spec->input as a memory file. */
@@ -30,7 +30,7 @@ int input_file(const struct run_spec *spec, int *ret_fd, struct gb_err *err);
 
 /* ---- verdict.c ---- */
 
-/* Why we ended a run before it ended itself. */
+/* Why we stopped a run. */
 enum stop {
     STOP_NONE,
     STOP_WALL,
@@ -39,16 +39,16 @@ enum stop {
     STOP_OUTPUT,
     STOP_DISK, /* of a watched workspace; facts.disk says which limit */
     STOP_CANCEL,
-    STOP_BROKEN, /* a resident broke the protocol */
+    STOP_BROKEN, /* a resident violated the protocol */
 };
 
-/* All that a verdict is made from. */
+/* The facts that a verdict is based on. */
 struct verdict_facts {
     enum stop stop;
     int code, status; /* si_code and si_status of waitid(2) */
     int64_t oom_kills, pids_refused, pids_peak;
     int64_t largest_file;
-    bool watched; /* no cgroups: counters are our own */
+    bool watched; /* no cgroups: the counters are our own */
     enum limit_kind disk;
     const struct limits *limits;
 };

@@ -1,16 +1,17 @@
 /*
  * A resident: a tenant that runs cell after cell.
  *
- * Theory of operation. Each cell is a RUN message with a number of its own, and the DONE that
- * carries the same number is its end; any other DONE is passed over. There is nothing to wait for,
- * so the exit code of a cell is the tenant's claim. What it printed is in the pipes before it says
- * DONE, so they are emptied then and not read to an end: children may hold them open.
+ * Theory of operation. Each cell is a RUN message with its own number, and the DONE with the same
+ * number ends it; any other DONE is ignored. There is no process to wait for, so the exit code of a
+ * cell is the tenant's claim. Its output is in the pipes before it sends DONE, so they are emptied
+ * then and not read until end of file: children may hold them open.
  *
- * An interrupt can come too late and stay pending in the tenant. The supervisor knows when it has
- * sent one, since sending is done by itself and takes effect at once; it then says so in the next
- * RUN (KEY_CALM), and the runner forgets whatever came before that message.
+ * An interrupt can arrive too late and stay pending in the tenant. The supervisor knows when it has
+ * sent one, since it sends it itself and the signal is pending at once; it then says so in the next
+ * RUN (KEY_CALM), and the runner discards any interrupt from before that message.
  *
- * When the tenant ends, whatever else runs in the box is ended too: nobody could reach it any more.
+ * When the tenant exits, all other processes in the box are killed too: nothing could reach them
+ * any more.
  */
 #include <errno.h>
 #include <poll.h>
@@ -32,12 +33,12 @@ struct resident {
     struct box *box;
     struct piped_tenant piped;
     struct frame_reader reader;
-    char **env; /* until the first cell has it */
+    char **env; /* until it is sent with the first cell */
     uint64_t count;
     bool interrupted; /* a SIGINT was sent during the last cell */
 };
 
-/* ---- its life ---- */
+/* ---- open and close ---- */
 
 int resident_open(struct box *box, char *const *env, struct resident **ret_resident,
                   struct gb_err *err)
@@ -61,7 +62,7 @@ int resident_open(struct box *box, char *const *env, struct resident **ret_resid
         free(resident);
         return r;
     }
-    /* Descriptor 0 is at its end for good; a cell's input comes with the cell. */
+    /* Descriptor 0 is always at end of file; a cell's input is sent with the cell. */
     gb_closep(&resident->piped.ends[0]);
     resident->piped.ends[0] = -EBADF;
     standing_add(box, resident->piped.tenant, false);
@@ -130,7 +131,7 @@ static int resident_start(struct run *run, struct gb_err *err)
     strv_free(resident->env);
     resident->env = NULL;
     resident->interrupted = false;
-    /* One that is gone is found so by the loop. One that does not read is at odds with us. */
+    /* The loop notices a tenant that is gone. One that does not read violates the protocol. */
     if (r < 0 && r != -EPIPE && r != -ECONNRESET)
         run_stop_hard(run, STOP_BROKEN);
     return 0;
@@ -138,7 +139,7 @@ static int resident_start(struct run *run, struct gb_err *err)
 
 static const struct run_ops resident_ops = {
     .start = resident_start,
-    .ended = resident_hard, /* what it has left behind */
+    .ended = resident_hard, /* kills what it left behind */
     .soft = standing_soft,
     .hard = resident_hard,
     .count = standing_count,

@@ -3,10 +3,10 @@
  *
  * Theory of operation. A single loop polls the process's output pipes, its control socket, its
  * pidfd, our own input, the sink and the request to cancel, with a timeout for the nearest
- * deadline. What can end a run early is a `stop`: wall time, CPU time, memory or disk seen by our
- * own watch, output, a cancellation, or a broken protocol. A stop is soft first (SIGINT), hard
- * after the grace; memory is hard at once. How soft and hard are done, and what comes over the
- * control socket, is told by the run's table of functions.
+ * deadline. A run can be ended early by a `stop`: wall time, CPU time, memory or disk seen by our
+ * own watch, output, a cancellation, or a protocol violation. A stop is soft first (SIGINT), hard
+ * after the grace period; for memory it is hard at once. The run's table of functions implements
+ * soft and hard stops, and handles the control socket.
  */
 #include <errno.h>
 #include <poll.h>
@@ -23,12 +23,12 @@
 #include "base/banned.h"
 
 #define WATCH_US       (100 * USEC_PER_MSEC)
-#define WATCH_CLOSE_US (20 * USEC_PER_MSEC) /* where our watch is the only limit */
+#define WATCH_CLOSE_US (20 * USEC_PER_MSEC) /* if our watch is the only limit */
 #define CONTROL_MAX    (64 << 20)           /* bytes of frames that one run may send */
 #define PIPE_MAX       (1 << 20)            /* bytes that a program can have in a pipe */
 #define CHUNK          65536
-#define LATE_US        (100 * USEC_PER_MSEC) /* so late we come only when the machine stalls */
-#define LATE_MAX_US    (10 * USEC_PER_SEC)   /* no grace is longer for that */
+#define LATE_US        (100 * USEC_PER_MSEC) /* we are this late only when the machine stalls */
+#define LATE_MAX_US    (10 * USEC_PER_SEC)   /* the most a grace period is extended */
 
 enum { ON_OUT, ON_ERR, ON_CONTROL, ON_TENANT, ON_INPUT, ON_CANCEL, ON_SINK, ON_ASK, ON_COUNT };
 
@@ -107,8 +107,8 @@ void run_put_program(struct frame_out *out, const struct run_spec *spec, char *c
 
 /* ---- stopping ---- */
 
-/* Whether there is nothing to stop any more. The word of one that we have killed since is worth
- * nothing: it has ended, or will in a moment. */
+/* Whether there is nothing left to stop. A message from a process that we have killed since does
+ * not count: it has exited, or will in a moment. */
 static bool is_over(const struct run *run)
 {
     return run->ended || (run->done && run->done_ends && !run->killed);
@@ -131,8 +131,8 @@ void run_stop_hard(struct run *run, enum stop why)
 
 static void stop_soft(struct run *run, enum stop why)
 {
-    /* A program that loses its output gets a broken pipe, which says more than a signal. Where the
-     * pipe has to stay there is only the signal. */
+    /* A program that loses its output gets a broken pipe, which is clearer than a signal. If the
+     * pipe has to stay open, there is only the signal. */
     bool told = why != STOP_OUTPUT || run->done_ends;
     int64_t now;
 
@@ -140,16 +140,16 @@ static void stop_soft(struct run *run, enum stop why)
         return;
     run->stop = why;
     if (is_over(run))
-        return; /* it was too much, but nobody is there to be told */
+        return; /* it was too much, but the process has already exited */
     if (told)
         run->ops->soft(run);
-    now = clock_now_us(); /* telling it takes time where the box burns its CPU quota */
+    now = clock_now_us(); /* signalling takes time if the box has used up its CPU quota */
     run->hard_us = now + RUN_GRACE_US;
     run->again_us = told && run->done_ends ? now + RUN_GRACE_US / 2 : 0;
 }
 
-/* A machine that stalls stalls the program too: where we come late, it had no more of its grace
- * than we had of that time, and killing it would cost a session its variables for nothing. */
+/* When the machine stalls, the program stalls too: if we are late, the program did not get that
+ * part of its grace period either, and killing it would needlessly cost a session its variables. */
 static void grace_extend(struct run *run, int64_t late_us)
 {
     if (run->hard_us == 0 || late_us < LATE_US || run->late_us >= LATE_MAX_US)
@@ -191,7 +191,7 @@ void run_take_text(struct run *run, enum stream stream, const char *text)
     stream_take(run, stream, text, strlen(text));
 }
 
-/* Reads once; closes at the end of the stream. Returns how much came. */
+/* Reads once; closes at the end of the stream. Returns the number of bytes. */
 static size_t stream_read(struct run *run, enum stream stream)
 {
     struct pipe_in *in = &run->streams[stream];
@@ -210,8 +210,8 @@ void run_empty_pipes(struct run *run)
     for (int i = 0; i < 2; i++) {
         size_t n = CHUNK, total = 0;
 
-        /* A read that is short has found the pipe empty. Whoever writes on and on is not waited
-         * for: more than a pipe can hold was not there when we came. */
+        /* A short read means that the pipe is empty. We do not wait for a program that keeps
+         * writing: anything beyond the capacity of a pipe was written after we started. */
         while (run->streams[i].fd >= 0 && n == CHUNK && total <= PIPE_MAX) {
             n = stream_read(run, (enum stream) i);
             total += n;
@@ -246,7 +246,7 @@ static void bundle_take(struct run *run, const struct frame_msg *msg)
     int r;
 
     if (!run->spec->cell || !frame_find(msg, KEY_JSON, &json))
-        return; /* a script has nothing to show */
+        return; /* a script has no displays */
     kept = result && !o->result.json;
     r = result ? outcome_set_result(o, json.data, json.len)
                : outcome_add_output(o, json.data, json.len);
@@ -256,12 +256,12 @@ static void bundle_take(struct run *run, const struct frame_msg *msg)
         kept = o->outputs_len > had;
     if (!sink->bundle || !(result ? kept && o->result.json : kept))
         return;
-    run_empty_pipes(run); /* what was printed before is in front of it */
+    run_empty_pipes(run); /* output printed before comes first */
     sink->bundle(sink->arg, result ? BUNDLE_RESULT : BUNDLE_DISPLAY,
                  result ? o->result.json : o->outputs[had].json, json.len);
 }
 
-/* Whether this is about the program that was sent last. */
+/* Whether this belongs to the program that was sent last. */
 static bool done_is_ours(const struct run *run, const struct frame_msg *msg)
 {
     struct frame_field id;
@@ -286,7 +286,7 @@ static void done_take(struct run *run, const struct frame_msg *msg)
         run->done_code = -1;
     if (run->spec->cell && !run->done && frame_find_int(msg, KEY_LEFT_OUT, 0, INT32_MAX, &left_out))
         o->outputs_left_out += left_out;
-    /* One that might have asked for something was kept waiting for more. */
+    /* It was left open for answers to the tenant's requests; now the tenant may exit. */
     if (!run->done && !run->done_ends && run->spec->ask)
         (void) shutdown(tenant_control(run->tenant), SHUT_WR);
     run->done = true;
@@ -312,9 +312,9 @@ static bool control_message(struct run *run, const struct frame_msg *msg)
     return false;
 }
 
-/* A tenant that breaks the protocol is not listened to any more; that hurts nobody but its own
- * receipt. Its end is closed, so that it does not wait for us in a send. One that stays has no
- * other way to tell that it is done, so it is ended. */
+/* A tenant that violates the protocol is no longer read from; that affects only its own receipt.
+ * Its end is closed, so that it does not block in a send. A resident has no other way to report
+ * that it is done, so it is killed. */
 bool run_control_frames(struct run *run)
 {
     struct frame_msg msg;
@@ -403,8 +403,7 @@ static int timeout_ms(const struct run *run)
 
 /* ---- the loop ---- */
 
-/* The sink has one slot: while it blocks on one stream the other waits too, which is what a
- * terminal does. */
+/* The sink has one slot: while it blocks on one stream the other waits too, as on a terminal. */
 static int sink_blocked(struct run *run, enum stream *ret_stream)
 {
     const struct run_sink *sink = &run->spec->sink;
@@ -446,13 +445,13 @@ static void cancel(struct run *run)
 {
     uint64_t count;
 
-    /* Of a pipe one byte is one request; an eventfd is read whole. */
+    /* In a pipe each byte is one request; an eventfd is read as a whole. */
     if (read(run->spec->cancel_fd, &count, 1) < 0 && errno == EINVAL)
         (void) !read(run->spec->cancel_fd, &count, sizeof count);
     if (run->stop == STOP_NONE)
         stop_soft(run, STOP_CANCEL);
     else
-        stop_hard(run); /* asked twice */
+        stop_hard(run); /* the second request */
 }
 
 static void sink_flush(struct run *run, enum stream stream)
@@ -512,7 +511,7 @@ void run_tell_usage(struct run *run, int64_t own)
     o->cpu_us = run->usage.cpu_us;
     o->memory_peak_bytes = run->usage.memory_peak_bytes;
     o->processes = run->usage.pids_peak;
-    /* The cgroup counts ours too, our watch does not. */
+    /* The cgroup counts our own processes too, our watch does not. */
     if (!box_is_watched(run->box))
         o->processes -= own;
     if (o->processes < 1)

@@ -8,15 +8,14 @@
  *     printf 'NUMBER %d\n' "$?" >&97
  *
  * The text is one quoted word, so nothing in it (an open quote, a here-document, `fi`) can reach
- * beyond it. Descriptor 97 is the control socket, which bash hides from the text and all it starts;
- * nothing that is printed can be taken for the end of a command, and a packet that does not carry
- * the number of the command is passed over. A program that digs the socket out of /proc spoils its
- * own receipts.
+ * beyond it. Descriptor 97 is the control socket, which bash hides from the text and the processes
+ * it starts; no output can be mistaken for the end of a command, and a packet without the number of
+ * the command is ignored. A program that digs the socket out of /proc falsifies only its own
+ * receipts.
  *
- * The shell is told that it is interactive. Then an interrupt ends the command and not the shell,
- * and so does a failed expansion or exec. What it says at its start (that there is no terminal) is
- * thrown away. Each command begins with an empty line: an interrupt that came late can cost the
- * line that is being read.
+ * The shell is started as interactive. Then an interrupt ends the command and not the shell, and so
+ * does a failed expansion or exec. Its startup message (that there is no terminal) is discarded.
+ * Each command begins with an empty line: a late interrupt can cost the line that is being read.
  */
 #include <errno.h>
 #include <poll.h>
@@ -48,8 +47,8 @@ static const char setup[] = "set +H +o history\n"
                             "unset PS1 PS2 HISTFILE\n"
                             "printf '0 0\\n' >&97\n";
 
-/* Writes all of @text to the shell's input. bash reads on as long as a line is not whole, so this
- * waits for nothing but bash itself. */
+/* Writes all of @text to the shell's input. bash keeps reading while a line is incomplete, so this
+ * waits only for bash itself. */
 static int text_write(struct shell *shell, const char *text, size_t len, int64_t until)
 {
     while (len > 0) {
@@ -88,7 +87,7 @@ static bool status_parse(const char *text, uint64_t id, int64_t *ret_code)
     return true;
 }
 
-/* Waits for the shell to have taken its setup, and throws away what it said meanwhile. */
+/* Waits until the shell has run its setup, and discards its output meanwhile. */
 static int shell_greet(struct shell *shell, struct gb_err *err)
 {
     struct pollfd news = { .fd = tenant_control(shell->piped.tenant), .events = POLLIN };
@@ -234,7 +233,7 @@ static int shell_start(struct run *run, struct gb_err *err)
         return gb_fail(err, ENOMEM, "send a command");
     run->control_open = true;
     r = text_write(run->owner, lines, len, run->deadline_us);
-    /* One that is gone is found so by the loop. */
+    /* The loop notices a shell that is gone. */
     if (r < 0 && r != -EPIPE)
         run_stop_hard(run, STOP_WALL);
     return 0;

@@ -1,15 +1,15 @@
 /*
- * What cells, commands and shells of a session share: one run among others in a box that goes on.
+ * Shared by cells, commands and shells of a session: one run among others in a box that continues
+ * to exist.
  *
  * Theory of operation. A run begins with a look at the box: its counters, its processes, its files;
- * it ends with another, and the receipt tells the difference. The look must not cost more than the
- * cell `2 + 2`. So the counters are files that we hold open, the files are listed by ourselves
- * where we may, and processes are listed only where there are more than PID 1 and the one tenant. A
- * stop is for the process that runs and those that this run has started, and for nobody else in the
- * box.
+ * it ends with another, and the receipt shows the difference. The look must not cost more than the
+ * cell `2 + 2`. So the counters are files that we keep open, we list the files ourselves if we have
+ * permission, and processes are listed only if there are more than PID 1 and the one tenant. A stop
+ * affects the running process and those that this run started, and no other in the box.
  *
- * The picture of the files that a run ends with is kept for the next one. Our own file calls count
- * up box->files_changed; a picture from before such a change is not used.
+ * The snapshot of the files at the end of a run is kept for the next one. Our own file calls
+ * increment box->files_changed; a snapshot from before such a change is not used.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -32,10 +32,10 @@
 #include "base/banned.h"
 
 struct standing_state {
-    int meters[METER_COUNT]; /* -EBADF: this host has none */
+    int meters[METER_COUNT]; /* -EBADF: not available on this host */
     bool metered;
     bool files_known;
-    uint64_t files_changed; /* box->files_changed when the picture was taken */
+    uint64_t files_changed; /* box->files_changed when the snapshot was taken */
     struct snapshot files;
 };
 
@@ -90,7 +90,7 @@ static int state_ensure(struct box *box, struct gb_err *err)
     return 0;
 }
 
-/* The number in the file, or the one behind @key; -1 where there is none. */
+/* The number in the file, or the one after @key; -1 if there is none. */
 static int64_t meter_read(int fd, const char *key)
 {
     char text[1024];
@@ -114,10 +114,10 @@ static int64_t meter_read(int fd, const char *key)
     return strtoll(at, NULL, 10);
 }
 
-/* Each counter is a system call, so nobody reads one that he does not need. */
+/* Each counter is a system call, so only those needed are read. */
 enum {
-    READ_PEAK = 1,  /* what the run came to; before it, this was just reset */
-    READ_BLAME = 2, /* what the kernel refused: for a run that failed, or may */
+    READ_PEAK = 1,  /* the peak of the run; it was reset just before */
+    READ_BLAME = 2, /* what the kernel refused: for a run that failed, or may have */
 };
 
 static void meters_read(const struct box *box, unsigned what, struct cgroup_usage *ret_usage)
@@ -155,7 +155,7 @@ static int usage_read(struct run *run, unsigned what, struct cgroup_usage *ret_u
     return 0;
 }
 
-/* What this run has used, where both ends are known. */
+/* The usage of this run, if both ends are known. */
 static void usage_since(struct run *run, const struct cgroup_usage *now)
 {
     const struct cgroup_usage *before = &run->before;
@@ -168,7 +168,7 @@ static void usage_since(struct run *run, const struct cgroup_usage *now)
         usage->oom_kills = now->oom_kills - before->oom_kills;
     if (now->pids_refused >= 0 && before->pids_refused >= 0)
         usage->pids_refused = now->pids_refused - before->pids_refused;
-    /* This peak cannot be reset: only a new one is of this run. */
+    /* This peak cannot be reset: only a new maximum belongs to this run. */
     if (now->pids > run->pids_seen)
         run->pids_seen = now->pids;
     if (now->pids_peak > before->pids_peak && before->pids_peak >= 0)
@@ -192,8 +192,8 @@ void standing_count(struct run *run)
 
 /* ---- files ---- */
 
-/* Most sessions have no file at all; to find that out, opendir() and its buffer of 32 KiB are dear.
- * What cannot be told is not empty. */
+/* Most sessions have no files at all; opendir() and its buffer of 32 KiB are too expensive to find
+ * that out. If in doubt, the directory is not empty. */
 static bool dir_is_empty(int dir)
 {
     char buf[512] __attribute__((aligned(8)));
@@ -213,7 +213,7 @@ static bool dir_is_empty(int dir)
     return n == 0;
 }
 
-/* A picture with our own eyes; the builder's where ours do not reach. */
+/* Takes a snapshot ourselves; the builder does it if we lack permission. */
 static int files_take(struct box *box, struct snapshot *ret_snapshot, struct gb_err *err)
 {
     int dir = openat(box->root, "workspace", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -320,7 +320,8 @@ static int64_t holders(const struct box *box)
     return count;
 }
 
-/* Whether there is nothing in the box but PID 1 and those that we know; they are the list then. */
+/* Whether there are no processes in the box but PID 1 and those we know; then those are the
+ * list. */
 static bool procs_known(struct run *run)
 {
     const struct box *box = run->box;
@@ -329,7 +330,7 @@ static bool procs_known(struct run *run)
     if (!box->standing_state->metered || run->before.pids < 0)
         return false;
     for (size_t i = 0; i < ARRAY_LEN(box->standing); i++)
-        /* The one that is to run was asked a moment ago. */
+        /* The one that is to run was checked a moment ago. */
         if (box->standing[i] &&
             (box->standing[i] == run->tenant || tenant_is_alive(box->standing[i])))
             run->standing[alive++] = (struct proc_record){ .pid = tenant_group(box->standing[i]) };
@@ -388,7 +389,7 @@ static int signal_new(struct run *run, int sig, bool with_root, struct gb_err *e
     int r;
 
     if (list < 0)
-        return gb_fail(err, errno, "make a memory file");
+        return gb_fail(err, errno, "create a memory file");
     r = io_write_all(list, run->spared, run->spared_len * sizeof *run->spared);
     if (r < 0)
         return gb_fail(err, -r, "write a memory file");
@@ -404,12 +405,13 @@ void standing_soft(struct run *run)
     struct gb_err ignored;
 
     run->signalled = true;
-    /* First those that it may be waiting for: system(3) shuts its ears as long as it waits. */
+    /* First those that it may be waiting for: system(3) ignores SIGINT while it waits. */
     (void) signal_new(run, SIGINT, false, &ignored);
-    /* By ourselves, since it has arrived when the call is back: what comes later is not hit by it.
-     * That holds for one thread only: of a process the kernel chooses any that does not block the
-     * signal, and one that a cell has left may take it and be held up before it runs the handler,
-     * which then hits the next cell. The first thread's number is ours until we collect it. */
+    /* Sent by ourselves, since the signal has been delivered when the call returns: later code is
+     * not hit by it. That holds only for a signal to one thread: in a process the kernel chooses
+     * any thread that does not block the signal, and a thread left by a cell may take it and be
+     * delayed before it runs the handler, which then hits the next cell. The first thread's id is
+     * ours until we reap it. */
     if (!run->done_ends || syscall(SYS_tgkill, pid, pid, SIGINT) < 0)
         (void) syscall(SYS_pidfd_send_signal, tenant_pidfd(run->tenant), SIGINT, NULL, 0);
 }
@@ -433,7 +435,7 @@ static void peak_reset(struct run *run)
     run->outcome.memory_peak_is_box = fd < 0 || pwrite(fd, "0", 1, 0) != 1;
 }
 
-/* Counters, processes and files as they are before a run. */
+/* Records counters, processes and files before a run. */
 static int look_before(struct run *run, struct gb_err *err)
 {
     int r = state_ensure(run->box, err);
@@ -461,7 +463,7 @@ static void disk_look(struct run *run)
         (void) box_get_usage(run->box, &unused, &run->disk, &ignored);
 }
 
-/* How the process ended or, if it stays, how it said that the program did. */
+/* How the process ended or, if it stays, how it reported that the program did. */
 static int status_take(struct run *run, struct gb_err *err)
 {
     int r;
@@ -475,7 +477,7 @@ static int status_take(struct run *run, struct gb_err *err)
     return r < 0 ? gb_fail(err, -r, "wait for the tenant") : 0;
 }
 
-/* After the loop: ends what a stopped run has started, then counters, files, verdict. */
+/* After the loop: kills what a stopped run started, then counters, files, verdict. */
 static int look_after(struct run *run, struct gb_err *err)
 {
     bool failed;
@@ -495,7 +497,7 @@ static int look_after(struct run *run, struct gb_err *err)
     run_tell_usage(run, 1 + holders(run->box)); /* PID 1 */
     if (failed)
         disk_look(run);
-    /* What was over before we could look. */
+    /* A disk limit that was exceeded before we could look. */
     if (run->stop == STOP_NONE &&
         disk_check(run->box, &run->allowance, true, &run->disk_stop) != DISK_FITS)
         run->stop = STOP_DISK;
@@ -504,13 +506,13 @@ static int look_after(struct run *run, struct gb_err *err)
     return run_judge(run, err);
 }
 
-/* The loop, and what has to be ended after it. */
+/* The loop, and killing what must not survive it. */
 static int run_through(struct run *run, struct gb_err *err)
 {
     int r = run_loop(run, err);
 
     if (r < 0)
-        run->ops->hard(run); /* nobody knows what it is doing */
+        run->ops->hard(run); /* its state is unknown */
     else if (run->ended && run->ops->ended)
         run->ops->ended(run);
     return r;

@@ -1,9 +1,9 @@
 /*
- * The verdict: why a run ended. Order matters: what we did ourselves comes first, then what the
- * kernel counted, then what the program did to itself.
+ * The verdict: why a run ended. Order matters: our own actions come first, then the kernel's
+ * counters, then the program's own exit.
  *
- * A limit that was merely touched is no verdict: a program that lost a child to the memory limit,
- * or could not fork once, and still ended with 0 is `ok`.
+ * Hitting a limit is not a verdict by itself: a program that lost a child to the memory limit, or
+ * could not fork once, and still exited with 0 is `ok`.
  */
 #include <signal.h>
 #include <sys/wait.h>
@@ -28,13 +28,13 @@ static void set(struct outcome *outcome, enum run_status status, enum limit_kind
 
 static bool pids_exhausted(const struct verdict_facts *facts)
 {
-    /* Without a counter of refusals: the watch saw as many as there may be. */
+    /* Without a counter of refusals: the watch saw as many processes as are allowed. */
     if (facts->watched)
         return facts->pids_peak >= facts->limits->pids;
     return facts->pids_refused > 0;
 }
 
-/* A run that failed by itself: of a limit, or of its own mistake? */
+/* A run that failed by itself: because of a limit, or by its own mistake? */
 static void verdict_failed(const struct verdict_facts *facts, struct outcome *outcome)
 {
     int code = own_exit(facts);

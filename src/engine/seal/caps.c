@@ -10,7 +10,8 @@
 
 #include "base/banned.h"
 
-/* The C library has no wrapper, and libcap allocates: not to be had between clone and seal. */
+/* The C library has no wrapper, and libcap allocates, which is not allowed between clone and
+ * seal. */
 static int caps_set(uint64_t mask)
 {
     struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -30,8 +31,8 @@ int seal_caps(uint64_t keep)
         if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0)
             continue;
         if (errno == EINVAL)
-            break; /* past the last one that this kernel knows */
-        /* Not allowed to: that is right only where there is nothing left to drop. */
+            break; /* beyond the last one this kernel knows */
+        /* Not permitted: acceptable only if there is nothing left to drop. */
         if (prctl(PR_CAPBSET_READ, cap, 0, 0, 0) != 0)
             return -EPERM;
     }

@@ -2,15 +2,15 @@
  * PID 1 of a box.
  *
  * Theory of operation. The builder clones a process into new mount, PID, network, IPC and UTS
- * namespaces. It puts the box together (mounts, loopback), takes on the box's host id,
- * makes the user namespace in which that id is 1000, drops everything it does not need, hides
- * itself (undumpable) and then waits on its lifeline, a socket whose other end the builder and the
- * supervisor hold. When the last of them is gone the read ends, PID 1 leaves, and the kernel kills
- * everything in the PID namespace. Orphans need no reaping: SIGCHLD is ignored.
+ * namespaces. It sets up the box (mounts, loopback), changes to the box's host id, creates the user
+ * namespace in which that id is 1000, drops everything it does not need, hides itself (undumpable)
+ * and then waits on its lifeline, a socket whose other end the builder and the supervisor hold.
+ * When the last of them is gone the read returns, PID 1 exits, and the kernel kills everything in
+ * the PID namespace. Orphans need no reaping: SIGCHLD is ignored.
  *
- * The other namespaces are made before the user namespace and so belong to the one above it: all
- * the capabilities a process could ever have inside the box are worth nothing over its mounts and
- * its network.
+ * The other namespaces are created before the user namespace and so belong to the one above it:
+ * whatever capabilities a process might have inside the box, they give it no power over its mounts
+ * and its network.
  *
  * The code runs in a clone of the builder, without exec: no malloc, no locks, no logging.
  */
@@ -53,7 +53,7 @@ static int init_cgroup(const struct box_spec *spec)
     for (int i = 0; i < spec->cgroup_fds_len; i++)
         if (write(spec->cgroup_fds[i], "0", 1) != 1)
             return -errno;
-    /* Only now: a cgroup namespace shows the path from where its maker stood. */
+    /* Only now: a cgroup namespace is rooted in the cgroup of the process that creates it. */
     return unshare(CLONE_NEWCGROUP) < 0 ? -errno : 0;
 }
 
@@ -73,7 +73,7 @@ int box_take_ids(uint32_t host_id)
     struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
     struct __user_cap_data_struct data[2];
 
-    /* Making a user namespace is a privilege on some hosts: keep ours across the change. */
+    /* Creating a user namespace needs privileges on some hosts: keep ours across the change. */
     if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0)
         return -errno;
     if (setresgid(host_id, host_id, host_id) < 0 || setresuid(host_id, host_id, host_id) < 0)
@@ -90,7 +90,7 @@ static int init_ids(const struct box_spec *spec)
     return box_take_ids(spec->host_id);
 }
 
-/* A process may map its own id into the namespace it made; nobody has to be asked. */
+/* A process may map its own id into the namespace it created, without any privilege. */
 int box_user_namespace(int proc_self, uint32_t uid, uint32_t gid, uint32_t host_id)
 {
     char map[48];
@@ -98,7 +98,8 @@ int box_user_namespace(int proc_self, uint32_t uid, uint32_t gid, uint32_t host_
 
     if (unshare(CLONE_NEWUSER) < 0)
         return -errno;
-    /* /proc/self belongs to root while a process is undumpable, which the new ids made it. */
+    /* /proc/self belongs to root while a process is undumpable, which it is after the change of
+     * ids. */
     if (prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) < 0)
         return -errno;
     if ((r = io_write_text_at(proc_self, "setgroups", "deny")) < 0)
@@ -126,13 +127,14 @@ static int init_signals(const struct box_spec *spec)
         return -errno;
     for (int sig = 1; sig < NSIG; sig++)
         if (sig != SIGKILL && sig != SIGSTOP)
-            (void) signal(sig, SIG_IGN); /* SIGCHLD too: orphans vanish by themselves */
+            (void) signal(sig, SIG_IGN); /* SIGCHLD too: orphans are reaped automatically */
     sigemptyset(&none);
     return sigprocmask(SIG_SETMASK, &none, NULL) < 0 ? -errno : 0;
 }
 
-/* Tells the builder that all is well, with the way to the files attached, and keeps the lifeline
- * alone. The last steps follow without a word: their failure ends PID 1, which nobody can miss. */
+/* Tells the builder that the box is ready, with the descriptor of the root directory attached, and
+ * keeps only the lifeline. The last steps follow without a report: if one fails PID 1 exits, which
+ * cannot go unnoticed. */
 static int init_report(const struct box_spec *spec)
 {
     struct box_report report = { .step = BOX_READY };
@@ -175,7 +177,7 @@ const char *box_step_name(uint32_t step)
     return step < ARRAY_LEN(steps) ? steps[step].name : "?";
 }
 
-/* Does what can be answered; returns false for a command that has no answer. */
+/* Executes a command that has an answer; returns false for one without. */
 static bool obey(const struct box_command *command, int32_t *answer)
 {
     if (command->op == BOX_OP_KILL) {
@@ -205,7 +207,7 @@ static _Noreturn void serve(void)
         if (n < 0 && errno == EINTR)
             continue;
         if (n != sizeof command)
-            _exit(0); /* the lifeline is cut */
+            _exit(0); /* the lifeline was closed */
         if (obey(&command, &answer))
             (void) !send(LIFELINE_FD, &answer, sizeof answer, MSG_NOSIGNAL);
     }
@@ -215,8 +217,7 @@ _Noreturn void box_init_main(const struct box_spec *spec)
 {
     struct box_spec own = *spec;
 
-    /* The way to our own maps, taken while the builder's /proc is in sight: the box's is read-only.
-     */
+    /* Opened for our own id maps while the builder's /proc is visible: the box's is read-only. */
     own.proc_self = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
     for (uint32_t i = 0; i < ARRAY_LEN(steps); i++) {
         int r = steps[i].run(&own);

@@ -9,7 +9,7 @@
 #include "engine/limits.h"
 #include "engine/volumes.h"
 
-/* A directory of the host that the box gets. */
+/* A directory of the host for the box. */
 struct box_volume {
     int mount; /* attached nowhere */
     bool writable;
@@ -19,17 +19,17 @@ struct box_volume {
 struct box_volumes {
     struct box_volume items[VOLUMES_MAX];
     size_t len;
-    char *text; /* which the targets are in */
+    char *text; /* contains the targets */
 };
 
-/* Everything that PID 1 needs; plain data, complete before the clone. */
+/* Everything that PID 1 needs; plain data, filled in before the clone. */
 struct box_spec {
     struct limits limits;
     uint32_t host_id; /* uid and gid, as the builder's user namespace sees them */
     int lifeline;
     int cgroup_fds[CGROUP_FDS_MAX]; /* files to write "0" to; none with CLONE_INTO_CGROUP */
     int cgroup_fds_len;
-    int workspace; /* a mount for it, attached nowhere; or -EBADF: it is in memory */
+    int workspace; /* a detached mount for it; or -EBADF: it is in memory */
     const struct box_volumes *volumes;
     int proc_self; /* filled by PID 1 itself */
 };
@@ -42,7 +42,7 @@ struct box_report {
 
 #define BOX_READY 0xffu
 
-/* What the builder may ask of PID 1. */
+/* The commands of the builder to PID 1. */
 enum box_op {
     BOX_OP_KILL = 1,    /* SIGKILL to all; answered */
     BOX_OP_SIGNAL,      /* to a process group */
@@ -65,12 +65,11 @@ const char *box_step_name(uint32_t step);
 
 /* Steps that others use too; async-signal-safe. 0 or -errno. */
 
-/* Becomes @host_id and keeps the capabilities. */
+/* Changes to @host_id and keeps the capabilities. */
 int box_take_ids(uint32_t host_id);
 
-/* Makes a user namespace, of which the caller is then, in which @host_id, its own, is @uid and
- * @gid.
- * @proc_self is its own directory of /proc. */
+/* Creates a user namespace and enters it; in it @host_id, the caller's id, is @uid and @gid.
+ * @proc_self is the caller's directory in /proc. */
 int box_user_namespace(int proc_self, uint32_t uid, uint32_t gid, uint32_t host_id);
 
 /* Mounts of one box on top of the skeleton (mount.c); async-signal-safe. 0 or -errno. */
@@ -81,7 +80,8 @@ int box_mount_all(const struct box_spec *spec);
 /* Links to the volumes outside /workspace that may be written to: 0, 1, ... For seal_landlock(). */
 #define VOLUMES_LINKS "/.volumes"
 
-/* Before all other mounts: a root directory of the box's own, with the places for volumes in it. */
+/* Before all other mounts: creates a separate root directory for the box, with the mount points of
+ * volumes in it. */
 int box_volumes_root(const struct box_spec *spec);
 
 /* After them. */

@@ -1,7 +1,7 @@
 /*
- * Landlock, the second wall. Mounts already make all but a few places read-only; these rules
- * say the same again in another part of the kernel, so that one bug is not enough. Reading is left
- * alone: what a box can see is decided by its mounts.
+ * Landlock, the second wall. Mounts already make all but a few places read-only; these rules repeat
+ * that in another part of the kernel, so that one bug is not enough. Reading is not restricted:
+ * mounts decide what a box can see.
  */
 #include "engine/seal/seal.h"
 
@@ -76,7 +76,7 @@ static int allow_beneath(int ruleset_fd, const char *path, uint64_t access)
     return 0;
 }
 
-/* Volumes that may be written to; PID 1 has left a link to each. */
+/* Writable volumes; PID 1 has left a link to each. */
 static int allow_volumes(int ruleset_fd, uint64_t access)
 {
     char path[sizeof VOLUMES_LINKS + 16];

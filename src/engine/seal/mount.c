@@ -1,8 +1,8 @@
 /*
- * What a box mounts on top of its copy of the skeleton: a workspace, two memory-backed file
- * systems, pseudo-terminals, and a private /proc, read-only, with the host's business masked. A
- * workspace on disk comes as a mount that is attached nowhere yet; else it is memory-backed too.
- * Volumes, if there are any, are in volumes.c.
+ * The mounts of a box on top of its copy of the skeleton: a workspace, two memory-backed file
+ * systems, pseudo-terminals, and a private /proc, read-only, with files about the host masked. A
+ * workspace on disk is passed in as a detached mount; otherwise it is memory-backed too. Volumes,
+ * if any, are handled in volumes.c.
  *
  * Runs in PID 1 between clone and seal: no malloc, no locks.
  */
@@ -44,7 +44,7 @@ static int mount_tmpfs(const struct box_spec *spec, const char *name, const char
     int64_t bytes = spec->limits.disk_bytes;
     char options[160];
 
-    /* The quota of a workspace on disk may be far more than the memory that these are in. */
+    /* The quota of a workspace on disk may far exceed the memory that these use. */
     if (spec->workspace >= 0 && bytes > spec->limits.memory_bytes / 2)
         bytes = spec->limits.memory_bytes / 2;
     snprintf(options, sizeof options, "size=%lld,nr_inodes=%lld,mode=%o,uid=%u,gid=%u",
@@ -77,8 +77,8 @@ static int mount_masks(void)
     return 0;
 }
 
-/* The box's own /proc in the place of the builder's. In that order: a user namespace may make a new
- * instance only while another is in sight. Read-only: nobody in the box writes to anybody's
+/* Mounts the box's own /proc over the builder's. In that order: a user namespace may create a new
+ * instance only while another is visible. Read-only: no process in the box can write to
  * /proc/PID/mem. */
 static int mount_proc(void)
 {

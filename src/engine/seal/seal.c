@@ -34,7 +34,7 @@ static int step_cgroup(const struct seal_spec *spec)
     return 0;
 }
 
-/* When memory runs out on the host, a tenant is to go before anything else. */
+/* When the host runs out of memory, tenants should be killed first. */
 static int step_oom(const struct seal_spec *spec)
 {
     autoclose int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -43,8 +43,8 @@ static int step_oom(const struct seal_spec *spec)
         return -errno;
     if (write(fd, "1000", 4) != 4)
         return -errno;
-    /* Not before, as /proc/self is not ours any more then; and not after the join, where others
-     * have the same id. */
+    /* Not earlier, as /proc/self would no longer be ours; and not after the join, where others have
+     * the same id. */
     if (spec->exec && prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
         return -errno;
     return 0;
@@ -92,7 +92,7 @@ static int limit_set(int resource, int64_t value)
 {
     struct rlimit now, limit = { .rlim_cur = (rlim_t) value, .rlim_max = (rlim_t) value };
 
-    /* What the host already limits further stays as it is. */
+    /* Lower limits of the host are kept. */
     if (getrlimit((__rlimit_resource_t) resource, &now) < 0)
         return -errno;
     if (limit.rlim_max > now.rlim_max)
@@ -103,8 +103,8 @@ static int limit_set(int resource, int64_t value)
 static int step_limits(const struct seal_spec *spec)
 {
     const struct limits *l = &spec->limits;
-    /* PID 1 counts too. With cgroups theirs must be hit first: it is the one that keeps a count of
-     * refusals, which the verdict is made from. */
+    /* PID 1 counts too. With cgroups, their limit must be hit first: it counts refusals, which the
+     * verdict is based on. */
     int64_t processes = l->pids + 1 + (spec->cgroups ? 16 : 0);
     int64_t cpu_s = l->cpu_us ? l->cpu_us / 1000000 + 2 : 0;
     int r;
@@ -126,7 +126,7 @@ static int step_caps(const struct seal_spec *spec)
 }
 
 /* The change of ids made the process undumpable, which would hide /proc/self from the program. An
- * exec changes it by itself. */
+ * exec resets it. */
 static int step_dumpable(const struct seal_spec *spec)
 {
     return prctl(PR_SET_DUMPABLE, spec->exec ? 0 : 1, 0, 0, 0) < 0 ? -errno : 0;
@@ -138,17 +138,16 @@ static int step_no_new_privs(const struct seal_spec *spec)
     return seal_no_new_privs();
 }
 
-/* A shell is there to kill what others of its session have started, and each of them is a domain of
- * its own. What is out of its reach is so by namespaces, which hold for signals and abstract
- * sockets alike. */
+/* A shell must be able to kill processes that others of its session started, and each of them is a
+ * separate domain. Namespaces limit its reach, for signals as well as for abstract sockets. */
 static int step_landlock(const struct seal_spec *spec)
 {
     return spec->landlock ? seal_landlock(!spec->exec) : 0;
 }
 
-/* An interrupt may be sent as soon as the seal is reported. One that hit the interpreter before the
- * program runs would be lost in a hook of its fork, or end the tenant; so it waits, and the runner
- * lets it through. What is executed finds everything open. */
+/* An interrupt may be sent as soon as the seal is reported. If it hit the interpreter before the
+ * program runs, it would be lost in a fork hook, or kill the tenant; so it is blocked, and the
+ * runner unblocks it. A program that is executed starts with all signals unblocked. */
 static int step_signals(const struct seal_spec *spec)
 {
     sigset_t set;
@@ -165,7 +164,7 @@ static int step_seccomp(const struct seal_spec *spec)
 }
 
 static const struct seal_step seal_steps[] = {
-    { "cgroup", step_cgroup, SEAL_REQUIRED }, /* its files are out of sight after the join */
+    { "cgroup", step_cgroup, SEAL_REQUIRED }, /* its files are not visible after the join */
     { "oom score", step_oom, SEAL_REQUIRED }, /* so is the host's /proc */
     { "join", step_join, SEAL_REQUIRED },
     { "descriptors", step_descriptors, SEAL_REQUIRED },
@@ -173,11 +172,11 @@ static const struct seal_step seal_steps[] = {
     { "ids", step_ids, SEAL_REQUIRED },
     { "limits", step_limits, SEAL_REQUIRED },
     { "capabilities", step_caps, SEAL_REQUIRED },
-    { "dumpable", step_dumpable, SEAL_REQUIRED }, /* after ids: they clear it */
+    { "dumpable", step_dumpable, SEAL_REQUIRED }, /* after the ids, which clear it */
     { "no_new_privs", step_no_new_privs, SEAL_REQUIRED },
     { "landlock", step_landlock, SEAL_IF_SUPPORTED },
     { "signals", step_signals, SEAL_REQUIRED },
-    { "seccomp", step_seccomp, SEAL_REQUIRED }, /* last: forbids the above */
+    { "seccomp", step_seccomp, SEAL_REQUIRED }, /* last: it forbids the above */
 };
 
 const char *seal_step_name(uint32_t step)
@@ -198,12 +197,12 @@ static int holder_main(void *arg)
     return 0;
 }
 
-/* Taking down a large address space is a good part of a short program's end, and whoever waits for
- * the program waits for that too. So a second process is put over the same memory: the tenant ends
- * at once, and the memory goes when the box is emptied, which nobody waits for. It has no
- * descriptors, sleeps with all signals blocked, and is sealed as the tenant is. Its exit signal of
- * 0 hides it from wait(): the program finds no child that it did not make. Where it cannot be had,
- * or the program kills it, ends merely take longer. */
+/* Tearing down a large address space is a good part of the exit of a short program, and whoever
+ * waits for the program waits for that too. So a second process shares the same memory: the tenant
+ * exits at once, and the memory is freed when the box is emptied, which nobody waits for. It has no
+ * descriptors, sleeps with all signals blocked, and is sealed like the tenant. Its exit signal of 0
+ * hides it from wait(): the program finds no child that it did not start. If it cannot be created,
+ * or the program kills it, exits merely take longer. */
 static void memory_hold(void)
 {
     static char stack[HOLDER_STACK] __attribute__((aligned(16)));
@@ -231,13 +230,13 @@ void seal_tenant(const struct seal_spec *spec)
 
         if (r >= 0 || (r == -EOPNOTSUPP && seal_steps[i].need == SEAL_IF_SUPPORTED))
             continue;
-        /* Before the descriptors were moved the socket has its old number, afterwards the new. */
+        /* The socket has its old number until the descriptors are moved, then the new one. */
         report_send(spec->control, i, -r);
         report_send(SEAL_CONTROL_FD, i, -r);
         _exit(126);
     }
-    /* Where our own watch counts memory it would count this twice; and what is executed next has
-     * another memory. */
+    /* If our own watch counts memory it would count this twice; and a program executed next has
+     * separate memory. */
     if (spec->cgroups && !spec->exec)
         memory_hold();
     report_send(SEAL_CONTROL_FD, SEAL_DONE, 0);

@@ -1,14 +1,14 @@
 /*
- * Sealing: what turns a fresh clone of a template into a tenant, and a fresh clone of the builder
- * into the PID 1 of a box.
+ * Sealing: turns a fresh clone of a template into a tenant, and a fresh clone of the builder into
+ * the PID 1 of a box.
  *
- * Theory of operation. The child calls seal_tenant() as the first thing after the clone. Its steps
- * stand in a table, in the only order that works: the cgroup while its files are in sight, the
- * namespaces while the capabilities for that are there, ids before capabilities, and the filter
- * that forbids all of it last. Until the last step only this code runs: no malloc, no locks, no
- * Python. A step that fails ends the child: a fixed record that names the step goes over the
- * control socket and the process is gone before any user byte was read. On success the same record,
- * with step SEAL_DONE, is the first packet on that socket.
+ * Theory of operation. The child calls seal_tenant() first after the clone. Its steps are in a
+ * table, in the only order that works: the cgroup while its files are visible, the namespaces while
+ * it has the capabilities for that, ids before capabilities, and the filter that forbids all of it
+ * last. Until the last step only this code runs: no malloc, no locks, no Python. If a step fails,
+ * the child sends a fixed record that names the step over the control socket and exits, before it
+ * has read any user data. On success the same record, with step SEAL_DONE, is the first packet on
+ * that socket.
  */
 #pragma once
 
@@ -19,7 +19,7 @@
 #include "engine/limits.h"
 #include "engine/shared/seal_report.h"
 
-#define BOX_UID 1000 /* inside every box, for PID 1 and tenants alike */
+#define BOX_UID 1000 /* inside every box, for PID 1 and tenants */
 #define BOX_GID 1000
 
 struct seal_spec {
@@ -30,7 +30,8 @@ struct seal_spec {
     unsigned cgroup_fds_len; /* files to write "0" to; none with CLONE_INTO_CGROUP */
     bool landlock;
     bool cgroups;
-    bool exec; /* a program is executed next; until then the memory is the builder's and hidden */
+    bool exec; /* a program is executed next; until then the memory is a copy of the builder's, and
+                  hidden */
     struct limits limits;
 };
 
@@ -43,13 +44,13 @@ void seal_tenant(const struct seal_spec *spec);
 
 /* ---- parts that PID 1 uses too ---- */
 
-/* Drops every capability but those in @keep (a mask), from the bounding set too. */
+/* Drops all capabilities except those in @keep (a mask), also from the bounding set. */
 int seal_caps(uint64_t keep);
 
 /* Forbids gaining privileges by exec. */
 int seal_no_new_privs(void);
 
-/* Writes only beneath /workspace, /tmp, /dev and the volumes that allow it; with @scoped no signals
- * and abstract sockets out of the domain where the kernel has that. -EOPNOTSUPP when there is no
+/* Allows writing only beneath /workspace, /tmp, /dev and writable volumes; with @scoped, and if the
+ * kernel supports it, no signals and abstract sockets across the domain. -EOPNOTSUPP if there is no
  * Landlock. */
 int seal_landlock(bool scoped);

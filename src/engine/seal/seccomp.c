@@ -40,7 +40,7 @@ int seal_seccomp_load(enum seccomp_policy policy)
     if ((unsigned) policy >= ARRAY_LEN(filters))
         return -EINVAL;
 
-    /* The kernel only reads it; its struct knows no const. */
+    /* The kernel only reads it; its struct has no const. */
     prog.filter = (struct sock_filter *) filters[policy].insns;
     prog.len = filters[policy].len;
     if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0)

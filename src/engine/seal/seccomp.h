@@ -1,6 +1,6 @@
 /*
- * The system call filters of a box, built into the binary. What each policy allows is in
- * seccomp.def; gen_seccomp compiles that file at build time.
+ * The system call filters of a box, built into the binary. The policies are in seccomp.def;
+ * gen_seccomp compiles that file at build time.
  */
 #pragma once
 
@@ -16,6 +16,6 @@ enum seccomp_policy {
 /* Adds the policy's filter to the calling thread; children inherit it and nothing removes it. For
  * the time between clone and sealed box: async-signal-safe, allocates nothing, leaves errno alone.
  * Returns -errno: -EACCES when the caller has neither no_new_privs nor CAP_SYS_ADMIN, -EPERM when a
- * filter forbids more filters, -EINVAL when the kernel has no filters or there is no such
+ * filter forbids more filters, -EINVAL when the kernel does not support filters or there is no such
  * policy. */
 int seal_seccomp_load(enum seccomp_policy policy);

@@ -1,5 +1,6 @@
 /*
- * A copy of the skeleton, for a box with volumes: it needs places that the shared one has not.
+ * A copy of the skeleton, for a box with volumes: it needs mount points that the shared one does
+ * not have.
  *
  * Runs in PID 1 between clone and seal: no malloc, no locks.
  */
@@ -34,7 +35,7 @@ const struct skeleton_directory skeleton_directories[SKELETON_DIRECTORIES] = {
 
 static int again_tree(int from, int to, unsigned depth);
 
-/* A file or directory of the skeleton, with all that is mounted in it. */
+/* A file or directory of the skeleton, with everything mounted in it. */
 static int copy_mounts(int from, int to, const char *name)
 {
     autoclose int tree =
@@ -48,7 +49,7 @@ static int copy_mounts(int from, int to, const char *name)
     return 0;
 }
 
-/* A directory in which the skeleton has files, all of which a box may see. */
+/* A directory of the skeleton with files, all of which a box may see. */
 static bool is_whole(const char *name, unsigned depth)
 {
     for (size_t i = 0; depth == 0 && i < SKELETON_DIRECTORIES; i++)
@@ -80,7 +81,7 @@ static int again_entry(int from, int to, const char *name, unsigned depth)
     if (S_ISLNK(stx.stx_mode))
         return again_link(from, to, name);
     if (S_ISREG(stx.stx_mode)) {
-        /* Something to mount the file on. */
+        /* A mount point for the file. */
         copy = openat(to, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
         return copy < 0 ? -errno : copy_mounts(from, to, name);
     }
@@ -89,7 +90,7 @@ static int again_entry(int from, int to, const char *name, unsigned depth)
     if (mkdirat(to, name, stx.stx_mode & 0777) < 0)
         return -errno;
     if (depth == 0 && strcmp(name, &SKELETON_EMPTY[1]) == 0)
-        return 0; /* the new root stands there */
+        return 0; /* the new root is mounted there */
     if (mounted || is_whole(name, depth))
         return copy_mounts(from, to, name);
     below = openat(from, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -97,8 +98,8 @@ static int again_entry(int from, int to, const char *name, unsigned depth)
     return below < 0 || copy < 0 ? -errno : again_tree(below, copy, depth + 1);
 }
 
-/* Directories are made anew, so that the box can have places of its own in them; what is mounted in
- * them, which in a template's skeleton can be anywhere, is mounted again. */
+/* Directories are created again, so that the box can have its own mount points in them; mounts in
+ * them, which can be anywhere in a template's skeleton, are repeated. */
 static int again_tree(int from, int to, unsigned depth)
 {
     char buf[1024] __attribute__((aligned(8)));

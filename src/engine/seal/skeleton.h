@@ -1,25 +1,25 @@
 /*
  * The skeleton: the small root file system that builder, templates and boxes share. The builder
- * makes it (builder/rootfs.c); PID 1 of a box that needs a root of its own copies it.
+ * creates it (builder/rootfs.c); PID 1 of a box that needs a separate root copies it.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Directory of the skeleton that hides other directories. */
+/* Empty directory of the skeleton, mounted over others to hide them. */
 #define SKELETON_EMPTY "/.empty"
 
-/* The directories that are made before anything is mounted. */
+/* The directories that are created before anything is mounted. */
 struct skeleton_directory {
     const char *path;
     mode_t mode;
-    bool filled; /* there is something in it before a box adds its own */
+    bool filled; /* not empty before a box adds its own */
 };
 
 #define SKELETON_DIRECTORIES 18
 
 extern const struct skeleton_directory skeleton_directories[SKELETON_DIRECTORIES];
 
-/* Fills a new root directory with all that the skeleton has. Async-signal-safe; 0 or -errno. */
+/* Fills a new root directory with the contents of the skeleton. Async-signal-safe; 0 or -errno. */
 int skeleton_copy(int root);

@@ -1,11 +1,11 @@
 /*
- * Volumes, PID 1's side: where they go in a box.
+ * Volumes, PID 1's side: mounts them in a box.
  *
- * All boxes share the skeleton's root directory, in which nobody can make anything. A box with
- * volumes gets a root of its own: a small tmpfs with the same mounts and links, the places for its
- * volumes, and read-only like the other. Places in /workspace are made in the workspace. There is
- * one more directory in that root, with a link to each volume that may be written to: tenants and
- * commands give themselves a Landlock rule for each, whoever started them.
+ * All boxes share the skeleton's root directory, which is read-only. A box with volumes gets a
+ * separate root: a small tmpfs with the same mounts and links, the mount points of its volumes, and
+ * read-only like the other. Mount points in /workspace are created in the workspace. There is one
+ * more directory in that root, with a link to each writable volume: tenants and commands add a
+ * Landlock rule for each, whoever started them.
  *
  * Runs in PID 1 between clone and seal: no malloc, no locks.
  */
@@ -35,7 +35,7 @@ static bool in_workspace(const struct box_volume *volume)
     return strncmp(volume->target, IN_WORKSPACE, strlen(IN_WORKSPACE)) == 0;
 }
 
-/* Makes the directories of an absolute path beneath @root; those that are new go to @owner. */
+/* Creates the directories of an absolute path beneath @root; new ones belong to @owner. */
 static int make_path(int root, const char *path, uint32_t owner)
 {
     char part[VOLUME_TARGET_MAX];
@@ -58,7 +58,7 @@ static int make_path(int root, const char *path, uint32_t owner)
     return 0;
 }
 
-/* Landlock's rule for /workspace is for what is in it too. */
+/* Landlock's rule for /workspace includes everything beneath it. */
 static int make_links(const struct box_spec *spec, int root)
 {
     char name[32];
@@ -98,7 +98,7 @@ int box_volumes_root(const struct box_spec *spec)
         if (!in_workspace(&spec->volumes->items[i]) &&
             (r = make_path(root, spec->volumes->items[i].target, 0)) < 0)
             return r;
-    /* New and old root at one place: the old one lies on top afterwards and is taken off. */
+    /* New and old root at the same place: afterwards the old one is on top and is unmounted. */
     if (fchdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 ||
         chdir("/") < 0)
         return -errno;

@@ -1,16 +1,15 @@
 /*
- * What code between clone and sealed box must not call. Include this just before base/banned.h;
- * tools/check_includes.py sees to it that all of seal/ and wire.c do.
+ * Functions that code between clone and sealed box must not call. Include this just before
+ * base/banned.h; tools/check_includes.py checks that all of seal/ and wire.c do.
  *
  * Such a process is a clone without exec of one that may have had threads: a lock of the allocator,
- * of stdio or of anything else may be held for ever. A parent's buffers would be written twice, and
- * its handlers at exit would run in the child. So there is no heap, no stdio, no thread, no lock,
- * nothing that reads a database or a locale, and the end is _exit().
+ * of stdio or of anything else may be held forever. The parent's buffers would be written twice,
+ * and its exit handlers would run in the child. So there is no heap, no stdio, no thread, no lock,
+ * nothing that reads a database or a locale, and it exits with _exit().
  *
  * snprintf() is allowed, though POSIX does not list it as async-signal-safe: with integers, strings
- * and a buffer of ours the C library formats on the stack, and takes no lock, since the stream
- * behind it is its own. It allocates only for widths, precisions and positions that nobody uses
- * here.
+ * and our own buffer the C library formats on the stack, and takes no lock, since it uses a private
+ * stream. It allocates only for widths, precisions and positions that are not used here.
  */
 #pragma once
 
@@ -22,7 +21,7 @@
 #pragma GCC poison malloc calloc realloc reallocarray free strdup strndup asprintf vasprintf
 #pragma GCC poison posix_memalign aligned_alloc autofree gb_freep qsort
 
-/* stdio, and what else keeps buffers or allocates them */
+/* stdio, and other functions that keep or allocate buffers */
 #undef stdout
 #undef stderr
 #undef putchar
@@ -35,6 +34,6 @@
 #pragma GCC poison pthread_mutex_init pthread_cond_wait pthread_cond_signal pthread_once
 #pragma GCC poison pthread_rwlock_rdlock pthread_rwlock_wrlock pthread_rwlock_unlock
 
-/* logging, databases, locales, the environment, the parent's handlers at exit */
+/* logging, databases, locales, the environment, the parent's exit handlers */
 #pragma GCC poison syslog vsyslog openlog strerror getpwnam getpwuid getgrnam getaddrinfo
 #pragma GCC poison localtime gmtime strftime setlocale getenv setenv putenv exit atexit abort

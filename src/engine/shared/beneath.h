@@ -1,4 +1,4 @@
-/* Opening beneath a directory that somebody hostile writes to. */
+/* Opening files beneath a directory with hostile contents. */
 #pragma once
 
 #include <errno.h>
@@ -9,8 +9,8 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-/* A FIFO must not hang us, a link must not lead us, another file system is none of ours. Returns a
- * descriptor or -errno. */
+/* A FIFO must not block us, links and other file systems are not entered. Returns a descriptor or
+ * -errno. */
 static inline int beneath_open(int dir_fd, const char *path, int flags, mode_t mode)
 {
     struct open_how how = {
@@ -20,7 +20,7 @@ static inline int beneath_open(int dir_fd, const char *path, int flags, mode_t m
     };
     int fd;
 
-    if (flags & O_PATH) /* which takes nothing beside it but these */
+    if (flags & O_PATH) /* which allows only these flags */
         how.flags = (uint64_t) (flags & (O_PATH | O_DIRECTORY | O_NOFOLLOW)) | O_CLOEXEC;
     fd = (int) syscall(SYS_openat2, dir_fd, path, &how, sizeof how);
     return fd < 0 ? -errno : fd;

@@ -1,12 +1,12 @@
-/* What the calling process may do on this host; any process of ours. */
+/* What the calling process may do on this host; for all of our processes. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Whether the caller already has what a builder needs: root of its user namespace, with the
- * capabilities to make namespaces. */
+/* Whether the caller already has the privileges of a builder: root of its user namespace, with the
+ * capabilities to create namespaces. */
 bool caller_is_privileged(void);
 
 /* The first range for this user in /etc/subuid or /etc/subgid ("name:first:count"), as decimal

@@ -1,5 +1,5 @@
 /*
- * What a process says about its own seal: the first packet on its control socket, written by
+ * The report of a process about its own seal: the first packet on its control socket, written by
  * seal/seal.c before any user code runs, and read by the supervisor.
  */
 #pragma once

@@ -1,6 +1,6 @@
 /*
- * What is in a workspace. The supervisor walks by itself where it can, for that costs no message;
- * a tenant may have made directories that only the builder can enter.
+ * Lists a workspace. The supervisor walks by itself if it can, which saves a message; a tenant may
+ * have created directories that only the builder can enter.
  *
  * The tree is hostile and may change while it is walked. Directories are opened by descriptor, one
  * component at a time, never through a link or onto another file system; depth, entries and bytes
@@ -69,7 +69,7 @@ static int record_put(struct scan *scan, const struct stat *st)
 
 static int scan_directory(struct scan *scan, int fd, size_t prefix, int depth);
 
-/* One entry, whose name already stands in scan->path. */
+/* One entry, whose name is already in scan->path. */
 static int scan_entry(struct scan *scan, int dir_fd, const char *name, size_t len, int depth)
 {
     struct stat st;
@@ -87,8 +87,8 @@ static int scan_entry(struct scan *scan, int dir_fd, const char *name, size_t le
     }
     sub = beneath_open(dir_fd, name, O_RDONLY | O_DIRECTORY, 0);
     if (sub < 0) {
-        /* Gone or replaced in the meantime is as good as never there, and a volume is none of the
-         * workspace; anything else is a gap. */
+        /* An entry that vanished or was replaced in the meantime counts as missing, and a volume is
+         * not part of the workspace; anything else is a gap. */
         if (sub != -ENOENT && sub != -ENOTDIR && sub != -ELOOP && sub != -EXDEV)
             scan->out.incomplete = true;
         scan->out.denied |= sub == -EACCES;
@@ -166,7 +166,7 @@ enum limit_kind walk_disk_full(int root, int64_t slack)
             continue;
         if ((int64_t) fs.f_bavail * fs.f_bsize <= (i == 0 ? slack : 0))
             return LIMIT_DISK_BYTES;
-        if (fs.f_files > 0 && fs.f_ffree == 0) /* some file systems have no number of them */
+        if (fs.f_files > 0 && fs.f_ffree == 0) /* some file systems do not count inodes */
             return LIMIT_DISK_INODES;
     }
     return LIMIT_NONE;

@@ -12,13 +12,13 @@ struct walk {
     char *data; /* owned */
     size_t len, cap;
     uint32_t count;
-    bool incomplete; /* met a bound or something that it could not enter */
-    bool denied;     /* of that: for want of a permission, which somebody else may have */
+    bool incomplete; /* hit a bound or a directory that it could not enter */
+    bool denied;     /* because of a missing permission, which another process may have */
 };
 
 enum {
     WALK_FILES = 0,     /* regular files only, in the whole tree; modes are permission bits */
-    WALK_ALL = 1 << 0,  /* every kind of entry; modes are whole */
+    WALK_ALL = 1 << 0,  /* every kind of entry; modes include the type */
     WALK_FLAT = 1 << 1, /* not into directories */
 };
 
@@ -29,6 +29,5 @@ void walk_release(struct walk *walk);
 
 /* The limit that one of the file systems below @root (a box's root directory) has reached;
  * LIMIT_NONE if there is none. The workspace counts as full when no more than @slack bytes are
- * left.
- */
+ * left. */
 enum limit_kind walk_disk_full(int root, int64_t slack);

@@ -1,8 +1,8 @@
 /*
  * Messages between our own processes: supervisor, builder, template.
  *
- * Unlike frames (frame.h) these never meet a tenant: each is one fixed-size struct in one seqpacket
- * packet, with descriptors attached. A packet of another size is a broken peer and an error.
+ * Unlike frames (frame.h) these are never exchanged with a tenant: each is one fixed-size struct in
+ * one seqpacket packet, with descriptors attached. A packet of another size is an error.
  */
 #pragma once
 
@@ -32,18 +32,18 @@ void wire_close_fds(const int *fds, size_t fds_len);
 
 enum builder_op {
     /* First: root file system, cgroups, ids. fds: pidfd of a template that outlived its builder; a
-     * list of the directories for volumes (volumes.h); the shelves
-     * (shelf.h). Reply fds: the builder's pidfd; with a keeper its lifeline, user
-     * and PID namespace; then the locks that show other engines that this one lives. */
+     * list of the directories for volumes (volumes.h); the shelves (shelf.h). Reply fds: the
+     * builder's pidfd; with a keeper its lifeline, user and PID namespace; then the locks that show
+     * other engines that this one is alive. */
     BUILDER_SETUP,
     /* Start an interpreter. fds: its control socket, its stderr until it is ready, and the mount
      * namespace to start it in, with template.root. Reply fd: its pidfd. */
     BUILDER_TEMPLATE,
     BUILDER_SWEEP, /* remove some of what dead boxes left on disk; reply usage.files_incomplete:
                       ask again */
-    /* fds: the mounted image that is to be the workspace, with DISK_IMAGE; the list of volumes; the
-     * mount namespace that the box's is a copy of, with make.root. Reply fds: pidfd of PID 1,
-     * lifeline, root directory, cgroup descriptors. */
+    /* fds: the mounted image for the workspace, with DISK_IMAGE; the list of volumes; the mount
+     * namespace to copy for the box, with make.root. Reply fds: pidfd of PID 1, lifeline, root
+     * directory, cgroup descriptors. */
     BOX_MAKE,
     BOX_ADOPT, /* after a builder died; fds: pidfd, lifeline, root directory */
     BOX_USAGE,
@@ -51,17 +51,17 @@ enum builder_op {
     BOX_KILL,   /* SIGKILL to all but PID 1; the files stay */
     BOX_END,    /* PID 1 is killed and the cgroup removed; tenants must be reaped by then */
     BOX_SHELF,  /* mounts a part of a shelf into the box */
-    BOX_LEAVE,  /* the builder lets go of the workspace: only BOX_END may follow */
-    BOX_DISK,   /* what a watched workspace holds */
+    BOX_LEAVE,  /* the builder closes the workspace: only BOX_END may follow */
+    BOX_DISK,   /* usage of a watched workspace */
     BOX_OPEN,   /* a file beneath /workspace; reply fd */
     BOX_MKDIR,  /* a directory beneath /workspace */
-    BOX_SCAN,   /* what is in /workspace; reply fd: a memory file of struct scan_record */
+    BOX_SCAN,   /* the files in /workspace; reply fd: a memory file of struct scan_record */
     BOX_FINISH, /* the end of an execution, in one step: BOX_KILL, BOX_USAGE and BOX_SCAN */
 
     /* for sessions */
     BOX_METERS,     /* reply fds: the cgroup's counters that exist, see cgroup_open_meters() */
     BOX_PROCS,      /* reply fd: a memory file of struct proc_record */
-    BOX_SIGNAL_NEW, /* fd: a memory file of struct proc_record, those that are spared */
+    BOX_SIGNAL_NEW, /* fd: a memory file of struct proc_record, those to spare */
     /* Runs a program. fds: its 0, 1, 2, a control socket, a memory file with the strings of argv
      * and then of the environment, each ended by NUL; reply fd: its pidfd. */
     BOX_COMMAND,
@@ -70,16 +70,16 @@ enum builder_op {
     BOX_REMOVE, /* reply usage.files_incomplete: ask again */
     BOX_RENAME,
     BOX_LISTEN, /* reply fd: a listening socket in the box's network */
-    BOX_LINK,   /* fd: of a file that was opened with O_TMPFILE; it gets its name */
+    BOX_LINK,   /* fd: a file opened with O_TMPFILE; gives it its name */
 };
 
 struct builder_request {
     uint32_t op;
-    uint32_t box; /* numbers are the supervisor's choice, never used twice */
+    uint32_t box; /* chosen by the supervisor, never used twice */
     union {
         struct {
             int32_t cgroup_mode;               /* enum cgroup_mode */
-            uint32_t template, volumes;        /* 1: that descriptor is there */
+            uint32_t template, volumes;        /* 1: that descriptor is attached */
             char cgroup_name[CGROUP_NAME_MAX]; /* "" or the group of a builder that died */
             int32_t shelves;                   /* how many */
             char disk_name[DISK_NAME_MAX];     /* "" or its directory for workspaces */
@@ -87,24 +87,24 @@ struct builder_request {
         } setup;
         struct {
             char python[WIRE_PATH_MAX];
-            char env[WIRE_TEXT_MAX]; /* NAME=value, each ended by NUL, an empty one ends all */
+            char env[WIRE_TEXT_MAX]; /* NAME=value, each NUL-terminated, then an empty one */
             uint32_t root;           /* 1: not the builder's own root */
         } template;
         struct {
             struct limits limits;
             uint32_t host_id; /* BOX_ADOPT: as BOX_MAKE answered */
             uint32_t disk;    /* enum disk_kind */
-            uint32_t volumes; /* 1: their list is there */
+            uint32_t volumes; /* 1: their list is attached */
             uint32_t own_id;  /* 1: under the id of the user who started us; never as root */
             uint32_t root;    /* 1: not the builder's own root */
         } make;
         struct {
-            /* BOX_USAGE, BOX_FINISH: anonymous memory of the box's template; 0: of the one that the
-             * builder has started last */
+            /* BOX_USAGE, BOX_FINISH: anonymous memory of the box's template; 0: of the one the
+             * builder started last */
             int64_t template_anon;
         } usage;
         struct {
-            int32_t pgid, signal; /* BOX_SIGNAL_NEW: pgid is the process whose children are meant */
+            int32_t pgid, signal; /* BOX_SIGNAL_NEW: pgid is the process whose children to signal */
             int32_t with_root;    /* BOX_SIGNAL_NEW: and the process itself */
         } signal;
         struct {
@@ -132,13 +132,13 @@ struct builder_request {
 };
 
 struct builder_reply {
-    int32_t error; /* 0 or an errno value; then the fd, if any, is a dead child to collect */
+    int32_t error; /* 0 or an errno value; then the fd, if any, is a dead child to reap */
     char msg[sizeof((struct gb_err *) 0)->msg];
     union {
         struct {
             int32_t id_mode;
             int32_t cgroup_mode;
-            int32_t keeper; /* 1: its descriptors are there */
+            int32_t keeper; /* 1: its descriptors are attached */
             int32_t locks;  /* how many */
             char cgroup_name[CGROUP_NAME_MAX];
             char disk_name[DISK_NAME_MAX];
@@ -152,7 +152,7 @@ struct builder_reply {
             struct cgroup_usage counters;
             int32_t disk;              /* enum limit_kind of a full file system, or LIMIT_NONE */
             uint32_t files;            /* BOX_SCAN and BOX_FINISH: records in the memory file */
-            uint32_t files_incomplete; /* 1: there is more than a scan may list */
+            uint32_t files_incomplete; /* 1: more than a scan may list */
         } usage;
         struct {
             int64_t bytes, inodes;
@@ -172,8 +172,8 @@ struct builder_reply {
 /* One process of a box, with the numbers that the box sees. */
 struct proc_record {
     int32_t pid, ppid;
-    uint64_t start; /* field 22 of stat(5): tells it from another with the same number; 0 in a list
-                       of the spared: not known */
+    uint64_t start; /* field 22 of stat(5): distinguishes it from another with the same pid; 0 in a
+                       list of those to spare: unknown */
 };
 
 /* One regular file; @path_len bytes of its path follow, without a NUL. Host byte order. */
@@ -185,14 +185,14 @@ struct scan_record {
     uint32_t path_len;
 };
 
-/* ---- supervisor to a maker of one root file system, builder/template_root.c ---- */
+/* ---- supervisor to the creator of one root file system, builder/template_root.c ---- */
 
 #define ROOT_BINDS_MAX 16
 
 struct root_request {
     uint32_t count;
     char binds[ROOT_BINDS_MAX][WIRE_PATH_MAX]; /* absolute, without links in them */
-    char packages[WIRE_PATH_MAX];              /* likewise, to be at SHELF_PLACE; "": none */
+    char packages[WIRE_PATH_MAX];              /* likewise, mounted at SHELF_PLACE; "": none */
 };
 
 /* fd: the mount namespace */
@@ -211,8 +211,8 @@ struct template_setup {
 /* From the template while it starts: done < total is progress, done == total means ready. */
 enum template_news {
     TEMPLATE_GOES_ON,
-    TEMPLATE_UNFIT,   /* it ends, and this is why */
-    TEMPLATE_MISSING, /* a module that could not be imported, and why; it goes on without */
+    TEMPLATE_UNFIT,   /* it exits, for this reason */
+    TEMPLATE_MISSING, /* a module that could not be imported, and why; it continues without it */
 };
 
 struct template_event {
@@ -229,7 +229,7 @@ struct clone_request {
     uint32_t cgroup_fds;
     uint32_t cgroup_into; /* CLONE_INTO_CGROUP instead of writing to the files */
     uint32_t landlock;
-    uint32_t cgroups; /* 0: no cgroups at all, memory must stay countable */
+    uint32_t cgroups; /* 0: no cgroups at all, all memory must be countable */
 };
 
 /* fd: pidfd of the tenant, whose parent is the supervisor */

@@ -1,4 +1,4 @@
-/* What a supervisor does with a box. */
+/* Operations of the supervisor on a box. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -68,7 +68,7 @@ int box_mount_shelf(struct box *box, unsigned shelf, const char *name, unsigned 
     struct builder_reply reply;
 
     if (name[0] && !shelf_name_valid(name))
-        return gb_fail_plain(err, EINVAL, "this cannot be put on a shelf");
+        return gb_fail_plain(err, EINVAL, "invalid package directory or mount point");
     request.shelf.shelf = shelf;
     request.shelf.place = place;
     memcpy(request.shelf.name, name, strlen(name) + 1);
@@ -103,7 +103,7 @@ static int file_call(struct box *box, const char *path, int flags, mode_t mode, 
     size_t fds_len = 0;
 
     if (path_len >= sizeof request.file.path)
-        return gb_fail(err, ENAMETOOLONG, "a name in the workspace");
+        return gb_fail_about(err, ENAMETOOLONG, "a name in the workspace");
     memcpy(request.file.path, path, path_len);
     request.file.flags = flags;
     request.file.mode = mode;
@@ -136,7 +136,7 @@ int box_open_new(struct box *box, const char *path, mode_t mode, int *ret_fd, st
         int r;
 
         if (!parent)
-            return gb_fail(err, ENOMEM, "make a directory");
+            return gb_fail(err, ENOMEM, "create a directory");
         if ((r = box_file_mkdir(box, parent, true, err)) < 0)
             return r;
     }

@@ -1,12 +1,12 @@
 /*
- * The supervisor's side of workspaces on disk: which kind this host has, and the watch over those
- * that no kernel holds.
+ * The supervisor's side of workspaces on disk: which kind this host supports, and the watch over
+ * those whose quota the kernel does not enforce.
  *
- * The watch looks at a workspace before, during and after each run, and when a file is put into it.
- * Walking through a large tree takes long, so between two looks it asks the file system how much is
- * free: as long as that has not changed much, the last look holds, for a second. A run may not have
- * more than the quota, nor more than there was when it began: in a session that has too much, a
- * program can still remove some of it.
+ * The watch measures a workspace before, during and after each run, and when a file is put into it.
+ * Walking through a large tree takes long, so between two measurements it asks the file system how
+ * much is free: as long as that has not changed much, the last measurement is used, for a second. A
+ * run may use the quota, or as much as there was when it began if that is more: so in a session
+ * that has too much, a program can still delete files.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,10 +26,10 @@
 
 #include "base/banned.h"
 
-#define LOOK_BYTES    (INT64_C(1) << 20) /* so much less is free: look again */
+#define LOOK_BYTES    (INT64_C(1) << 20) /* if this much less is free, look again */
 #define LOOK_INODES   256
 #define LOOK_US       (1 * USEC_PER_SEC)
-#define LOOK_REST     10 /* a look may take this part of our time */
+#define LOOK_REST     10 /* a look may take this fraction of our time */
 #define OVERSHOOT_MIN (INT64_C(16) << 20)
 #define START_US      (2 * USEC_PER_SEC)
 #define SWEEP_ROUNDS  100000
@@ -40,20 +40,20 @@ struct disk {
     char *path;
     int dir;
     struct disk_images *images;
-    bool rubbish; /* of engines that died there is still some; atomic */
+    bool rubbish; /* leftovers of dead engines remain; atomic */
 };
 
 /* Of a watched box. */
 struct disk_watch {
     pthread_mutex_t lock;
-    struct disk_usage usage; /* as of the last look */
+    struct disk_usage usage; /* at the last look */
     int64_t free_bytes, free_inodes;
     int64_t looked_us, took_us;
 };
 
 /* ---- opening ---- */
 
-/* Memory again, and nothing that outlives a reboot: not what was asked for. */
+/* In memory, and lost at a reboot: not what was asked for. */
 static bool is_memory(const struct statfs *fs)
 {
     return fs->f_type == TMPFS_MAGIC || fs->f_type == RAMFS_MAGIC || fs->f_type == HUGETLBFS_MAGIC;
@@ -68,7 +68,7 @@ static int directory_open(const char *path, int *ret_fd, struct gb_err *err)
     if (path[0] != '/' || strlen(path) >= WIRE_PATH_MAX)
         return gb_fail_plain(err, EINVAL, "the directory for workspaces must be an absolute path");
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
-        return gb_fail(err, errno, "make the directory for workspaces '%.100s'", path);
+        return gb_fail(err, errno, "create the directory for workspaces '%.100s'", path);
     fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0 || fstatfs(fd, &fs) < 0)
         return gb_fail(err, errno, "open the directory for workspaces '%.100s'", path);
@@ -85,8 +85,8 @@ static int directory_open(const char *path, int *ret_fd, struct gb_err *err)
                              path);
     try = openat(fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (try < 0)
-        return gb_fail(err, errno, "the file system of '%.100s' cannot hold workspaces (O_TMPFILE)",
-                       path);
+        return gb_fail_about(
+            err, errno, "the file system of '%.100s' cannot hold workspaces (O_TMPFILE)", path);
     *ret_fd = TAKE_FD(fd);
     return 0;
 }
@@ -159,7 +159,7 @@ const char *disk_note(const struct disk *disk)
     return disk ? disk->note : "";
 }
 
-/* ---- rubbish ---- */
+/* ---- trash ---- */
 
 static void sweep(struct engine *engine, struct disk *disk, int64_t until_us)
 {
@@ -201,7 +201,7 @@ int disk_prepare(struct disk *disk, const struct limits *limits, int *ret_mount,
     if (!disk)
         return gb_fail_plain(err, EINVAL, "this engine has no directory for workspaces on disk");
     if (fstatfs(disk->dir, &fs) < 0)
-        return gb_fail(err, errno, "look at the directory for workspaces");
+        return gb_fail(err, errno, "inspect the directory for workspaces");
     room = (int64_t) fs.f_bavail * fs.f_bsize;
     if (limits->disk_bytes > room)
         return gb_fail_plain(err, ENOSPC,
@@ -240,7 +240,7 @@ int64_t disk_slack(const struct box *box)
 
 /* ---- the watch ---- */
 
-/* With our own eyes; the builder's where ours do not reach. */
+/* We look ourselves; the builder does if we lack permission. */
 static int usage_take(struct box *box, struct disk_usage *ret_usage, struct gb_err *err)
 {
     struct builder_request request = { .op = BOX_DISK, .box = box->id };
@@ -263,7 +263,7 @@ static int usage_take(struct box *box, struct disk_usage *ret_usage, struct gb_e
     return 0;
 }
 
-/* Whether the last look is good enough. */
+/* Whether the last look is recent enough. */
 static bool still_holds(const struct disk_watch *watch, int64_t now, int64_t free_bytes,
                         int64_t free_inodes)
 {
@@ -277,7 +277,7 @@ static bool still_holds(const struct disk_watch *watch, int64_t now, int64_t fre
            watch->free_inodes - free_inodes < LOOK_INODES;
 }
 
-/* What the workspace holds; -errno when nobody can tell, which counts as too much. */
+/* The usage of the workspace; -errno if it is unknown, which counts as too much. */
 static int look(struct box *box, bool anew, struct disk_usage *ret_usage, struct gb_err *err)
 {
     struct disk_watch *watch = box->disk_watch;
@@ -355,6 +355,6 @@ int disk_room(struct box *box, int64_t more_bytes, struct gb_err *err)
         return r;
     if (usage.deep || usage.inodes >= box->limits.disk_inodes ||
         usage.bytes + more_bytes > box->limits.disk_bytes)
-        return gb_fail(err, ENOSPC, "the workspace is full");
+        return gb_fail_about(err, ENOSPC, "the workspace is full");
     return 0;
 }

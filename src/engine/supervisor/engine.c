@@ -1,11 +1,11 @@
 /*
  * The supervisor's side of the engine: the builder, and how it is replaced.
  *
- * Theory of operation. Sockets lead out of here, one to the builder and one to each template
- * (template.c); each has a lock, and each request waits for its answer. Whatever those
- * processes start is a child of ours, so we alone wait, always by pidfd and never for "any child".
- * We hold copies of every descriptor that makes a box a box; when the builder's socket breaks we
- * execute a new one and hand them over.
+ * Theory of operation. There is one socket to the builder and one to each template (template.c);
+ * each has a lock, and each request waits for its answer. All processes that they start are our
+ * children, so only we wait for them, always by pidfd and never for "any child". We hold copies of
+ * all descriptors of a box; when the connection to the builder breaks we execute a new one and hand
+ * them over.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +55,7 @@ void pid_reap(int pidfd)
         ;
 }
 
-/* Closes the connection, which ends the peer, and collects it. */
+/* Closes the connection, which makes the peer exit, and reaps it. */
 void peer_end(struct peer *peer, bool kill_it)
 {
     gb_closep(&peer->socket);
@@ -82,10 +82,10 @@ static int socket_pair(int *ret_ours, int *ret_theirs)
 
 /* ---- the builder ---- */
 
-/* The program that the builder is: this one. PID 1 of a box, which is a clone of the builder, runs
- * under a filter that the thread sanitizer cannot live with; both have one thread, so a sanitized
- * build, which is never installed, may name the same program without it (tools/tsan.sh does). An
- * ordinary build does not have the variable. */
+/* The executable of the builder: our own. PID 1 of a box, which is a clone of the builder, runs
+ * under a filter that the thread sanitizer does not survive; both have one thread, so a sanitized
+ * build, which is never installed, may name an unsanitized build instead (tools/tsan.sh does). An
+ * ordinary build ignores the variable. */
 static const char *builder_program(void)
 {
 #if defined(__SANITIZE_THREAD__)
@@ -97,11 +97,13 @@ static const char *builder_program(void)
     return "/proc/self/exe";
 }
 
-/* @fds go to the numbers from BUILDER_CONTROL_FD on; all of them are above BUILDER_FDS_END. */
+/* @fds are moved to the numbers from BUILDER_CONTROL_FD on; all of them are above
+ * BUILDER_FDS_END. */
 static int builder_spawn_at(const char *how, const int *fds, size_t fds_len, pid_t *ret_pid)
 {
     char *const argv[] = { (char *) "glovebox", (char *) BUILDER_COMMAND, (char *) how, NULL };
-    /* Nothing of ours: neither builder nor template may hold a secret. PATH is for newuidmap. */
+    /* Nothing from our environment: neither builder nor template may hold a secret. PATH is for
+     * newuidmap. */
     static char *const envp[] = {
         (char *) "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", NULL
     };
@@ -120,7 +122,7 @@ static int builder_spawn_at(const char *how, const int *fds, size_t fds_len, pid
         posix_spawn_file_actions_adddup2(&actions, fds[i], BUILDER_CONTROL_FD + (int) i);
     posix_spawnattr_setsigmask(&attr, &none);
     posix_spawnattr_setsigdefault(&attr, &all);
-    /* A session of its own: the terminal's Ctrl-C is for us, the builder has to clean up. */
+    /* A new session: the terminal's Ctrl-C is for us, the builder has to clean up. */
     posix_spawnattr_setflags(&attr,
                              POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     r = posix_spawn(ret_pid, builder_program(), &actions, &attr, argv, envp);
@@ -129,7 +131,7 @@ static int builder_spawn_at(const char *how, const int *fds, size_t fds_len, pid
     return -r;
 }
 
-/* Executes this program in the part that @how names, with a socket and @with. */
+/* Executes this program in the role that @how names, with a socket and @with. */
 static int peer_spawn(const char *how, const int *with, size_t with_len, struct peer *peer,
                       struct gb_err *err)
 {
@@ -139,7 +141,7 @@ static int peer_spawn(const char *how, const int *with, size_t with_len, struct 
     int r = socket_pair(&ours, &theirs);
 
     if (r < 0)
-        return gb_fail(err, -r, "socketpair");
+        return gb_fail(err, -r, "create a socket pair");
     fds[0] = theirs;
     for (size_t i = 0; i < with_len; i++)
         fds[1 + i] = with[i];
@@ -157,7 +159,7 @@ static int peer_spawn(const char *how, const int *with, size_t with_len, struct 
         return gb_fail(err, -r, "start the builder");
     peer->pidfd = (int) syscall(SYS_pidfd_open, peer->pid, 0);
     if (peer->pidfd < 0)
-        return gb_fail(err, errno, "pidfd_open of the builder");
+        return gb_fail(err, errno, "open a pidfd of the builder");
     peer->socket = TAKE_FD(ours);
     return 0;
 }
@@ -174,7 +176,7 @@ int builder_spawn_root(struct engine *engine, struct peer *ret_peer, struct gb_e
 {
     int user = -EBADF, r;
 
-    /* A builder that is just replaced has these in its hands. */
+    /* A builder that is being replaced holds these. */
     pthread_mutex_lock(&engine->builder.lock);
     if (engine->outer[OUTER_USER] >= 0)
         user = fcntl(engine->outer[OUTER_USER], F_DUPFD_CLOEXEC, 0);
@@ -184,7 +186,7 @@ int builder_spawn_root(struct engine *engine, struct peer *ret_peer, struct gb_e
     return r;
 }
 
-/* One request and its answer on a connection that works; the lock is held. */
+/* One request and its answer on a working connection; the lock is held. */
 static int builder_exchange(struct engine *engine, const struct builder_request *request,
                             const int *sent, size_t sent_len, struct builder_reply *reply,
                             int *ret_fds, size_t *ret_fds_len)
@@ -202,7 +204,7 @@ static int builder_exchange(struct engine *engine, const struct builder_request 
         *ret_fds_len = got_len;
         return 0;
     }
-    /* What failed half-way has left a dead child of ours. */
+    /* A partial failure leaves a dead child of ours. */
     for (size_t i = 0; i < got_len && reply->error; i++)
         pid_reap(got[i]);
     wire_close_fds(got, got_len);
@@ -211,7 +213,7 @@ static int builder_exchange(struct engine *engine, const struct builder_request 
     return 0;
 }
 
-/* Files away what came with the answer to BUILDER_SETUP. */
+/* Stores the descriptors that came with the answer to BUILDER_SETUP. */
 static void builder_keep(struct engine *engine, const struct builder_reply *reply, const int *fds)
 {
     int executed = engine->builder.pidfd;
@@ -224,7 +226,7 @@ static void builder_keep(struct engine *engine, const struct builder_reply *repl
         engine->keeper_pidfd = executed;
         memcpy(engine->outer, fds, sizeof engine->outer);
     } else {
-        pid_reap(executed); /* it only opened the door */
+        pid_reap(executed); /* it only joined the namespaces */
         (void) close(executed);
         wire_close_fds(fds, OUTER_FDS);
     }
@@ -266,7 +268,7 @@ static int builder_setup(struct engine *engine, struct gb_err *err)
     snprintf(request.setup.disk_dir, sizeof request.setup.disk_dir, "%s", disk_path(engine->disk));
     r = builder_exchange(engine, &request, sent, sent_len, &reply, fds, &fds_len);
     if (r < 0)
-        return gb_fail(err, -r, "the builder exited during startup");
+        return gb_fail_about(err, -r, "the builder exited during startup");
     if (reply.error)
         return gb_fail_plain(err, reply.error, "%s", reply.msg);
     engine->id_mode = reply.setup.id_mode;
@@ -285,8 +287,8 @@ static int builder_setup(struct engine *engine, struct gb_err *err)
     return 0;
 }
 
-/* Gives up a builder that could not be set up. A rootless one has a sibling that we do not know by
- * descriptor yet; both are in the process group that the first of them leads. */
+/* Kills a builder that could not be set up. A rootless one has a sibling of which we have no
+ * descriptor yet; both are in the process group of the first one. */
 static void builder_abandon(struct engine *engine)
 {
     siginfo_t info;
@@ -355,7 +357,7 @@ int engine_call(struct engine *engine, const struct builder_request *request, co
         if (r == 0) {
             r = builder_exchange(engine, request, sent, sent_len, ret_reply, ret_fds, ret_fds_len);
             if (r < 0)
-                (void) gb_fail(err, -r, "the builder exited twice");
+                (void) gb_fail_about(err, -r, "the builder exited twice");
         }
     }
     pthread_mutex_unlock(&engine->builder.lock);
@@ -381,7 +383,7 @@ static void engine_init(struct engine *engine)
 static bool engine_copy_config(struct engine *engine, const struct engine_config *config)
 {
     engine->config = *config;
-    engine->config.disk_dir = NULL; /* the disk has its own, and so have volumes */
+    engine->config.disk_dir = NULL; /* disk and volumes have their own copies */
     engine->config.volume_roots = NULL;
     engine->config.volume_roots_len = 0;
     engine->lang = strdup(config->lang ? config->lang : "C.UTF-8");
@@ -389,21 +391,21 @@ static bool engine_copy_config(struct engine *engine, const struct engine_config
     return engine->lang && (engine->tz || !config->tz);
 }
 
-/* Descriptors of processes arrive over sockets; one that is lost for want of a free number is a
- * child that nobody can wait for. So there must be plenty before anything is started. */
+/* Descriptors of processes arrive over sockets; if one is lost because no number is free, nobody
+ * can wait for that child. So there must be plenty before anything is started. */
 static int descriptors_check(struct gb_err *err)
 {
     struct rlimit limit;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-        return gb_fail(err, errno, "getrlimit");
+        return gb_fail(err, errno, "read the limit on open files");
     if (limit.rlim_cur < limit.rlim_max) {
         limit.rlim_cur = limit.rlim_max;
         (void) setrlimit(RLIMIT_NOFILE, &limit);
     }
     if (limit.rlim_cur < DESCRIPTORS_MIN)
         return gb_fail_plain(err, EMFILE,
-                             "only %llu open files are allowed here, %d are needed: ulimit -n 1024",
+                             "the limit on open files is %llu, but %d are needed: ulimit -n 1024",
                              (unsigned long long) limit.rlim_cur, DESCRIPTORS_MIN);
     return 0;
 }

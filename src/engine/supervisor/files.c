@@ -1,8 +1,8 @@
 /*
  * The supervisor's calls on the files of a workspace: requests to the builder (box/files.c), which
- * alone has the eyes and the ids for it. A listing is sorted and cut into pages here, from a
- * bounded walk that is made anew for each page: a cursor into a directory that a tenant rewrites
- * would mean nothing.
+ * alone has the view and the ids for it. A listing is sorted and split into pages here, from a
+ * bounded walk that is repeated for each page: a cursor into a directory that a tenant rewrites
+ * would be meaningless.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@ static int path_put(char *to, size_t size, const char *path, struct gb_err *err)
     size_t len = strlen(path);
 
     if (len >= size)
-        return gb_fail(err, ENAMETOOLONG, "a name in the workspace");
+        return gb_fail_about(err, ENAMETOOLONG, "a name in the workspace");
     memcpy(to, path, len + 1);
     return 0;
 }
@@ -43,7 +43,7 @@ static int request_init(struct builder_request *request, struct box *box, enum b
     return path_put(request->file.path, sizeof request->file.path, path, err);
 }
 
-/* A picture that was taken before this is not to be compared with. */
+/* Invalidates snapshots that were taken before this. */
 static void files_touch(struct box *box)
 {
     (void) __atomic_add_fetch(&box->files_changed, 1, __ATOMIC_RELEASE);
@@ -54,11 +54,11 @@ static int change(struct box *box, const struct builder_request *request, const 
 {
     int r = engine_call(box->engine, request, fds, fds_len, reply, NULL, NULL, err);
 
-    files_touch(box); /* also when it failed: some of it may be done */
+    files_touch(box); /* also when it failed: part of it may have been done */
     return r;
 }
 
-/* ---- looking ---- */
+/* ---- reading ---- */
 
 static enum file_kind kind_of(uint32_t mode)
 {
@@ -88,7 +88,7 @@ int box_file_stat(struct box *box, const char *path, struct file_info *ret_info,
         return r;
     copy = strdup(path);
     if (!copy)
-        return gb_fail(err, ENOMEM, "stat in the workspace");
+        return gb_fail(err, ENOMEM, "stat a file in the workspace");
     *ret_info = (struct file_info){
         .path = copy,
         .kind = kind_of(reply.stat.mode),
@@ -222,7 +222,7 @@ int box_file_remove(struct box *box, const char *path, bool tree, struct gb_err 
         r = change(box, &request, NULL, 0, &reply, err);
         if (r == 0 && !reply.usage.files_incomplete)
             return 0;
-        /* Gone between two rounds is gone. */
+        /* Gone between two rounds counts as removed. */
         if (r == -ENOENT && round > 0)
             return 0;
     }
@@ -254,7 +254,7 @@ int upload_begin(struct box *box, const char *path, mode_t mode, struct upload *
     int fds[WIRE_FDS_MAX], r;
     size_t fds_len = 0;
 
-    /* The name is used at the end; one that cannot be is refused now. */
+    /* The name is used at the end; an invalid one is refused now. */
     if ((r = request_init(&request, box, BOX_OPEN, path, 0, err)) < 0 ||
         (r = disk_room(box, 0, err)) < 0)
         return r;
@@ -288,7 +288,7 @@ int upload_commit(struct upload *upload, struct gb_err *err)
     int r = request_init(&request, upload->box, BOX_LINK, upload->path, 0, err);
     struct stat st;
 
-    /* No quota was there while it was written. */
+    /* There was no quota while it was written. */
     if (r == 0 && fstat(upload->fd, &st) == 0)
         r = disk_room(upload->box, st.st_blocks * 512, err);
     return r < 0 ? r : change(upload->box, &request, &upload->fd, 1, &reply, err);

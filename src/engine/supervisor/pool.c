@@ -1,10 +1,10 @@
 /*
- * Boxes as the supervisor keeps them: made, linked, taken, ended; and the pool.
+ * Boxes in the supervisor: created, listed, taken, terminated; and the pool.
  *
  * Theory of operation. Every box of an engine is in one list, under one lock, so that a builder
  * that replaces a dead one can be handed them all. The pool is a thread that keeps some of them
- * ready, if wanted each with a sealed tenant in it that waits for its program: the clone of a large
- * interpreter is most of a short run, and nobody who asks for a box should wait for it.
+ * ready, optionally each with a sealed tenant in it that waits for its program: cloning a large
+ * interpreter is most of a short run, and a request for a box should not wait for it.
  */
 #include <errno.h>
 #include <signal.h>
@@ -49,7 +49,7 @@ static int box_new(struct engine *engine, const struct limits *limits,
         r = volumes_list(engine->volumes, options->volumes, options->volumes_len, &volumes, err);
         if (r < 0)
             return r;
-        /* Where mounts cannot translate ids, only our own is of use. */
+        /* If mounts cannot translate ids, only our own id works. */
         request.make.own_id = engine->id_mode != ID_ROOT && geteuid() != 0;
         request.make.volumes = 1;
     }
@@ -59,7 +59,7 @@ static int box_new(struct engine *engine, const struct limits *limits,
         sent[sent_len++] = volumes;
     box = calloc(1, sizeof *box);
     if (!box)
-        return gb_fail(err, ENOMEM, "make a box");
+        return gb_fail(err, ENOMEM, "create a box");
     request.make.disk = options->disk ? disk_kind_of(engine->disk) : DISK_NONE;
     request.box = __atomic_add_fetch(&engine->next_box, 1, __ATOMIC_RELAXED);
     request.make.limits = *limits;
@@ -116,8 +116,8 @@ static void box_unlink(struct box *box)
     pthread_mutex_unlock(&engine->boxes_lock);
 }
 
-/* Whether a box that was made with @made will do. Time and output are counted by us for each
- * execution; of CPU time a tenant that was cloned ahead may have a limit of its own. */
+/* Whether a box that was created with @made is suitable. We count time and output for each
+ * execution; a tenant that was cloned in advance may have its own limit on CPU time. */
 static bool limits_fit(const struct limits *made, const struct limits *wanted)
 {
     struct limits same = *wanted;
@@ -187,22 +187,22 @@ void box_release(struct box *box)
     request.box = box->id;
     tenant_free(box->spare.tenant);
     if (box->disk == DISK_IMAGE) {
-        /* What it has not written yet is written when the last hold on it goes: let that be PID 1,
-         * for whose end only we wait, and not the builder, for whom everybody does. */
+        /* Unwritten data is written when the last reference to it is dropped: that should be PID 1,
+         * whose exit only we wait for, and not the builder, which everybody waits for. */
         request.op = BOX_LEAVE;
         (void) engine_call(box->engine, &request, NULL, 0, &reply, NULL, NULL, &ignored);
         request.op = BOX_END;
     }
     for (int i = 0; i < 3; i++)
         gb_closep(&box->spare.ends[i]);
-    /* We may signal it ourselves: root may anything, and a user owns the outer namespace. */
+    /* We may signal it ourselves: as root, or as the owner of the outer user namespace. */
     (void) syscall(SYS_pidfd_send_signal, box->pidfd, SIGKILL, NULL, 0);
     pid_reap(box->pidfd);
     (void) engine_call(box->engine, &request, NULL, 0, &reply, NULL, NULL, &ignored);
     box_unlink(box);
     disk_sweep_box(box);
-    /* Only now is the pool filled again: making a box would keep the builder from serving the one
-     * that was just asked for. */
+    /* Only now is the pool refilled: creating a box while this one was in use would have delayed
+     * its requests to the builder. */
     pthread_cond_signal(&box->engine->pool_wanted);
     box_close(box);
 }
@@ -245,7 +245,7 @@ static void *pool_main(void *arg)
         pthread_mutex_lock(&engine->boxes_lock);
         if (r == 0)
             box->ready = true;
-        else if (!engine->pool_stop) /* whoever asks next makes one itself and sees the error */
+        else if (!engine->pool_stop) /* the next request makes its own box and sees the error */
             pthread_cond_wait(&engine->pool_wanted, &engine->boxes_lock);
     }
     pthread_mutex_unlock(&engine->boxes_lock);
@@ -259,7 +259,7 @@ int pool_start(struct engine *engine, struct gb_err *err)
 
     if (engine->config.pool_boxes == 0)
         return 0;
-    sigfillset(&all); /* signals are for the thread that runs the program */
+    sigfillset(&all); /* signals are for the main thread */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     r = pthread_create(&engine->pool_thread, NULL, pool_main, engine);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -1,4 +1,4 @@
-/* What the supervisor's side of the engine shares among its files. */
+/* Shared by the files of the supervisor's side of the engine. */
 #pragma once
 
 #include <pthread.h>
@@ -9,7 +9,7 @@
 
 /* ---- tenant.c ---- */
 
-/* What a tenant is cloned from; a member of whatever can clone itself, such as a template. */
+/* What a tenant is cloned from; embedded in anything that can clone itself, such as a template. */
 struct tenant_source {
     /* Clones a process into the box that @request and @fds describe (wire.h), as our own child. */
     int (*clone)(struct tenant_source *source, const struct clone_request *request, const int *fds,
@@ -29,7 +29,8 @@ int tenant_spawn_piped(struct box *box, struct piped_tenant *ret_tenant, struct 
 /* Three pipes: our ends, which do not block, and theirs. */
 int pipes_make(int ours[3], int theirs[3], struct gb_err *err);
 
-/* A process that was started with @control, which it takes over like @pidfd; waits for its seal. */
+/* Adopts a process that was started with @control, which it takes over like @pidfd; waits for its
+ * seal. */
 int tenant_adopt(struct box *box, int pidfd, int control, struct tenant **ret_tenant,
                  struct gb_err *err);
 
@@ -38,23 +39,23 @@ int tenant_adopt(struct box *box, int pidfd, int control, struct tenant **ret_te
 struct box {
     struct engine *engine;
     struct box *next;          /* in the engine's list of all boxes */
-    struct template *template; /* counts as its user */
+    struct template *template; /* the box is one of its users */
     uint32_t id;
     uint32_t host_id;
     struct limits limits;
     enum disk_kind disk;
-    struct disk_watch *disk_watch; /* of disk.c; NULL: nothing is to be watched */
-    int pidfd, lifeline, root;     /* held so that a new builder can be given them */
+    struct disk_watch *disk_watch; /* of disk.c; NULL: not watched */
+    int pidfd, lifeline, root;     /* held so that they can be passed to a new builder */
     int cgroup_fds[CGROUP_FDS_MAX];
     size_t cgroup_fds_len;
     uint32_t cgroup_into;
     bool ready;                /* in the pool */
-    struct piped_tenant spare; /* cloned ahead */
+    struct piped_tenant spare; /* cloned in advance */
     struct standing_state
-        *standing_state;        /* of run/standing.c; NULL until something runs that stays */
+        *standing_state;        /* of run/standing.c; NULL until the first run of a session */
     uint64_t files_changed;     /* counts our own changes to the files; atomic */
-    struct tenant *standing[2]; /* residents and shells that are known to be there */
-    bool standing_command[2];   /* it is a program of its own, not a clone of a template */
+    struct tenant *standing[2]; /* residents and shells known to be running */
+    bool standing_command[2];   /* it is an executed program, not a clone of a template */
 };
 
 /* ---- disk.c ---- */
@@ -69,26 +70,26 @@ enum disk_kind disk_kind_of(const struct disk *disk);
 const char *disk_path(const struct disk *disk); /* "" if there is none */
 const char *disk_note(const struct disk *disk);
 
-/* Before a box is made. Refuses what does not fit; @ret_mount is filled for an image only. */
+/* Before a box is created. Fails if it does not fit; @ret_mount is filled only for an image. */
 int disk_prepare(struct disk *disk, const struct limits *limits, int *ret_mount,
                  struct gb_err *err);
 
 int disk_watch_new(struct disk_watch **ret_watch);
 void disk_watch_free(struct disk_watch *watch); /* accepts NULL */
 
-/* Has the builder remove what engines that died have left; for a while. */
+/* Has the builder remove the leftovers of dead engines, for a limited time. */
 void disk_sweep_start(struct engine *engine, struct disk *disk);
 
 /* The same for the workspace of a box that has ended. */
 void disk_sweep_box(struct box *box);
 
-/* With how many free bytes the workspace counts as full. */
+/* The number of free bytes below which the workspace counts as full. */
 int64_t disk_slack(const struct box *box);
 
-/* ENOSPC when the workspace has no room for so much more. */
+/* ENOSPC if the workspace has no room for that much more. */
 int disk_room(struct box *box, int64_t more_bytes, struct gb_err *err);
 
-/* What a run may have in a watched workspace: the quota, or what there was when it began. */
+/* How much a run may use in a watched workspace: the quota, or what there was when it began. */
 struct disk_allowance {
     int64_t bytes, inodes;
 };
@@ -96,43 +97,44 @@ struct disk_allowance {
 enum disk_verdict {
     DISK_FITS,
     DISK_OVER,
-    DISK_BURSTS, /* so much that there is no time for a grace */
+    DISK_BURSTS, /* so much that there is no time for a grace period */
 };
 
-/* Both do nothing but for a box with a watched workspace. @ret_limit is written unless it fits.
- * @last: the program has ended, and this look is its verdict: one of a moment ago will not do, and
- * whether the disk has less room since tells nothing where others use it too. */
+/* Both do nothing unless the box has a watched workspace. @ret_limit is written unless it fits.
+ * @last: the program has ended, and this look decides its verdict: an earlier look will not do, and
+ * the free space of the disk is not conclusive if others use it too. */
 int disk_allow(struct box *box, struct disk_allowance *ret_allowance, struct gb_err *err);
 enum disk_verdict disk_check(struct box *box, const struct disk_allowance *allowance, bool last,
                              enum limit_kind *ret_limit);
 
 struct disk *engine_get_disk(const struct engine *engine);
 
-/* Whether our own watch is what limits the box's memory. */
+/* Whether the box's memory is limited by our own watch. */
 bool box_is_watched(const struct box *box);
 
 /* The size of the largest file in a list. */
 int64_t files_largest(const struct file_entry *files, size_t files_len);
 
-/* Registers what stays in the box, as far as there is room: with a known number of processes nobody
- * has to be asked for a list of them. */
+/* Registers a process that stays in the box, as far as there is room: if all processes are known,
+ * the builder need not be asked for a list. */
 void standing_add(struct box *box, struct tenant *tenant, bool command);
 void standing_remove(struct box *box, const struct tenant *tenant);
 
 void standing_state_free(struct standing_state *state); /* accepts NULL */
 
-/* Clones a tenant ahead, for the next execution. */
+/* Clones a tenant in advance, for the next execution. */
 int box_prepare(struct box *box, struct gb_err *err);
 
-/* Empties the box after an execution: kills what still runs, counts for the last time, and takes a
- * picture of the files. */
+/* Empties the box after an execution: kills remaining processes, reads the counters one last time,
+ * and takes a snapshot of the files. */
 int box_finish(struct box *box, struct cgroup_usage *ret_usage, enum limit_kind *ret_disk,
                struct snapshot *ret_files, struct gb_err *err);
 
-/* The tenant for an execution: the one cloned ahead, or a new one. All of it is the caller's. */
+/* The tenant for an execution: the one cloned in advance, or a new one. The caller owns all of
+ * it. */
 int box_take_tenant(struct box *box, struct piped_tenant *ret_tenant, struct gb_err *err);
 
-/* Takes over the memory file that came with an answer. */
+/* Takes over the memory file of an answer. */
 int snapshot_map(const struct builder_reply *reply, const int *fds, size_t fds_len,
                  struct snapshot *ret_snapshot, struct gb_err *err);
 
@@ -151,17 +153,17 @@ struct peer {
 
 struct template
 {
-    /* never changed */
+    /* immutable */
     struct engine *engine;
     char *name, *python, *preload;
     char **binds;    /* NULL-terminated, never NULL */
-    char *packages;  /* directory that its boxes have at SHELF_PLACE; "": none */
+    char *packages;  /* directory mounted at SHELF_PLACE in its boxes; "": none */
     int packages_fd; /* of that directory */
 
     /* under templates_lock */
     struct template *next;
     unsigned users;
-    uint64_t let_go; /* when it last lost one; counts up */
+    uint64_t let_go; /* when it last lost a user; a counter */
 
     bool runs; /* atomic */
 
@@ -170,22 +172,22 @@ struct template
     /* under peer.lock */
     struct peer peer;
     bool ready;
-    int root; /* mount namespace of its boxes; -EBADF: the builder's own, or not made yet */
+    int root; /* mount namespace of its boxes; -EBADF: the builder's own, or not created yet */
     int said; /* its stderr while it starts */
     size_t said_len;
-    char at[136]; /* what it does while it starts */
+    char at[136]; /* what it is doing while it starts */
     int64_t anon; /* of a template that is ready; 0 until asked for */
     struct template_report report;
 };
 
-/* @def must be one that template_def_check() finds good. NULL without memory. */
+/* @def must have passed template_def_check(). NULL when out of memory. */
 struct template *template_new(struct engine *engine, const struct template_def *def);
 void template_free(struct template *t); /* accepts NULL */
 int template_def_check(const struct template_def *def, struct gb_err *err);
-bool template_is(const struct template *t, const struct template_def *def); /* made of the same */
+bool template_is(const struct template *t, const struct template_def *def); /* same definition */
 bool template_runs(const struct template *t);
 
-/* Starts it; it imports while we go on. Its lock is held. */
+/* Starts it; it imports in the background. Its lock is held. */
 int template_begin(struct template *t, struct gb_err *err);
 
 /* Waits until it is ready, after starting it if need be. */
@@ -198,17 +200,17 @@ int templates_start(struct engine *engine, struct gb_err *err); /* the default o
 void templates_close(struct engine *engine);
 unsigned templates_running(struct engine *engine);
 
-struct template *template_ref(struct template *t); /* engine_template_put() gives it back */
+struct template *template_ref(struct template *t); /* undo with engine_template_put() */
 
 /* Anonymous memory of one that is not the default, else 0. */
 int64_t template_anon(struct template *t);
 
-/* The environment of its tenants: NAME=value, each ended by NUL, an empty one ends all. */
+/* The environment of its tenants: NAME=value, each NUL-terminated, then an empty one. */
 void template_tenant_env(const struct template *t, char *block, size_t size);
 
 struct engine {
     struct engine_config config;
-    char *lang, *tz; /* own copies */
+    char *lang, *tz; /* copies */
     struct peer builder;
     struct template *first; /* the default one; the others come after it */
     pthread_mutex_t templates_lock;
@@ -216,7 +218,7 @@ struct engine {
     int32_t id_mode, cgroup_mode;
     char cgroup_name[CGROUP_NAME_MAX], disk_name[DISK_NAME_MAX], note[200];
     struct disk *disk;        /* NULL: workspaces are in memory */
-    int shelves[SHELVES_MAX]; /* held so that a new builder can be given them */
+    int shelves[SHELVES_MAX]; /* held so that they can be passed to a new builder */
     size_t shelves_len;
     struct volume_roots *volumes;
     int outer[OUTER_FDS]; /* keeper's lifeline, user and PID namespace of a rootless builder */
@@ -233,10 +235,10 @@ struct engine {
     bool pool_running, pool_stop;
 };
 
-/* Waits for a child of ours, until it has ended. */
+/* Waits until a child of ours has exited. */
 void pid_reap(int pidfd);
 
-/* Closes the connection, which ends the peer, and collects it. */
+/* Closes the connection, which makes the peer exit, and reaps it. */
 void peer_end(struct peer *peer, bool kill_it);
 
 /* Starts a process for one root file system. */
@@ -247,8 +249,8 @@ int builder_spawn_root(struct engine *engine, struct peer *ret_peer, struct gb_e
 int pool_start(struct engine *engine, struct gb_err *err);
 void pool_end(struct engine *engine);
 
-/* One request to the builder; replaces a dead builder and tries once more. Descriptors of the reply
- * are the caller's. @ret_fds may be NULL when none are expected. */
+/* One request to the builder; replaces a dead builder and tries once more. The caller owns the
+ * descriptors of the reply. @ret_fds may be NULL when none are expected. */
 int engine_call(struct engine *engine, const struct builder_request *request, const int *sent,
                 size_t sent_len, struct builder_reply *ret_reply, int *ret_fds, size_t *ret_fds_len,
                 struct gb_err *err);

@@ -1,15 +1,14 @@
 /*
- * One template as the supervisor keeps it; template_list.c has them all.
+ * One template in the supervisor; template_list.c has the list.
  *
  * Theory of operation. Each has a connection with a lock, and each request waits for its answer. It
- * is started by the builder and reports while it imports; what it prints meanwhile is kept, for who
- * wants to know why it failed. One that died is started again at the next clone; its clones do not
- * need it.
+ * is started by the builder and reports while it imports; its output meanwhile is kept, to show why
+ * it failed. One that died is started again at the next clone; its clones do not need it.
  *
- * Where the interpreter is not in /usr, or there are packages, a template and its boxes have a root
- * file system of their own: a mount namespace that a process made for the purpose hands us
- * (builder/template_root.c). We hold it and send it along with each request to the builder, so a
- * builder keeps nothing of it.
+ * If the interpreter is not in /usr, or there are packages, a template and its boxes have a
+ * separate root file system: a mount namespace that a helper process creates
+ * (builder/template_root.c). We hold it and send it with each request to the builder, so the
+ * builder keeps no reference to it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +31,7 @@
 #define AT_START         "startup"
 #define TEMPLATE_WAIT_US (120 * USEC_PER_SEC)
 
-/* ---- what one is made of ---- */
+/* ---- its definition ---- */
 
 static size_t strings_len(const char *const *list)
 {
@@ -111,7 +110,8 @@ struct template *template_new(struct engine *engine, const struct template_def *
     return t;
 }
 
-/* A directory that was removed and made again is another, though its path is the same. */
+/* A directory that was removed and created again is a different one, though its path is the
+ * same. */
 static bool packages_same(const struct template *t, const struct template_packages *packages)
 {
     struct stat ours, theirs;
@@ -179,7 +179,7 @@ static void path_add(const struct template *t, char *block, size_t size, size_t 
 void template_tenant_env(const struct template *t, char *block, size_t size)
 {
     static const char *const fixed[][2] = {
-        { "PYTHONPATH", SHELF_PLACE }, /* for programs; the template itself takes no notice */
+        { "PYTHONPATH", SHELF_PLACE }, /* for programs; the template itself ignores it */
         { "HOME", "/workspace" },
         { "USER", "user" },
         { "LOGNAME", "user" },
@@ -217,7 +217,7 @@ static int root_ask(int control, const struct template *t, int *ret_root, struct
     size_t fds_len = 0;
 
     if (!request)
-        return gb_fail(err, ENOMEM, "make a root for a template");
+        return gb_fail(err, ENOMEM, "create a root for a template");
     for (; t->binds[request->count]; request->count++)
         snprintf(request->binds[request->count], WIRE_PATH_MAX, "%s", t->binds[request->count]);
     snprintf(request->packages, WIRE_PATH_MAX, "%s", t->packages);
@@ -225,7 +225,7 @@ static int root_ask(int control, const struct template *t, int *ret_root, struct
     if (r == 0)
         r = wire_recv(control, &reply, sizeof reply, fds, &fds_len);
     if (r < 0)
-        return gb_fail(err, -r, "make a root for a template");
+        return gb_fail(err, -r, "create a root for a template");
     reply.msg[sizeof reply.msg - 1] = '\0';
     if (reply.error || fds_len != 1) {
         wire_close_fds(fds, fds_len);
@@ -235,7 +235,7 @@ static int root_ask(int control, const struct template *t, int *ret_root, struct
     return 0;
 }
 
-/* Makes it if there is none yet. The template's lock is held. */
+/* Creates it if there is none yet. The template's lock is held. */
 static int root_ensure(struct template *t, struct gb_err *err)
 {
     struct peer maker = { .socket = -EBADF, .pidfd = -EBADF };
@@ -266,7 +266,7 @@ static void template_end(struct template *t)
     peer_end(&t->peer, true);
 }
 
-/* Starts it; it imports while we go on. The template's lock is held. */
+/* Starts it; it imports in the background. The template's lock is held. */
 int template_begin(struct template *t, struct gb_err *err)
 {
     struct builder_request request = { .op = BUILDER_TEMPLATE };
@@ -279,11 +279,11 @@ int template_begin(struct template *t, struct gb_err *err)
     if (r < 0)
         return r;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return gb_fail(err, errno, "socketpair");
+        return gb_fail(err, errno, "create a socket pair");
     ours = pair[0];
     theirs = pair[1];
     if (pipe2(pair, O_CLOEXEC) < 0)
-        return gb_fail(err, errno, "pipe");
+        return gb_fail(err, errno, "create a pipe");
     said = pair[0];
     said_theirs = pair[1];
     (void) fcntl(said, F_SETFL, O_NONBLOCK);
@@ -313,13 +313,13 @@ int template_begin(struct template *t, struct gb_err *err)
     t->said = TAKE_FD(said);
     r = wire_send(ours, &setup, sizeof setup, NULL, 0);
     if (r < 0)
-        return gb_fail(err, -r, "the template exited immediately");
+        return gb_fail_about(err, -r, "the template exited immediately");
     t->peer.socket = TAKE_FD(ours);
     __atomic_store_n(&t->runs, true, __ATOMIC_RELEASE);
     return 0;
 }
 
-/* Keeps the end of what it prints while it starts. */
+/* Keeps the end of its output while it starts. */
 static void said_read(struct template *t)
 {
     char chunk[4096];
@@ -345,7 +345,7 @@ static void said_read(struct template *t)
     }
 }
 
-/* The last line of it, which is where Python says what is wrong. */
+/* The last line of its output, where Python says what is wrong. */
 static void said_last(const struct template *t, char line[100])
 {
     const char *end = t->report.said + t->said_len, *start;
@@ -377,7 +377,7 @@ static void missing_add(struct template *t, const char *text)
         snprintf(t->report.missing + used, room, "%s\n", text);
 }
 
-/* One piece of news. Returns 1 when it is ready. */
+/* Handles one event. Returns 1 when it is ready. */
 static int event_take(struct template *t, struct gb_err *err)
 {
     const struct engine_config *config = &t->engine->config;
@@ -426,7 +426,7 @@ static int template_finish(struct template *t, struct gb_err *err)
         if (news[1].revents & POLLIN)
             said_read(t);
         else if (news[1].revents)
-            news[1].fd = -1; /* closed: nothing more to be said */
+            news[1].fd = -1; /* closed: no more output */
         r = news[0].revents ? event_take(t, err) : 0;
     }
     if (r > 0 && !t->ready) {
@@ -438,7 +438,7 @@ static int template_finish(struct template *t, struct gb_err *err)
     return r < 0 ? r : 0;
 }
 
-/* A template that works, started anew if need be. Its lock is held. */
+/* A working template, restarted if necessary. Its lock is held. */
 static int template_ensure(struct template *t, struct gb_err *err)
 {
     int r = 0;
@@ -502,7 +502,7 @@ static int template_clone(struct tenant_source *source, const struct clone_reque
         r = template_exchange(t, request, fds, fds_len, &reply, ret_pidfd);
         if (r == 0)
             break;
-        (void) gb_fail(err, -r, "the template ended");
+        (void) gb_fail_about(err, -r, "the template exited");
         template_end(t);
     }
     pthread_mutex_unlock(&t->peer.lock);
@@ -513,7 +513,7 @@ static int template_clone(struct tenant_source *source, const struct clone_reque
     return *ret_pidfd >= 0 ? 0 : gb_fail_plain(err, EPROTO, "the template sent no tenant");
 }
 
-/* What clones share with it until they write; asked for where no cgroup keeps count. */
+/* Memory that clones share with it until they write; needed without cgroup counters. */
 int64_t template_anon(struct template *t)
 {
     char path[48], text[4096];

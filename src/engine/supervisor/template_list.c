@@ -1,14 +1,14 @@
 /*
- * Which templates an engine has.
+ * The templates of an engine.
  *
  * Theory of operation. The first of them, the default one, is started with the engine and stays.
- * Others are made of a definition that a caller brings (engine_template_get): one that is made of
- * the same is found again, else it is started then, and the caller waits. Whoever holds one, and
- * every box that belongs to it, counts as a user; those without users are kept as long as there are
- * not too many of them, and then the one that was not used for the longest goes. A definition that
- * has changed is another template: boxes of the old one keep it.
+ * Others are created from the definition of a caller (engine_template_get): an existing one with
+ * the same definition is used again, otherwise it is started, and the caller waits. Every holder of
+ * a template, and every box that belongs to it, counts as a user; those without users are kept as
+ * long as there are not too many of them, and then the least recently used one is removed. A
+ * changed definition is another template: boxes of the old one keep it.
  *
- * templates_lock guards the list and the users, for a few steps; a template's own lock, which is
+ * templates_lock protects the list and the users, for a few steps; a template's own lock, which is
  * held while it starts, is never taken under it.
  */
 #include <errno.h>
@@ -26,8 +26,8 @@ struct template *template_ref(struct template *t)
     return t;
 }
 
-/* Takes one out that may go: the one that was let go first, if more than @keep have no user; one
- * that does not run is kept for nobody. */
+/* Removes one that is no longer needed from the list: the least recently used one, if more than
+ * @keep have no user; one without users that is not running is not kept at all. */
 static struct template *surplus_take(struct engine *engine, unsigned keep)
 {
     struct template *oldest = NULL, *t, **at;
@@ -68,7 +68,7 @@ void engine_template_put(struct template *t)
         template_free(gone);
 }
 
-/* Finds one that is made of the same, or adds it; with one more user. */
+/* Finds one with the same definition, or adds it; adds a user. */
 static struct template *template_take(struct engine *engine, const struct template_def *def)
 {
     struct template *t, *made = NULL;

@@ -1,10 +1,10 @@
 /*
- * Tenants: processes in a box that the supervisor started and collects.
+ * Tenants: processes in a box that the supervisor started and reaps.
  *
- * One is born from a source, something that clones itself into the box (struct tenant_source); a
- * template is one. The clone is our own child: it seals itself, says so over its control socket,
- * and only then is a tenant. A command (run/command.c) is started by the builder, and adopted here
- * once it is sealed too.
+ * A tenant is created by a source that clones itself into the box (struct tenant_source); a
+ * template is one. The clone is our own child: it seals itself, reports that over its control
+ * socket, and only then is a tenant. A command (run/command.c) is started by the builder, and
+ * adopted here once it is sealed too.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,10 +36,10 @@ struct tenant {
     int code, status;
 };
 
-/* ---- being born ---- */
+/* ---- creation ---- */
 
 /* The first packet on the control socket: sealed, or the step that failed. The process cannot lie
- * yet, it has not seen a user byte. */
+ * yet: it has not read any user data. */
 static int seal_wait(struct tenant *tenant, struct gb_err *err)
 {
     struct pollfd news[] = { { .fd = tenant->control, .events = POLLIN } };
@@ -53,14 +53,16 @@ static int seal_wait(struct tenant *tenant, struct gb_err *err)
         return gb_fail_plain(err, ETIMEDOUT, "the tenant was not sealed in time");
     if (recv(tenant->control, &report, sizeof report, MSG_DONTWAIT) != sizeof report ||
         report.magic != SEAL_MAGIC)
-        return gb_fail_plain(err, EPROTO, "the tenant ended before it was sealed");
+        return gb_fail_plain(err, EPROTO, "the tenant exited before it was sealed");
     if (report.step != SEAL_DONE)
-        return gb_fail(err, report.error, "sealing failed at '%s'", seal_step_name(report.step));
+        return gb_fail(err, report.error, "seal the box: step '%s' failed",
+                       seal_step_name(report.step));
     tenant->group = report.pid;
     return 0;
 }
 
-/* The end of being born, after a clone that went as @r says: waits for the seal, hands it out. */
+/* The end of the creation, after a clone with result @r: waits for the seal and returns the
+ * tenant. */
 static int tenant_begin(struct tenant *tenant, int r, struct tenant **ret_tenant,
                         struct gb_err *err)
 {
@@ -74,7 +76,7 @@ static int tenant_begin(struct tenant *tenant, int r, struct tenant **ret_tenant
     return 0;
 }
 
-/* A tenant that knows its process and is not sealed yet. */
+/* A tenant that has its process but is not sealed yet. */
 static struct tenant *tenant_new(struct box *box, int pidfd, int control)
 {
     struct tenant *tenant = calloc(1, sizeof *tenant);
@@ -99,14 +101,15 @@ static int spawn_from(struct tenant_source *source, struct box *box, const int s
     struct tenant *tenant;
 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-        return gb_fail(err, errno, "socketpair");
+        return gb_fail(err, errno, "create a socket pair");
     tenant = tenant_new(box, -EBADF, pair[0]);
     if (!tenant) {
         (void) close(pair[0]);
         (void) close(pair[1]);
         return gb_fail(err, ENOMEM, "clone a tenant");
     }
-    /* Room for the largest DONE while we are busy; a host that gives less merely has it wait. */
+    /* Room for the largest DONE while we are busy; on a host that allows less, the tenant merely
+     * waits. */
     (void) setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &(int){ 4 * FRAME_PACKET_MAX }, sizeof(int));
     fds[0] = box->pidfd;
     memcpy(fds + 1, stdio, sizeof(int) * 3);
@@ -130,15 +133,15 @@ int tenant_adopt(struct box *box, int pidfd, int control, struct tenant **ret_te
     struct tenant *tenant = tenant_new(box, pidfd, control);
 
     if (!tenant) {
-        /* Its lifeline: the seal fails, and it ends; but nobody can collect it. */
+        /* Its lifeline: the seal fails, and it exits; but nobody can reap it. */
         (void) close(control);
         (void) close(pidfd);
-        return gb_fail(err, ENOMEM, "keep a process");
+        return gb_fail(err, ENOMEM, "track a process");
     }
     return tenant_begin(tenant, 0, ret_tenant, err);
 }
 
-/* ---- living and ending ---- */
+/* ---- life and exit ---- */
 
 bool tenant_is_alive(const struct tenant *tenant)
 {
@@ -207,11 +210,12 @@ int pipes_make(int ours[3], int theirs[3], struct gb_err *err)
         int ends[2];
 
         if (pipe2(ends, O_CLOEXEC) < 0)
-            return gb_fail(err, errno, "pipe");
+            return gb_fail(err, errno, "create a pipe");
         ours[i] = i == 0 ? ends[1] : ends[0];
         theirs[i] = i == 0 ? ends[0] : ends[1];
         (void) fcntl(ours[i], F_SETFL, O_NONBLOCK);
-        /* The pipe is ours, the tenant has another id: /dev/stdout must open all the same. */
+        /* The pipe is ours, and the tenant has another id: opening /dev/stdout must work all the
+         * same. */
         (void) fchmod(theirs[i], 0666);
     }
     return 0;

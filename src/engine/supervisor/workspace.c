@@ -1,7 +1,7 @@
 /*
- * Files between the host and a workspace, and what changed in one.
+ * Copies files between the host and a workspace, and finds changes in it.
  *
- * The workspace is hostile ground: names are arbitrary bytes, files may be links, pipes, sparse or
+ * The workspace is hostile: names are arbitrary bytes, files may be links, pipes, sparse or
  * changing. Everything in it is opened by the builder beneath the workspace's directory, without
  * following links; everything written on the host is opened beneath the directory that the user
  * named, likewise.
@@ -90,7 +90,7 @@ static int entry_compare(const void *left, const void *right)
 static int entries_make(const struct snapshot *snapshot, struct entry **ret_entries,
                         size_t *ret_len)
 {
-    /* The count is only what the builder says; the data bound what there can be. */
+    /* The count is only a claim of the builder; the size of the data is the bound. */
     size_t fit = snapshot->len / sizeof(struct scan_record);
     size_t most = snapshot->count < fit ? snapshot->count : fit;
     struct entry *entries = calloc(most + 1, sizeof *entries);
@@ -138,7 +138,7 @@ static int file_add(struct file_entry *files, size_t *len, const struct entry *e
     return 0;
 }
 
-/* Both lists are sorted: one walk tells what is new, gone or different. */
+/* Both lists are sorted: one walk finds what is new, gone or different. */
 static int entries_diff(const struct entry *old, size_t old_len, const struct entry *new,
                         size_t new_len, struct file_entry *files, size_t *files_len)
 {
@@ -229,9 +229,9 @@ int workspace_put(struct box *box, const char *from, const char *name, struct gb
     int r;
 
     if (in < 0)
-        return gb_fail(err, errno, "cannot read '%s'", from);
+        return gb_fail(err, errno, "read '%s'", from);
     if (fstat(in, &st) < 0)
-        return gb_fail(err, errno, "cannot read '%s'", from);
+        return gb_fail(err, errno, "read '%s'", from);
     if (!S_ISREG(st.st_mode))
         return gb_fail_plain(err, EINVAL, "'%s' is not a regular file", from);
     if ((r = box_open_new(box, name, st.st_mode & 0755, &out, err)) < 0)
@@ -255,7 +255,7 @@ static int open_beneath(int dir_fd, const char *path, int flags, mode_t mode)
     return fd < 0 ? -errno : fd;
 }
 
-/* Makes the directories that lead to @path, each beneath the one before. */
+/* Creates the directories that lead to @path, each beneath the one before. */
 static int make_parents(int dir_fd, const char *path)
 {
     autoclose int at = fcntl(dir_fd, F_DUPFD_CLOEXEC, 0);
@@ -291,7 +291,7 @@ static int fetch_one(struct box *box, const struct file_entry *file, int dir_fd,
     if (fstat(in, &st) < 0 || !S_ISREG(st.st_mode))
         return gb_fail_plain(err, EINVAL, "not a regular file");
     if ((r = make_parents(dir_fd, file->path)) < 0)
-        return gb_fail(err, -r, "make directories for '%s'", file->path);
+        return gb_fail(err, -r, "create directories for '%s'", file->path);
     out =
         open_beneath(dir_fd, file->path, O_WRONLY | O_CREAT | O_TRUNC, 0666 | (st.st_mode & 0111));
     if (out < 0)
@@ -306,7 +306,7 @@ int workspace_fetch(struct box *box, const struct file_entry *files, size_t file
     autoclose int dir_fd = -EBADF;
 
     if (mkdir(dir, 0777) < 0 && errno != EEXIST)
-        return gb_fail(err, errno, "make '%s'", dir);
+        return gb_fail(err, errno, "create '%s'", dir);
     dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir_fd < 0)
         return gb_fail(err, errno, "open '%s'", dir);

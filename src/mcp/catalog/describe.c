@@ -1,4 +1,5 @@
-/* Descriptions with the configured numbers in them: a model learns its limits from nothing else. */
+/* Descriptions with the configured numbers in them: a model has no other way to learn its
+ * limits. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,8 +62,8 @@ char *describe_fill(struct mcp *mcp, const char *text)
 
 /* ---- tables ---- */
 
-/* The copy, its rows and its texts are separate blocks; the rows are in the order of the original,
- * and each help is a text of our own. */
+/* The copy, its rows and its strings are separate allocations; the rows are in the original order,
+ * and each help string is a copy. */
 void describe_schema_free(struct schema *schema)
 {
     if (!schema)

@@ -1,4 +1,5 @@
-/* Prompts that people pick from a menu, and completion of what they and templates ask for. */
+/* Prompts that users pick from a menu, and completion of arguments for them and for resource
+ * templates. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 
 /* ---- prompts ---- */
 
-/* Ends the call with one message of the user; takes @text. */
+/* Ends the call with one user message; takes @text. */
 static void reply_prompt(struct mcp_call *call, const char *description, char *text)
 {
     call_reply(call,
@@ -146,7 +147,7 @@ static void add_value(json_t *values, const char *text, const char *prefix)
 
     if (strncmp(text, prefix, strlen(prefix)) != 0 || json_array_size(values) >= COMPLETIONS_MAX)
         return;
-    value = json_string(text); /* NULL where a name is not UTF-8 */
+    value = json_string(text); /* NULL if a name is not UTF-8 */
     if (value)
         (void) json_array_append_new(values, value);
 }
@@ -160,7 +161,7 @@ static void complete_sessions(struct mcp_call *call, json_t *values, const char 
         add_value(values, ids[i], prefix);
 }
 
-/* Files of the session that the context names, else of those that the client has made. */
+/* Files of the session in the context, otherwise of the sessions that the client has created. */
 static void complete_paths(struct mcp_call *call, json_t *values, const char *prefix)
 {
     const json_t *context = message_object(message_object(call->params, "context"), "arguments");

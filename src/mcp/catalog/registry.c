@@ -1,8 +1,8 @@
 /*
- * The tools, prompts and resources that exist.
+ * The registered tools, prompts and resources.
  *
- * Each is a row of some table and is entered once. A row that is removed is only hidden, so that a
- * call that has just found it can go on with it.
+ * Each is a row of some table and is registered once. A removed row is only hidden, so that a call
+ * that has just found it can continue with it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ struct list {
 };
 
 struct registry {
-    pthread_mutex_t lock; /* the lists; resources never change */
+    pthread_mutex_t lock; /* guards the lists; resources never change */
     struct list tools, prompts;
     const struct mcp_resource *resources[RESOURCES_MAX];
     size_t resources_len;
@@ -70,9 +70,9 @@ void registry_close(struct mcp *mcp)
     free(r);
 }
 
-/* ---- lists that may change ---- */
+/* ---- lists that can change ---- */
 
-/* Takes what the entry owns. A row that was removed is shown again. */
+/* Takes what the entry owns. A row that was removed becomes visible again. */
 static void list_add(struct mcp *mcp, struct list *list, struct entry entry)
 {
     pthread_mutex_t *lock = &mcp->registry->lock;
@@ -101,7 +101,7 @@ static void list_remove(struct mcp *mcp, struct list *list, const char *name)
     pthread_mutex_unlock(&mcp->registry->lock);
 }
 
-/* Entries never move and never go. */
+/* Entries never move and are never freed. */
 static const struct entry *list_find(struct mcp *mcp, const struct list *list, const char *name)
 {
     const struct entry *found = NULL;
@@ -114,7 +114,7 @@ static const struct entry *list_find(struct mcp *mcp, const struct list *list, c
     return found;
 }
 
-/* A deep copy: reference counts are not safe with two threads. */
+/* A deep copy: reference counts are not thread-safe. */
 static json_t *list_to_json(struct mcp *mcp, const struct list *list)
 {
     json_t *json = json_array();

@@ -1,11 +1,11 @@
 /*
- * Resources: a description of the sandbox, the files of sessions, and outputs that were too long
- * for a result.
+ * Resources: a description of the sandbox, the files of sessions, and output that was too long for
+ * a result.
  *
  * Files are listed only for a client with a session of the protocol, and only those of the sessions
- * that it created: without one there is no telling which of many users behind a proxy is asking.
- * Anybody who knows the id of a session can read its files by their URIs, as everywhere in the
- * service.
+ * that it created: without one it is impossible to know which of many users behind a proxy is
+ * asking. Anybody who knows the id of a session can read its files by their URIs, as everywhere in
+ * the service.
  */
 #include <errno.h>
 #include <sodium.h>
@@ -168,10 +168,10 @@ static json_t *file_to_resource(const char *session_id, const struct file_info *
 
     if (json && mime)
         (void) json_object_set_new(json, "mimeType", json_string(mime));
-    return json; /* NULL where the name is not UTF-8 */
+    return json; /* NULL if the name is not UTF-8 */
 }
 
-/* "SESSION/PATH" after which to go on, in base64. */
+/* "SESSION/PATH" after which to continue, in base64. */
 static json_t *make_cursor(const char *session_id, const char *path)
 {
     char plain[FILE_PATH_MAX + SESSION_ID_MAX + 2], text[CURSOR_MAX];

@@ -1,8 +1,8 @@
 /*
  * The list of tools, calling one of them, and what their results have in common.
  *
- * Arguments are checked against the tool's table before its handler sees them. What is wrong with
- * them is an error of the tool, which the model reads, not one of the protocol, which it does not.
+ * Arguments are checked against the tool's table before its handler sees them. Invalid arguments
+ * are an error of the tool, which the model can read, not one of the protocol, which it cannot.
  */
 #include "mcp/catalog/tools.h"
 
@@ -56,7 +56,7 @@ static void fail_arguments(struct mcp_call *call, const char *name, const json_t
     tool_fail(call, "Invalid arguments for %s: %s", name, text);
 }
 
-/* Fills the struct of the tool's table and hands it to the tool. */
+/* Fills the struct of the tool's table and passes it to the tool. */
 static void call_with_table(struct mcp_call *call, const struct tool_entry *entry,
                             const json_t *given)
 {

@@ -30,14 +30,14 @@ extern const struct mcp_tool tool_execute_python, tool_run_command, tool_pip_ins
     }
 #define OUT_SESSION OUT_TEXT("session_id", "the session that was used")
 
-#define SESSION_WORD_MAX 64 /* longer than any id, to be told that there is no such session */
+#define SESSION_WORD_MAX 64 /* longer than any id, so that a wrong one gets "no such session" */
 
 #define SESSION_ID_FIELD(args)                                                                     \
     {                                                                                              \
         "session_id", FIELD_TEXT, 0, offsetof(struct args, session_id), 1, SESSION_WORD_MAX,       \
             .help = "Session to use, as returned by create_session. If omitted, the session of "   \
-                    "this conversation; where the connection keeps none, a fresh sandbox for "     \
-                    "this call only."                                                              \
+                    "this conversation; if the connection has none, a fresh sandbox for this "     \
+                    "call only."                                                                   \
     }
 
 #define FILE_PATH_FIELD(args)                                                                      \
@@ -48,19 +48,18 @@ extern const struct mcp_tool tool_execute_python, tool_run_command, tool_pip_ins
 
 /* ---- results ---- */
 
-/* Ends the call with a tool's result: @structured, which is taken, as it is and as text; @content
- * (taken too, may be NULL) follows. */
+/* Ends the call with a tool's result: @structured, which is taken, as it is and as text, followed
+ * by @content (taken too, may be NULL). */
 void tool_reply(struct mcp_call *call, json_t *structured, json_t *content, bool is_error);
 
-/* Ends the call with a reason that a model can act on. */
+/* Ends the call with an error that a model can act on. */
 void tool_fail(struct mcp_call *call, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void tool_fail_fault(struct mcp_call *call, const struct fault *fault);
 
-/* Adds a link to @content, or text where the client's revision has no links. @size below 0:
+/* Adds a link to @content, or text if the client's revision has no links. @size below 0:
  * unknown. */
 void tool_add_link(struct mcp_call *call, json_t *content, const char *uri, const char *name,
                    const char *description, const char *mime, int64_t size);
 
-/* The session for a tool that makes no sense without one; on failure the call has ended. @id may be
- * NULL. */
+/* The session for a tool that needs one; on failure the call has ended. @id may be NULL. */
 int tool_session(struct mcp_call *call, const char *id, struct session **ret_session);

@@ -19,7 +19,7 @@
 #define WORKSPACE     "/workspace/"
 #define WORKSPACE_LEN (sizeof WORKSPACE - 1)
 
-/* Models know the place by its full name too. */
+/* Models also use the full path. */
 static const char *beneath(const char *path)
 {
     if (strncmp(path, WORKSPACE, WORKSPACE_LEN) == 0)
@@ -72,7 +72,7 @@ static int store(struct session *session, const char *path, const char *data, si
     return files_upload_commit(upload, ret_created, fault);
 }
 
-/* The bytes of the file; *@ret_owned is to be freed. On failure the call has ended. */
+/* The content of the file; free *@ret_owned. On failure the call has ended. */
 static int content_of(struct mcp_call *call, const struct upload_args *args, char **ret_owned,
                       const char **ret_data, size_t *ret_len)
 {
@@ -212,8 +212,8 @@ static ssize_t read_at(int fd, char *buf, size_t len, int64_t offset)
     return (ssize_t) used;
 }
 
-/* How the part goes out: as text unless it is none. A character that the end has cut in two is left
- * for the next part. */
+/* How a part is returned: as text if it is text. A character that is cut at the end is left for the
+ * next part. */
 static json_t *part_to_json(const char *data, size_t *len, const char **ret_encoding)
 {
     size_t partial = utf8_partial_end(data, *len);

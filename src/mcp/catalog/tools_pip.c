@@ -1,4 +1,5 @@
-/* pip_install: into the session, or without one into the set that the caller's fresh boxes have. */
+/* pip_install: into the session or, without one, into the caller's default set, which fresh boxes
+ * have. */
 #include "mcp/catalog/tools.h"
 
 #include "service/package/requirement.h"
@@ -69,11 +70,10 @@ const struct mcp_tool tool_pip_install = {
     .name = "pip_install",
     .title = "Install a package",
     .description =
-        "Install a Python package from PyPI. Into a session, where it can be imported at once; "
-        "without a session, for every fresh sandbox from the next call on. Many packages are "
-        "installed already: see execute_python. Returns the installed version, or the reason why "
-        "the "
-        "installation failed.",
+        "Install a Python package from PyPI: into a session, where it can be imported at once, or "
+        "without a session into every later fresh sandbox. Many packages are already installed: "
+        "see execute_python. Returns the installed version, or the reason why the installation "
+        "failed.",
     .input = &schema_pip_args,
     .output = &schema_pip_result,
     .hints = TOOL_IDEMPOTENT | TOOL_OPEN_WORLD,

@@ -1,9 +1,9 @@
 /*
  * Tools that run something: execute_python and run_command.
  *
- * The execution has a thread in the service; a step of the call waits for its next event, sends
- * what the client has asked for (progress, and what is printed as log messages), and at the receipt
- * makes the result. Without such a wish only the receipt is waited for.
+ * The execution has a thread in the service. A step of the call waits for its next event, sends
+ * what the client has asked for (progress, and output as log messages), and builds the result from
+ * the receipt. If the client has asked for neither, it waits only for the receipt.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,11 +18,11 @@
 #define CODE_BYTES_MAX  (INT64_C(8) * 1024 * 1024)
 #define TEXT_BYTES      4096
 #define IMAGES_MAX      10
-#define IMAGE_BYTES_MAX ((size_t) 8 * 1024 * 1024) /* of all together, in base64 */
+#define IMAGE_BYTES_MAX ((size_t) 8 * 1024 * 1024) /* of all images together, in base64 */
 #define LINKS_MAX       20
 #define DISPLAYS_MAX    50
 #define TICK_US         USEC_PER_SEC
-#define PROGRESS_US     (USEC_PER_SEC / 10) /* at most so often */
+#define PROGRESS_US     (USEC_PER_SEC / 10) /* at most this often */
 
 /* ---- the tables ---- */
 
@@ -93,11 +93,11 @@ static const struct schema schema_run_result = {
     .fields =
         (const struct field[]){
             { "status", FIELD_CHOICE, FIELD_REQUIRED, .choices = run_statuses,
-              .help =
-                  "error: an exception, or an exit code other than 0; killed: by a signal; system: "
-                  "a failure of the service; the others name the limit that was hit" },
+              .help = "error: an exception, or an exit code other than 0; killed: killed by a "
+                      "signal; system: "
+                      "a failure of the service; the others name the limit that was hit" },
             OUT_BOOL("success", "whether status is ok"),
-            OUT_INT("exit_code", "of the process"),
+            OUT_INT("exit_code", "exit code of the process"),
             OUT_TEXT("stdout", "what the program printed"),
             OUT_TEXT("stderr", "what it printed to stderr"),
             { "result", FIELD_TEXT, FIELD_REQUIRED | FIELD_NULLABLE,
@@ -112,15 +112,15 @@ static const struct schema schema_run_result = {
             { "truncated", FIELD_OBJECT, FIELD_REQUIRED,
               .help = "how many bytes of stdout and stderr were left out" },
             { "session_id", FIELD_TEXT, FIELD_REQUIRED | FIELD_NULLABLE,
-              .help = "the session it ran in; null for a sandbox of its own" },
+              .help = "the session it ran in; null for a fresh sandbox" },
             { "hint", FIELD_TEXT, .help = "what to do about the failure" },
             { 0 },
         },
 };
 
 struct run {
-    struct session *session; /* NULL: a box for this alone */
-    struct session *passing; /* ... which is a session for want of one-shot commands */
+    struct session *session; /* NULL: a fresh box for this run */
+    struct session *passing; /* ... which is a session, because there are no one-shot commands */
     struct execution *execution;
     struct event_cursor cursor;
     int64_t started_us, wall_us, told_us;
@@ -160,11 +160,11 @@ static const char *hint_of(const char *status)
 
 struct shown {
     json_t *content, *displays;
-    size_t text_max; /* of each text */
+    size_t text_max; /* of each string */
     size_t images, image_bytes;
 };
 
-/* A text as far as an answer may hold it: its beginning and its end. */
+/* Text that fits into a result: its beginning and its end. */
 static json_t *clipped(const json_t *text, size_t max)
 {
     const char *value = json_string_value(text);
@@ -209,7 +209,7 @@ static void add_bundle(struct shown *shown, const json_t *data, bool with_text)
         (void) json_array_append_new(shown->displays, clipped(text, shown->text_max));
 }
 
-/* A clean copy of error: only what the schema has. */
+/* A copy of error with only the members of the schema. */
 static json_t *error_of(const json_t *receipt, size_t max)
 {
     const json_t *error = json_object_get(receipt, "error");
@@ -231,7 +231,7 @@ static json_t *copy_or(const json_t *receipt, const char *name, json_t *fallback
     return json_incref(value);
 }
 
-/* Streams that were cut can be read as a whole. */
+/* Links to the complete streams, if they were cut. */
 static void add_output_links(struct mcp_call *call, json_t *content, const json_t *receipt)
 {
     static const char *const names[] = { "stdout", "stderr" };
@@ -247,7 +247,7 @@ static void add_output_links(struct mcp_call *call, json_t *content, const json_
     }
 }
 
-/* Links to files that are still there, and word to those who watch them. */
+/* Adds links to files that still exist, and notifies clients that watch them. */
 static void add_file_links(struct mcp_call *call, json_t *content, const json_t *receipt)
 {
     bool listed = false;
@@ -382,7 +382,7 @@ static void run_step(struct mcp_call *call, int64_t timeout_us)
         event_release(&event);
 }
 
-/* A session that is there for one command only. */
+/* A session that exists for one command only. */
 static int make_passing(struct mcp_call *call, struct run *run, struct fault *fault)
 {
     struct session_request request;

@@ -31,7 +31,7 @@ static const struct schema schema_created = {
         (const struct field[]){
             OUT_TEXT("session_id", "to pass to the other tools"),
             OUT_NUMBER("idle_timeout", "in seconds"),
-            { "limits", FIELD_OBJECT, FIELD_REQUIRED, .help = "of the session" },
+            { "limits", FIELD_OBJECT, FIELD_REQUIRED, .help = "limits of the session" },
             { 0 },
         },
 };
@@ -69,10 +69,9 @@ const struct mcp_tool tool_create_session = {
     .title = "Create a session",
     .description =
         "Create a session: a sandbox in which variables, imports and files persist from call to "
-        "call. Returns its session_id, to pass to the other tools. Needed only where calls do not "
-        "share a session already, or to keep tasks apart. Close it with close_session when it is "
-        "no "
-        "longer needed; it is closed by itself after {idle} s without use.",
+        "call. Returns its session_id, to pass to the other tools. Needed only if calls do not "
+        "already share a session, or to keep tasks apart. Close it with close_session when it is "
+        "no longer needed; it is closed automatically after {idle} s without use.",
     .input = &schema_create_args,
     .output = &schema_created,
     .handle = create_session,
@@ -107,13 +106,13 @@ static const struct schema schema_closed = {
 static const struct schema schema_interrupted = {
     .fields =
         (const struct field[]){
-            OUT_INT("interrupted", "how many executions were told to stop"),
+            OUT_INT("interrupted", "number of executions that were interrupted"),
             OUT_SESSION,
             { 0 },
         },
 };
 
-/* Without a session_id only one that exists: none is created just to be closed. */
+/* Without a session_id only an existing one is used: none is created just to be closed. */
 static int existing_session(struct mcp_call *call, const struct session_args *args,
                             struct session **ret_session)
 {
@@ -181,7 +180,7 @@ const struct mcp_tool tool_close_session = {
     .name = "close_session",
     .title = "Close a session",
     .description =
-        "Close a session: stop what runs in it and delete its variables and files. This cannot be "
+        "Close a session: stop its running code and delete its variables and files. This cannot be "
         "undone. If the session of the conversation is closed, the next call starts with a new "
         "one.",
     .input = &schema_session_args,
@@ -193,8 +192,8 @@ const struct mcp_tool tool_close_session = {
 const struct mcp_tool tool_interrupt = {
     .name = "interrupt",
     .title = "Interrupt execution",
-    .description = "Stop what runs in a session, like Ctrl-C. Variables and files are kept. Use it "
-                   "when code that another call started takes too long.",
+    .description = "Interrupt the running code of a session, like Ctrl-C. Variables and files are "
+                   "kept. Use it when code that another call started takes too long.",
     .input = &schema_session_args,
     .output = &schema_interrupted,
     .hints = TOOL_IDEMPOTENT,

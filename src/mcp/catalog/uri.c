@@ -1,4 +1,4 @@
-/* URIs of files and outputs, and what stands behind them as "contents". */
+/* URIs of files and outputs, and their "contents". */
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ char *uri_of_file(const char *session_id, const char *path)
     return uri;
 }
 
-/* An id: letters, digits and _, as ours are. */
+/* An id: letters, digits and _, like ours. */
 static bool take_id(const char **text, char *ret_id, size_t size)
 {
     size_t len = strcspn(*text, "/");

@@ -1,7 +1,7 @@
 /*
- * What a call asks of its client, and what the client answers. mcp/tool.h says how the two eras do
- * it. In the old one the answer arrives by itself and is handed to the call by peer_answer(); in
- * the new one it is part of a second request.
+ * What a call asks its client, and the client's answers. mcp/tool.h describes how the two eras do
+ * it. In the old era the answer arrives as a separate message and peer_answer() hands it to the
+ * call; in the new era it is part of a second request.
  */
 #include <stdio.h>
 

@@ -1,11 +1,11 @@
 /*
- * Calls: from the message that came in to the response that goes out.
+ * Calls: from the incoming message to the response.
  *
- * receive_request() finds out era, peer and method, and lets the method begin. Most end there. One
- * that takes time leaves a step function behind, which the driver calls again and again through
- * mcp_call_next(); in between it fetches the messages that the step has left in call->out. Messages
- * are serialised where they are made and stay text from there on. Only cancelling and answering
- * come from other threads, and only they need call->lock.
+ * receive_request() determines era, peer and method, and starts the method. Most calls end there.
+ * One that takes time leaves a step function behind, which the driver calls again and again through
+ * mcp_call_next(); in between it fetches the messages that the step has put into call->out.
+ * Messages are serialised where they are created and stay text from there on. Only cancelling and
+ * answering come from other threads, and only they need call->lock.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 
 #include "base/banned.h"
 
-/* ---- life ---- */
+/* ---- creation and release ---- */
 
 struct mcp_call *call_new(struct mcp *mcp, const struct mcp_arrival *arrival)
 {
@@ -44,7 +44,7 @@ struct mcp_call *call_new(struct mcp *mcp, const struct mcp_arrival *arrival)
     return call;
 }
 
-/* The oldest of those that wait, or NULL. */
+/* The oldest queued message, or NULL. */
 static char *take_message(struct mcp_call *call)
 {
     struct queued *first = call->out;
@@ -94,14 +94,14 @@ struct mcp *call_mcp(const struct mcp_call *call)
     return call->mcp;
 }
 
-/* ---- how it ends ---- */
+/* ---- ending a call ---- */
 
 bool call_is_over(const struct mcp_call *call)
 {
     return call->over;
 }
 
-/* What every result of the new era carries. */
+/* Members of every result of the new era. */
 static void add_marks(struct mcp_call *call, json_t *result)
 {
     const struct mcp_method *method = call->method;
@@ -172,7 +172,7 @@ __attribute__((format(printf, 4, 0))) static void fail(struct mcp_call *call, in
     }
     if (vsnprintf(text, sizeof text, fmt, ap) < 0)
         text[0] = '\0';
-    /* json_pack() refuses what is not UTF-8: a text that was cut within a character. */
+    /* json_pack() refuses text that is not UTF-8, such as text that was cut within a character. */
     error = json_pack("{s:i, s:s}", "code", code, "message", text);
     if (!error)
         error = json_pack("{s:i, s:s}", "code", code, "message", "the request failed");
@@ -209,7 +209,7 @@ void call_fail_fault(struct mcp_call *call, const struct fault *fault)
     call_fail(call, code, "%s", fault->detail);
 }
 
-/* ---- what it says meanwhile ---- */
+/* ---- messages before the end ---- */
 
 void call_put(struct mcp_call *call, char *text)
 {
@@ -271,7 +271,7 @@ void *call_work(const struct mcp_call *call)
     return call->work;
 }
 
-/* ---- what reaches it from outside ---- */
+/* ---- events from outside ---- */
 
 void call_wait(struct mcp_call *call, int64_t timeout_us)
 {
@@ -325,7 +325,7 @@ bool mcp_call_is_cancelled(struct mcp_call *call)
     return cancelled;
 }
 
-/* ---- what its method needs ---- */
+/* ---- for its method ---- */
 
 const char *call_text(struct mcp_call *call, const char *name, bool required)
 {
@@ -382,7 +382,7 @@ int mcp_call_next(struct mcp_call *call, int64_t timeout_us, char **ret_text)
     }
     if (!text) {
         if (call->told) {
-            release_work(call); /* a kept call is not to hold a session */
+            release_work(call); /* a kept call must not hold a session */
             return -1;
         }
         call->told = true;
@@ -500,7 +500,7 @@ void mcp_call_forget(struct mcp_call *call)
         peer_forget(call);
 }
 
-/* ---- on a thread of its own ---- */
+/* ---- on a separate thread ---- */
 
 static int start_thread(struct mcp_call *call, void *(*run)(void *call))
 {
@@ -526,7 +526,7 @@ static void *detached_main(void *arg)
         if (r == 0)
             continue;
         if (call->told && mcp_call_is_cancelled(call))
-            free(text); /* nobody waits for it any more */
+            free(text); /* no client waits for it any more */
         else
             (void) outbox_put(call->peer->outbox, text, call->told ? PUT_WAIT : PUT_MAY);
     }
@@ -547,7 +547,7 @@ void mcp_call_detach(struct mcp_call *call)
     peer_detached(call->mcp, -1, call);
 }
 
-/* Of what comes meanwhile only the response is kept: nobody reads along. */
+/* Only the response is kept, because nobody reads the messages before it. */
 static void *parked_main(void *arg)
 {
     struct mcp_call *call = arg;

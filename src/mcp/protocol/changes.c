@@ -1,10 +1,10 @@
 /*
- * What clients hear of without having asked just now: lists that changed, files that changed.
+ * Notifications that clients get without a request: lists that changed, files that changed.
  *
- * A client of the old era hears of lists in its outbox, and of the files that it has subscribed to.
- * In the new one a `subscriptions/listen` is a call that does not end; it is told what it has
- * named, and nothing else. Files are those that a tool of ours has changed; what a program changes
- * later in the background is found out with its next call.
+ * A client of the old era gets them in its outbox: for lists, and for the files that it has
+ * subscribed to. In the new era `subscriptions/listen` is a call that does not end; it gets
+ * notifications about what it names, and nothing else. Only changes of files by our tools are
+ * reported; what a program changes later in the background is noticed with its next call.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,7 +165,8 @@ static void listen_step(struct mcp_call *call, int64_t timeout_us)
         listen_end(call);
 }
 
-/* What of the wish is granted: all that there is. On a wrong type the call has ended. */
+/* The part of the request that is granted: everything we have. On a wrong type the call has
+ * ended. */
 static json_t *read_filter(struct mcp_call *call, struct listener *l)
 {
     static const char *const flags[] = { "toolsListChanged", "promptsListChanged",
@@ -228,6 +229,6 @@ void method_listen(struct mcp_call *call)
                 json_pack("{s:O, s:{s:O}}", "notifications", honoured, "_meta",
                           MCP_META "subscriptionId", call->id));
     if (json_object_size(honoured) == 0)
-        listen_end(call); /* nothing could ever come */
+        listen_end(call); /* no notification could ever come */
     json_decref(honoured);
 }

@@ -80,7 +80,7 @@ char *message_response(json_t *id, const char *member, json_t *value, const char
 {
     autofree char *id_text = id ? json_dumps(id, MCP_JSON) : strdup("null");
     autofree char *text = json_dumps(value, MCP_JSON);
-    const char *rest = text ? text + 1 : NULL; /* behind the brace */
+    const char *rest = text ? text + 1 : NULL; /* after the brace */
     char *message = NULL;
     int len;
 

@@ -1,4 +1,4 @@
-/* The table of methods, and those that are about the protocol itself. */
+/* The table of methods, and the methods of the protocol itself. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,8 +11,8 @@
 #define BOTH     (MCP_LEGACY | MCP_MODERN)
 #define NO_CACHE -1, NULL
 
-/* The eight words of MCP, which are those of RFC 5424. Four are levels of ours; a client that names
- * one of the others gets what is at least as severe. */
+/* The eight levels of MCP, which are those of RFC 5424. Four are levels of ours; a client that
+ * names one of the others gets everything at least as severe. */
 static const struct {
     const char *word;
     int level;
@@ -70,7 +70,7 @@ static json_t *instructions(struct mcp_call *call)
 
 /* ---- the old era ---- */
 
-/* The requested version if we support it, else our newest: the client may disconnect then. */
+/* The requested version if we support it, otherwise our newest: the client may then disconnect. */
 static const char *agree(const char *wanted)
 {
     const char *const *versions = era_legacy_versions();

@@ -1,11 +1,11 @@
 /*
  * Peers: clients that have a session of the protocol.
  *
- * A peer is in the table from its beginning to mcp_peer_end(), and lives until nobody refers to it.
- * It holds its calls: so that they can be cancelled and answered, and for a while after their end
- * where their messages are kept for a client that comes back. Locks are taken in this order: the
- * table's, a peer's, a call's. None is held while the service is asked for something, but
- * session_lock, which keeps two first calls from making two boxes.
+ * A peer is in the table from its start to mcp_peer_end(), and lives until it is no longer
+ * referenced. It holds its calls, so that they can be cancelled and answered, and for a while after
+ * their end if their messages are kept for a client that comes back. Locks are taken in this order:
+ * the table's, a peer's, a call's. None is held during calls to the service except session_lock,
+ * which prevents two first calls from creating two boxes.
  */
 #include <sodium.h>
 #include <stdio.h>
@@ -19,9 +19,9 @@
 #include "base/banned.h"
 
 #define KEY_PEERS_MAX   512                 /* of one key */
-#define CROWDED_IDLE_US (60 * USEC_PER_SEC) /* when there is no room left */
+#define CROWDED_IDLE_US (60 * USEC_PER_SEC) /* when there is no room */
 
-/* ---- life ---- */
+/* ---- creation and release ---- */
 
 static struct mcp_peer *peer_alloc(struct mcp *mcp, enum mcp_transport transport,
                                    const struct caller *caller, bool keeps)
@@ -81,11 +81,12 @@ bool mcp_peer_primes(const struct mcp_peer *peer)
 
 struct outbox *mcp_peer_outbox(struct mcp_peer *peer)
 {
-    atomic_store(&peer->used_us, clock_now_us()); /* somebody listens */
+    atomic_store(&peer->used_us, clock_now_us()); /* a client listens */
     return peer->outbox;
 }
 
-/* The peer over HTTP that was not used for longest, if for so long; others end by themselves. */
+/* The least recently used peer over HTTP, if it has been idle for that long; other peers end by
+ * themselves. */
 static struct mcp_peer *find_idle(struct mcp *mcp, int64_t idle_us)
 {
     int64_t limit = clock_now_us() - idle_us;
@@ -99,7 +100,7 @@ static struct mcp_peer *find_idle(struct mcp *mcp, int64_t idle_us)
     return found ? mcp_peer_ref(found) : NULL;
 }
 
-/* Ends one that is idle; whether there was one. */
+/* Ends an idle peer; returns whether there was one. */
 static bool end_idle(struct mcp *mcp, int64_t idle_us)
 {
     struct mcp_peer *peer;
@@ -143,7 +144,7 @@ int mcp_peer_new(struct mcp *mcp, enum mcp_transport transport, const struct cal
             mcp->peers_len++;
         }
         pthread_mutex_unlock(&mcp->lock);
-        /* Many clients never say goodbye; the one that was quiet for longest makes room. */
+        /* Many clients never end their session; the least recently used one makes room. */
     } while (!room && end_idle(mcp, CROWDED_IDLE_US));
     if (!room) {
         mcp_peer_unref(peer);
@@ -222,7 +223,7 @@ void mcp_peer_end(struct mcp_peer *peer)
 
 /* ---- calls of a peer ---- */
 
-/* The ones that ended first go first. */
+/* The calls that ended first are dropped first. */
 static struct mcp_call *take_surplus(struct mcp_peer *peer)
 {
     struct mcp_call **oldest = NULL, *call;
@@ -335,13 +336,13 @@ void peer_cancel(struct mcp_peer *peer, const json_t *id)
     if (call)
         (void) mcp_call_ref(call);
     pthread_mutex_unlock(&peer->lock);
-    /* initialize cannot be cancelled, and has ended anyway */
+    /* initialize cannot be cancelled, and has already ended */
     if (call)
         mcp_call_cancel(call);
     mcp_call_unref(call);
 }
 
-/* An answer that nobody waits for is dropped. */
+/* An answer that no call waits for is dropped. */
 void peer_answer(struct mcp_peer *peer, json_t *response)
 {
     const char *id = json_string_value(json_object_get(response, "id"));
@@ -389,7 +390,7 @@ void peer_add_session(struct mcp_peer *peer, const char *id)
     size_t most = MCP_PEER_SESSIONS;
 
     pthread_mutex_lock(&peer->lock);
-    if (peer->sessions_len == most) { /* the oldest is forgotten */
+    if (peer->sessions_len == most) { /* the oldest one is dropped */
         memmove(peer->sessions, peer->sessions + 1, (most - 1) * sizeof *peer->sessions);
         peer->sessions_len--;
     }

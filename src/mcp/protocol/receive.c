@@ -1,4 +1,4 @@
-/* What comes in: one message or a batch, from whom, and what it wants. */
+/* Incoming messages: one message or a batch, who sent it, and which call it starts. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 #define BATCH_MAX 64
 
-/* ---- who ---- */
+/* ---- the sender ---- */
 
 /* The peer of a message of the old era; on failure the call has ended. */
 static int attach_peer(struct mcp_call *call, const struct mcp_arrival *arrival)
@@ -53,7 +53,7 @@ static int check_legacy(struct mcp_call *call, const struct mcp_arrival *arrival
         return -1;
     peer = call->peer;
     pthread_mutex_lock(&peer->lock);
-    call->capabilities = peer->capabilities; /* never changes once it is there */
+    call->capabilities = peer->capabilities; /* never changes once it is set */
     call->log_level = peer->log_level;
     pthread_mutex_unlock(&peer->lock);
     return 0;
@@ -74,7 +74,7 @@ static bool is_method(const struct mcp_call *call, const char *name)
     return strcmp(json_string_value(json_object_get(call->message, "method")), name) == 0;
 }
 
-/* initialize opens a session, where the connection is not one already. */
+/* initialize starts a session, unless the connection is one already. */
 static int open_peer(struct mcp_call *call, const struct mcp_arrival *arrival)
 {
     if (arrival->headers && arrival->headers->session) {
@@ -179,10 +179,9 @@ static struct mcp_call *receive_request(struct mcp *mcp, const struct mcp_arriva
     return call;
 }
 
-/* ---- the rest ---- */
+/* ---- notifications and responses ---- */
 
-/* Nothing is ever said about a notification or a response, but over HTTP its request has a status.
- */
+/* A notification or a response gets no reply, but over HTTP its request has a status. */
 static struct mcp_call *quietly(struct mcp_call *call, const struct mcp_arrival *arrival)
 {
     if (call && call->failed && arrival->transport == MCP_HTTP)
@@ -214,7 +213,7 @@ static struct mcp_call *receive_response(struct mcp *mcp, const struct mcp_arriv
 
     if (!call)
         return NULL;
-    call->id = NULL; /* it is that of a request of ours */
+    call->id = NULL; /* it is the id of a request of ours */
     if (check_legacy(call, arrival) == 0)
         peer_answer(call->peer, message);
     return quietly(call, arrival);
@@ -249,7 +248,7 @@ static struct mcp_call *receive_one(struct mcp *mcp, const struct mcp_arrival *a
     }
 }
 
-/* ---- batches: only the revision of 2025-03-26 has them ---- */
+/* ---- batches: only revision 2025-03-26 has them ---- */
 
 struct batch {
     struct mcp_call *calls[BATCH_MAX];
@@ -280,7 +279,7 @@ static void batch_end(struct mcp_call *call, struct batch *batch)
     call_reply_text(call, ok ? TAKE_PTR(batch->text) : NULL);
 }
 
-/* One after the other, in the order in which they came. */
+/* One after the other, in the order of arrival. */
 static void batch_step(struct mcp_call *call, int64_t timeout_us)
 {
     struct batch *batch = call->work;

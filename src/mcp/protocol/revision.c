@@ -1,12 +1,13 @@
 /*
- * Eras: how a message says to which revision it belongs, and what that revision wants of it.
+ * Eras: how a message says to which revision it belongs, and what that revision requires.
  *
- * Up to 2025-11-25 a client opens a session with `initialize` and the revision is agreed upon
- * there. From 2026-07-28 on there are no sessions: every request carries its revision and the
- * client's capabilities in params._meta, and over HTTP headers repeat what a proxy may want to
- * know. The body decides; headers are checked against it. A message whose body claims nothing is of
- * the old era, unless its header names the new one: then the claim is missing, and it is not served
- * as something that it did not mean to be. The order of the checks is that of the official server.
+ * Up to 2025-11-25 a client starts a session with `initialize`, which also negotiates the revision.
+ * From 2026-07-28 on there are no sessions: every request carries its revision and the client's
+ * capabilities in params._meta, and over HTTP headers repeat what a proxy may want to know. The
+ * body decides; headers are checked against it. A message whose body names no revision belongs to
+ * the old era, unless its header names the new one: then the body is incomplete, and the message is
+ * refused instead of being served as something else. The order of the checks is that of the
+ * official server.
  */
 #include <sodium.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@
 
 #define BASE64_PREFIX "=?base64?"
 #define BASE64_SUFFIX "?="
-#define HEADER_MAX    8192 /* of a decoded value */
+#define HEADER_MAX    8192 /* size of a decoded value */
 
 static const char *const legacy_versions[] = { "2025-11-25", "2025-06-18", "2025-03-26",
                                                "2024-11-05", NULL };
@@ -48,15 +49,15 @@ bool era_is_legacy_version(const char *version)
     return false;
 }
 
-/* Revisions are dates and compare as text; what is no date at all is nobody's past. */
+/* Revisions are dates and compare as text; anything that sorts later counts as new. */
 static bool is_modern(const char *version)
 {
     return strcmp(version, MCP_MODERN_VERSION) >= 0;
 }
 
-/* ---- the envelope: what _meta must hold ---- */
+/* ---- the envelope: required members of _meta ---- */
 
-/* Fills @why when the envelope is not complete. */
+/* Fills @why if the envelope is incomplete. */
 static bool check_envelope(const json_t *meta, char why[160])
 {
     const json_t *client = json_object_get(meta, META_CLIENT);
@@ -92,7 +93,7 @@ static bool check_envelope(const json_t *meta, char why[160])
 
 /* ---- headers ---- */
 
-/* A header's value as it is meant; "" becomes NULL in *@ret_text when it cannot be read. */
+/* The decoded value of a header in *@ret_text; false if it cannot be decoded. */
 static bool decode_value(const char *value, char *buf, size_t size, const char **ret_text)
 {
     size_t len, prefix = strlen(BASE64_PREFIX), suffix = strlen(BASE64_SUFFIX), used = 0;
@@ -156,7 +157,7 @@ static int check_name(struct mcp_call *call, const struct mcp_headers *headers, 
     return 0;
 }
 
-/* As text, the way a header has it; false for what a header cannot hold. */
+/* As text in the form of a header; false for values that a header cannot have. */
 static bool primitive_text(const json_t *value, char *buf, size_t size)
 {
     if (json_is_integer(value))
@@ -228,7 +229,7 @@ static int check_modern(struct mcp_call *call, const struct mcp_headers *headers
     if (headers && headers->method && strcmp(headers->method, method) != 0)
         return mismatch(call, "Mcp-Method", "does not match the body");
     if (!version)
-        version = headers->version; /* a notification, which need not claim */
+        version = headers->version; /* a notification, which need not name a revision */
     if (strcmp(version, MCP_MODERN_VERSION) != 0)
         return refuse_version(call, version);
     call->capabilities = message_object(call->meta, META_CAPABILITIES);
@@ -238,7 +239,7 @@ static int check_modern(struct mcp_call *call, const struct mcp_headers *headers
     return headers && request ? check_headers(call, headers, method) : 0;
 }
 
-/* Only what is whole makes an initialize one of the new era, which does not have it. */
+/* Only a complete envelope puts an initialize into the new era, which does not have that method. */
 static bool claims(const struct mcp_call *call, const char *method)
 {
     const char *version = json_string_value(json_object_get(call->meta, META_VERSION));

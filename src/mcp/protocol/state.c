@@ -1,9 +1,9 @@
 /*
  * State that a client carries from one round to the next.
  *
- * In the era without sessions a tool that needs an answer first gives its state along, and gets it
+ * In the era without sessions a tool that needs an answer first sends its state along, and gets it
  * back with the answer. So it is authenticated: for this server, this caller, this method and tool,
- * and for a while only. It is not encrypted; nothing that is put into it is secret.
+ * and for a limited time. It is not encrypted; nothing in it is secret.
  */
 #include <sodium.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 #define STATE_MAX    16384
 #define VARIANT      sodium_base64_VARIANT_URLSAFE_NO_PADDING
 
-/* Of what the text is a state, and of whom. */
+/* Binds the state to a method, a tool and a caller. */
 static void mac_of(const struct mcp_call *call, const char *body,
                    unsigned char mac[crypto_auth_BYTES])
 {

@@ -1,4 +1,4 @@
-/* What the service tells about itself. */
+/* Routes that describe the service. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,7 +70,7 @@ void about_root(struct request *rq)
                              "healthy"));
 }
 
-/* How a session's workspace is held to its size. */
+/* How the size of a session's workspace is limited. */
 static const char *quota_name(enum disk_kind kind)
 {
     return kind == DISK_NONE ? "memory" : kind == DISK_IMAGE ? "hard" : "watched";
@@ -148,7 +148,7 @@ void about_stats(struct request *rq)
 
 /* ---- docs ---- */
 
-/* The page with a fresh nonce in place of each mark: only its own script and style may run. */
+/* The page with a fresh nonce in place of each marker: only its own script and style may run. */
 static char *fill_page(const char nonce[sizeof DOCS_NONCE_MARK])
 {
     char *page = strdup(docs_page), *p = page;

@@ -1,4 +1,4 @@
-/* GET /metrics: the text format of Prometheus, by hand. */
+/* GET /metrics: the Prometheus text format, written by hand. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -68,7 +68,7 @@ static void write_http(FILE *out, struct server *server)
     write_one(out, "glovebox_http_sockets", "gauge", "Open WebSockets.", sockets);
 }
 
-/* What is one number of the service's. */
+/* Metrics that are a single number of the service. */
 static const struct {
     const char *name, *type, *help;
     size_t offset;

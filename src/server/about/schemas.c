@@ -1,4 +1,4 @@
-/* What the routes about the service answer. */
+/* Responses of the routes about the service. */
 #include "server/about/schemas.h"
 
 #include "server/schema/schemas.h"
@@ -33,29 +33,29 @@ RESPONSE(ready, NULL);
 
 static const struct field fields_limits_info[] = {
     { "oneshot", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_limits,
-      .help = "defaults of a run in a fresh box" },
+      .help = "defaults for a run in a fresh box" },
     { "session", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_limits,
-      .help = "defaults of a session" },
+      .help = "defaults for a session" },
     { "ceiling", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_limits,
-      .help = "maximums that a request may set" },
-    ALWAYS("command_timeout", FIELD_OBJECT, "default and most, in seconds"),
+      .help = "the highest values that a request may set" },
+    ALWAYS("command_timeout", FIELD_OBJECT, "default and most (the maximum), in seconds"),
     ALWAYS("sessions", FIELD_OBJECT, "most, idle_timeout, idle_timeout_most"),
     { "volumes", FIELD_LIST, FIELD_REQUIRED, .of = &schema_bound,
-      .help = "directories of the host that sessions may have, or directories in them" },
-    ALWAYS("code_bytes", FIELD_INT, "the longest program"),
-    ALWAYS("stdin_bytes", FIELD_INT, "the longest standard input"),
-    ALWAYS("reply_bytes", FIELD_OBJECT, "default and most, of each stream in a receipt"),
-    ALWAYS("network", FIELD_OBJECT, "allow: the hosts that sessions may ask for; secrets: the headers "
-                                    "that the operator adds"),
+      .help = "host directories that sessions may mount, with everything below them" },
+    ALWAYS("code_bytes", FIELD_INT, "maximum size of a program"),
+    ALWAYS("stdin_bytes", FIELD_INT, "maximum size of standard input"),
+    ALWAYS("reply_bytes", FIELD_OBJECT, "default and most (the maximum), per stream in a receipt"),
+    ALWAYS("network", FIELD_OBJECT, "allow: hosts that sessions may ask for; secrets: headers that "
+                                    "the operator adds"),
     END,
 };
-RESPONSE(limits_info, "Default limits, and the maximums that requests may set.");
+RESPONSE(limits_info, "The default limits, and the highest values that requests may set.");
 
 static const struct field fields_template[] = {
     ALWAYS("name", FIELD_TEXT, NULL), ALWAYS("kind", FIELD_TEXT, "python, venv or packages"),
-    ALWAYS("preload", FIELD_TEXT, "preloaded modules, separated by blanks"),
+    ALWAYS("preload", FIELD_TEXT, "preloaded modules, separated by spaces"),
     MAYBE("packages", FIELD_LIST, "for kind packages: its requirements"), END };
-static const struct schema schema_template = { "template", "A Python to begin with.",
+static const struct schema schema_template = { "template", "A Python environment.",
                                                fields_template, 0 };
 
 static const struct field fields_templates[] = {

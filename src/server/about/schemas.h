@@ -1,4 +1,4 @@
-/* What the routes about the service answer. */
+/* Responses of the routes about the service. */
 #pragma once
 
 #include "schema/fields.h"

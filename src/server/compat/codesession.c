@@ -1,9 +1,9 @@
 /*
- * The code-session API: tables and code in a session that is simply there.
+ * The code-session API: tables and code in a session that needs no setup.
  *
- * CSV files become variables, code works on them, and what it binds comes back. Replies that hold
- * values are JSON strings with JSON inside, as the API's clients expect. Everything that looks at a
- * value is done in the box; from there it comes as text, or as a file when it may be large.
+ * CSV files become variables, code works on them, and the variables it sets are returned. Replies
+ * with values are JSON strings with JSON inside, as the API's clients expect. All work on values is
+ * done in the box; they leave it as text, or as a file if they may be large.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@
 
 #define PASSING_MAX 64
 
-/* A file that is there during one request. No two requests have the same id. */
+/* A file that exists during one request. No two requests have the same id. */
 static void passing_path(const struct request *rq, char path[PASSING_MAX])
 {
     (void) snprintf(path, PASSING_MAX, ".glovebox-%s", rq->id);
@@ -34,8 +34,9 @@ static void remove_passing(struct session *session, const char *path)
     (void) files_delete(session, path, strlen(path), false, &ignored);
 }
 
-/* A name that can be no variable is refused before anything is taken in; what is not ASCII is left
- * to Python, which knows the letters of all languages. Keywords too: it knows its own best. */
+/* A name that cannot be a variable is refused before anything is stored; non-ASCII names are left
+ * to Python, which knows the letters of all languages. So are keywords: Python knows its own
+ * best. */
 static bool may_be_name(const char *name)
 {
     bool first = true;
@@ -89,14 +90,14 @@ void codesession_upload(struct request *rq)
             reply_json(rq, MHD_HTTP_OK,
                        json_pack("{s:s++}", "message", "File ", name, " has been uploaded"));
     }
-    remove_passing(session, file.path); /* it is gone already unless something went wrong */
+    remove_passing(session, file.path); /* it is gone already unless something failed */
     json_decref(receipt);
     free(code);
 }
 
 /* ---- files ---- */
 
-/* The box has written the reply as it is to be sent. It is not parsed here: what a tenant makes up
+/* The box has written the reply as it is to be sent. It is not parsed here: parsed, hostile text
  * could take a hundred times its length. */
 static void send_list(struct request *rq, json_t *receipt)
 {
@@ -163,7 +164,7 @@ static void download(struct request *rq, const char *code, const char *path)
     if (!receipt) {
         reply_json(rq, MHD_HTTP_OK, json_string("[]"));
     } else if (dialect_is_ok(rq, receipt)) {
-        /* The one that it ran in, even if the label has another by now. */
+        /* The session that it ran in, even if the label has another one by now. */
         struct fault fault = { 0 };
 
         if (session_find(rq->server->config.service, &rq->caller, rq->session_id, &session,
@@ -213,8 +214,8 @@ void codesession_execute(struct request *rq, const struct body_execute_code *bod
 
 /* ---- clear ---- */
 
-/* A session that has a label goes as a whole, in its turn; the next call makes another. One that is
- * named by its id belongs to somebody who made it, and only loses its names. */
+/* A session with a label is deleted as a whole, in its turn; the next call creates another. A
+ * session that is named by its id was created by a client, and only loses its variables. */
 void codesession_clear(struct request *rq)
 {
     bool by_id = dialect_is_named(rq) && label_is_id(rq->headers.session_id);

@@ -1,10 +1,10 @@
 /*
- * Cells for clients that speak of variables.
+ * Cells for clients that work with variables.
  *
  * A call finds its session by the label, runs a cell there and takes the names out of the receipt.
- * A session that is gone is made anew. Who works on its variables must hear of that, and hears it
- * once: as the answer of the first such call, in place of a result. Calls that do not care leave
- * the words to those that do (labels.c).
+ * A session that is gone is created again. A client that works on its variables must learn of that,
+ * once: the first such call gets an error instead of a result. Calls that do not use variables
+ * leave the message to those that do (labels.c).
  */
 #include "server/compat/dialect.h"
 
@@ -19,7 +19,7 @@
 #include "base/banned.h"
 
 #define NAMES_MIME "application/vnd.glovebox.names+json"
-#define TRIES      3 /* a session may end between being found and being used */
+#define TRIES      3 /* a session may end after it was found and before it is used */
 
 /* ---- sessions ---- */
 
@@ -68,7 +68,7 @@ int dialect_session(struct request *rq, bool make, struct session **ret_session)
     return 0;
 }
 
-/* Tells a loss that nobody has heard of yet; true: the reply has been sent. */
+/* Reports a loss that no client has been told of yet; true: the reply has been sent. */
 static bool tell_loss(struct request *rq)
 {
     struct label_scope scope = scope_of(rq);
@@ -86,7 +86,7 @@ void dialect_forget(struct request *rq, bool end)
     struct session *session = NULL;
     struct fault ignored = { 0 };
 
-    /* First the label: who comes meanwhile makes a new session instead of meeting the end. */
+    /* The label first: a call that comes in between creates a new session instead of failing. */
     labels_forget(rq->server->labels, &scope);
     if (end && rq->session_id[0] &&
         session_find(scope.service, scope.caller, rq->session_id, &session, &ignored) == 0)
@@ -127,7 +127,7 @@ static bool is_lost(const struct fault *fault)
     return fault->problem == PROBLEM_SESSION_LOST;
 }
 
-/* The service tells of a loss once, and then goes on; so the second time it runs. */
+/* The service reports a loss once and then continues, so the second attempt runs. */
 static int run_and_note(struct request *rq, struct session *session,
                         struct execution_request *request, enum dialect_loss loss,
                         json_t **ret_receipt, struct fault *fault)
@@ -206,7 +206,7 @@ char *dialect_call(const char *function, const char *first, const char *second)
         (void) json_array_append_new(list, json_string(first));
     if (second)
         (void) json_array_append_new(list, json_string(second));
-    /* A list of JSON strings is one of Python, too. */
+    /* A list of JSON strings is also a list in Python. */
     args = json_dumps(list, JSON_COMPACT);
     json_decref(list);
     if (!args ||
@@ -218,7 +218,7 @@ char *dialect_call(const char *function, const char *first, const char *second)
     return code;
 }
 
-/* ---- what came of it ---- */
+/* ---- the result ---- */
 
 static json_t *find_names(json_t *receipt)
 {
@@ -259,7 +259,7 @@ void dialect_reply_error(struct request *rq, const char *type, const char *detai
 /* What a status means to a Python program; the words are for those that left no exception. */
 static const struct {
     const char *status, *type, *words;
-    bool ours; /* the exception, if there is one, only tells how we stopped it */
+    bool ours; /* the exception, if there is one, only shows how we stopped it */
 } failures[] = {
 #define STATUS(name, word, exit_code, meaning, exception, apology, stopped, hint)                  \
     { word, exception, apology, stopped },
@@ -273,7 +273,7 @@ static const char *text_of(json_t *object, const char *name)
     return text ? text : "";
 }
 
-/* Texts of a receipt are UTF-8 and have no NUL that would matter here. */
+/* Strings of a receipt are UTF-8 and have no NUL that would matter here. */
 static void reply_failed(struct request *rq, json_t *receipt, size_t i)
 {
     json_t *error = json_object_get(receipt, "error");
@@ -287,9 +287,9 @@ static void reply_failed(struct request *rq, json_t *receipt, size_t i)
         words = own;
     } else {
         type = text_of(error, "name");
-        words = *words ? words : type; /* assert False has nothing to say */
+        words = *words ? words : type; /* assert False has no message */
     }
-    if (lost && asprintf(&detail, "%s. The variables of the session are gone", words) < 0)
+    if (lost && asprintf(&detail, "%s. The variables of the session are lost", words) < 0)
         detail = NULL;
     dialect_reply_error(rq, type, detail ? detail : words, text_of(error, "traceback"));
     free(detail);
@@ -310,9 +310,9 @@ bool dialect_is_ok(struct request *rq, json_t *receipt)
     return false;
 }
 
-/* ---- POST /execute_code, which two APIs have ---- */
+/* ---- POST /execute_code, which both APIs have ---- */
 
-/* Of the two APIs that have this path, the locals API is the one that sends a local_dict. */
+/* Of the two APIs with this path, the locals API is the one that sends a local_dict. */
 void dialect_execute_code(struct request *rq)
 {
     const char *only = rq->listener->spec.dialect;

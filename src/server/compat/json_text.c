@@ -8,12 +8,12 @@
 
 #define DEPTH_MAX 256
 
-/* What is left of the text. Each function below takes what it knows from its start, or fails. */
+/* The rest of the text. Each function below consumes what it recognises at its start, or fails. */
 struct rest {
     const char *at, *end;
 };
 
-/* Whether there is a byte, and it is one of @set. A NUL is one of no set. */
+/* Whether there is a byte and it is in @set. A NUL is in no set. */
 static bool is_at(const struct rest *rest, const char *set)
 {
     return rest->at < rest->end && *rest->at && strchr(set, *rest->at);
@@ -105,7 +105,7 @@ static bool take_member(struct rest *rest, int depth)
     return take_byte(rest, ':') && take_value(rest, depth);
 }
 
-/* What stands between brackets, the first of which has been taken. */
+/* The content of brackets, after the opening one. */
 static bool take_items(struct rest *rest, char close, int depth)
 {
     bool object = close == '}';

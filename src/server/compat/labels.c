@@ -1,4 +1,5 @@
-/* A list, the last used first. It is short next to what a session costs, so it is simply walked. */
+/* A list, most recently used first. It is short compared with what a session costs, so it is simply
+ * walked. */
 #include "server/compat/labels.h"
 
 #include <pthread.h>
@@ -11,7 +12,7 @@
 
 #include "base/banned.h"
 
-#define LABELS_KEPT 4096u /* the one that was not used for longest makes way */
+#define LABELS_KEPT 4096u /* the least recently used one is dropped */
 
 struct label {
     TAILQ_ENTRY(label) in_list;
@@ -19,8 +20,8 @@ struct label {
     struct principal owner;
     char name[LABEL_MAX + 1];
     char session_id[SESSION_ID_MAX]; /* "": none yet, or gone */
-    char loss[LABEL_LOSS_MAX];       /* "": none to tell */
-    bool making;                     /* somebody makes the session; wait for made */
+    char loss[LABEL_LOSS_MAX];       /* "": none to report */
+    bool making;                     /* a thread is creating the session; wait for made */
 };
 
 TAILQ_HEAD(label_list, label);
@@ -101,7 +102,8 @@ static void make_room(struct labels *labels)
     }
 }
 
-/* The label, new if need be, as the one used last. NULL: no memory, or a label that is too long. */
+/* The label, created if necessary, as the most recently used. NULL: out of memory, or the label is
+ * too long. */
 static struct label *label_use(struct labels *labels, const struct label_scope *scope)
 {
     struct label *label = label_find(labels, scope);
@@ -136,17 +138,18 @@ static void set_loss(struct label *label, const char *words)
 static const char *loss_words(const struct fault *fault)
 {
     if (fault->problem == PROBLEM_SESSION_EXPIRED)
-        return "the session was not used for too long and has expired: its variables and files are "
-               "gone. Send again what they were made of, then this; there is a new session now";
+        return "the session was idle for too long and has expired: its variables and files are "
+               "lost. "
+               "A new session was created; send your data again, then repeat this request";
     if (fault->problem == PROBLEM_SESSION_DELETED)
-        return "the session was deleted: its variables and files are gone. Send again what they "
-               "were made of, then this; there is a new session now";
-    return "the session has ended: its variables and files are gone. Send again what they were "
-           "made of, then this; there is a new session now";
+        return "the session was deleted: its variables and files are lost. A new session was "
+               "created; send your data again, then repeat this request";
+    return "the session has ended: its variables and files are lost. A new session was created; "
+           "send your data again, then repeat this request";
 }
 
-/* With the lock held, which is let go of meanwhile: looks for the session that the label has, and
- * notes the loss if it has gone. */
+/* With the lock held, which is released in between: looks for the label's session, and records the
+ * loss if it is gone. */
 static struct session *find_known(struct labels *labels, const struct label_scope *scope,
                                   const char *id)
 {
@@ -168,8 +171,8 @@ static struct session *find_known(struct labels *labels, const struct label_scop
     return NULL;
 }
 
-/* With the lock held, which is let go of meanwhile. @label stays: nobody removes one in the making.
- */
+/* With the lock held, which is released in between. @label stays: nobody removes one whose session
+ * is being created. */
 static int make_session(struct labels *labels, const struct label_scope *scope, struct label *label,
                         struct session **ret_session, struct fault *fault)
 {

@@ -1,9 +1,9 @@
 /*
- * The locals API: code with its variables in and out.
+ * The locals API: code with variables in and out.
  *
- * Every call has a box of its own unless X-Session-Id names a session. What comes back is passed on
- * as the text that the box wrote, once it is known to be an object: whole numbers have no bound in
- * Python, and no parser of ours is to round them.
+ * Every call gets a fresh box unless X-Session-Id names a session. The result is passed on as the
+ * text that the box wrote, once it is known to be an object: integers in Python have any size, and
+ * no parser of ours may round them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static void reply_result(struct request *rq, const char *text, size_t len)
     free(body);
 }
 
-/* {"get": "json", "set": local_dict}; NULL: no memory. */
+/* {"get": "json", "set": local_dict}; NULL: out of memory. */
 static char *make_names(const json_t *local_dict)
 {
     json_t *names = json_pack("{s:s,s:O*}", "get", "json", "set", local_dict);
@@ -92,7 +92,7 @@ static int new_session(struct request *rq, struct session **ret_session)
     return 0;
 }
 
-/* Calls without X-Session-Id have nothing in common, so a file without one gets a session that the
+/* Calls without X-Session-Id share nothing, so a file without one gets a new session that the
  * client can name from then on. */
 int locals_upload_begin(struct request *rq)
 {

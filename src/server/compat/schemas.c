@@ -17,7 +17,7 @@ static const struct field fields_simple_execute[] = {
     { "timeout", FIELD_SECONDS, 0, AT(body_execute, timeout_us), SEC / 1000, 7 * DAY,
       .help = "wall time in seconds", .example = "30" },
     { "session_id", FIELD_TEXT, 0, AT(body_execute, session_id), 1, 64,
-      .help = "a live session of POST /v1/sessions; else a fresh box is used" },
+      .help = "a live session from POST /v1/sessions; by default a fresh box is used" },
     END,
 };
 REQUEST(simple_execute, struct body_execute, "A program.");
@@ -26,7 +26,7 @@ static const struct field fields_execute_code[] = {
     { "code", FIELD_TEXT, 0, AT(body_execute_code, code), 0, CODE_BYTES_MAX, .help = "the program",
       .example = "\"total = price * 2\"" },
     { "local_dict", FIELD_OBJECT, 0, AT(body_execute_code, local_dict),
-      .help = "locals API: names and values that the code finds",
+      .help = "locals API: variables for the code",
       .example = "{\"price\": 21}" },
     END,
 };
@@ -34,10 +34,11 @@ REQUEST(execute_code, struct body_execute_code, "Code of the code-session API or
 
 static const struct field fields_pip_install[] = {
     { "package", FIELD_TEXT, FIELD_REQUIRED, AT(body_pip, package), 1, NAME_BYTES_MAX,
-      .help = "its name", .example = "\"requests\"" },
+      .help = "name of the package", .example = "\"requests\"" },
     { "version", FIELD_TEXT, 0, AT(body_pip, version), 1, NAME_BYTES_MAX,
-      .help = "latest when it is left out", .example = "\"2.31.0\"" },
-    { "session_id", FIELD_TEXT, 0, AT(body_pip, session_id), 0, 64, .help = "a session of /v1" },
+      .help = "defaults to the latest", .example = "\"2.31.0\"" },
+    { "session_id", FIELD_TEXT, 0, AT(body_pip, session_id), 0, 64,
+      .help = "a live session from POST /v1/sessions" },
     END,
 };
 REQUEST(pip_install, struct body_pip, "A package.");
@@ -48,7 +49,7 @@ static const struct field fields_pip_installed[] = {
     ALWAYS("success", FIELD_BOOL, NULL), ALWAYS("message", FIELD_TEXT, NULL),
     MAYBE("installed_version", FIELD_TEXT, NULL),
     ALWAYS("installation_time", FIELD_NUMBER, "seconds"),
-    { "warnings", FIELD_LIST, .help = "such as a name that looks like another" }, END };
+    { "warnings", FIELD_LIST, .help = "for example a name that looks like another" }, END };
 RESPONSE(pip_installed, NULL);
 
 static const struct field fields_message[] = { ALWAYS("message", FIELD_TEXT, NULL), END };
@@ -59,12 +60,12 @@ RESPONSE(names, NULL);
 
 static const struct field fields_locals[] = {
     ALWAYS("result", FIELD_OBJECT, "names and values"), ALWAYS("success", FIELD_BOOL, "true"), END };
-RESPONSE(locals, "What code of the locals API has bound, and what it was given.");
+RESPONSE(locals, "Variables of the code in the locals API, including those it was given.");
 
 static const struct field fields_locals_uploaded[] = {
     ALWAYS("message", FIELD_TEXT, NULL), ALWAYS("path", FIELD_TEXT, NULL),
     ALWAYS("size", FIELD_INT, "bytes"),
-    ALWAYS("session_id", FIELD_TEXT, "to be sent as X-Session-Id"), END };
+    ALWAYS("session_id", FIELD_TEXT, "send it as X-Session-Id"), END };
 RESPONSE(locals_uploaded, NULL);
 
 const struct schema *const compat_schemas[] = {

@@ -5,7 +5,7 @@
 
 struct body_execute_code { /* code-session and locals API */
     const char *code;
-    const json_t *local_dict; /* NULL also for null, which is not the same as absent here */
+    const json_t *local_dict; /* also NULL for null, which is not the same as absent here */
 };
 
 struct body_pip {

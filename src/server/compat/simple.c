@@ -1,4 +1,4 @@
-/* The simple API: one program, one receipt; one package, one answer. */
+/* The simple API: one program, one receipt; one package, one result. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,10 +1,9 @@
 /*
- * Who may come in: the name in Host, the page behind the request, and the key.
+ * Who may use the service: checks the name in Host, the web page behind the request, and the key.
  *
- * A browser names the page's origin, the host it was told to speak to, and how the two relate; a
- * page that drives us from elsewhere fails on at least one of them, with DNS rebinding on the
- * host's name. authenticate_host() is asked before a route is looked for, authenticate_caller()
- * after.
+ * A browser sends the page's origin, the host it was told to connect to, and how the two relate; a
+ * page from elsewhere that drives us fails on at least one of them, with DNS rebinding on the host
+ * name. authenticate_host() is called before a route is looked up, authenticate_caller() after.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,7 +19,8 @@
 
 /* ---- Host ---- */
 
-/* The name in a Host header or an origin: without the port and the brackets, as it stands. */
+/* The name in a Host header or an origin: without the port and the brackets, otherwise
+ * unchanged. */
 static int host_name(const char *text, char buf[LISTEN_NAME_MAX])
 {
     const char *end;
@@ -56,7 +56,7 @@ static bool is_loopback_name(const char *name)
     return listen_is_local(&spec);
 }
 
-/* Whether @name is, in digits, the address at which this very connection came in. */
+/* Whether @name is, in digits, the local address of this very connection. */
 static bool is_own_address(const struct request *rq, const char *name)
 {
     struct sockaddr_storage addr;
@@ -91,7 +91,7 @@ int authenticate_host(struct request *rq)
 
     if (!rq->headers.host)
         return refuse(rq, PROBLEM_NO_HOST, "send a Host header");
-    /* No browser speaks to a Unix socket, and there is no name to go by. */
+    /* Browsers do not use Unix sockets, and there is no name to compare with. */
     if (rq->listener->spec.is_unix)
         return 0;
     if (host_name(rq->headers.host, name) < 0)
@@ -117,7 +117,7 @@ static int check_origin(struct request *rq)
 
     if (site && strcmp(site, "none") != 0 && strcmp(site, "same-origin") != 0 && !page)
         return refuse(rq, PROBLEM_CROSS_SITE,
-                      "a page of another site may not use this service; call it from a program");
+                      "web pages of other sites may not use this service; call it from a program");
     if (!origin)
         return 0;
     rest = strncmp(origin, "http://", 7) == 0    ? origin + 7
@@ -126,7 +126,7 @@ static int check_origin(struct request *rq)
     if (rest && rq->headers.host && strcasecmp(rest, rq->headers.host) == 0)
         return 0;
     return refuse(rq, PROBLEM_CROSS_ORIGIN,
-                  "the Origin header is not that of this service; call it from a program");
+                  "the Origin header names another site; call this service from a program");
 }
 
 /* ---- keys ---- */
@@ -142,7 +142,7 @@ static const char *token_of(const struct request *rq)
     return authorization + 7 + strspn(authorization + 7, " ");
 }
 
-_Static_assert(STORE_LIMIT_DEFAULT == -1, "what a key leaves to the configuration");
+_Static_assert(STORE_LIMIT_DEFAULT == -1, "the same value means the default in both");
 
 int authenticate_caller(struct request *rq)
 {
@@ -159,7 +159,7 @@ int authenticate_caller(struct request *rq)
             return 0;
         return refuse(
             rq, PROBLEM_KEY_NEEDED,
-            "send a key: Authorization: Bearer KEY, or X-API-Key: KEY; the operator makes "
+            "send a key: Authorization: Bearer KEY, or X-API-Key: KEY; the operator creates "
             "one with: glovebox key create");
     }
     if (rq->route->auth != ROUTE_KEY)
@@ -169,7 +169,7 @@ int authenticate_caller(struct request *rq)
         return refuse(rq, PROBLEM_KEY_UNKNOWN, "this key is unknown or was revoked");
     if (r < 0)
         return refuse(rq, PROBLEM_KEYS_UNAVAILABLE,
-                      "keys cannot be checked at the moment; try again");
+                      "keys cannot be checked at the moment; retry later");
     (void) principal_from_key(key.id, &rq->caller.principal); /* an id always fits */
     rq->caller.limits.sessions = key.sessions;
     rq->caller.limits.in_flight = key.executions;

@@ -1,7 +1,6 @@
 /*
- * Is the request one request, with one length and one host? Two servers that read different
- * requests from the same bytes are how requests are smuggled. The headers that matter are collected
- * on the way.
+ * Is this exactly one request, with one length and one host? If two servers read different requests
+ * from the same bytes, requests can be smuggled. The headers that matter are collected on the way.
  */
 #include <stddef.h>
 #include <string.h>
@@ -24,7 +23,7 @@ struct header_row {
         name, offsetof(struct headers, member)                                                     \
     }
 
-/* Each of these may come once only. */
+/* Each of these may occur only once. */
 static const struct header_row header_rows[] = {
     HEADER("Host", host),
     HEADER("Authorization", authorization),
@@ -58,10 +57,10 @@ static enum MHD_Result collect(void *cls, enum MHD_ValueKind kind, const char *k
 
     (void) kind;
     value = value ? value : "";
-    /* "Content-Length : 5" is a length to some and none to others. */
+    /* "Content-Length : 5" is a length to some servers and not to others. */
     if (strlen(key) != key_size || strlen(value) != value_size || strpbrk(key, " \t"))
         headers->bad = true;
-    /* Several lines of these are one list; the first is enough for what we offer. */
+    /* Several lines of these form one list; the first is enough for what we offer. */
     if (strcasecmp(key, "Accept") == 0 && !headers->accept)
         headers->accept = value;
     if (strcasecmp(key, "Connection") == 0 && !headers->connection)
@@ -81,7 +80,7 @@ static enum MHD_Result collect(void *cls, enum MHD_ValueKind kind, const char *k
     return MHD_YES;
 }
 
-/* A request whose extent is in doubt: nothing that follows on the connection is read. */
+/* A request whose length is in doubt: nothing that follows on the connection is read. */
 static int refuse_framing(struct request *rq, const char *detail)
 {
     rq->refusal.close = true;
@@ -95,7 +94,8 @@ int framing_check(struct request *rq)
 
     (void) MHD_get_connection_values_n(rq->mhd, MHD_HEADER_KIND, collect, h);
     if (h->bad)
-        return refuse_framing(rq, "a header name contains a blank, or a value contains a NUL byte");
+        return refuse_framing(rq,
+                              "a header name contains whitespace, or a value contains a NUL byte");
     if (h->twice) {
         rq->refusal.close = true;
         return refuse(rq, PROBLEM_BAD_FRAMING, "the header %s occurs twice", h->twice);

@@ -1,26 +1,26 @@
 /*
- * HTTP over libmicrohttpd: how connections and requests live.
+ * HTTP over libmicrohttpd: the life of connections and requests.
  *
- * Each address has a daemon of the library: one thread that accepts, and one thread a connection,
+ * Each address has a daemon of the library: one thread that accepts, and one thread per connection,
  * which reads, parses, calls us and writes. Handlers are straight-line code on that thread and may
  * wait. A handler never runs on the accepting thread.
  *
  * A request begins in on_target() with the raw target, goes through on_request() once when its
- * headers are complete, once for each piece of its body, once when all is there, and ends in
- * on_completed(), which frees everything and writes the log line. A request that is refused at its
- * headers is answered after its body has been read and thrown away, so that a client that writes
- * first and reads later sees the answer instead of a reset; unless the body is huge, or the client
- * waits for "100 Continue", or the extent of the request is in doubt: then at once, and the
- * connection is closed.
+ * headers are complete, once for each piece of its body, once when it is complete, and ends in
+ * on_completed(), which frees everything and writes the log line. If a request is refused because
+ * of its headers, the reply is sent after its body has been read and discarded, so that a client
+ * that writes first and reads later sees the reply instead of a reset. If the body is huge, or the
+ * client waits for "100 Continue", or the length of the request is in doubt, the reply is sent at
+ * once and the connection is closed.
  *
- * Time. The library ends a connection on which nothing moves for idle_us; this is switched off
- * while a handler or a stream waits, and bounds clients that do not read. A client that sends one
- * byte a second is not idle, so a watch thread looks once a second for connections whose headers or
- * body have not come by their deadline, and shuts their sockets down. A body's deadline moves with
- * what was received, so large uploads take the time they need at BODY_RATE bytes a second.
+ * Time. The library closes a connection that is idle for idle_us; this is disabled while a handler
+ * or a stream waits, and limits clients that do not read. A client that sends one byte per second
+ * is not idle, so once per second a watch thread looks for connections whose headers or body have
+ * missed their deadline, and shuts their sockets down. The deadline of a body is extended by the
+ * bytes received, so large uploads get the time they need at BODY_RATE bytes per second.
  *
- * Memory. A JSON body is in memory as a whole; all of them together have BODIES_MAX. Uploads and
- * downloads go piece by piece through the library's buffer of POOL_BYTES.
+ * Memory. A JSON body is in memory as a whole; all of them together are limited to BODIES_MAX.
+ * Uploads and downloads go piece by piece through the library's buffer of POOL_BYTES.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -48,9 +48,9 @@
 #define BODIES_MAX     (INT64_C(256) * 1024 * 1024)
 #define DISCARD_MAX    (INT64_C(128) * 1024 * 1024)
 #define DISCARD_UPLOAD (INT64_C(4) * 1024 * 1024 * 1024)
-#define BODY_RATE      4096 /* bytes a second that a sender must reach in the long run */
+#define BODY_RATE      4096 /* bytes per second that a sender must reach on average */
 
-/* Room for a handler and what it calls; touched pages count, not these. Sanitizers want more. */
+/* Enough stack for a handler and its callees; only touched pages count. Sanitizers need more. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define STACK_BYTES (4u * 1024 * 1024)
 #else
@@ -77,7 +77,7 @@ static void *watch_main(void *arg)
         for (struct conn *c = server->conns.next; c != &server->conns; c = c->next) {
             int64_t deadline = atomic_load_explicit(&c->deadline_us, memory_order_relaxed);
 
-            /* The descriptor is not closed before on_connection() has taken it off the ring. */
+            /* The descriptor is not closed before on_connection() has removed it from the ring. */
             if (deadline != 0 && now > deadline)
                 (void) shutdown(c->fd, SHUT_RDWR);
         }
@@ -134,7 +134,7 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **slot,
     *slot = NULL;
 }
 
-/* ---- the life of a request ---- */
+/* ---- the course of a request ---- */
 
 static void *on_target(void *cls, const char *target, struct MHD_Connection *mhd)
 {
@@ -164,8 +164,8 @@ static void *on_target(void *cls, const char *target, struct MHD_Connection *mhd
     return rq;
 }
 
-/* How much of the body is worth reading when nothing of it will be used. Clients that upload send
- * all of it before they look for a reply, so those that were let in may. */
+/* How much of a body is read although it will be discarded. Clients that upload send all of it
+ * before they look for a reply, so authenticated ones may. */
 static int64_t discard_max(const struct request *rq)
 {
     return rq->uploads ? DISCARD_UPLOAD : DISCARD_MAX;
@@ -197,7 +197,7 @@ static void begin_body(struct request *rq)
     }
 }
 
-/* The headers are there: everything that can be refused without the body is. */
+/* The headers are complete: refuses everything that can be refused without the body. */
 static void handle_headers(struct request *rq, const char *method)
 {
     snprintf(rq->method_name, sizeof rq->method_name, "%s", method);
@@ -240,7 +240,7 @@ static int grow_body(struct request *rq, size_t more)
     return 0;
 }
 
-/* A piece of the body. Returns -1 when the rest is not worth reading. */
+/* A piece of the body. Returns -1 if the rest should not be read. */
 static int handle_piece(struct request *rq, const char *data, size_t len)
 {
     rq->received += (int64_t) len;
@@ -269,7 +269,8 @@ static void answer_options(struct request *rq)
     reply_send(rq, MHD_HTTP_NO_CONTENT, response);
 }
 
-/* Everything is there. While the handler waits the library must not think the connection idle. */
+/* The request is complete. While the handler waits, the library must not consider the connection
+ * idle. */
 static void handle_whole(struct request *rq)
 {
     struct server *server = rq->server;
@@ -355,7 +356,8 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **slot,
     if (rq->sink.abort)
         rq->sink.abort(rq);
     ws_free(rq->ws);
-    /* The next request may take as long as an idle connection may stay, and then its headers. */
+    /* The next request may take as long as an idle connection may stay open, plus the time for its
+     * headers. */
     set_deadline(rq->conn, clock_now_us() + server->config.idle_us + server->config.header_us);
     if (rq->status >= 100 && rq->status < 600)
         atomic_fetch_add_explicit(&server->replies[rq->status / 100], 1, memory_order_relaxed);
@@ -397,13 +399,14 @@ int server_check(const struct server_config *config, bool have_keys, struct gb_e
         if (spec.dialect[0] && strcmp(spec.dialect, "code-session") != 0 &&
             strcmp(spec.dialect, "locals") != 0)
             return gb_fail_plain(err, EINVAL,
-                                 "unknown dialect '%s'; use code-session or locals, or leave it "
-                                 "out",
+                                 "unknown dialect '%s'; use code-session or locals, or omit "
+                                 "it",
                                  spec.dialect);
         if (!listen_is_local(&spec) && config->auth != SERVER_AUTH_OPEN && !have_keys)
             return gb_fail_plain(err, EACCES,
-                                 "%.60s can be reached from other machines and there is no key; "
-                                 "make one with: glovebox key create, or say --no-auth on purpose",
+                                 "%.60s can be reached from other machines, and no API key exists; "
+                                 "create one with 'glovebox key create', or use --no-auth to "
+                                 "allow access without keys",
                                  config->listens[i]);
     }
     return 0;
@@ -427,7 +430,7 @@ static void name_listener(struct listener *l, const struct sockaddr_storage *add
 static void on_library_log(void *cls, const char *fmt, va_list ap)
     __attribute__((format(printf, 2, 0)));
 
-/* The library's own messages are about clients that misbehave. */
+/* The library's own messages are about misbehaving clients. */
 static void on_library_log(void *cls, const char *fmt, va_list ap)
 {
     char text[256];
@@ -518,7 +521,7 @@ static int make_openapi(struct server *server, struct gb_err *err)
     server->openapi = json ? json_dumps(json, JSON_INDENT(2)) : NULL;
     json_decref(json);
     if (!server->openapi)
-        return gb_fail(err, ENOMEM, "make openapi.json");
+        return gb_fail(err, ENOMEM, "generate openapi.json");
     server->openapi_len = strlen(server->openapi);
     return 0;
 }
@@ -561,7 +564,7 @@ int server_open(const struct server_config *config, struct server **ret_server, 
         r = make_openapi(server, err);
     if (r == 0)
         r = open_mcp(server, err);
-    /* All are bound before the first is served: handlers see a server that is complete. */
+    /* All are bound before the first is served, so handlers see a complete server. */
     for (size_t i = 0; r == 0 && i < count; i++)
         r = listener_bind(server, config->listens[i], err);
     for (size_t i = 0; r == 0 && i < count; i++)

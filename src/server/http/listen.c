@@ -20,14 +20,14 @@
 #define BACKLOG 1024
 
 static const char expected[] = "127.0.0.1:8080, [::1]:8080 or unix:/run/glovebox.sock, "
-                               "with ,dialect=NAME or without";
+                               "optionally followed by ,dialect=NAME";
 
 static int not_an_address(const char *text, struct gb_err *err)
 {
     char quoted[FORMAT_QUOTED_MAX];
 
     format_quoted(text, quoted);
-    return gb_fail_plain(err, EINVAL, "%s is no address to listen at; write %s", quoted, expected);
+    return gb_fail_plain(err, EINVAL, "%s is not a valid listen address; use %s", quoted, expected);
 }
 
 static int parse_tcp(const char *text, size_t len, struct listen_spec *spec)
@@ -49,7 +49,7 @@ static int parse_tcp(const char *text, size_t len, struct listen_spec *spec)
         if (host_len == 0)
             return -EINVAL;
     } else if (memchr(host, ':', host_len)) {
-        return -EINVAL; /* an IPv6 address needs its brackets */
+        return -EINVAL; /* an IPv6 address needs brackets */
     }
     if (host_len >= sizeof spec->host)
         return -EINVAL;
@@ -80,7 +80,7 @@ int listen_parse(const char *text, struct listen_spec *ret_spec, struct gb_err *
     if (len > 5 && strncmp(text, "unix:", 5) == 0) {
         if (len - 5 >= sizeof spec.path)
             return gb_fail_plain(err, ENAMETOOLONG,
-                                 "the path of a Unix socket has at most %zu bytes",
+                                 "the path of a Unix socket can have at most %zu bytes",
                                  sizeof spec.path - 1);
         spec.is_unix = true;
         memcpy(spec.path, text + 5, len - 5);
@@ -103,21 +103,22 @@ bool listen_is_local(const struct listen_spec *spec)
     return inet_pton(AF_INET6, spec->host, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
-/* A socket file that nobody listens behind is a dead server's. */
+/* A socket file on which nobody listens was left by a dead server. */
 static int remove_stale(const struct sockaddr_un *addr, struct gb_err *err)
 {
     autoclose int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     struct stat st;
 
     if (lstat(addr->sun_path, &st) < 0)
-        return errno == ENOENT ? 0 : gb_fail(err, errno, "look at '%s'", addr->sun_path);
+        return errno == ENOENT ? 0 : gb_fail(err, errno, "inspect '%s'", addr->sun_path);
     if (!S_ISSOCK(st.st_mode))
-        return gb_fail_plain(err, EEXIST, "'%s' is there and is no socket; choose another path",
+        return gb_fail_plain(err, EEXIST, "'%s' exists and is not a socket; choose another path",
                              addr->sun_path);
     if (fd < 0)
-        return gb_fail(err, errno, "make a socket");
+        return gb_fail(err, errno, "create a socket");
     if (connect(fd, (const struct sockaddr *) addr, sizeof *addr) == 0 || errno != ECONNREFUSED)
-        return gb_fail_plain(err, EADDRINUSE, "another server listens at '%s'", addr->sun_path);
+        return gb_fail_plain(err, EADDRINUSE, "another server is already listening on '%s'",
+                             addr->sun_path);
     if (unlink(addr->sun_path) < 0 && errno != ENOENT)
         return gb_fail(err, errno, "remove the stale socket '%s'", addr->sun_path);
     return 0;
@@ -131,19 +132,20 @@ static int listen_unix(const struct listen_spec *spec, int *ret_fd,
     int r;
 
     if (fd < 0)
-        return gb_fail(err, errno, "make a socket");
+        return gb_fail(err, errno, "create a socket");
     memcpy(addr.sun_path, spec->path, sizeof addr.sun_path);
     r = remove_stale(&addr, err);
     if (r < 0)
         return r;
-    /* The file's mode is that of the socket at bind(): it is never open wider for a moment. */
+    /* The mode of the file is that of the socket at bind(), so it is never more accessible, not
+     * even for a moment. */
     if (fchmod(fd, 0600) < 0 || bind(fd, (struct sockaddr *) &addr, sizeof addr) < 0)
         return gb_fail(err, errno, "bind '%s'", spec->path);
     if (chmod(spec->path, 0600) < 0 || listen(fd, BACKLOG) < 0) {
         int code = errno;
 
         (void) unlink(spec->path);
-        return gb_fail(err, code, "listen at '%s'", spec->path);
+        return gb_fail(err, code, "listen on '%s'", spec->path);
     }
     memset(ret_addr, 0, sizeof *ret_addr);
     memcpy(ret_addr, &addr, sizeof addr);
@@ -195,5 +197,5 @@ int listen_socket(const struct listen_spec *spec, int *ret_fd, struct sockaddr_s
             err, EADDRINUSE,
             "port %d of %.100s is in use; choose another with --listen %.100s:PORT", spec->port,
             spec->host, spec->host);
-    return r < 0 ? gb_fail(err, -r, "listen at %.100s port %d", spec->host, spec->port) : 0;
+    return r < 0 ? gb_fail(err, -r, "listen on %.100s port %d", spec->host, spec->port) : 0;
 }

@@ -6,7 +6,7 @@
 
 #include "base/banned.h"
 
-/* q as thousandths: "1", "0.5", "0.123"; what is malformed counts as 1, as if it were not there. */
+/* q in thousandths: "1", "0.5", "0.123"; a malformed value counts as 1, as if it were absent. */
 static int parse_q(const char *text, size_t len)
 {
     int value, unit = 100;
@@ -51,8 +51,8 @@ static int element_q(const char *p, const char *end)
     return q;
 }
 
-/* The q that @accept gives @type: its own, else that of "family/", else that of the wildcard; -1:
- * it is not covered. */
+/* The q that @accept gives @type: its own, or that of "family/", or that of the wildcard; -1: not
+ * covered. */
 static int type_q(const char *accept, const char *type, bool *ret_exact)
 {
     size_t family = (size_t) (strchr(type, '/') - type) + 1;
@@ -92,7 +92,7 @@ enum media negotiate_media(const char *accept)
     for (size_t i = 0; i < sizeof streams / sizeof *streams; i++) {
         int q = type_q(accept, streams[i], &exact);
 
-        /* A wildcard is no wish for a stream. */
+        /* A wildcard does not ask for a stream. */
         if (exact && q > best_q) {
             best = media[i];
             best_q = q;
@@ -129,7 +129,7 @@ bool negotiate_etag(const char *list, const char *etag)
     return false;
 }
 
-/* Digits at *@p, moved behind them; -1 when there are none or too many. */
+/* Digits at *@p, which is moved behind them; -1 if there are none or too many. */
 static long long parse_position(const char **p)
 {
     long long value = 0;

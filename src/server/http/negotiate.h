@@ -1,19 +1,19 @@
-/* What a client wants back, from its Accept header. */
+/* Content negotiation, from the Accept header. */
 #pragma once
 
 #include <stdbool.h>
 
 enum media { MEDIA_JSON, MEDIA_SSE, MEDIA_NDJSON };
 
-/* The best of the three by q-value; JSON when they are equal, or when none is named: a client that
- * asks for something else is better served with JSON than with a 406. @accept may be NULL. */
+/* The best of the three by q-value; JSON if they are equal or none is named: a client that asks for
+ * something else is better served with JSON than with a 406. @accept may be NULL. */
 enum media negotiate_media(const char *accept);
 
 /* Whether the header names text/html itself (a browser), with a q above 0. */
 bool negotiate_html(const char *accept);
 
-/* Whether the entity tag @etag (quotes included) is in an If-None-Match or If-Match list. Compares
- * weakly: "W/" is not looked at. */
+/* Whether the entity tag @etag (with quotes) is in an If-None-Match or If-Match list. Weak
+ * comparison: "W/" is ignored. */
 bool negotiate_etag(const char *list, const char *etag);
 
 /* A single range of a Range header. */

@@ -1,5 +1,4 @@
-/* Replies: every one carries the request's id and says that it is not to be stored or guessed at.
- */
+/* Replies. Each carries the request's id, and headers against caching and MIME sniffing. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +13,11 @@
 
 void reply_header(struct MHD_Response *response, const char *name, const char *value)
 {
-    /* Fails for want of memory only, or for a value that would break the header. */
+    /* Fails only if out of memory, or for a value that would break the header. */
     (void) MHD_add_response_header(response, name, value);
 }
 
-/* For MCP also where it says what a token is to be (RFC 9728). */
+/* For MCP it also names the metadata about tokens (RFC 9728). */
 static void add_challenge(struct request *rq, struct MHD_Response *response)
 {
     bool known = rq->refusal.problem != PROBLEM_KEY_UNKNOWN;
@@ -39,7 +38,7 @@ void reply_send(struct request *rq, int status, struct MHD_Response *response)
     char number[24], allow[ROUTER_ALLOW_MAX];
 
     if (!response)
-        return; /* no memory: the connection is closed */
+        return; /* out of memory: the connection is closed */
     reply_header(response, "X-Request-Id", rq->id);
     reply_header(response, "X-Content-Type-Options", "nosniff");
     if (rq->execution_id[0])
@@ -71,7 +70,7 @@ static void send_text(struct request *rq, int status, const char *media, char *t
 {
     struct MHD_Response *response;
 
-    /* It is freed with the response, also when that cannot be made. */
+    /* Freed with the response, even if that cannot be created. */
     response = text ? MHD_create_response_from_buffer_with_free_callback(len, text, free) : NULL;
     if (text && !response)
         free(text);
@@ -172,7 +171,7 @@ static json_t *problem_json(struct request *rq, json_t *errors)
     return json;
 }
 
-/* No message was read, so there is no id to answer to. */
+/* No message was read, so there is no id to reply to. */
 static void send_rpc_error(struct request *rq, json_t *problem)
 {
     int status = rq->refusal.status;
@@ -193,7 +192,7 @@ static void send_problem(struct request *rq, json_t *errors)
     send_json(rq, rq->refusal.status, "application/problem+json", problem_json(rq, errors), NULL);
 }
 
-/* A detail may quote the client and may have been cut; JSON takes only UTF-8. */
+/* A detail may quote the client and may have been cut; JSON accepts only UTF-8. */
 static void make_utf8(char *text)
 {
     size_t left = strlen(text), len;

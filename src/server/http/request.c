@@ -1,4 +1,4 @@
-/* What handlers ask of a request. */
+/* What handlers need from a request. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,9 +17,9 @@ int request_socket(const struct request *rq)
 void request_origin(const struct request *rq, char *buf, size_t size)
 {
     const char *proto = MHD_lookup_connection_value(rq->mhd, MHD_HEADER_KIND, "X-Forwarded-Proto");
-    bool tls = proto && strcmp(proto, "https") == 0; /* said by a proxy, believed for links only */
+    bool tls = proto && strcmp(proto, "https") == 0; /* sent by a proxy; trusted for links only */
 
-    /* authenticate_host() has seen that the name is one of ours. */
+    /* authenticate_host() has checked that the name is one of ours. */
     snprintf(buf, size, "%s://%s", tls ? "https" : "http",
              rq->listener->spec.is_unix || !rq->headers.host ? "localhost" : rq->headers.host);
 }

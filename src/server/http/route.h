@@ -1,4 +1,4 @@
-/* A route: one row of a routes.def. From the rows come the router, /openapi.json and /docs. */
+/* A route: one row of a routes.def. The router, /openapi.json and /docs are made from the rows. */
 #pragma once
 
 #include <stddef.h>
@@ -20,7 +20,7 @@ enum method {
 #define METHODS 7 /* known ones */
 
 enum route_auth {
-    ROUTE_OPEN, /* needs no key anywhere */
+    ROUTE_OPEN, /* needs no key on any address */
     ROUTE_KEY,
     ROUTE_PAGE, /* needs no key, and a link on another site may lead here */
 };
@@ -28,18 +28,18 @@ enum route_auth {
 enum route_body {
     ROUTE_NO_BODY,
     ROUTE_JSON,      /* collected, then parsed by the handler with request_json() */
-    ROUTE_RAW,       /* streamed to what begin() has set up */
+    ROUTE_RAW,       /* streamed to the sink that begin() has set up */
     ROUTE_MULTIPART, /* likewise */
 };
 
 enum route_flag {
     ROUTE_LENIENT = 1 << 0,    /* a dialect: unknown fields are ignored */
-    ROUTE_STREAMS = 1 << 1,    /* may answer with a stream of events */
+    ROUTE_STREAMS = 1 << 1,    /* may reply with a stream of events */
     ROUTE_LABEL = 1 << 2,      /* X-Session-Id names the session */
-    ROUTE_TWO_SHAPES = 1 << 3, /* refusals carry what clients of the locals API read, too */
+    ROUTE_TWO_SHAPES = 1 << 3, /* refusals also have the members of the locals API */
     ROUTE_JSONRPC = 1 << 4,    /* refusals are errors of JSON-RPC */
     ROUTE_SOCKET = 1 << 6,     /* becomes a WebSocket */
-    ROUTE_REST = 1 << 5,       /* the last parameter takes all parts that are left */
+    ROUTE_REST = 1 << 5,       /* the last parameter takes all remaining parts */
 };
 
 #define ROUTE_PARAMS_MAX 4
@@ -54,9 +54,9 @@ struct route {
     unsigned flags;
     const struct schema *query, *request, *response;
     int success;       /* the status of success */
-    const char *media; /* of success, when it is not JSON */
+    const char *media; /* media type of success, if it is not JSON */
     const char *tag, *name, *summary, *help;
 };
 
-extern const struct route routes[]; /* those of the server (http/routes.c) */
+extern const struct route routes[]; /* the server's routes (http/routes.c) */
 extern const size_t routes_len;

@@ -54,9 +54,9 @@ void methods_to_allow(unsigned methods, char buf[ROUTER_ALLOW_MAX])
     snprintf(buf + used, ROUTER_ALLOW_MAX - used, "OPTIONS");
 }
 
-/* ---- making the tree ---- */
+/* ---- building the tree ---- */
 
-/* The part of a pattern at @at: its length, and the place behind its slash in *@at. */
+/* The part of a pattern at @at: its length, and the position after its slash in *@at. */
 static size_t next_part(const char **at, const char **ret_part)
 {
     size_t len = strcspn(*at, "/");
@@ -147,7 +147,7 @@ static int add_route(struct router *router, const struct route *route, struct gb
             node = add_child(!*at && route->flags & ROUTE_REST ? &node->rest : &node->param);
     }
     if (!node)
-        return gb_fail(err, ENOMEM, "make the router");
+        return gb_fail(err, ENOMEM, "create the router");
     if (node->routes[method_index(route->method)])
         return gb_fail_plain(err, EEXIST, "route %s %s: there are two", method_name(route->method),
                              route->pattern);
@@ -159,7 +159,7 @@ int router_new(const struct route *table, size_t len, struct router **ret_router
                struct gb_err *err)
 {
     struct router *router = calloc(1, sizeof *router);
-    int r = router ? 0 : gb_fail(err, ENOMEM, "make the router");
+    int r = router ? 0 : gb_fail(err, ENOMEM, "create the router");
 
     for (size_t i = 0; r == 0 && i < len; i++)
         r = add_route(router, &table[i], err);
@@ -171,7 +171,7 @@ int router_new(const struct route *table, size_t len, struct router **ret_router
     return 0;
 }
 
-/* As deep as the longest pattern has parts. */
+/* The recursion is as deep as the longest pattern has parts. */
 static void free_children(struct node *node)
 {
     struct node *children[] = { node->literals, node->param, node->rest };
@@ -194,7 +194,7 @@ void router_free(struct router *router)
 
 /* ---- finding ---- */
 
-/* A path has come to its end at @node. */
+/* A path ends at @node. */
 static void take_node(const struct node *node, enum method method, struct route_match *match)
 {
     for (size_t i = 0; i < METHODS; i++) {
@@ -204,7 +204,7 @@ static void take_node(const struct node *node, enum method method, struct route_
         if (!match->any)
             match->any = node->routes[i];
     }
-    if (match->methods & METHOD_GET) /* HEAD is served wherever GET is */
+    if (match->methods & METHOD_GET) /* HEAD is supported wherever GET is */
         match->methods |= METHOD_HEAD;
     if (method == METHOD_HEAD)
         method = METHOD_GET;
@@ -212,8 +212,9 @@ static void take_node(const struct node *node, enum method method, struct route_
         match->route = node->routes[method_index(method)];
 }
 
-/* Goes on behind a dead end, for "/a/{x}/b" is found although "/a/b/c" exists, and behind a path
- * that has only other methods, which Allow must name. As deep as the longest pattern has parts. */
+/* Continues after a dead end, because "/a/{x}/b" must be found although "/a/b/c" exists, and after
+ * a path that has only other methods, which Allow must name. The recursion is as deep as the
+ * longest pattern has parts. */
 static void walk(const struct node *node, const char *part, size_t left, enum method method,
                  struct route_match *match)
 {
@@ -230,7 +231,7 @@ static void walk(const struct node *node, const char *part, size_t left, enum me
         take_node(node->rest, method, match);
 }
 
-/* @left parts with slashes between. */
+/* @left parts, separated by slashes. */
 static char *join_parts(const char *part, size_t left)
 {
     const char *end = part;
@@ -238,7 +239,7 @@ static char *join_parts(const char *part, size_t left)
 
     for (size_t i = 0; i < left; i++)
         end = url_next_part(end);
-    path = malloc((size_t) (end - part) + 1); /* of no parts the empty text is left */
+    path = malloc((size_t) (end - part) + 1); /* no parts make an empty string */
     if (!path)
         return NULL;
     memcpy(path, part, (size_t) (end - part));
@@ -250,7 +251,7 @@ static char *join_parts(const char *part, size_t left)
     return path;
 }
 
-/* What stands in place of each parameter of the route that was found. */
+/* The values of the parameters of the route that was found. */
 static int fill_params(const struct url *url, struct route_match *match)
 {
     const char *at = match->route->pattern + 1, *part, *value = url->parts;

@@ -1,7 +1,7 @@
 /*
  * The router: a tree of the patterns' parts, walked with the decoded parts of a path.
  *
- * Of several patterns that fit, a literal part counts before a parameter, and a parameter before
+ * If several patterns match, a literal part takes precedence over a parameter, and a parameter over
  * one that takes the rest; the order of the rows does not matter.
  */
 #pragma once
@@ -14,7 +14,7 @@
 
 struct router;
 
-/* A parameter of a pattern and what stands in its place. */
+/* A parameter of a pattern and its value. */
 struct route_param {
     const char *name; /* in the pattern: not NUL-terminated */
     size_t name_len;
@@ -24,27 +24,27 @@ struct route_param {
 struct route_match {
     const struct route *route; /* NULL: the path does not have this method, or does not exist */
     const struct route *any;   /* a route of the path, whatever its method; NULL: no such path */
-    unsigned methods;          /* what the path has; 0: no such path */
+    unsigned methods;          /* the methods of the path; 0: no such path */
     struct route_param params[ROUTE_PARAMS_MAX];
     size_t params_len;
     char *rest; /* owns the value of a parameter that takes the rest */
 };
 
-/* Checks the patterns: -EINVAL for one that is malformed, -EEXIST for two rows with the same method
- * and the same path. @table must stay. */
+/* Checks the patterns: -EINVAL for a malformed one, -EEXIST for two rows with the same method and
+ * path. @table must stay valid. */
 int router_new(const struct route *table, size_t len, struct router **ret_router,
                struct gb_err *err);
 void router_free(struct router *router); /* accepts NULL */
 
-/* Returns 0 also when nothing was found, -ENOMEM. The values live as long as @url. */
+/* Returns 0 even if nothing was found, or -ENOMEM. The values live as long as @url. */
 int router_match(const struct router *router, enum method method, const struct url *url,
                  struct route_match *ret_match);
 void route_match_release(struct route_match *match);
 
-/* NULL when the pattern has no such parameter. */
+/* NULL if the pattern has no such parameter. */
 const char *route_match_param(const struct route_match *match, const char *name);
 
-/* METHOD_OTHER for a name that is not known. */
+/* METHOD_OTHER for an unknown name. */
 enum method method_from_name(const char *name);
 const char *method_name(enum method method); /* one bit */
 

@@ -1,4 +1,4 @@
-/* The table of the routes, and how a request finds its own. */
+/* The table of routes, and how a request finds its route. */
 #include <stddef.h>
 
 #include "server/about/schemas.h"
@@ -38,7 +38,7 @@ int request_route(struct request *rq)
     rq->route = rq->match.route;
     if (rq->route)
         return 0;
-    rq->route = rq->match.any; /* for the log, and for who may ask */
+    rq->route = rq->match.any; /* for the log, and for authentication */
     if (!rq->route)
         return refuse(rq, PROBLEM_NO_SUCH_ROUTE,
                       "there is no route at this path; GET /docs lists all routes");

@@ -19,7 +19,7 @@ struct sse {
     void *arg;
     int64_t quiet_since_us;
 
-    char *text; /* on its way; NULL: none */
+    char *text; /* being sent; NULL: none */
     size_t len, used;
 };
 
@@ -42,7 +42,7 @@ enum client client_look(int fd)
     return p.revents & (POLLHUP | POLLERR | POLLNVAL) ? CLIENT_GONE : CLIENT_SILENT;
 }
 
-/* Waits for the next text, or a reason to say something else. */
+/* Waits for the next text, or for a reason to send a keep-alive or to end. */
 static enum sse_next wait_text(struct sse *s)
 {
     enum sse_next next;
@@ -72,7 +72,7 @@ static ssize_t on_read(void *cls, uint64_t pos, char *buf, size_t max)
 
     (void) pos;
     if (!s->text) {
-        /* While we wait the library must not think the connection idle. */
+        /* While we wait, the library must not consider the connection idle. */
         (void) MHD_set_connection_option(s->mhd, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
         next = wait_text(s);
         (void) MHD_set_connection_option(s->mhd, MHD_CONNECTION_OPTION_TIMEOUT,
@@ -130,7 +130,7 @@ void sse_reply(struct request *rq, const struct sse_source *source, void *arg, c
     }
     reply_header(response, "Content-Type", source->media ? source->media : "text/event-stream");
     reply_header(response, "Cache-Control", "no-cache, no-transform");
-    reply_header(response, "X-Accel-Buffering", "no"); /* proxies must not collect it */
+    reply_header(response, "X-Accel-Buffering", "no"); /* proxies must not buffer it */
     if (header)
         reply_header(response, header, value);
     reply_send(rq, MHD_HTTP_OK, response);

@@ -12,7 +12,7 @@
 
 enum { STATUS_BAD = 400, STATUS_TOO_LONG = 414 };
 
-/* Decodes @len bytes at @in to @out, NUL-terminated; returns how many, or -1 with the reason. */
+/* Decodes @len bytes at @in to @out, NUL-terminated; returns the length, or -1 with the reason. */
 static long decode(const char *in, size_t len, bool plus, char *out, const char **ret_why)
 {
     size_t used = 0;
@@ -54,7 +54,7 @@ static int parse_path(const char *raw, size_t len, struct url *url, char **at, c
     if (raw < end && end[-1] == '/')
         end--;
     while (raw < end) {
-        const char *part = ++raw; /* behind its slash */
+        const char *part = ++raw; /* after its slash */
         long used;
 
         raw = memchr(part, '/', (size_t) (end - part));
@@ -122,7 +122,7 @@ int url_parse(const char *raw, struct url *ret_url, const char **ret_why)
         *ret_why = "the request's target must be a path that begins with /";
         return STATUS_BAD;
     }
-    /* Decoding never grows a text; each part and each half of a parameter gets one NUL. */
+    /* Decoding never makes a string longer; each part and each half of a parameter gets one NUL. */
     url.data = at = malloc(2 * raw_len + 2);
     if (!at)
         return -ENOMEM;

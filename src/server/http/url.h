@@ -2,8 +2,8 @@
  * Request targets, parsed from the raw bytes of the request line.
  *
  * libmicrohttpd decodes a target in place, so that %00 ends it and %2f becomes a separator before
- * anybody looks. Here the path is split first and decoded part by part; what is not a clean path
- * ("..", empty parts, NUL, text that is not UTF-8) is refused as a whole.
+ * anybody can check. Here the path is split first and decoded part by part; a path that is not
+ * clean ("..", empty parts, NUL, text that is not UTF-8) is refused as a whole.
  */
 #pragma once
 
@@ -17,7 +17,7 @@
 #define URL_PARAMS_MAX 16
 
 struct url {
-    char *data;        /* owns every text below */
+    char *data;        /* owns every string below */
     const char *parts; /* decoded, each with its NUL, one after the other */
     size_t parts_len;
     struct param params[URL_PARAMS_MAX];
@@ -25,12 +25,12 @@ struct url {
 };
 
 /* Returns 0, or the HTTP status of the refusal (400, 414) with the reason in *@ret_why, or -ENOMEM.
- * "/" has no parts, and a slash at the end adds none. */
+ * "/" has no parts, and a trailing slash adds none. */
 int url_parse(const char *raw, struct url *ret_url, const char **ret_why);
 void url_release(struct url *url);
 
 /* The part after @part in memory. */
 const char *url_next_part(const char *part);
 
-/* NULL when it is not there. */
+/* NULL if it is absent. */
 const char *url_param(const struct url *url, const char *name);

@@ -1,21 +1,21 @@
 /*
- * How a WebSocket lives.
+ * The life of a WebSocket.
  *
- * The request comes in as every other: framing, Host, Origin and key are checked, the route is
+ * The request arrives like any other: framing, Host, Origin and key are checked, the route is
  * found, its handler calls ws_accept(). The library writes the 101 and calls on_upgrade() on the
- * connection's thread, which stays there until the socket ends: it reads, writes and keeps the
- * time. Other threads only put messages into the codec's queue and wake it through an eventfd.
+ * connection's thread, which stays there until the socket ends: it reads, writes and handles
+ * timeouts. Other threads only put messages into the codec's queue and wake it through an eventfd.
  *
- * Nothing grows without bound. A message has the handler's limit; what waits to be sent has
- * another, at which senders wait; and while too many frames wait (a client that sends pings and
+ * Nothing grows without bound. The handler limits the size of a message and of the send queue; if
+ * the queue is full, senders wait. While too many frames are queued (a client that sends pings and
  * does not read the pongs) nothing is read.
  *
- * Time. A client that says nothing for keepalive_us gets a ping; one that says nothing for idle_us,
- * not even a pong, or takes nothing for as long, is closed. After a close the other side has
+ * Time. A client that is silent for keepalive_us gets a ping; if it sends nothing for idle_us, not
+ * even a pong, or reads nothing for that long, it is closed. After a close the other side has
  * CLOSE_US for its own.
  *
- * The library must not be stopped while a socket is upgraded (it would free the connection beneath
- * our thread), so ws_stop() waits until it has taken them all back.
+ * The library must not be stopped while a socket is upgraded (it would free the connection while
+ * our thread uses it), so ws_stop() waits until it has taken them all back.
  */
 #include "server/http/ws.h"
 
@@ -38,24 +38,25 @@
 
 #define READ_BYTES  4096
 #define WRITE_BYTES 16384
-#define FRAMES_MAX  64 /* queued ones, above which nothing is read */
+#define FRAMES_MAX  64 /* queued frames above which nothing is read */
 #define CLOSE_US    (2 * USEC_PER_SEC)
 #define LINGER_US   USEC_PER_SEC
+#define LINGER_MAX  (1 << 20) /* bytes */
 
 struct ws {
-    struct ws *prev, *next; /* of the server's ring, under its lock */
+    struct ws *prev, *next; /* in the server's ring, under its lock */
     struct request *rq;
     const struct ws_handlers *handlers;
     void *arg;
     bool runs; /* under the server's lock: the connection's thread is in on_upgrade() */
 
     int fd, wake_fd;
-    pthread_mutex_t lock; /* codec, ended */
+    pthread_mutex_t lock; /* guards codec, ended */
     pthread_cond_t room;
     struct ws_codec *codec;
     bool ended;
 
-    int64_t heard_us, pinged_us, moved_us, closing_us; /* when; the last: 0 when it is not */
+    int64_t heard_us, pinged_us, moved_us, closing_us; /* when; closing_us: 0 while open */
     char out[WRITE_BYTES];
     size_t out_len, out_used;
 };
@@ -73,7 +74,7 @@ static bool has_room(const struct ws *ws, size_t len)
 {
     size_t queued = ws_codec_queued_bytes(ws->codec);
 
-    /* One message always fits, whatever its size. */
+    /* One message always fits, of any size. */
     return queued == 0 ||
            (len <= ws->handlers->queue_bytes_max && queued <= ws->handlers->queue_bytes_max - len);
 }
@@ -111,7 +112,7 @@ void ws_close(struct ws *ws, enum ws_code code, const char *reason)
 
 /* ---- on the connection's thread ---- */
 
-/* Has something to write if there is anything. Returns false when all is said and done. */
+/* Prepares bytes to write, if there are any. Returns false when everything is done. */
 static bool prepare(struct ws *ws, short *ret_events)
 {
     bool reads, goes_on;
@@ -132,7 +133,7 @@ static bool prepare(struct ws *ws, short *ret_events)
     return goes_on;
 }
 
-/* Returns false when the socket has had its time. */
+/* Returns false when the socket has timed out. */
 static bool keep_time(struct ws *ws)
 {
     const struct server_config *config = &ws->rq->server->config;
@@ -154,7 +155,7 @@ static bool keep_time(struct ws *ws)
     return true;
 }
 
-/* Feeds the codec and hands over what came of it. */
+/* Feeds the codec and delivers the messages that result. */
 static void receive(struct ws *ws, const char *data, size_t len)
 {
     struct ws_message *message;
@@ -198,7 +199,7 @@ static bool write_some(struct ws *ws)
     return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-/* One turn; false when the socket has ended. */
+/* One round; false when the socket has ended. */
 static bool turn(struct ws *ws)
 {
     int64_t slice_us = ws->rq->server->config.keepalive_us;
@@ -222,20 +223,23 @@ static bool turn(struct ws *ws)
     return !(p[0].revents & (POLLHUP | POLLERR | POLLNVAL));
 }
 
-/* A socket that is closed with bytes unread is reset, and the client may not see why: so they are
- * read, for a moment. */
+/* If a socket is closed with unread bytes it is reset, and the client may not see the reason; so
+ * they are read, for a moment. A client that floods us gets the reset. */
 static void linger(int fd)
 {
     int64_t until = clock_now_us() + LINGER_US, left;
     struct pollfd p = { fd, POLLIN, 0 };
     char buf[READ_BYTES];
+    size_t total = 0;
     ssize_t n = 1;
 
     (void) shutdown(fd, SHUT_WR);
-    while ((left = until - clock_now_us()) > 0 && n != 0 && poll(&p, 1, (int) (left / 1000)) > 0) {
+    while (n != 0 && total < LINGER_MAX && (left = until - clock_now_us()) > 0 &&
+           poll(&p, 1, (int) (left / 1000)) > 0) {
         n = recv(fd, buf, sizeof buf, MSG_DONTWAIT);
         if (n < 0 && errno != EAGAIN && errno != EINTR)
             break;
+        total += n > 0 ? (size_t) n : 0;
     }
 }
 
@@ -244,7 +248,7 @@ static void prepare_socket(int fd)
     int flags = fcntl(fd, F_GETFL), off = 0, on = 1;
 
     (void) fcntl(fd, F_SETFL, flags | O_NONBLOCK);
-    /* These fail on a Unix socket, which needs neither. */
+    /* These fail on a Unix socket, which does not need them. */
     (void) setsockopt(fd, IPPROTO_TCP, TCP_CORK, &off, sizeof off);
     (void) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
@@ -284,14 +288,14 @@ static void on_upgrade(void *cls, struct MHD_Connection *mhd, void *request, con
 
 /* ---- accepting ---- */
 
-/* Those without a key are one caller at each address. */
+/* Callers without a key count as one caller per address. */
 static bool is_same_caller(const struct request *a, const struct request *b)
 {
     return principal_equal(&a->caller.principal, &b->caller.principal) &&
            (!principal_is_local(&a->caller.principal) || a->listener == b->listener);
 }
 
-/* Puts @ws into the ring, or refuses. */
+/* Adds @ws to the ring, or refuses. */
 static int enter(struct ws *ws)
 {
     struct request *rq = ws->rq;
@@ -315,9 +319,10 @@ static int enter(struct ws *ws)
         return 0;
     rq->refusal.retry_after_s = 1;
     if (stops)
-        return refuse(rq, PROBLEM_STOPPING, "the server stops");
+        return refuse(rq, PROBLEM_STOPPING, "the server is shutting down");
     return refuse(rq, PROBLEM_TOO_MANY_SOCKETS,
-                  "you have %lld WebSockets open, which is the most; close one", (long long) count);
+                  "you already have %lld open WebSockets, the maximum; close one",
+                  (long long) count);
 }
 
 static int check_hello(struct request *rq)
@@ -334,11 +339,11 @@ static int check_hello(struct request *rq)
                       "%s", why);
     if (rq->method != METHOD_GET || !rq->is_http_1_1 || rq->declared != 0)
         return refuse(rq, PROBLEM_BAD_HANDSHAKE,
-                      "a WebSocket begins with GET over HTTP/1.1, without a body");
+                      "open a WebSocket with GET over HTTP/1.1, without a body");
     return 0;
 }
 
-/* Takes @arg only when it succeeds. */
+/* Takes @arg only on success. */
 static struct ws *ws_new(struct request *rq, const struct ws_handlers *handlers, void *arg)
 {
     struct ws *ws = calloc(1, sizeof *ws);
@@ -361,7 +366,7 @@ static struct ws *ws_new(struct request *rq, const struct ws_handlers *handlers,
     return ws;
 }
 
-/* Only what the ring does not know. */
+/* Only for one that is not in the ring. */
 static void destroy(struct ws *ws)
 {
     ws->handlers->free(ws->arg);
@@ -438,7 +443,7 @@ void ws_stop(struct server *server)
     pthread_mutex_lock(&server->lock);
     server->stops_sockets = true;
     for (struct ws *ws = server->sockets; ws; ws = ws->next)
-        ws_close(ws, WS_GOING_AWAY, "the server stops");
+        ws_close(ws, WS_GOING_AWAY, "the server is shutting down");
     while (server->sockets || server->upgraded > 0) {
         struct timespec until;
 
@@ -446,7 +451,7 @@ void ws_stop(struct server *server)
         until.tv_sec += CLOSE_US / USEC_PER_SEC;
         if (pthread_cond_timedwait(&server->emptied, &server->lock, &until) != ETIMEDOUT)
             continue;
-        /* The client takes not even the 101. */
+        /* The client does not even read the 101. */
         for (struct ws *ws = server->sockets; ws; ws = ws->next)
             if (!ws->runs)
                 (void) shutdown(ws->rq->conn->fd, SHUT_RDWR);

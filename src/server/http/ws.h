@@ -1,6 +1,6 @@
 /*
  * WebSockets of the server. A handler that wants one calls ws_accept(); from then on the
- * connection's thread reads, and calls back. ws.c tells how a socket lives.
+ * connection's thread reads, and calls back. ws.c describes the life of a socket.
  */
 #pragma once
 
@@ -13,11 +13,11 @@ struct request;
 struct server;
 struct ws;
 
-/* All but free() are called on the connection's thread, one at a time. */
+/* All except free() are called on the connection's thread, one at a time. */
 struct ws_handlers {
-    const char *const *protocols; /* subprotocols that are spoken, NULL ends; NULL: none */
+    const char *const *protocols; /* supported subprotocols, ends with NULL; NULL: none */
     size_t message_bytes_max;     /* of a received message */
-    size_t queue_bytes_max;       /* of what waits to be sent */
+    size_t queue_bytes_max;       /* of the send queue */
 
     /* The handshake is done. May start threads that send. Below 0: the socket is closed. */
     int (*open)(struct ws *ws, void *arg);
@@ -25,29 +25,29 @@ struct ws_handlers {
     /* @data ends with a NUL that is not counted. Must not wait in ws_send(). */
     void (*message)(struct ws *ws, enum ws_kind kind, const char *data, size_t len, void *arg);
 
-    /* No message comes any more and ws_send() fails: the place to join threads. Only after open()
-     * was called. */
+    /* No more messages come and ws_send() fails: the place to join threads. Called only after
+     * open(). */
     void (*close)(struct ws *ws, enum ws_code code, void *arg);
 
-    /* The last call, and the only one when the socket never opened. */
+    /* The last call, and the only one if the socket never opened. */
     void (*free)(void *arg);
 };
 
-/* Answers with 101 and the socket, or refuses: 400, 426, 429, 503. Takes @arg in any case. The
- * route was found and the caller is known, as for every handler. */
+/* Replies with 101 and the socket, or refuses: 400, 426, 429, 503. Takes @arg in any case. As for
+ * every handler, the route was found and the caller is known. */
 void ws_accept(struct request *rq, const struct ws_handlers *handlers, void *arg);
 
-/* From any thread. A full queue is waited for at most @wait_us; then -EAGAIN. -EPIPE once the
+/* From any thread. Waits at most @wait_us while the queue is full; then -EAGAIN. -EPIPE once the
  * socket closes, -ENOMEM. */
 int ws_send(struct ws *ws, enum ws_kind kind, const void *data, size_t len, int64_t wait_us);
 
-/* From any thread: closes after what is queued. @reason may be NULL. */
+/* From any thread: closes after all queued messages. @reason may be NULL. */
 void ws_close(struct ws *ws, enum ws_code code, const char *reason);
 
 /* ---- for http.c ---- */
 
-/* The request has ended: what it has of a socket is freed. Accepts NULL. */
+/* The request has ended: frees its socket, if it has one. Accepts NULL. */
 void ws_free(struct ws *ws);
 
-/* Accepts no more, tells every client that the server goes away, and waits for all of them. */
+/* Accepts no more, tells every client that the server is going away, and waits for all of them. */
 void ws_stop(struct server *server);

@@ -21,8 +21,8 @@ enum { STATUS_BAD = 400, STATUS_UPGRADE = 426 };
 
 /* ---- the handshake ---- */
 
-/* The next element of a comma-separated list: its length, its place in *@ret_at, and the list
- * behind it in *@list. 0 at the end; empty elements are passed over. */
+/* The next element of a comma-separated list: its length, its start in *@ret_at, and the rest of
+ * the list in *@list. 0 at the end; empty elements are skipped. */
 static size_t next_element(const char **list, const char **ret_at)
 {
     const char *at = *list + strspn(*list, ", \t");
@@ -107,7 +107,7 @@ struct ws_codec {
 
     const char *in; /* while bytes are fed */
     size_t in_len;
-    char *out; /* while bytes are put out */
+    char *out; /* while bytes are written */
     size_t out_len, out_size;
 
     bool closes; /* once the queue is empty */
@@ -202,7 +202,7 @@ void ws_codec_free(struct ws_codec *codec)
     free(codec);
 }
 
-/* Of a frame whose header is malformed wslay says nothing more than a close without a code. */
+/* For a frame with a malformed header wslay only queues a close without a code. */
 int ws_codec_feed(struct ws_codec *codec, const char *data, size_t len)
 {
     int r;
@@ -262,7 +262,7 @@ size_t ws_codec_output(struct ws_codec *codec, char *buf, size_t size)
     codec->out_len = 0;
     codec->out_size = size;
     (void) wslay_event_send(codec->wslay);
-    /* The library sends a close before what was queued earlier, so it gets it last. */
+    /* The library sends a close before messages queued earlier, so it gets the close last. */
     if (codec->closes && wslay_event_get_write_enabled(codec->wslay) &&
         !wslay_event_want_write(codec->wslay) &&
         wslay_event_queue_close(codec->wslay, (uint16_t) codec->close_code,

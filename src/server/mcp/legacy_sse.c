@@ -1,9 +1,9 @@
 /*
- * MCP by the older transport: a stream that stays, and an address to send messages to.
+ * MCP over the older transport: a stream that stays open, and an address to send messages to.
  *
- * The answers go out on the stream, so a message is accepted before it is answered, and a call that
- * takes time has a thread of its own. Proxies hold one connection for all their users: without a
- * wish for the contrary every call has a box of its own, or one would see another's variables.
+ * Responses go out on the stream, so a message is accepted before it is answered, and a call that
+ * takes time has a separate thread. Proxies use one connection for all their users: by default
+ * every call gets a fresh box, otherwise one user would see another's variables.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ void mcp_sse_open(struct request *rq)
     mcp_stream_outbox(rq, peer, 0, endpoint);
 }
 
-/* What ends at once goes to the stream as it is. */
+/* A call that has already ended goes to the stream directly. */
 static void deliver(struct mcp_peer *peer, struct mcp_call *call)
 {
     char *text;

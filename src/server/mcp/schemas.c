@@ -11,28 +11,28 @@
 static const char *const state_choices[] = { "call", "session", NULL };
 static const struct field fields_mcp_query[] = {
     { "state", FIELD_CHOICE, 0, AT(query_mcp, state), .choices = state_choices,
-      .help = "call: a box for each call; session: one for all calls of this connection" },
+      .help = "call (default): a fresh box for each call; session: one box for this connection" },
     END,
 };
 REQUEST(mcp_query, struct query_mcp, NULL);
 
 static const struct field fields_mcp_messages_query[] = {
     { "session_id", FIELD_TEXT, FIELD_REQUIRED, AT(query_mcp_messages, session_id), 1, 64,
-      .help = "as the stream's first event has it" },
+      .help = "the id from the first event of the stream" },
     END,
 };
 REQUEST(mcp_messages_query, struct query_mcp_messages, NULL);
 
 static const struct field fields_rpc[] = {
     ALWAYS("jsonrpc", FIELD_TEXT, "2.0"),
-    { "id", FIELD_ANY, 0, .help = "text or a whole number; not in notifications" },
+    { "id", FIELD_ANY, 0, .help = "string or integer; not in notifications" },
     { "method", FIELD_TEXT, 0, .help = "such as tools/call; not in responses" },
     { "params", FIELD_OBJECT, 0, .help = "in requests and notifications" },
     { "result", FIELD_OBJECT, 0, .help = "in responses" },
-    { "error", FIELD_OBJECT, 0, .help = "instead of a result: code, message, perhaps data" },
+    { "error", FIELD_OBJECT, 0, .help = "instead of a result: code, message, optionally data" },
     END,
 };
-RESPONSE(rpc, "A message of JSON-RPC 2.0, as the Model Context Protocol has them.");
+RESPONSE(rpc, "A JSON-RPC 2.0 message of the Model Context Protocol.");
 
 static const struct field fields_mcp_metadata[] = {
     ALWAYS("resource", FIELD_TEXT, "the URL that a token is for"),

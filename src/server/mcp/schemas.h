@@ -4,7 +4,7 @@
 #include "schema/fields.h"
 
 struct query_mcp {
-    int state; /* 1: of the session; -1 when absent */
+    int state; /* 1: session; -1 when absent */
 };
 
 struct query_mcp_messages {

@@ -1,11 +1,11 @@
 /*
- * Streams of MCP: messages as server-sent events, of a call or from a peer's outbox.
+ * MCP streams: messages as server-sent events, from a call or from a peer's outbox.
  *
- * As with the streams of executions the connection's own thread waits for the next message and
- * writes it. Each has an id, "CALL-NUMBER", by which a client that was cut off takes the stream up
- * again with GET /mcp; the outbox is call 0. In the era with sessions a stream that breaks leaves
- * its call alone, for the client may come back. In the era without it has cancelled the call. On
- * the older transport the connection is the peer, and both end together.
+ * As with the streams of executions, the connection's own thread waits for the next message and
+ * writes it. Each has an id, "CALL-NUMBER", with which a disconnected client can resume the stream
+ * with GET /mcp; the outbox is call 0. In the era with sessions a broken stream does not affect its
+ * call, because the client may come back. In the era without sessions it cancels the call. On the
+ * older transport the connection is the peer, and both end together.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,15 +19,15 @@
 #include "base/banned.h"
 
 struct mcp_stream {
-    struct mcp_call *call; /* or the outbox of the peer */
+    struct mcp_call *call; /* or the peer's outbox */
     struct mcp_peer *peer;
-    bool own_peer; /* it ends with the stream */
+    bool own_peer; /* the peer ends with the stream */
     int number;    /* of the call; 0 is the outbox; below 0: no ids */
     unsigned claim;
     uint64_t pos;
 
     bool primed, ended;
-    char *endpoint; /* an event that comes before all others, or NULL */
+    char *endpoint; /* an event to send before all others, or NULL */
     char *first;    /* a message that was fetched before the stream began, or NULL */
 };
 
@@ -44,7 +44,7 @@ static char *make_text(const struct mcp_stream *s, char *message)
     return text;
 }
 
-/* An event without a message: an id to come back with, before anything has happened. */
+/* An event without a message: an id to resume from, before anything has happened. */
 static char *make_prime(const struct mcp_stream *s)
 {
     char *text = NULL;
@@ -54,7 +54,7 @@ static char *make_prime(const struct mcp_stream *s)
     return text;
 }
 
-/* ---- the next one ---- */
+/* ---- the next message ---- */
 
 static int fetch(struct mcp_stream *s, char **ret_message)
 {
@@ -78,7 +78,7 @@ static enum sse_next next_message(struct mcp_stream *s, char **ret_text)
         *ret_text = make_text(s, message);
         return SSE_TEXT;
     }
-    /* Only where the client can come back for the rest. */
+    /* Only if the client can come back for the rest. */
     return s->call && s->number > 0 && mcp_call_wants_close(s->call) ? SSE_END : SSE_NOTHING;
 }
 
@@ -123,7 +123,7 @@ static void stream_free(void *arg)
 
 /* ---- beginning ---- */
 
-/* Takes everything. */
+/* Takes all arguments. */
 static void start(struct request *rq, struct mcp_stream *s)
 {
     static const struct sse_source source = { stream_next, stream_free, NULL, NULL };

@@ -1,8 +1,9 @@
 /*
- * MCP over HTTP: POST, GET and DELETE /mcp. What is said is decided in src/mcp; here it is carried.
+ * MCP over HTTP: POST, GET and DELETE /mcp. The content is handled in src/mcp; this file only
+ * transports it.
  *
- * A call that ends at once is answered with JSON. One that takes time is given a second; then, or
- * when it has something to say before its end, the answer becomes a stream, if the client takes
+ * A call that ends at once is answered with JSON. A call that takes time gets a second; then, or
+ * when it has a message to send before its end, the reply becomes a stream, if the client accepts
  * one.
  */
 #include <stdio.h>
@@ -28,7 +29,7 @@ static const char *param_header(void *arg, const char *name)
     return MHD_lookup_connection_value(rq->mhd, MHD_HEADER_KIND, name);
 }
 
-/* Without the blanks around it; the library leaves those at the end. */
+/* Without surrounding spaces; the library leaves those at the end. */
 static const char *trimmed(const char *value, char *buf, size_t size)
 {
     size_t len;
@@ -70,7 +71,7 @@ static void reply_message(struct request *rq, struct mcp_call *call, char *text)
     reply_send(rq, mcp_call_status(call), response);
 }
 
-/* A client that takes no events hears only the end. */
+/* A client that does not accept events gets only the response. */
 static void answer_whole(struct request *rq, struct mcp_call *call)
 {
     char *text = NULL;
@@ -83,7 +84,7 @@ static void answer_whole(struct request *rq, struct mcp_call *call)
             free(text);
         text = NULL;
         if (r == 0 && client_look(request_socket(rq)) == CLIENT_GONE)
-            mcp_call_cancel(call); /* it cannot come back for the answer */
+            mcp_call_cancel(call); /* it cannot come back for the response */
     }
     reply_message(rq, call, text);
     mcp_call_unref(call);
@@ -153,7 +154,7 @@ static struct mcp_peer *find_peer(struct request *rq)
     return peer;
 }
 
-/* "3-17": go on after message 17 of call 3. */
+/* "3-17": continue after message 17 of call 3. */
 static bool read_event_id(const char *text, int *ret_number, uint64_t *ret_pos)
 {
     unsigned long long after;

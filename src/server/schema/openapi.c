@@ -1,4 +1,4 @@
-/* /openapi.json: the routes and the schemas, as OpenAPI 3.1. Made once, at the start. */
+/* /openapi.json: the routes and the schemas, as OpenAPI 3.1. Built once, at startup. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static json_t *content(const char *media, const struct schema *schema)
 
 /* ---- parameters ---- */
 
-/* The parameter whose brace is at *@at, which is moved behind it. */
+/* The parameter whose brace is at *@at, which is moved past it. */
 static json_t *path_parameter(const char **at)
 {
     size_t len = strcspn(++*at, "}");
@@ -126,20 +126,22 @@ static json_t *responses(const struct route *route)
     (void) json_object_set_new(json, code, success(route));
     if (strcmp(route->name, "v1_file_get") == 0) {
         (void) json_object_set_new(json, "206",
-                                   json_pack("{s:s,s:{s:{}}}", "description", "the range",
+                                   json_pack("{s:s,s:{s:{}}}", "description", "the requested range",
                                              "content", "application/octet-stream"));
-        (void) json_object_set_new(json, "304", json_pack("{s:s}", "description", "not changed"));
-        (void) json_object_set_new(json, "416", json_pack("{s:s}", "description", "no such range"));
+        (void) json_object_set_new(json, "304", json_pack("{s:s}", "description", "not modified"));
+        (void) json_object_set_new(json, "416",
+                                   json_pack("{s:s}", "description", "range not satisfiable"));
     }
     if (route->flags & ROUTE_STREAMS && route->body == ROUTE_JSON)
         (void) json_object_set_new(json, "202",
-                                   json_pack("{s:s,s:o}", "description", "it is running (detach)",
-                                             "content",
+                                   json_pack("{s:s,s:o}", "description",
+                                             "the execution is running (detach)", "content",
                                              content("application/json", &schema_progress)));
     if (strcmp(route->name, "v1_file_put") == 0)
         (void) json_object_set_new(json, "200",
-                                   json_pack("{s:s,s:o}", "description", "it was replaced",
-                                             "content", content("application/json", &schema_file)));
+                                   json_pack("{s:s,s:o}", "description",
+                                             "an existing file was replaced", "content",
+                                             content("application/json", &schema_file)));
     add_problem(json, 400);
     if (route->auth == ROUTE_KEY)
         add_problem(json, 401);
@@ -158,7 +160,7 @@ static json_t *responses(const struct route *route)
     return json;
 }
 
-/* ---- the whole ---- */
+/* ---- the document ---- */
 
 static json_t *operation(const struct route *route)
 {
@@ -202,7 +204,7 @@ static json_t *paths(void)
     return json;
 }
 
-/* @text, and the words of base/words/problems.def that come with @status. */
+/* @text, and the problem types of base/words/problems.def with @status. */
 static json_t *problem_description(const char *text, int status)
 {
     char buf[4096];
@@ -227,13 +229,13 @@ static json_t *components(void)
     } problems[] = {
         { 400, "the request is malformed" },
         { 401, "a key is required, or the key is unknown" },
-        { 403, "a page of another site may not do this" },
-        { 404, "it does not exist, belongs to somebody else, or has expired" },
+        { 403, "not allowed: a web page of another site, or more than the operator permits" },
+        { 404, "does not exist, belongs to another caller, or has expired" },
         { 413, "too large" },
         { 422, "a field is missing, unknown, of the wrong type or out of range" },
-        { 426, "this is a WebSocket; ask for an upgrade" },
-        { 429, "too many; Retry-After says when to try again" },
-        { 503, "temporarily unavailable; Retry-After says when to try again" },
+        { 426, "this is a WebSocket; request an upgrade" },
+        { 429, "too many requests; Retry-After says when to retry" },
+        { 503, "temporarily unavailable; Retry-After says when to retry" },
     };
     json_t *schemas = json_object(), *list = json_object();
     char code[8];

@@ -20,7 +20,7 @@ static const struct field fields_limits[] = {
     END,
 };
 const struct schema schema_limits = {
-    "limits", "What a run may use. Each may be left out; none may be above the operator's ceiling "
+    "limits", "Resource limits. All are optional; none may be above the operator's maximum "
               "(GET /v1/limits).", fields_limits, 0 };
 
 const char *const volume_modes[] = { "ro", "rw", "auto", NULL };
@@ -28,12 +28,13 @@ _Static_assert(VOLUME_RO == 0 && VOLUME_RW == 1 && VOLUME_AUTO == 2,
                "volume_modes follow enum volume_mode");
 
 static const struct field fields_bound[] = {
-    { "source", FIELD_TEXT, FIELD_REQUIRED, .help = "the directory of the host" },
-    { "target", FIELD_TEXT, 0, .help = "its place in the box" },
+    { "source", FIELD_TEXT, FIELD_REQUIRED, .help = "the host directory" },
+    { "target", FIELD_TEXT, 0, .help = "path in the box" },
     { "mode", FIELD_CHOICE, FIELD_REQUIRED, .choices = volume_modes, .help = "ro or rw" },
     END,
 };
-const struct schema schema_bound = { "bound", "A volume as it is.", fields_bound, 0 };
+const struct schema schema_bound = {
+    "bound", "A volume: mounted in a session, or available to sessions.", fields_bound, 0 };
 
 static const struct field fields_mistake[] = {
     ALWAYS("loc", FIELD_LIST, "body or query, then the field"), ALWAYS("msg", FIELD_TEXT, NULL),
@@ -46,7 +47,7 @@ static const struct field fields_problem[] = {
     ALWAYS("status", FIELD_INT, NULL),
     ALWAYS("detail", FIELD_TEXT, "what to change"),
     ALWAYS("request_id", FIELD_TEXT, "as in the log"),
-    { "errors", FIELD_LIST, 0, .of = &schema_mistake, .help = "with 422: each mistake" },
+    { "errors", FIELD_LIST, 0, .of = &schema_mistake, .help = "with 422: every invalid field" },
     END,
 };
 RESPONSE(problem, "Why a request was refused.");

@@ -1,4 +1,4 @@
-/* The tables that more than one dialect shows; each dialect has its own in a schemas.h beside its
+/* The tables that several dialects use; each dialect has its own in a schemas.h next to its
  * handlers. */
 #pragma once
 
@@ -12,7 +12,7 @@ extern const char *const volume_modes[]; /* by enum volume_mode */
 
 extern const struct schema schema_limits, schema_bound, schema_problem;
 
-/* What /openapi.json lists of each dialect; a list ends with NULL. */
+/* The schemas of each dialect in /openapi.json; each list ends with NULL. */
 extern const struct schema *const about_schemas[], *const compat_schemas[],
                                                        *const v1_schemas[], *const mcp_schemas[];
 

@@ -14,7 +14,7 @@
 #define REQUEST(name_, struct_, help_)                                                             \
     const struct schema schema_##name_ = { #name_, help_, fields_##name_, sizeof(struct_) }
 
-/* The same for a response, which only describes. */
+/* The same for a response, which is only described. */
 #define RESPONSE(name_, help_)                                                                     \
     const struct schema schema_##name_ = { #name_, help_, fields_##name_, 0 }
 #define AT(struct_, member_) .offset = offsetof(struct struct_, member_)

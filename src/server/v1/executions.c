@@ -1,4 +1,4 @@
-/* Native API: executions, one-shot and in a session; coming back to them. */
+/* Native API: executions, one-shot and in a session, and reading them later. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 
 /* ---- environment ---- */
 
-/* The service checks the pairs; an = in a name would move the border between the two. */
+/* The service checks the pairs; an = in a name would shift the boundary between the two. */
 static bool names_are_plain(const json_t *map)
 {
     const char *name;
@@ -117,13 +117,13 @@ void run_request(struct request *rq, struct session *session, struct execution_r
     execution_unref(execution);
 }
 
-/* Fills @request from @body but for its environment; on failure the reply has been sent. */
+/* Fills @request from @body except for its environment; on failure the reply has been sent. */
 static int fill_request(struct request *rq, const struct body_execute *body,
                         struct execution_request *request)
 {
     struct fault fault = { 0 };
 
-    if (body->network) /* it may hold secrets, and has been parsed */
+    if (body->network) /* it may contain secrets, and has been parsed */
         explicit_bzero(rq->body, rq->body_len);
     if (body->limits && limits_wish_from_json(body->limits, &request->limits, &fault) < 0) {
         reply_fault(rq, &fault);
@@ -146,7 +146,7 @@ static int fill_request(struct request *rq, const struct body_execute *body,
         request->reply_bytes = body->reply_bytes;
     request->accept_loss = body->accept_loss;
     request->template = body->template;
-    request->network = (json_t *) body->network; /* the body is ours to wipe */
+    request->network = (json_t *) body->network; /* the body belongs to us, so it can be wiped */
     return 0;
 }
 
@@ -215,7 +215,7 @@ void v1_session_interrupt(struct request *rq)
     session_unref(session);
 }
 
-/* ---- coming back ---- */
+/* ---- reading them later ---- */
 
 static int find_execution(struct request *rq, struct execution **ret_execution)
 {
@@ -243,7 +243,7 @@ void v1_execution_get(struct request *rq)
     execution_unref(execution);
 }
 
-/* A page as JSON text: a character that the page cuts is left for the next. */
+/* A page as JSON text: a character that is cut at the end is left for the next page. */
 static json_t *page_to_json(const struct query_output *query, const char *data, size_t len,
                             int64_t total, int64_t kept, bool done)
 {
@@ -294,7 +294,7 @@ void v1_execution_output(struct request *rq)
     execution_unref(execution);
 }
 
-/* "12-0-3": bytes of stdout and stderr, displays. Anything else is none of ours. */
+/* "12-0-3": bytes of stdout and stderr, displays. Anything else is not one of our ids. */
 static void read_event_id(const char *text, struct event_cursor *cursor)
 {
     long long out, err, displays;
@@ -308,7 +308,8 @@ static void read_event_id(const char *text, struct event_cursor *cursor)
     }
 }
 
-/* Where a client that comes back is: by the query, else by the last event that it has seen. */
+/* Where a client that comes back continues: as the query says, otherwise after the last event it
+ * has seen. */
 static int read_cursor(struct request *rq, struct event_cursor *ret_cursor)
 {
     struct event_cursor cursor = { 0 };

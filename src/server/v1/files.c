@@ -54,7 +54,8 @@ void v1_files_list(struct request *rq)
 
 /* ---- download ---- */
 
-/* What the workspace holds is hostile: a browser must neither show nor run it as a page of ours. */
+/* Files of the workspace are hostile: a browser must neither show nor run them as a page of
+ * ours. */
 static void add_file_headers(struct MHD_Response *response, const struct request *rq,
                              const struct file_reader *file)
 {
@@ -103,8 +104,8 @@ static void reply_bad_range(struct request *rq, const struct file_reader *file)
     reply_send(rq, MHD_HTTP_RANGE_NOT_SATISFIABLE, response);
 }
 
-/* Takes the descriptor in @file. The length is fixed here; a file that shrinks meanwhile breaks the
- * connection, as the length was promised. */
+/* Takes the descriptor in @file. The length is fixed here; if the file shrinks while it is sent,
+ * the connection is closed, because the length was announced. */
 static void send_file(struct request *rq, struct file_reader *file)
 {
     long long first = 0, last = file->size - 1;

@@ -1,10 +1,10 @@
 /*
- * A workspace as tar.gz, while it is being packed.
+ * A workspace as tar.gz, sent while it is being packed.
  *
- * The service pushes pieces and the library pulls them. A pipe is between: a thread packs into it,
- * the connection's thread reads from it. When the client leaves, the reading end is closed and the
- * packing thread ends at its next write. An archive that failed half-way cannot be taken back: the
- * connection is broken off, so that the client sees an incomplete transfer.
+ * The service pushes pieces and the library pulls them, so there is a pipe in between: a thread
+ * packs into it, the connection's thread reads from it. When the client disconnects, the reading
+ * end is closed and the packing thread ends at its next write. An archive that fails half-way
+ * cannot be taken back: the connection is aborted, so that the client sees an incomplete transfer.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +35,7 @@ struct archive {
     int read_fd, write_fd;
     pthread_t thread;
     atomic_bool failed;
-    struct fault fault; /* read after the join only, or once failed is set */
+    struct fault fault; /* read only after the join, or once failed is set */
 };
 
 static int archive_write(void *arg, const void *data, size_t len)
@@ -85,7 +85,7 @@ static void archive_free(void *cls)
     free(archive);
 }
 
-/* Takes @session, also when it fails. */
+/* Takes @session, even on failure. */
 static struct archive *archive_start(struct request *rq, struct session *session, const char *dir)
 {
     struct archive *archive = calloc(1, sizeof *archive);
@@ -112,7 +112,7 @@ fail:
     return NULL;
 }
 
-/* A refusal is told with its own status, so the first bytes are waited for. */
+/* A refusal needs its own status, so wait for the first bytes. */
 static bool archive_begins(struct archive *archive)
 {
     struct pollfd p = { archive->read_fd, POLLIN, 0 };

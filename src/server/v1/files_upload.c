@@ -1,14 +1,13 @@
 /*
  * Uploads: a body that goes piece by piece into files, raw or as multipart/form-data.
  *
- * Nothing is collected. A raw body is one file; of a multipart body each part with a filename is
- * one. A file takes its place only once all of it has come: a part when the next begins or the body
- * ends well, so a body that breaks off leaves what was whole and nothing else. The library's parser
- * reads the parts; what it does not check itself (that there is an end, that a part has a filename)
+ * Nothing is buffered. A raw body is one file; of a multipart body each part with a filename is
+ * one. A file appears only once it is complete: a part when the next begins or the body ends
+ * properly, so an aborted body leaves the parts that were complete and nothing else. The library's
+ * parser reads the parts; what it does not check (that there is an end, that a part has a filename)
  * is checked here.
  *
- * Forms of the dialects have one part that counts, "file"; what else a client puts beside it is
- * passed over.
+ * Forms of the dialects have one part that counts, "file"; other parts are ignored.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,15 +28,15 @@
 
 struct uploading {
     struct session *session;
-    struct file_upload *file; /* the one under way */
+    struct file_upload *file; /* the file being received */
     int64_t file_bytes;
-    char *path; /* of the one under way */
+    char *path; /* of that file */
 
     /* multipart only */
     struct MHD_PostProcessor *parser;
     struct request *rq;
     char *dir;
-    json_t *done; /* what is in its place */
+    json_t *done; /* files that were committed */
 
     /* forms only */
     bool is_form, skips;
@@ -142,7 +141,7 @@ void v1_file_put(struct request *rq)
 
 /* ---- multipart ---- */
 
-/* The file under way is whole: it takes its place. */
+/* The current file is complete: commits it. */
 static int finish_part(struct uploading *up)
 {
     struct fault fault = { 0 };
@@ -183,7 +182,7 @@ static int begin_part(struct uploading *up, const char *filename)
     return 0;
 }
 
-/* Of a form: whether this part is the one that counts. A second one is refused. */
+/* Whether this part of a form is the one that counts. A second one is refused. */
 static int begin_form_part(struct uploading *up, const char *key, const char *filename)
 {
     up->skips = !key || strcmp(key, FORM_FIELD) != 0;
@@ -194,7 +193,7 @@ static int begin_form_part(struct uploading *up, const char *key, const char *fi
     return begin_part(up, filename);
 }
 
-/* The parser tells of a part's beginning twice when no byte of it has come yet. */
+/* The parser reports the start of a part twice if no byte of it has arrived yet. */
 static bool is_same_part(const struct uploading *up, const char *key, const char *filename)
 {
     size_t dir = *up->dir ? strlen(up->dir) + 1 : 0;
@@ -243,7 +242,7 @@ static int multipart_write(struct request *rq, const char *data, size_t len)
     struct uploading *up = rq->sink.state;
 
     if (MHD_post_process(up->parser, data, len) != MHD_YES)
-        return bad_multipart(rq); /* unless on_part() has said more */
+        return bad_multipart(rq); /* unless on_part() has given a better reason */
     return 0;
 }
 

@@ -13,50 +13,52 @@
 
 static const struct field fields_new_file[] = {
     { "path", FIELD_TEXT, FIELD_REQUIRED, AT(body_file, path), 1, PATH_BYTES,
-      .help = "where it goes, beneath the workspace", .example = "\"data/in.csv\"" },
-    { "text", FIELD_TEXT, 0, AT(body_file, text), .help = "its content as text" },
-    { "base64", FIELD_TEXT, 0, AT(body_file, base64), .help = "or its content in base64" },
+      .help = "path in the workspace", .example = "\"data/in.csv\"" },
+    { "text", FIELD_TEXT, 0, AT(body_file, text), .help = "content as text" },
+    { "base64", FIELD_TEXT, 0, AT(body_file, base64), .help = "or content in base64" },
     END,
 };
-REQUEST(new_file, struct body_file, "A file to begin with.");
+REQUEST(new_file, struct body_file, "A file to create in a new session.");
 
 static const struct field fields_secret[] = {
-    { "host", FIELD_TEXT, FIELD_REQUIRED, .help = "its exact name", .example = "\"api.example.com\"" },
-    { "port", FIELD_INT, .help = "443 when it is left out" },
-    { "header", FIELD_TEXT, FIELD_REQUIRED, .help = "the header's name",
+    { "host", FIELD_TEXT, FIELD_REQUIRED, .help = "exact host name",
+      .example = "\"api.example.com\"" },
+    { "port", FIELD_INT, .help = "defaults to 443" },
+    { "header", FIELD_TEXT, FIELD_REQUIRED, .help = "name of the header",
       .example = "\"Authorization\"" },
-    { "value", FIELD_TEXT, FIELD_REQUIRED, .help = "its value, which is never shown again",
+    { "value", FIELD_TEXT, FIELD_REQUIRED, .help = "value of the header; never shown again",
       .example = "\"Bearer …\"" },
     END,
 };
 static const struct schema schema_secret = {
-    "secret", "A header that code can use and not see: requests for http://HOST/ leave as HTTPS "
-              "with it.", fields_secret, 0 };
+    "secret", "A header that code can use without seeing it: requests for http://HOST/ are sent "
+              "as HTTPS with this header.", fields_secret, 0 };
 
 static const struct field fields_network[] = {
     { "allow", FIELD_LIST,
-      .help = "hosts: example.com, *.example.com, example.com:8443, 192.0.2.7, * for all public "
-              "ones; methods of plain HTTP may come first: \"GET,HEAD example.com\"",
+      .help = "hosts: example.com, *.example.com, example.com:8443, 192.0.2.7, or * for all public "
+              "hosts; optionally preceded by methods for plain HTTP: \"GET,HEAD example.com\"",
       .example = "[\"pypi.org\", \"*.pythonhosted.org\"]" },
-    { "secrets", FIELD_LIST, .of = &schema_secret, .help = "headers for some of them" },
+    { "secrets", FIELD_LIST, .of = &schema_secret,
+      .help = "headers that the proxy adds for some hosts" },
     END,
 };
 static const struct schema schema_network = {
-    "network", "Whom a box may reach, within what the operator permits (--network-allow, shown "
+    "network", "Hosts that a box may reach, within the operator's list (--network-allow, shown "
                "by GET /v1/limits).", fields_network, 0 };
 
 static const struct field fields_volume[] = {
     { "source", FIELD_TEXT, FIELD_REQUIRED, AT(body_volume, source), 1, PATH_BYTES,
-      .help = "a host directory within one that the operator allows",
+      .help = "a host directory that the operator allows, or one below it",
       .example = "\"/srv/sets/2026\"" },
     { "target", FIELD_TEXT, FIELD_REQUIRED, AT(body_volume, target), 1, VOLUME_TARGET_MAX - 1,
-      .help = "its place in the box", .example = "\"/data\"" },
+      .help = "path in the box", .example = "\"/data\"" },
     { "mode", FIELD_CHOICE, 0, AT(body_volume, mode), .choices = volume_modes,
-      .help = "ro: to read, which is the default; rw: to write too, where the operator allows it; "
-              "auto: as much as the operator allows" },
+      .help = "ro (default): read-only; rw: writable, if the operator allows it; "
+              "auto: writable if the operator allows it, otherwise read-only" },
     END,
 };
-REQUEST(volume, struct body_volume, "A directory of the host in a box.");
+REQUEST(volume, struct body_volume, "A host directory that is mounted in a box.");
 
 /* ---- requests ---- */
 
@@ -65,7 +67,7 @@ REQUEST(volume, struct body_volume, "A directory of the host in a box.");
       .help = help_, .example = "\"print(6 * 7)\"" }
 #define ROW_STDIN                                                                                  \
     { "stdin", FIELD_TEXT, 0, AT(body_execute, stdin_text), 0, INPUT_BYTES_MAX,                    \
-      .help = "standard input; empty when it is left out" }
+      .help = "standard input; defaults to empty" }
 #define ROW_TIMEOUT(help_)                                                                         \
     { "timeout", FIELD_SECONDS, 0, AT(body_execute, timeout_us), SEC / 1000, 7 * DAY,              \
       .help = help_, .example = "30" }
@@ -75,10 +77,10 @@ REQUEST(volume, struct body_volume, "A directory of the host in a box.");
               "/v1/executions/{id}/output" }
 #define ROW_DETACH                                                                                 \
     { "detach", FIELD_BOOL, 0, AT(body_execute, detach),                                           \
-      .help = "answer 202 with the execution_id at once instead of waiting for the end" }
+      .help = "reply 202 with the execution_id at once instead of waiting for the end" }
 #define ROW_CANCEL                                                                                 \
     { "cancel_on_disconnect", FIELD_BOOL, 0, AT(body_execute, cancel),                             \
-      .help = "interrupt the run when this connection closes; else it goes on" }
+      .help = "interrupt the run if the client disconnects; by default it continues" }
 #define ROW_LOSS                                                                                   \
     { "accept_loss", FIELD_BOOL, 0, AT(body_execute, accept_loss),                                 \
       .help = "in a session that lost its variables: continue with new ones instead of failing" }
@@ -87,23 +89,23 @@ REQUEST(volume, struct body_volume, "A directory of the host in a box.");
       .example = "{\"LANG\": \"C.UTF-8\"}" }
 
 #define TEMPLATE_HELP                                                                              \
-    "the Python to begin with: a template of GET /v1/templates, or an alias such as python:3.12"
+    "the Python environment: a template from GET /v1/templates, or an alias such as python:3.12"
 
-#define NETWORK_HELP "whom it may reach; nobody when it is left out"
+#define NETWORK_HELP "hosts it may reach; defaults to none"
 
 static const char *const mode_choices[] = { "cell", "script", NULL };
 
 static const struct field fields_execute[] = {
     ROW_CODE("the program"),
     { "mode", FIELD_CHOICE, 0, AT(body_execute, mode), .choices = mode_choices,
-      .help = "cell: as in a notebook, with a result and displays; script: as python3 would" },
+      .help = "cell (default): as in a notebook, with a result and displays; script: as with python3" },
     ROW_STDIN,
     ROW_TIMEOUT("wall time in seconds; the same as limits.timeout"),
     { "limits", FIELD_OBJECT, 0, AT(body_execute, limits), .of = &schema_limits,
-      .help = "what the run may use" },
-    ROW_ENV("more environment variables"),
+      .help = "resource limits" },
+    ROW_ENV("extra environment variables"),
     { "filename", FIELD_TEXT, 0, AT(body_execute, filename), 1, 255,
-      .help = "the program's name in tracebacks" },
+      .help = "name of the program in tracebacks" },
     { "template", FIELD_TEXT, 0, AT(body_execute, template), 1, 255, .help = TEMPLATE_HELP,
       .example = "\"default\"" },
     { "network", FIELD_OBJECT, 0, AT(body_execute, network), .of = &schema_network,
@@ -120,7 +122,7 @@ static const struct field fields_session_execute[] = {
     ROW_STDIN,
     ROW_TIMEOUT("wall time in seconds"),
     { "filename", FIELD_TEXT, 0, AT(body_execute, filename), 1, 255,
-      .help = "the cell's name in tracebacks" },
+      .help = "name of the cell in tracebacks" },
     ROW_REPLY,
     ROW_DETACH,
     ROW_CANCEL,
@@ -131,12 +133,12 @@ REQUEST(session_execute, struct body_execute, "A cell for a session.");
 
 static const struct field fields_command[] = {
     { "command", FIELD_TEXT, FIELD_REQUIRED, AT(body_execute, code), 1, CODE_BYTES_MAX,
-      .help = "the command line, for sh", .example = "\"ls -l\"" },
+      .help = "command line for /bin/sh", .example = "\"ls -l\"" },
     { "shell", FIELD_BOOL, 0, AT(body_execute, shell),
-      .help = "run it in the session's one shell, where cd and export stay" },
+      .help = "run it in the session's persistent shell, where cd and export carry over" },
     ROW_STDIN,
-    ROW_TIMEOUT("wall time in seconds; 300 when it is left out"),
-    ROW_ENV("more environment variables; not with shell"),
+    ROW_TIMEOUT("wall time in seconds; defaults to 300"),
+    ROW_ENV("extra environment variables; not with shell"),
     ROW_REPLY,
     ROW_DETACH,
     ROW_CANCEL,
@@ -147,39 +149,39 @@ REQUEST(command, struct body_execute, "A shell command.");
 
 static const struct field fields_session_create[] = {
     { "limits", FIELD_OBJECT, 0, AT(body_session, limits), .of = &schema_limits,
-      .help = "what the session may use; timeout is the default of its executions" },
+      .help = "resource limits; timeout becomes the default for executions in the session" },
     { "idle_timeout", FIELD_SECONDS, 0, AT(body_session, idle_us), SEC, 365 * DAY,
-      .help = "seconds without use before it is ended", .example = "3600" },
-    { "env", FIELD_MAP, 0, AT(body_session, env), 0, 256, .help = "more environment variables" },
+      .help = "seconds without use before the session ends", .example = "3600" },
+    { "env", FIELD_MAP, 0, AT(body_session, env), 0, 256, .help = "extra environment variables" },
     { "files", FIELD_LIST, 0, AT(body_session, files), 0, 256, .of = &schema_new_file,
-      .help = "files to begin with" },
+      .help = "files to create" },
     { "template", FIELD_TEXT, 0, AT(body_session, template), 1, 255, .help = TEMPLATE_HELP,
       .example = "\"default\"" },
     { "network", FIELD_OBJECT, 0, AT(body_session, network), .of = &schema_network, .help = NETWORK_HELP,
       .example = "{\"allow\": [\"pypi.org\", \"*.example.com:8443\"]}" },
     { "packages", FIELD_LIST, 0, AT(body_session, packages), 0, 64,
-      .help = "packages to install, as requirements of PEP 508",
+      .help = "packages to install, as PEP 508 requirements",
       .example = "[\"humanize>=4\"]" },
     { "volumes", FIELD_LIST, 0, AT(body_session, volumes), 0, VOLUMES_MAX, .of = &schema_volume,
-      .help = "directories of the host that the session sees; GET /v1/limits tells which may be" },
+      .help = "host directories to mount; GET /v1/limits lists the allowed ones" },
     END,
 };
 REQUEST(session_create, struct body_session, "A session to create.");
 
 static const struct field fields_packages_add[] = {
     { "packages", FIELD_LIST, FIELD_REQUIRED, AT(body_packages, packages), 1, 64,
-      .help = "requirements of PEP 508: names, and perhaps extras and versions",
+      .help = "PEP 508 requirements: names, optionally with extras and versions",
       .example = "[\"requests[socks]>=2.31\", \"humanize\"]" },
     { "newest", FIELD_BOOL, 0, AT(body_packages, newest),
-      .help = "upgrade requirements without a version to the newest version" },
+      .help = "install the newest version of requirements without a version" },
     END,
 };
 REQUEST(packages_add, struct body_packages, "Packages to install.");
 
 static const struct field fields_move[] = {
     { "from", FIELD_TEXT, FIELD_REQUIRED, AT(body_move, from), 1, PATH_BYTES,
-      .help = "what to move", .example = "\"draft.csv\"" },
-    { "to", FIELD_TEXT, FIELD_REQUIRED, AT(body_move, to), 1, PATH_BYTES, .help = "its new path",
+      .help = "current path", .example = "\"draft.csv\"" },
+    { "to", FIELD_TEXT, FIELD_REQUIRED, AT(body_move, to), 1, PATH_BYTES, .help = "new path",
       .example = "\"out/final.csv\"" },
     { "replace", FIELD_BOOL, 0, AT(body_move, replace), .help = "replace an existing file" },
     END,
@@ -188,7 +190,7 @@ REQUEST(move, struct body_move, "The file to move and its new path.");
 
 static const struct field fields_mkdir[] = {
     { "path", FIELD_TEXT, FIELD_REQUIRED, AT(body_mkdir, path), 1, PATH_BYTES,
-      .help = "the directory; parents are made too", .example = "\"out/plots\"" },
+      .help = "path of the directory; missing parents are created", .example = "\"out/plots\"" },
     END,
 };
 REQUEST(mkdir, struct body_mkdir, "A directory.");
@@ -196,38 +198,43 @@ REQUEST(mkdir, struct body_mkdir, "A directory.");
 /* ---- queries ---- */
 
 static const struct field fields_page_query[] = {
-    { "after", FIELD_TEXT, 0, AT(query_page, after), 1, 64, .help = "the last id of the page before" },
-    { "limit", FIELD_INT, 0, AT(query_page, limit), 1, 1000, .help = "how many at most; 100" },
+    { "after", FIELD_TEXT, 0, AT(query_page, after), 1, 64,
+      .help = "the last id of the previous page" },
+    { "limit", FIELD_INT, 0, AT(query_page, limit), 1, 1000,
+      .help = "maximum number; defaults to 100" },
     END,
 };
 REQUEST(page_query, struct query_page, NULL);
 
 static const struct field fields_files_query[] = {
-    { "dir", FIELD_TEXT, 0, AT(query_files, dir), 0, PATH_BYTES, .help = "only beneath it" },
+    { "dir", FIELD_TEXT, 0, AT(query_files, dir), 0, PATH_BYTES,
+      .help = "list only this directory" },
     { "after", FIELD_TEXT, 0, AT(query_files, after), 0, PATH_BYTES,
-      .help = "the last path of the page before" },
-    { "limit", FIELD_INT, 0, AT(query_files, limit), 1, 1000, .help = "how many at most; 1000" },
+      .help = "the last path of the previous page" },
+    { "limit", FIELD_INT, 0, AT(query_files, limit), 1, 1000,
+      .help = "maximum number; defaults to 1000" },
     { "recursive", FIELD_BOOL, 0, AT(query_files, recursive),
-      .help = "the whole tree beneath dir, not only its entries" },
+      .help = "list the whole tree below dir, not only its entries" },
     END,
 };
 REQUEST(files_query, struct query_files, NULL);
 
 static const struct field fields_upload_query[] = {
-    { "dir", FIELD_TEXT, 0, AT(query_dir, dir), 0, PATH_BYTES, .help = "where the files go" },
+    { "dir", FIELD_TEXT, 0, AT(query_dir, dir), 0, PATH_BYTES, .help = "directory for the files" },
     END,
 };
 REQUEST(upload_query, struct query_dir, NULL);
 
 static const struct field fields_archive_query[] = {
-    { "dir", FIELD_TEXT, 0, AT(query_dir, dir), 0, PATH_BYTES, .help = "only what is beneath it" },
+    { "dir", FIELD_TEXT, 0, AT(query_dir, dir), 0, PATH_BYTES,
+      .help = "archive only this directory" },
     END,
 };
 REQUEST(archive_query, struct query_dir, NULL);
 
 static const struct field fields_delete_query[] = {
     { "recursive", FIELD_BOOL, 0, AT(query_delete, recursive),
-      .help = "a directory with all that is in it" },
+      .help = "delete a directory with everything in it" },
     END,
 };
 REQUEST(delete_query, struct query_delete, NULL);
@@ -236,32 +243,35 @@ static const char *const stream_choices[] = { "stdout", "stderr", NULL };
 
 static const struct field fields_output_query[] = {
     { "stream", FIELD_CHOICE, 0, AT(query_output, stream), .choices = stream_choices,
-      .help = "stdout when it is left out" },
-    { "offset", FIELD_INT, 0, AT(query_output, offset), 0, INT64_MAX, .help = "the first byte; 0" },
+      .help = "defaults to stdout" },
+    { "offset", FIELD_INT, 0, AT(query_output, offset), 0, INT64_MAX,
+      .help = "first byte; defaults to 0" },
     { "limit", FIELD_INT, 0, AT(query_output, limit), 1, 1024 * 1024,
-      .help = "bytes at most; 65536" },
+      .help = "maximum number of bytes; defaults to 65536" },
     END,
 };
 REQUEST(output_query, struct query_output, NULL);
 
 static const struct field fields_events_query[] = {
-    { "stdout", FIELD_INT, 0, AT(query_events, out), 0, INT64_MAX, .help = "bytes you have already" },
-    { "stderr", FIELD_INT, 0, AT(query_events, err), 0, INT64_MAX, .help = "bytes you have already" },
+    { "stdout", FIELD_INT, 0, AT(query_events, out), 0, INT64_MAX,
+      .help = "bytes you already have" },
+    { "stderr", FIELD_INT, 0, AT(query_events, err), 0, INT64_MAX,
+      .help = "bytes you already have" },
     { "displays", FIELD_INT, 0, AT(query_events, displays), 0, 1000000,
-      .help = "displays you have already" },
+      .help = "displays you already have" },
     END,
 };
 REQUEST(events_query, struct query_events, NULL);
 
 static const struct field fields_wait_query[] = {
     { "wait", FIELD_SECONDS, 0, AT(query_wait, wait_us), 0, 300 * SEC,
-      .help = "seconds to wait for the end before answering; 0" },
+      .help = "seconds to wait for the execution to end; defaults to 0" },
     END,
 };
 REQUEST(wait_query, struct query_wait, NULL);
 
 static const struct field fields_interrupt_query[] = {
-    { "all", FIELD_BOOL, 0, AT(query_interrupt, all), .help = "queued executions too" },
+    { "all", FIELD_BOOL, 0, AT(query_interrupt, all), .help = "also interrupt queued executions" },
     END,
 };
 REQUEST(interrupt_query, struct query_interrupt, NULL);
@@ -271,11 +281,12 @@ REQUEST(interrupt_query, struct query_interrupt, NULL);
 static const char *const stream_message_types[] = { "interrupt", NULL };
 static const struct field fields_stream_message[] = {
     { "type", FIELD_CHOICE, FIELD_REQUIRED, AT(body_stream_message, type),
-      .choices = stream_message_types, .help = "interrupt: as POST /v1/executions/{id}/interrupt" },
+      .choices = stream_message_types,
+      .help = "interrupt: same as POST /v1/executions/{id}/interrupt" },
     END,
 };
 REQUEST(stream_message, struct body_stream_message,
-        "What a client may send over GET /v1/executions/{id}/stream.");
+        "A message that a client may send over GET /v1/executions/{id}/stream.");
 
 /* ---- responses ---- */
 
@@ -287,7 +298,8 @@ static const struct schema schema_error = { "error", "An uncaught exception.", f
 static const struct field fields_display[] = {
     ALWAYS("data", FIELD_OBJECT, "by MIME type; images in base64"),
     ALWAYS("metadata", FIELD_OBJECT, NULL), END };
-static const struct schema schema_display = { "display", "Something shown.", fields_display, 0 };
+static const struct schema schema_display = { "display", "A figure, table or other display.",
+                                              fields_display, 0 };
 
 static const char *const change_choices[] = { "created", "modified", "deleted", NULL };
 static const struct field fields_changed[] = {
@@ -301,15 +313,15 @@ static const char *const status_choices[] = {
     NULL,
 };
 #define STATUS(name, word, exit_code, meaning, ...) "; " word ": " meaning
-static const char status_help[] = "why it ended"
+static const char status_help[] = "why the execution ended"
 #include "base/words/status.def"
     ;
 static const struct field fields_contact[] = {
-    ALWAYS("host", FIELD_TEXT, "the name that was asked for, or (others) when there were too many"),
+    ALWAYS("host", FIELD_TEXT, "the requested name, or (others) if there were too many hosts"),
     ALWAYS("port", FIELD_INT, NULL),
-    ALWAYS("requests", FIELD_INT, "requests and tunnels that went out"),
-    ALWAYS("refused", FIELD_INT, "those that were not allowed"),
-    ALWAYS("failed", FIELD_INT, "those whose host could not be reached"),
+    ALWAYS("requests", FIELD_INT, "requests and tunnels that were sent out"),
+    ALWAYS("refused", FIELD_INT, "requests and tunnels that were not allowed"),
+    ALWAYS("failed", FIELD_INT, "requests and tunnels whose host could not be reached"),
     ALWAYS("bytes_sent", FIELD_INT, NULL),
     ALWAYS("bytes_received", FIELD_INT, NULL),
     END,
@@ -319,27 +331,32 @@ static const struct schema schema_contact = { "contact", "A host that a run cont
 
 static const struct field fields_receipt[] = {
     { "status", FIELD_CHOICE, FIELD_REQUIRED, .choices = status_choices, .help = status_help },
-    MAYBE("limit", FIELD_TEXT, "the limit that ended it"),
-    ALWAYS("success", FIELD_BOOL, "status is ok"),
+    MAYBE("limit", FIELD_TEXT, "the limit that ended the execution"),
+    ALWAYS("success", FIELD_BOOL, "true if status is ok"),
     ALWAYS("exit_code", FIELD_INT, NULL),
-    ALWAYS("stdout", FIELD_TEXT, "its beginning and end, within the budget"),
+    ALWAYS("stdout", FIELD_TEXT, "output; if it is longer than reply_bytes, its beginning and end"),
     ALWAYS("stderr", FIELD_TEXT, NULL),
     ALWAYS("execution_time", FIELD_NUMBER, "seconds"),
     MAYBE("result", FIELD_OBJECT, "the value of the last expression, by MIME type"),
-    MAYBE("result_metadata", FIELD_OBJECT, "what goes with it, by MIME type"),
-    { "outputs", FIELD_LIST, FIELD_REQUIRED, .of = &schema_display, .help = "what it showed" },
+    MAYBE("result_metadata", FIELD_OBJECT, "metadata of the result, by MIME type"),
+    { "outputs", FIELD_LIST, FIELD_REQUIRED, .of = &schema_display,
+      .help = "figures, tables and other displays" },
     { "error", FIELD_OBJECT, FIELD_NULLABLE, .of = &schema_error },
-    { "files", FIELD_LIST, FIELD_REQUIRED, .of = &schema_changed, .help = "what it changed" },
-    ALWAYS("truncated", FIELD_OBJECT, "bytes left out of stdout and stderr"),
-    ALWAYS("usage", FIELD_OBJECT, "cpu_ms, peak_memory_bytes, wall_ms, processes, hosts (those that "
-                                  "were reached, as host:port)"),
-    { "network", FIELD_LIST, 0, .of = &schema_contact, .help = "the hosts it contacted, if any" },
+    { "files", FIELD_LIST, FIELD_REQUIRED, .of = &schema_changed,
+      .help = "files that were created, changed or deleted" },
+    ALWAYS("truncated", FIELD_OBJECT, "bytes of stdout and stderr, and the number of outputs, that "
+                                      "were left out"),
+    ALWAYS("usage", FIELD_OBJECT, "cpu_ms, peak_memory_bytes, wall_ms, processes, hosts (the hosts "
+                                  "that were reached, as host:port)"),
+    { "network", FIELD_LIST, 0, .of = &schema_contact,
+      .help = "hosts that the program tried to reach, if any" },
     MAYBE("session_id", FIELD_TEXT, NULL),
     ALWAYS("execution_id", FIELD_TEXT, NULL),
     ALWAYS("execution_count", FIELD_INT, NULL),
-    ALWAYS("template", FIELD_TEXT, "the Python that it ran with"),
-    { "session_lost", FIELD_BOOL, 0, .help = "the session's variables are gone; its files are not" },
-    { "shell_lost", FIELD_BOOL, 0, .help = "the session's shell ended; the next one is new" },
+    ALWAYS("template", FIELD_TEXT, "the template it ran with"),
+    { "session_lost", FIELD_BOOL, 0, .help = "the session lost its variables; its files are kept" },
+    { "shell_lost", FIELD_BOOL, 0,
+      .help = "the session's shell ended; the next command gets a new shell" },
     END,
 };
 RESPONSE(receipt, "The result of an execution.");
@@ -356,17 +373,17 @@ static const struct field fields_progress[] = {
 RESPONSE(progress, "The progress of an execution that has not ended, in place of its receipt.");
 
 static const struct field fields_interrupted[] = {
-    ALWAYS("interrupted", FIELD_INT, "how many executions were asked to stop"), END };
+    ALWAYS("interrupted", FIELD_INT, "number of executions that were interrupted"), END };
 RESPONSE(interrupted, NULL);
 
 static const struct field fields_output[] = {
     { "stream", FIELD_CHOICE, FIELD_REQUIRED, .choices = stream_choices },
-    ALWAYS("text", FIELD_TEXT, "as UTF-8; what is not becomes U+FFFD"),
-    ALWAYS("offset", FIELD_INT, "of its first byte"),
-    ALWAYS("next", FIELD_INT, "where the next page begins"),
+    ALWAYS("text", FIELD_TEXT, "UTF-8; invalid bytes become U+FFFD"),
+    ALWAYS("offset", FIELD_INT, "offset of the first byte"),
+    ALWAYS("next", FIELD_INT, "offset of the next page"),
     ALWAYS("total", FIELD_INT, "bytes printed so far"),
     ALWAYS("kept", FIELD_INT, "bytes that can be read"),
-    ALWAYS("done", FIELD_BOOL, "nothing more will come after total"),
+    ALWAYS("done", FIELD_BOOL, "the stream has ended"),
     END,
 };
 RESPONSE(output, NULL);
@@ -380,24 +397,24 @@ static const struct field fields_event[] = {
                                  "fault: a problem"),
     END,
 };
-RESPONSE(event, "One event of a stream: a line of NDJSON. In server-sent events its name is the "
-                "event's type, and data stands alone.");
+RESPONSE(event, "One event of a stream, as a line of NDJSON. With server-sent events the name is "
+                "the event type, and only data is in the data field.");
 
 static const char *const session_states[] = { "ready", "running", "lost", NULL };
 static const struct field fields_session[] = {
     ALWAYS("session_id", FIELD_TEXT, NULL),
     { "state", FIELD_CHOICE, FIELD_REQUIRED, .choices = session_states },
-    ALWAYS("template", FIELD_TEXT, "the Python that it has"),
+    ALWAYS("template", FIELD_TEXT, "the template of the session"),
     ALWAYS("created", FIELD_NUMBER, "seconds since 1970"),
     ALWAYS("age", FIELD_NUMBER, "seconds"),
     ALWAYS("idle", FIELD_NUMBER, "seconds without use"),
-    ALWAYS("idle_timeout", FIELD_NUMBER, "seconds without use before it is ended"),
-    ALWAYS("expires_in", FIELD_NUMBER, "seconds left of them"),
+    ALWAYS("idle_timeout", FIELD_NUMBER, "seconds without use before the session ends"),
+    ALWAYS("expires_in", FIELD_NUMBER, "seconds until the session ends, if it is not used"),
     ALWAYS("execution_count", FIELD_INT, NULL),
     ALWAYS("waiting", FIELD_INT, "queued executions, without the running one"),
     { "limits", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_limits },
-    { "network", FIELD_OBJECT, 0, .help = "allow: whom it may reach; secrets: which headers are added "
-                                          "where, without their values. Not in lists" },
+    { "network", FIELD_OBJECT, 0, .help = "allow: hosts it may reach; secrets: headers that are added, "
+                                          "without their values. Not in lists" },
     { "volumes", FIELD_LIST, FIELD_REQUIRED, .of = &schema_bound },
     END,
 };
@@ -405,7 +422,7 @@ RESPONSE(session, "A session.");
 
 static const struct field fields_session_page[] = {
     { "sessions", FIELD_LIST, FIELD_REQUIRED, .of = &schema_session },
-    ALWAYS("more", FIELD_BOOL, "ask again with after set to the last id"),
+    ALWAYS("more", FIELD_BOOL, "there are more; repeat with after set to the last id"),
     END,
 };
 RESPONSE(session_page, NULL);
@@ -416,15 +433,15 @@ static const struct field fields_file[] = {
     { "kind", FIELD_CHOICE, 0, .choices = file_kinds },
     { "size", FIELD_INT, 0, .help = "bytes" },
     { "mtime", FIELD_NUMBER, 0, .help = "seconds since 1970" },
-    { "path_base64", FIELD_TEXT, 0, .help = "the path's bytes, where they are not UTF-8" },
+    { "path_base64", FIELD_TEXT, 0, .help = "the path in base64, if it is not UTF-8" },
     END,
 };
 RESPONSE(file, NULL);
 
 static const struct field fields_file_page[] = {
     { "files", FIELD_LIST, FIELD_REQUIRED, .of = &schema_file },
-    ALWAYS("more", FIELD_BOOL, "ask again with after set to the last path"),
-    ALWAYS("incomplete", FIELD_BOOL, "the tree is larger than a listing goes"),
+    ALWAYS("more", FIELD_BOOL, "there are more; repeat with after set to the last path"),
+    ALWAYS("incomplete", FIELD_BOOL, "the tree is too large to list completely"),
     END,
 };
 RESPONSE(file_page, NULL);
@@ -439,25 +456,25 @@ RESPONSE(moved, NULL);
 
 static const struct field fields_package[] = {
     ALWAYS("name", FIELD_TEXT, NULL), ALWAYS("version", FIELD_TEXT, NULL),
-    { "sha256", FIELD_TEXT, .help = "of its wheel" },
-    { "requested", FIELD_BOOL, .help = "asked for by name; else others need it" }, END };
+    { "sha256", FIELD_TEXT, .help = "hash of the wheel" },
+    { "requested", FIELD_BOOL, .help = "requested by name, not only as a dependency" }, END };
 static const struct schema schema_package = { "package", NULL, fields_package, 0 };
 
 static const struct field fields_packages_added[] = {
     ALWAYS("success", FIELD_BOOL, "true"), ALWAYS("message", FIELD_TEXT, NULL),
-    { "installed", FIELD_LIST, FIELD_REQUIRED, .of = &schema_package, .help = "what is new" },
+    { "installed", FIELD_LIST, FIELD_REQUIRED, .of = &schema_package, .help = "newly installed" },
     { "present", FIELD_LIST, FIELD_REQUIRED, .of = &schema_package,
       .help = "already installed" },
-    ALWAYS("warnings", FIELD_LIST, "such as names that look like others"),
-    MAYBE("layer", FIELD_TEXT, "the key of the set; whoever has the same set has the same key"),
+    ALWAYS("warnings", FIELD_LIST, "for example names that look like others"),
+    MAYBE("layer", FIELD_TEXT, "key of the set; the same set always has the same key"),
     ALWAYS("cached", FIELD_BOOL, "the set was in the cache; no index was contacted"),
     ALWAYS("seconds", FIELD_NUMBER, NULL), END };
 RESPONSE(packages_added, NULL);
 
 static const struct field fields_package_list[] = {
     { "packages", FIELD_LIST, FIELD_REQUIRED, .of = &schema_package },
-    ALWAYS("requirements", FIELD_LIST, "what was asked for"),
-    MAYBE("layer", FIELD_TEXT, "the key of the set"), END };
+    ALWAYS("requirements", FIELD_LIST, "requirements that were requested"),
+    MAYBE("layer", FIELD_TEXT, "key of the set"), END };
 RESPONSE(package_list, NULL);
 
 const struct schema *const v1_schemas[] = {

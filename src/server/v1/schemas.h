@@ -5,7 +5,7 @@
 
 /* ---- requests ---- */
 
-/* What every execution has, in the simple API too. */
+/* Fields that all executions share, also in the simple API. */
 struct body_execute {
     const char *code; /* or the command */
     const char *stdin_text;

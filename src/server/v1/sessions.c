@@ -27,7 +27,7 @@ static void reply_session(struct request *rq, int status, struct session *sessio
     session_info_release(&info);
 }
 
-/* ---- files to begin with ---- */
+/* ---- initial files ---- */
 
 static int put_bytes(struct session *session, const char *path, const void *data, size_t len,
                      struct fault *fault)
@@ -66,7 +66,7 @@ static int put_file(struct session *session, const struct body_file *file, struc
     return r;
 }
 
-/* Checks all of them before the session is made; on failure the reply has been sent. */
+/* Checks all of them before the session is created; on failure the reply has been sent. */
 static int read_files(struct request *rq, const json_t *list, struct body_file **ret_files)
 {
     struct body_file *files = calloc(json_array_size(list) + 1, sizeof *files);
@@ -124,7 +124,7 @@ static int fill_session(struct request *rq, const struct body_session *body, con
     struct fault fault = { 0 };
 
     session_request_init(request);
-    if (body->network) /* it may hold secrets, and has been parsed */
+    if (body->network) /* it may contain secrets, and has been parsed */
         explicit_bzero(rq->body, rq->body_len);
     if (body->limits && limits_wish_from_json(body->limits, &request->limits, &fault) < 0) {
         reply_fault(rq, &fault);
@@ -133,7 +133,7 @@ static int fill_session(struct request *rq, const struct body_session *body, con
     if (body->idle_us != FIELD_ABSENT)
         request->idle_us = body->idle_us;
     request->template = body->template;
-    request->network = (json_t *) body->network; /* the body is ours to wipe */
+    request->network = (json_t *) body->network; /* the body belongs to us, so it can be wiped */
     request->packages = packages;
     return 0;
 }

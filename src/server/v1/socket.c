@@ -1,8 +1,8 @@
 /*
- * Events of an execution over a WebSocket: each is a text message, as a line of NDJSON would be. A
- * thread waits for events and sends them; the socket's own thread reads. The client may send
- * {"type": "interrupt"}. After the last event the socket is closed. When the client leaves, the run
- * goes on.
+ * Events of an execution over a WebSocket: each is a text message, formatted like a line of NDJSON.
+ * A thread waits for events and sends them; the socket's own thread reads. The client may send
+ * {"type": "interrupt"}. After the last event the socket is closed. If the client disconnects, the
+ * run continues.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 
 #include "base/banned.h"
 
-#define SLICE_US      (USEC_PER_SEC / 4) /* so long a client that left is remembered */
+#define SLICE_US      (USEC_PER_SEC / 4) /* how long it may take to notice a disconnect */
 #define MESSAGE_BYTES (64u * 1024)
 #define QUEUE_BYTES   (256u * 1024)
 #define DEPTH_MAX     8
@@ -27,13 +27,13 @@ struct event_socket {
     struct event_cursor cursor;
     pthread_t thread;
     bool has_thread;
-    atomic_bool ended; /* the client has gone */
+    atomic_bool ended; /* the client has disconnected */
     char text[EVENT_TEXT_BYTES];
 };
 
 /* ---- sending ---- */
 
-/* Takes @data. Returns below 0 when there is no more to do. */
+/* Takes @data. Returns below 0 if there is nothing more to do. */
 static int send_event(struct event_socket *s, const char *name, json_t *data)
 {
     json_t *json = json_pack("{s:s,s:o}", "event", name, "data", data);
@@ -42,7 +42,7 @@ static int send_event(struct event_socket *s, const char *name, json_t *data)
 
     json_decref(json);
     if (text) {
-        /* A client that reads slowly is waited for as long as it is there. */
+        /* Waits for a slow client as long as it is connected. */
         do
             r = ws_send(s->ws, WS_TEXT, text, strlen(text), SLICE_US);
         while (r == -EAGAIN);
@@ -101,7 +101,7 @@ static void on_message(struct ws *ws, enum ws_kind kind, const char *data, size_
              fields_read_body(&schema_stream_message, json, true, &message, errors) < 0)
         ws_close(ws, WS_POLICY, "the only message is {\"type\": \"interrupt\"}");
     else
-        (void) execution_interrupt(s->execution, &fault); /* one that has ended cannot be */
+        (void) execution_interrupt(s->execution, &fault); /* fails if it has already ended */
     json_decref(json);
     json_decref(errors);
 }

@@ -1,8 +1,8 @@
 /*
  * Events of an execution as server-sent events and as NDJSON.
  *
- * The run goes on however slow the reader is, and what it prints is read from where it is kept.
- * When the client has left only the stream ends, and the run too if that was asked for.
+ * A slow reader does not delay the run, because output is read from where it is kept. When the
+ * client disconnects only the stream ends; the run ends too if the request asked for that.
  */
 #include "server/v1/stream.h"
 
@@ -70,7 +70,7 @@ bool event_is_last(const struct event *event)
 
 /* ---- the stream ---- */
 
-/* One event as text; takes @data. NULL: no memory. */
+/* One event as text; takes @data. NULL: out of memory. */
 static char *make_text(const struct event_stream *s, const char *name, json_t *data)
 {
     char *json = data ? json_dumps(data, REPLY_JSON) : NULL, *text = NULL, id[80];

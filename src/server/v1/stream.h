@@ -1,11 +1,10 @@
-/* The events of an execution, to a client that listens: over HTTP (stream.c) or a WebSocket
- * (socket.c). */
+/* The events of an execution, sent to a client: over HTTP (stream.c) or a WebSocket (socket.c). */
 #pragma once
 
 #include "server/server_internal.h"
 
-/* Answers with the events of @execution, from @cursor on, as @media has it. Takes the reference.
- * @cancel: interrupt it when the client leaves. */
+/* Replies with the events of @execution, from @cursor on, in the format @media. Takes the
+ * reference. @cancel: interrupt it if the client disconnects. */
 void stream_events(struct request *rq, enum media media, struct execution *execution,
                    const struct event_cursor *cursor, bool cancel);
 

@@ -1,4 +1,4 @@
-/* The queue and its writer; audit_chain.c has what an entry is and how the log is read. */
+/* The queue and its writer; audit_chain.c has the format of entries and reads the log. */
 #include "service/access/audit.h"
 
 #include <errno.h>
@@ -18,22 +18,22 @@
 #include "base/banned.h"
 
 #define QUEUE_LEN 1024
-#define BATCH_LEN 256                  /* entries of one commit at most */
+#define BATCH_LEN 256                  /* most entries per commit */
 #define GATHER_US (50 * USEC_PER_MSEC) /* how long the writer lets a batch grow */
 #define RETRY_US  USEC_PER_SEC         /* after a failed commit */
 
 struct audit {
     struct store *store;
     pthread_t writer;
-    pthread_mutex_t lock; /* of all that follows but failing */
+    pthread_mutex_t lock; /* guards all that follows except failing */
     pthread_cond_t work;  /* for the writer */
-    pthread_cond_t room;  /* for those who wait to queue an entry */
-    pthread_cond_t done;  /* for those who wait for a commit */
+    pthread_cond_t room;  /* for callers that wait to queue an entry */
+    pthread_cond_t done;  /* for callers that wait for a commit */
     struct audit_slot *queue;
     size_t first, len;       /* the part of the ring that is filled */
     int64_t queued, written; /* entries since the start */
     int64_t attempts;        /* commits that succeeded or failed */
-    unsigned flushing;       /* how many wait in audit_flush() */
+    unsigned flushing;       /* callers waiting in audit_flush() */
     bool closing;
     int64_t lost;
     struct gb_err failure; /* of the last commit, while it is failing */
@@ -55,8 +55,8 @@ static void wait_for(struct audit *audit, pthread_cond_t *cond, int64_t until_us
     (void) pthread_cond_timedwait(cond, &audit->lock, &until);
 }
 
-/* Waits for entries, lets more gather unless somebody waits for them, and takes a batch out of the
- * queue. False when nothing will come any more. */
+/* Waits for entries, lets more gather unless a caller waits for the commit, and takes a batch out
+ * of the queue. False once the log is being closed and the queue is empty. */
 static bool take_batch(struct audit *audit)
 {
     int64_t until_us;
@@ -93,7 +93,7 @@ static int append_batch(struct audit *audit, struct gb_err *err)
     return r;
 }
 
-/* Another process may have written to the log meanwhile; then its end is asked for. */
+/* Another process may have written to the log in the meantime; then the head is read again. */
 static int commit_batch(struct audit *audit, struct gb_err *err)
 {
     int r;
@@ -195,7 +195,7 @@ static struct audit *audit_new(struct store *store)
     return NULL;
 }
 
-/* Signals are for the threads that expect them. */
+/* Signals are handled by other threads. */
 static int start_writer(struct audit *audit)
 {
     sigset_t all, before;
@@ -268,7 +268,7 @@ int audit_write(struct audit *audit, const struct audit_entry *entry, struct gb_
     audit->queue[(audit->first + audit->len) % QUEUE_LEN] = slot;
     audit->len++;
     audit->queued++;
-    /* Else it is awake, or will be. */
+    /* Otherwise the writer is awake already, or about to be. */
     if (audit->len == 1 || audit->len == BATCH_LEN)
         (void) pthread_cond_signal(&audit->work);
     (void) pthread_mutex_unlock(&audit->lock);

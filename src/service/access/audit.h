@@ -1,11 +1,12 @@
 /*
  * The audit log: every execution, in an append-only chain of hashes. docs/AUDIT.md has the format.
  *
- * Theory of operation. A thread that ran something hands over an entry, which is copied into a
- * bounded queue; that is all it costs an execution. One writer thread takes what has gathered,
- * chains it and commits it as one transaction. When the queue is full the caller waits: no entry is
- * ever dropped. When the store fails, the writer tries again until it works, audit_check() says so,
- * and the service must take no new work meanwhile: what cannot be logged is not run.
+ * Theory of operation. A thread that has run something hands over an entry, which is copied into a
+ * bounded queue; an execution pays for nothing else. One writer thread takes the queued entries,
+ * chains them and commits them as one transaction. When the queue is full the caller waits: no
+ * entry is ever dropped. When the store fails, the writer retries until it works, audit_check()
+ * reports the failure, and the service must accept no new work until then: code that cannot be
+ * logged is not run.
  */
 #pragma once
 
@@ -19,7 +20,7 @@
 #include "store/audit.h"
 
 #define AUDIT_HASH_BYTES STORE_HASH_BYTES
-#define AUDIT_HEX_MAX    (2 * AUDIT_HASH_BYTES + 1) /* of a hash as text, with its end */
+#define AUDIT_HEX_MAX    (2 * AUDIT_HASH_BYTES + 1) /* a hash as text, with its NUL */
 
 struct audit;
 
@@ -36,52 +37,53 @@ struct audit_entry {
     enum run_status status;
     enum limit_kind limit;
     int exit_code;
-    int64_t wall_us, cpu_us, memory_peak_bytes; /* -1: not known */
-    int64_t output_bytes;                       /* of both streams, what was left out included */
-    const char *volumes; /* JSON: ASCII, keys in order, no blanks; NULL: the box had none */
+    int64_t wall_us, cpu_us, memory_peak_bytes; /* -1: unknown */
+    int64_t output_bytes;                       /* both streams, uncut */
+    const char *volumes; /* JSON: ASCII, sorted keys, no whitespace; NULL: no volumes */
 };
 
-/* SHA-256, so that sha256sum can tell whether some text is what was run. */
+/* SHA-256, so that sha256sum can check whether a text is the one that was run. */
 void audit_hash_code(const void *code, size_t len, uint8_t ret_hash[AUDIT_HASH_BYTES]);
 
 /* Starts the writer. The store must outlive it. */
 int audit_open(struct store *store, struct audit **ret_audit, struct gb_err *err);
 
-/* Writes what is queued and ends the writer. Fails, naming their number, when entries could not be
- * written; all is freed in any case. Accepts NULL. No other call may be under way. */
+/* Writes the queued entries and ends the writer. Fails if entries could not be written, and says
+ * how many; everything is freed in any case. Accepts NULL. No other call may be under way. */
 int audit_close(struct audit *audit, struct gb_err *err);
 
 /* Queues a copy; waits while the queue is full. -EINVAL for an entry that is malformed. */
 int audit_write(struct audit *audit, const struct audit_entry *entry, struct gb_err *err);
 
-/* Whether the log can be written as far as is known. To be asked before a program is run; costs
- * next to nothing. */
+/* Whether the log can be written, as far as is known. Call it before a program is run; it is cheap.
+ */
 int audit_check(struct audit *audit, struct gb_err *err);
 
 /* ---- reading it: the operator's commands ---- */
 
 struct audit_report {
-    int64_t count;                  /* entries that are right, from the first on */
-    uint8_t head[AUDIT_HASH_BYTES]; /* the hash of the last of them; zero when there is none */
-    int64_t broken_seq;             /* the first that is wrong; 0: none */
+    int64_t count;                  /* intact entries, from the first on */
+    uint8_t head[AUDIT_HASH_BYTES]; /* the hash of the last of them; zero if there is none */
+    int64_t broken_seq;             /* the first broken entry; 0: none */
     char why[160];                  /* what is wrong with it */
 };
 
 /* Reads the whole chain. @want (may be NULL) is a head that was kept elsewhere: it must be the hash
- * of one of the entries. Returns 0 when it could be read; @ret_report tells whether it is whole. */
+ * of one of the entries. Returns 0 if the log could be read; @ret_report says whether it is intact.
+ */
 int audit_verify(struct store *store, const uint8_t *want, struct audit_report *ret_report,
                  struct gb_err *err);
 
 struct audit_filter {
     int64_t since_us;       /* those that began at that time or later */
-    size_t last;            /* only that many, the newest; 0: all */
+    size_t last;            /* only that many, the newest ones; 0: all */
     const char *session_id; /* NULL: all */
 };
 
-/* Hands the entries that match to @each, in their order, as the JSON objects that people see: seq,
- * time, session_id, hash, and the fields. A negative answer ends it and is returned. */
+/* Passes each matching entry to @each, in order, as the JSON object that users see: seq, time,
+ * session_id, hash, and the fields. A negative return value stops it and is returned. */
 int audit_read(struct store *store, const struct audit_filter *filter,
                int (*each)(void *arg, const json_t *entry), void *arg, struct gb_err *err);
 
-/* What an entry's hash must be, given its other members. */
+/* The hash that an entry must have, given its other members. */
 void audit_chain(const struct store_audit *entry, uint8_t ret_hash[AUDIT_HASH_BYTES]);

@@ -1,6 +1,6 @@
 /*
- * What an entry of the audit log is, how one is chained to the other, and how the chain is checked.
- * docs/AUDIT.md describes the same for those who check it with other means.
+ * The format of audit log entries, how they are chained, and how the chain is verified.
+ * docs/AUDIT.md describes the same for people who verify it with other tools.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -60,7 +60,7 @@ int audit_slot_fill(struct audit_slot *ret_slot, const struct audit_entry *entry
     return 0;
 }
 
-/* A number, or null for one that is not known. */
+/* A number, or null if it is unknown. */
 #define NUMBER_MAX 24
 static const char *known(int64_t value, char buf[NUMBER_MAX])
 {
@@ -68,7 +68,7 @@ static const char *known(int64_t value, char buf[NUMBER_MAX])
     return value < 0 ? "null" : buf;
 }
 
-/* Keys in order, like those around them. */
+/* Sorted keys, like the members around it. */
 static int by_member(const void *a, const void *b)
 {
     return strcmp((*(const struct limit_row *const *) a)->member,
@@ -91,9 +91,9 @@ static void print_limits(char buf[LIMITS_TEXT_MAX], const struct limits *limits)
         (void) snprintf(buf + len, LIMITS_TEXT_MAX - len, "}");
 }
 
-/* The fields as JSON: keys in order, no blanks, ASCII only, so that there is one way to write them.
- * Printed by hand, since jansson takes as long for it as SQLite for the whole row; every text in it
- * was checked in audit_slot_fill() or is our own, and needs no escape. */
+/* The fields as JSON: sorted keys, no whitespace, ASCII only, so that there is one way to write
+ * them. Printed by hand, because jansson takes as long for it as SQLite for the whole row; every
+ * string was checked in audit_slot_fill() or is a constant, and needs no escaping. */
 static char *slot_to_fields(const struct audit_slot *slot)
 {
     const struct audit_entry *e = &slot->entry;
@@ -166,7 +166,8 @@ __attribute__((format(printf, 3, 4))) static bool broken(struct audit_report *re
     return false;
 }
 
-/* Whether @row is the one that follows what @report has seen; if so it is counted. */
+/* Whether @row is the entry that must follow those that @report has counted; if so it is counted.
+ */
 static bool verify_row(struct audit_report *report, const struct store_audit *row)
 {
     int64_t want = report->count + 1;
@@ -188,7 +189,8 @@ static bool verify_row(struct audit_report *report, const struct store_audit *ro
     return true;
 }
 
-/* Compares with the head that the last append noted. 1: more has been written meanwhile. */
+/* Compares with the head that the last append recorded. 1: more has been written in the meantime.
+ */
 static int verify_head(struct store *store, struct audit_report *report, struct gb_err *err)
 {
     struct store_head head;
@@ -209,11 +211,11 @@ static int verify_head(struct store *store, struct audit_report *report, struct 
 
 struct verify {
     struct store *store;
-    const uint8_t *want; /* NULL once it was seen */
+    const uint8_t *want; /* NULL once it has been seen */
     struct audit_report report;
 };
 
-/* Reads on from where we are; returns the number of rows, of which a broken one is the last. */
+/* Continues reading; returns the number of rows. If one is broken, it is the last. */
 static int verify_page(struct verify *v, struct gb_err *err)
 {
     struct store_audit_query query = {
@@ -238,7 +240,7 @@ static int verify_page(struct verify *v, struct gb_err *err)
 
 static int verify_all(struct verify *v, struct gb_err *err)
 {
-    bool more = false; /* the head said so */
+    bool more = false; /* according to the head */
     int r;
 
     for (;;) {
@@ -292,7 +294,7 @@ static json_t *row_to_json(const struct store_audit *row)
 
     (void) sodium_bin2hex(hash, sizeof hash, row->hash, sizeof row->hash);
     format_utc(row->time_us, time);
-    /* Fields cannot stand for what is ours: that comes last. */
+    /* Set last, so that the stored fields cannot replace them. */
     if (!entry || (readable && json_object_update(entry, fields) < 0) ||
         json_object_set_new(entry, "seq", json_integer(row->seq)) < 0 ||
         json_object_set_new(entry, "time", json_string(time)) < 0 ||
@@ -340,7 +342,8 @@ int audit_read(struct store *store, const struct audit_filter *filter,
         if (r < 0)
             break;
         r = show_rows(rows, len, each, arg, err);
-        /* A number that does not grow is somebody's joke: it would be asked for again and again. */
+        /* A number that does not grow means a tampered log: the same page would be read again and
+         * again. */
         more = !filter->last && len == query.limit && rows[len - 1].seq > query.after_seq;
         if (more)
             query.after_seq = rows[len - 1].seq;

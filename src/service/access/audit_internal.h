@@ -5,7 +5,7 @@
 
 #define AUDIT_KIND_MAX 16
 
-/* A copy of struct audit_entry without pointers of others, for the queue. */
+/* A copy of struct audit_entry that owns everything it points to, for the queue. */
 struct audit_slot {
     char who[STORE_ID_MAX], session_id[STORE_ID_MAX], execution_id[STORE_ID_MAX];
     char kind[AUDIT_KIND_MAX];
@@ -13,12 +13,12 @@ struct audit_slot {
     struct audit_entry entry; /* its pointers are NULL */
 };
 
-/* -EINVAL for what the store would refuse later, when nobody is there to be told. */
+/* -EINVAL for an entry that the store would refuse later, when no caller is left to get the error.
+ */
 int audit_slot_fill(struct audit_slot *ret_slot, const struct audit_entry *entry,
                     struct gb_err *err);
 
-/* For tests: waits until everything that was queued before is committed; fails when a commit does.
- */
+/* For tests: waits until all entries queued so far are committed; fails if a commit fails. */
 int audit_flush(struct audit *audit, struct gb_err *err);
 
 /* Makes the row that follows @head, and moves @head to it. The caller frees the row's fields. */

@@ -16,7 +16,7 @@ int data_default_dir(char **ret_dir, struct gb_err *err)
     char *dir = NULL;
     int printed;
 
-    /* A path that is not absolute is none, as XDG has it. */
+    /* The XDG specification says to ignore relative paths. */
     if (geteuid() == 0)
         printed = asprintf(&dir, "/var/lib/glovebox");
     else if (state && state[0] == '/')

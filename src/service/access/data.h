@@ -4,8 +4,8 @@
 #include "base/err.h"
 #include "store/store.h"
 
-/* Where it is when nobody says: /var/lib/glovebox for root, else glovebox in the user's state
- * directory. The caller frees the path. */
+/* The default: /var/lib/glovebox for root, otherwise glovebox in the user's state directory. The
+ * caller frees the path. */
 int data_default_dir(char **ret_dir, struct gb_err *err);
 
 /* Opens the store in @config->dir, or in the default directory when that is NULL. Close it with

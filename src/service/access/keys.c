@@ -16,20 +16,20 @@
 #define TOKEN_PREFIX_LEN (sizeof TOKEN_PREFIX - 1)
 #define TOKEN_LEN        (KEYS_TOKEN_MAX - 1)
 
-/* One key as it is held in memory. */
+/* One key in memory. */
 struct held_key {
     struct store_key key;
-    _Atomic int64_t used_us; /* later than what the store knows, or 0 */
+    _Atomic int64_t used_us; /* if later than the time in the store, otherwise 0 */
 };
 
 struct keys {
     struct store *store;
-    pthread_rwlock_t lock; /* of the copy; held for writing only while one takes another's place */
+    pthread_rwlock_t lock; /* guards the copy; held for writing only while it is replaced */
     struct held_key *held; /* by id */
     size_t held_len;
     int64_t generation;
-    pthread_mutex_t refreshing;  /* one asks the store, the others go on with what there is */
-    _Atomic int64_t checked_us;  /* when the store was asked, of the monotonic clock */
+    pthread_mutex_t refreshing;  /* one thread asks the store, the others continue with the copy */
+    _Atomic int64_t checked_us;  /* when the store was asked, monotonic clock */
     _Atomic int64_t answered_us; /* when it last answered */
 };
 
@@ -43,7 +43,7 @@ static bool is_hex(const char *text, size_t len)
     return true;
 }
 
-/* Whether @token has the form of one; @token may be of any length. */
+/* Whether @token is well formed; it may have any length. */
 static bool token_parse(const char *token, char ret_id[KEYS_ID_LEN + 1])
 {
     const char *id = token + TOKEN_PREFIX_LEN, *secret = id + KEYS_ID_LEN + 1;
@@ -57,9 +57,9 @@ static bool token_parse(const char *token, char ret_id[KEYS_ID_LEN + 1])
     return true;
 }
 
-/* BLAKE2b, and not argon2id: a slow hash makes guessing dear where a person chose the secret. Here
- * it is 256 random bits, which nobody guesses however fast, and a slow hash on every request would
- * only be a way to keep the server busy. The id is hashed too, so a hash belongs to one key. */
+/* BLAKE2b, not argon2id: a slow hash makes guessing expensive for secrets that people choose. This
+ * one is 256 random bits, which cannot be guessed at any speed; a slow hash per request would only
+ * help somebody to overload the server. The id is hashed too, so a hash belongs to one key. */
 static void token_hash(const char *token, uint8_t ret_hash[STORE_HASH_BYTES])
 {
     (void) crypto_generichash(ret_hash, STORE_HASH_BYTES, (const unsigned char *) token, TOKEN_LEN,
@@ -118,7 +118,7 @@ static int read_all(struct store *store, struct held_key **ret_held, size_t *ret
     return 0;
 }
 
-/* Puts a new copy in place of the old one; uses that were not written yet go along. */
+/* Replaces the copy; times of use that have not been written yet are carried over. */
 static void replace(struct keys *keys, struct held_key *held, size_t len, int64_t generation)
 {
     struct keys old = { .held = keys->held, .held_len = keys->held_len };
@@ -137,8 +137,8 @@ static void replace(struct keys *keys, struct held_key *held, size_t len, int64_
     free(old.held);
 }
 
-/* Reads the keys again if they have changed. The generation is asked for first: a change in between
- * is then seen the next time. */
+/* Reads the keys again if they have changed. The generation is read first, so a change in between
+ * is noticed the next time. */
 static int refresh(struct keys *keys, struct gb_err *err)
 {
     struct held_key *held = NULL;
@@ -156,7 +156,8 @@ static int refresh(struct keys *keys, struct gb_err *err)
     return r;
 }
 
-/* While the copy may still serve, one thread asks and the others go on; after that all wait. */
+/* While the copy is fresh enough, one thread asks the store and the others continue; after that all
+ * wait. */
 static bool refresh_lock(struct keys *keys, int64_t now_us)
 {
     if (now_us - keys->checked_us < KEYS_CHECK_US)
@@ -196,7 +197,7 @@ int keys_open(struct store *store, struct keys **ret_keys, struct gb_err *err)
     if (!keys)
         return gb_fail(err, ENOMEM, "read the keys");
     keys->store = store;
-    (void) pthread_rwlock_init(&keys->lock, NULL); /* of the default kind they cannot fail */
+    (void) pthread_rwlock_init(&keys->lock, NULL); /* with default attributes they cannot fail */
     (void) pthread_mutex_init(&keys->refreshing, NULL);
     keys->generation = -1;
     r = refresh(keys, err);
@@ -213,7 +214,7 @@ void keys_close(struct keys *keys)
 {
     if (!keys)
         return;
-    (void) keys_flush(keys, NULL); /* a time of last use that is lost hurts nobody */
+    (void) keys_flush(keys, NULL); /* losing a time of last use does no harm */
     (void) pthread_rwlock_destroy(&keys->lock);
     (void) pthread_mutex_destroy(&keys->refreshing);
     free(keys->held);
@@ -274,7 +275,8 @@ bool keys_any(struct keys *keys)
     return any;
 }
 
-/* Takes the next use that the store does not know, so that it can be written without the lock. */
+/* Takes the next time of use that is not in the store yet, so that it can be written without the
+ * lock. */
 static bool take_use(struct keys *keys, size_t *at, char ret_id[STORE_ID_MAX], int64_t *ret_used_us)
 {
     bool found = false;

@@ -1,6 +1,7 @@
 /*
  * A principal: who owns sessions, executions, labels and packages, and whose quotas they count
- * against. It is decided once, when a request is authenticated, and copied by whatever is owned.
+ * against. It is determined once, when a request is authenticated, and copied into everything that
+ * it owns.
  *
  * A new kind of principal needs a row in the enum, a constructor here, and ids of a form that no
  * other kind uses: the store and the tables of the service tell principals apart by
@@ -10,11 +11,11 @@
 
 #include <stdbool.h>
 
-#define PRINCIPAL_ID_MAX     65 /* with its end; as STORE_ID_MAX */
+#define PRINCIPAL_ID_MAX     65 /* with its NUL; same as STORE_ID_MAX */
 #define PRINCIPAL_TEXT_LOCAL "local"
 
 enum principal_kind {
-    PRINCIPAL_LOCAL, /* no credentials: trusted for the way it came in (loopback, stdio) */
+    PRINCIPAL_LOCAL, /* no credentials: trusted because of how it connected (loopback, stdio) */
     PRINCIPAL_KEY,   /* an API key */
 };
 
@@ -28,7 +29,7 @@ int principal_from_key(const char *key_id, struct principal *ret_principal);
 
 bool principal_equal(const struct principal *a, const struct principal *b);
 
-/* Has no quotas of its own; only the limits of the whole service apply. */
+/* Has no quotas; only the limits of the whole service apply. */
 bool principal_is_local(const struct principal *principal);
 
 /* For people and for the audit log: the id, or PRINCIPAL_TEXT_LOCAL. */

@@ -1,4 +1,4 @@
-/* Executions are let in: the request is checked, and all that it leaves open is settled. */
+/* Admits executions: checks the request and fills in what it leaves open. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,7 +112,7 @@ static struct execution *execution_alloc(struct service *service, const struct c
     return x;
 }
 
-/* What the engine is told: the request's own words, and all that was not asked for. */
+/* The run as the engine gets it: the request's values, and defaults for the rest. */
 static void spec_fill(struct execution *x, const struct execution_request *request,
                       const struct limits *limits)
 {
@@ -128,7 +128,7 @@ static void spec_fill(struct execution *x, const struct execution_request *reque
         .names_len = request->names_len,
         .env = (char *const *) request->env, /* which the engine does not change */
         .limits = *limits,
-        .reply_bytes = 0, /* the logs keep what is printed */
+        .reply_bytes = 0, /* the logs keep the output */
         .input = request->input,
         .input_len = request->input_len,
         .stdin_fd = -1,
@@ -171,7 +171,7 @@ static int admit(struct service *service, const struct caller *caller, struct ex
     struct gb_err err;
     int r;
 
-    /* What cannot be logged is not run. */
+    /* Code that cannot be logged is not run. */
     if (service->audit && audit_check(service->audit, &err) < 0)
         return fault_from_engine(service, "the audit log cannot be written", &err, fault);
     pthread_mutex_lock(&service->lock);

@@ -3,9 +3,9 @@
  *
  *     {"data": {MIME type: data, ...}, "metadata": {...}}
  *
- * Data is a string, or any JSON for a type that is JSON itself. Everything else is refused. What
- * jansson makes of a text can take a hundred times its length ("[],[],[],..."), so what would
- * become of it is counted before it is parsed, against what all bundles of a receipt may take.
+ * Data is a string, or any JSON for a type that is JSON itself. Everything else is refused. Parsed
+ * JSON can take a hundred times the length of its text ("[],[],[],..."), so its values are counted
+ * before it is parsed, against a budget that all bundles of a receipt share.
  */
 #include "service/execution/bundle.h"
 
@@ -20,8 +20,8 @@
 #define TYPES_MAX     64
 #define TYPE_NAME_MAX 128
 
-/* Commas, colons and opening brackets outside strings. In valid JSON nothing else makes a value or
- * a key; text that is not valid is refused by the parser, which has made no more by then. */
+/* Commas, colons and opening brackets outside strings. In valid JSON nothing else starts a value or
+ * a key; invalid text is rejected by the parser, which has created no more than that by then. */
 static size_t count_nodes(const char *json, size_t len)
 {
     bool inside = false;
@@ -68,7 +68,7 @@ static bool is_json_type(const char *mime)
            (len > 5 && strcmp(mime + len - 5, "+json") == 0);
 }
 
-/* Data that pages put behind "data:...;base64,": nothing but base64 may be in it. */
+/* Data that web pages put after "data:...;base64,": it must be nothing but base64. */
 static bool is_binary_type(const char *mime)
 {
     if (starts_with(mime, "image/"))

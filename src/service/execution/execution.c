@@ -1,17 +1,17 @@
 /*
  * Executions: from the request to the receipt.
  *
- * Every execution is an object that others can find by its id while it runs and for a while after.
- * It is run by one thread: the caller's own (execution_run_here, the short way: no thread, no disk,
- * two short visits to the service's lock) or a worker (execution_start). Both go through
+ * Every execution is an object that can be found by its id while it runs and for a while after.
+ * One thread runs it: the caller's own (execution_run_here, the fast path: no thread, no disk, the
+ * service's lock taken twice for a moment) or a worker (execution_start). Both go through
  *
  *   admit      limits of the service and the key; into the table
- *   turn       in a session: wait in line
- *   run        session/engine_calls.c; output flows into the logs, whoever reads
- *   finish     audit, numbers, the turn to the next, then DONE: readers get the receipt
+ *   turn       in a session: wait in the queue
+ *   run        session/engine_calls.c; output goes into the logs, whether or not anybody reads
+ *   finish     audit, statistics, the turn to the next, then DONE: readers get the receipt
  *
- * Afterwards the execution is kept: the newest kept_count of them, each for at most kept_us, as far
- * as memory and disk allow. What a reader holds stays until it lets go.
+ * Afterwards the newest kept_count executions are kept, each for at most kept_us, as far as memory
+ * and disk allow. One that a reader holds stays until it is released.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ static void texts_free(struct texts *texts)
     *texts = (struct texts){ 0 };
 }
 
-/* Its output, as far as that is not the log's. */
+/* Frees its output, except what belongs to the log. */
 static void cut_release(struct stream_cut *cut, const struct output_log *log)
 {
     if (cut->head == log->mem)
@@ -98,7 +98,7 @@ static int sink_write(void *arg, enum stream stream, const char *data, size_t le
     return 0;
 }
 
-/* A display that cannot be kept for the stream is in the receipt all the same. */
+/* A display that cannot be kept for streams is still in the receipt. */
 static void sink_bundle(void *arg, enum bundle_kind kind, const char *json, size_t len)
 {
     struct execution *x = arg;
@@ -141,7 +141,7 @@ static void cancel_write(int fd)
     (void) !write(fd, &one, sizeof one);
 }
 
-/* From here on an interrupt goes to the engine. */
+/* From here on interrupts go to the engine. */
 static void run_begin(struct execution *x, int cancel_fd)
 {
     pthread_mutex_lock(&x->lock);
@@ -163,7 +163,7 @@ static void run_end(struct execution *x)
     atomic_fetch_sub(&x->service->running, 1);
 }
 
-/* What interrupts of this execution wrote and the engine did not read: nobody writes any more. */
+/* Drains interrupts of this execution that the engine did not read; no more can come now. */
 static void cancel_drain(struct execution *x, int fd)
 {
     uint64_t stale;
@@ -289,7 +289,7 @@ static void log_code(struct execution *x)
     config->log_code(config->log_arg, x->id, code ? code : "(out of memory)");
 }
 
-/* The displays were copied when they came; the outcome takes these copies in place of its own. */
+/* The displays were copied when they arrived; these copies replace the outcome's own. */
 static void displays_join(struct execution *x)
 {
     if (x->displays_len == 0 || x->displays_len != x->outcome.outputs_len)
@@ -301,7 +301,8 @@ static void displays_join(struct execution *x)
     x->displays_taken = true;
 }
 
-/* The engine kept nothing of the streams, so all of it is left out of its cut. */
+/* The engine kept nothing of the streams, so its left_out counts all of their bytes; the logs have
+ * what the receipt shows. */
 static void streams_join(struct execution *x)
 {
     struct stream_cut *cuts[] = { &x->outcome.out, &x->outcome.err };
@@ -309,14 +310,14 @@ static void streams_join(struct execution *x)
     for (size_t i = 0; i < 2; i++) {
         struct stream_cut cut = { 0 };
 
-        (void) output_log_cut(&x->logs[i], &cut); /* without memory: nothing is shown */
+        (void) output_log_cut(&x->logs[i], &cut); /* out of memory: nothing is shown */
         cut.left_out = cuts[i]->left_out - (int64_t) (cut.head_len + cut.tail_len);
         *cuts[i] = cut;
     }
 }
 
-/* Everything that others may wait for comes before DONE: who has seen the receipt finds the turn,
- * the session and the key's numbers free. */
+/* Everything others may wait for is released before DONE: a client that has seen the receipt finds
+ * the turn, the session and its quota free. */
 void execution_finish(struct execution *x, struct outcome *outcome, const struct fault *fault,
                       bool keep)
 {
@@ -350,13 +351,13 @@ void execution_finish(struct execution *x, struct outcome *outcome, const struct
     pthread_mutex_unlock(&x->lock);
 }
 
-/* What an execution that was stopped in line comes to. */
+/* The outcome of an execution that was stopped while it was queued. */
 static void outcome_cancelled(struct outcome *ret_outcome)
 {
     *ret_outcome = (struct outcome){ .status = RUN_CANCELLED, .exit_code = RUN_EXIT_CANCELLED };
 }
 
-/* For the log and the numbers only. */
+/* Only for the log and the statistics. */
 static void outcome_failed(struct outcome *ret_outcome)
 {
     *ret_outcome = (struct outcome){ .status = RUN_SYSTEM,
@@ -390,7 +391,7 @@ int execution_go(struct execution *x, bool keep_refused, struct fault *fault)
     }
     if (r < 0)
         atomic_fetch_add(&service->refused, 1);
-    /* Where we failed half-way, some of the code may have run. */
+    /* If we failed half-way, some of the code may have run. */
     if (r < 0 && ran && fault->kind != FAULT_CONFLICT)
         outcome_failed(&outcome);
     if (r == 0 || outcome.status == RUN_SYSTEM) {

@@ -6,9 +6,9 @@
 
 struct session_budget;
 
-/* A display, kept with its place among the bytes. */
+/* A display and its position among the bytes. */
 struct display {
-    struct bundle bundle; /* while it runs; then it is in the outcome */
+    struct bundle bundle; /* while running; afterwards it is in the outcome */
     int64_t out, err;
 };
 
@@ -37,26 +37,26 @@ struct execution {
     bool accept_loss;
     char set_name[SET_NAME_MAX]; /* one-shot: of the caller's default packages */
 
-    /* of the thread that runs it: what the engine is told, made of the request once. Its texts are
-     * the caller's, or on a worker those in @own; from the end on there are none. */
+    /* used by the thread that runs it: the engine's view of the request, made once. Its strings
+     * belong to the caller or, on a worker, to @own; after the end there are none. */
     struct run_spec spec;
     struct texts {
         char *code, *filename, *names, *input;
         char **env;
     } own;
-    struct egress_policy *policy; /* of a one-shot, until it runs; NULL: shut */
+    struct egress_policy *policy; /* of a one-shot, until it runs; NULL: no network */
 
-    /* of a one-shot, while it runs: its box, for packages that it asks for */
+    /* of a one-shot, while it runs: its box, for packages that its code installs */
     pthread_mutex_t place_lock;
     struct box *place;
     struct layer *layer; /* what is mounted there; NULL: nothing */
 
     _Atomic int refs;
-    _Atomic bool interrupted; /* also read in line */
+    _Atomic bool interrupted; /* also read while queued */
 
     pthread_mutex_t lock;
     pthread_cond_t cond;
-    int readers; /* that wait on cond */
+    int readers; /* threads that wait on cond */
     enum execution_state state;
     struct session *session; /* until it has ended */
     int cancel_fd;           /* while it runs; of the session, or own */
@@ -69,40 +69,40 @@ struct execution {
     int64_t execution_count;
     bool session_lost, shell_lost;
     struct outcome outcome;
-    struct egress_contact *contacts; /* who was contacted meanwhile */
+    struct egress_contact *contacts; /* hosts contacted during the run */
     size_t contacts_len;
     struct fault fault; /* instead of an outcome */
 };
 
 /* ---- admit.c ---- */
 
-/* Checks the request, makes the execution of it and registers it, and puts it in line: from here on
- * it is under way, and execution_go() must follow. */
+/* Checks the request, creates and registers the execution, and queues it: from here on it is in
+ * flight, and execution_go() must follow. */
 int execution_begin(struct service *service, const struct caller *caller, struct session *session,
                     const struct execution_request *request, struct execution **ret_execution,
                     struct fault *fault);
 
 /* ---- execution.c ---- */
 
-/* Waits for its turn, runs it, finishes it; in whatever thread. With @keep_refused also one that
- * was refused on the way can be found afterwards. */
+/* Waits for its turn, runs it, finishes it; on any thread. With @keep_refused, an execution that
+ * was refused on the way can be found afterwards, too. */
 int execution_go(struct execution *x, bool keep_refused, struct fault *fault);
 
-/* Ends one that is under way: with an outcome, which is taken over, or else with a fault. */
+/* Ends an execution in flight: with an outcome, which is taken over, or with a fault. */
 void execution_finish(struct execution *x, struct outcome *outcome, const struct fault *fault,
                       bool keep);
 
-/* Where what comes from the tenant goes. */
+/* Receives what comes from the tenant. */
 struct run_sink execution_sink(struct execution *x);
 
 /* ---- kept.c: executions that have ended and can still be found ---- */
 
-/* Out of what is under way: kept, or gone. */
+/* Removes it from the executions in flight: it is kept, or dropped. */
 void execution_leave(struct execution *x, bool keep);
 /* Drops output of earlier executions of the session, the oldest first, once its quota is half full.
  */
 void kept_make_room(struct service *service, struct session *session);
-/* Drops kept ones that are too old, too many or too large. With service->lock not held. */
+/* Drops kept executions that are too old, too many or too large. Without service->lock. */
 void execution_sweep(struct service *service);
 
 /* ---- read.c ---- */
@@ -112,7 +112,7 @@ void execution_interrupt_all(struct service *service);
 
 /* ---- worker.c ---- */
 
-/* As execution_run_here(), but by a worker, and stopped when @hangup_fd hangs up. */
+/* Like execution_run_here(), but on a worker, and stopped when @hangup_fd hangs up. */
 int execution_run_watched(struct service *service, const struct caller *caller,
                           struct session *session, const struct execution_request *request,
                           struct execution **ret_execution, struct fault *fault);

@@ -14,10 +14,10 @@
 #include "base/banned.h"
 
 #define TEXT_FIRST ((size_t) 1024)
-#define BLOCK      ((size_t) 4096) /* of text that is written after one look at the room */
+#define BLOCK      ((size_t) 4096) /* text that is escaped after one check for space */
 #define ESCAPE_MAX 6               /* a control byte as \u001F */
 #define NUMBER_MAX 24
-/* As the server dumps a tree. */
+/* The server dumps trees with the same flags. */
 #define DUMP_FLAGS (JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15))
 
 void json_out_init(struct json_out *out, bool tree)
@@ -27,7 +27,7 @@ void json_out_init(struct json_out *out, bool tree)
 
 /* ---- a tree ---- */
 
-/* jansson takes the value in any case and fails on NULL. */
+/* jansson takes the value in any case, and fails on NULL. */
 static void tree_put(struct json_out *out, const char *key, json_t *value)
 {
     int r = value ? 0 : -1;
@@ -57,7 +57,7 @@ static json_t *spans_to_json(const struct span *spans, size_t len)
 
 /* ---- text ---- */
 
-/* Room for @more bytes, or NULL. */
+/* Makes room for @more bytes; NULL if out of memory. */
 static char *text_room(struct json_out *out, size_t more)
 {
     char *text = out->failed ? NULL : grow(out->text, &out->cap, out->len + more, 1, TEXT_FIRST);
@@ -110,8 +110,8 @@ static void text_value(struct json_out *out, const char *key, const char *text, 
     text_put(out, text, len);
 }
 
-/* The letter behind the backslash, 'u' where a number is, or 0 for what needs none; as jansson has
- * it. */
+/* The letter after the backslash, 'u' for a numeric escape, 0 if @c needs none; the same as in
+ * jansson. */
 static char escape_of(unsigned char c)
 {
     if (c >= 0x20 && c != '"' && c != '\\')
@@ -165,8 +165,8 @@ static char *put_escape(char *to, unsigned char c, char escape)
     return to;
 }
 
-/* Writes from @pos to @end, or to the end of a unit that lies across it; returns that place. There
- * is room for it at *@to. */
+/* Writes @text from @pos to @end, or to the end of a unit that crosses it; returns that position.
+ * The caller has made room at *@to. */
 static size_t text_escape(struct span text, size_t pos, size_t end, char **to)
 {
     char *at = *to;

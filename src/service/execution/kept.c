@@ -1,10 +1,10 @@
-/* Executions that have ended: which of them are kept, and for how long. */
+/* Finished executions: which of them are kept, and for how long. */
 #include "service/execution/execution.h"
 #include "service/session/session.h"
 
 #include "base/banned.h"
 
-#define KEPT_FILES_MAX 512 /* descriptors are few */
+#define KEPT_FILES_MAX 512 /* descriptors are scarce */
 
 static size_t stream_memory(const struct output_log *log, const struct stream_cut *cut)
 {
@@ -22,7 +22,7 @@ static int64_t memory_of(const struct execution *x)
                       o->files_len * 128 + x->contacts_len * sizeof *x->contacts);
 }
 
-/* With the lock held; the table's reference is the caller's now. */
+/* With the lock held; the table's reference passes to the caller. */
 static void kept_remove(struct service *service, struct execution *x)
 {
     TAILQ_REMOVE(&service->kept, x, in_list);
@@ -33,7 +33,7 @@ static void kept_remove(struct service *service, struct execution *x)
     service->kept_files -= x->kept_files;
 }
 
-/* With the lock held: the oldest, if there are too many or it is too old. */
+/* With the lock held: the oldest, if there are too many or if it is too old. */
 static struct execution *kept_surplus(struct service *service, int64_t now)
 {
     const struct service_config *config = &service->config;
@@ -93,15 +93,15 @@ void execution_leave(struct execution *x, bool keep)
     pthread_mutex_unlock(&service->lock);
     if (!keep)
         execution_unref(x);
-    /* One in, one out; the rest, if much was let go of at once, in another round. */
+    /* Usually one comes and one goes; if more have to go, the sweep drops the rest. */
     if (surplus) {
         execution_unref(surplus);
         execution_sweep(service);
     }
 }
 
-/* What earlier executions of a session printed counts against its quota. Once that is half full,
- * the oldest of them make way. */
+/* Output of earlier executions counts against the session's quota. Once that is half full, the
+ * oldest output is dropped. */
 void kept_make_room(struct service *service, struct session *session)
 {
     struct output_budget *budget = &session->budget->output;

@@ -55,7 +55,7 @@ void output_log_release(struct output_log *log)
     outbuf_release(&log->ends);
 }
 
-/* A file without a name; where the file system has none of those, one that loses it at once. */
+/* An unnamed file; if the file system does not support those, one that is unlinked at once. */
 static int file_open(const char *dir)
 {
     autofree char *path = NULL;
@@ -142,7 +142,7 @@ static int file_add(struct output_log *log, const void *data, size_t len)
     return r;
 }
 
-/* What cannot be read or remembered counts as left out. */
+/* Bytes that cannot be read back or stored count as left out. */
 static void ends_add(struct output_log *log, int64_t from, size_t len)
 {
     char buf[16 * 1024];
@@ -158,7 +158,8 @@ static void ends_add(struct output_log *log, int64_t from, size_t len)
     log->ends.total += (int64_t) len;
 }
 
-/* The ends of what was kept so far, as if all of it had been added to them. */
+/* Starts the ends (beginning and end of the stream) as if everything kept so far had been added to
+ * them. */
 static void ends_begin(struct output_log *log)
 {
     size_t head = log->reply_bytes / 2;

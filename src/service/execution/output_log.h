@@ -1,14 +1,14 @@
 /*
- * The whole of one output stream, kept while and after an execution runs, for any number of
+ * The complete text of one output stream, kept during and after an execution, for any number of
  * readers.
  *
  * One thread appends, in the middle of a run; it must never wait for a reader. Small output stays
- * in memory. What grows beyond that goes to a file that has no name, so nothing is left behind
- * whatever happens to us. What a budget or the disk has no room for is counted but not kept, except
- * for the beginning and the end of the stream, which the receipt shows in any case.
+ * in memory. Larger output goes to an unnamed file, so nothing is left behind however the process
+ * ends. Bytes for which a budget or the disk has no room are counted but not kept, except for the
+ * beginning and the end of the stream, which the receipt shows in any case.
  *
  * @lock guards the members. The bytes of the file below @kept never change, so they are read and
- * written outside of it.
+ * written without it.
  */
 #pragma once
 
@@ -23,7 +23,7 @@
 
 #define OUTPUT_LOG_MEMORY ((size_t) 64 * 1024)
 
-/* What logs may take together on disk. Any thread. */
+/* The disk space that several logs share. Any thread. */
 struct output_budget {
     _Atomic int64_t disk_used;
     int64_t disk_max;
@@ -36,26 +36,26 @@ struct output_log {
     char *mem;                        /* all of it, until there is a file */
     size_t mem_cap;
     int fd;        /* -1: no file yet */
-    int64_t total; /* bytes that came */
+    int64_t total; /* bytes received */
     int64_t kept;  /* bytes that can be read, from the start */
     bool stopped;  /* nothing more is kept */
     /* of the appending thread */
-    size_t reply_bytes; /* how much of the stream the receipt shows */
-    struct outbuf ends; /* that much of it, once stopped */
+    size_t reply_bytes; /* how much of the stream is in the receipt */
+    struct outbuf ends; /* that part of the stream, once stopped */
 };
 
 /* @lock and @dir must outlive the log. */
 void output_log_init(struct output_log *log, pthread_mutex_t *lock, const char *dir,
                      struct output_budget *own, struct output_budget *shared, size_t reply_bytes);
-/* Gives back its budget too. */
+/* Returns its budget too. */
 void output_log_release(struct output_log *log);
 
-/* Takes bytes; never fails and never waits for more than a write to the disk. Without @lock. */
+/* Appends bytes; never fails and never waits for more than a write to the disk. Without @lock. */
 void output_log_append(struct output_log *log, const void *data, size_t len);
 
-/* After the last byte, by the appending thread, once: the stream as the receipt shows it, cut as
- * outbuf_take() does. A stream that is all in memory is not copied: @ret_cut->head is @log->mem
- * then, and remains the log's. 0 or -ENOMEM. */
+/* After the last byte, by the appending thread, once: the stream as the receipt shows it, cut like
+ * outbuf_take() does. A stream that is entirely in memory is not copied: @ret_cut->head is then
+ * @log->mem and still belongs to the log. 0 or -ENOMEM. */
 int output_log_cut(struct output_log *log, struct stream_cut *ret_cut);
 
 /* Reads up to @size bytes from @offset, without @lock; 0 where nothing is kept (yet), or -errno. */

@@ -3,8 +3,8 @@
  *
  * A reader has a cursor and asks for the next event. Nothing is queued for it: text comes from the
  * logs, displays from the list, the rest from the outcome, so a reader may come late, be slow,
- * leave and come back, and costs the run a wake-up at most. What is read is copied or read from a
- * file outside the execution's lock; JSON is parsed outside of it too.
+ * leave and come back, and costs the run at most a wake-up. Data is copied, or read from a file,
+ * outside the execution's lock; JSON is parsed outside of it too.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -67,7 +67,7 @@ enum execution_state execution_state(struct execution *x)
     return state;
 }
 
-/* With the lock held: waits for news; false when the time is over. A negative deadline is none. */
+/* With the lock held: waits for a change; false on timeout. A negative deadline means none. */
 static bool news_wait(struct execution *x, int64_t deadline_us)
 {
     struct timespec ts;
@@ -137,14 +137,14 @@ void execution_interrupt_all(struct service *service)
     struct fault ignored;
     size_t len = 0;
 
-    /* Asked without the lock: the last reference to a session may be dropped on the way. */
+    /* Called without the lock: the last reference to a session may be dropped on the way. */
     pthread_mutex_lock(&service->lock);
     list = calloc((size_t) service->in_flight + 1, sizeof *list);
     TAILQ_FOREACH_REVERSE(x, &service->live, execution_list, in_list)
     if (list)
         list[len++] = execution_ref(x);
     pthread_mutex_unlock(&service->lock);
-    /* The newest first: what waits must not get the turn of what is stopped. */
+    /* Newest first: an execution that waits must not get the turn of one that is stopped. */
     for (size_t i = 0; i < len; i++) {
         (void) execution_interrupt(list[i], &ignored);
         execution_unref(list[i]);
@@ -167,7 +167,7 @@ static json_t *progress_to_json(struct execution *x, enum execution_state state,
                      "stdout", (json_int_t) out, "stderr", (json_int_t) err);
 }
 
-/* From DONE on nothing changes any more. */
+/* After DONE nothing changes. */
 static struct receipt_ids ids_of(struct execution *x)
 {
     return (struct receipt_ids){
@@ -245,7 +245,7 @@ void event_release(struct event *event)
     event->json = NULL;
 }
 
-/* Where a reader stands, seen at one moment. */
+/* What a reader can see at one moment. */
 struct view {
     bool done;
     bool has_display;
@@ -282,8 +282,8 @@ static void event_gap(enum stream stream, int64_t from, int64_t to, char *buf,
                                  .text = buf };
 }
 
-/* Text of one stream between the cursor and the limit: 1 with an event, 0 when there is none now. A
- * character that is not complete waits for its rest, unless there will be none. */
+/* Text of one stream between the cursor and the limit: 1 with an event, 0 if there is none now. An
+ * incomplete character waits for its remaining bytes, unless the stream has ended. */
 static int stream_event(struct execution *x, enum stream stream, const struct view *view,
                         int64_t *pos, char *buf, size_t size, struct event *ret_event)
 {
@@ -299,7 +299,7 @@ static int stream_event(struct execution *x, enum stream stream, const struct vi
         want = (size_t) (limit - from);
     n = output_log_read(&x->logs[stream], from, raw, want);
     if (n <= 0) {
-        /* Not kept: told once nothing more can come before it. */
+        /* Not kept: reported once nothing more can come before it. */
         if (!view->done && !view->has_display)
             return 0;
         *pos = limit;
@@ -320,7 +320,7 @@ static int stream_event(struct execution *x, enum stream stream, const struct vi
     return 1;
 }
 
-/* A bundle as the receipt shows it; NULL for one that is none. */
+/* A bundle as the receipt shows it; NULL if it is malformed. */
 static json_t *bundle_to_json(const struct bundle *bundle, bool with_metadata)
 {
     size_t nodes = FRAME_DISPLAYS_NODES;
@@ -357,7 +357,7 @@ static int end_event(struct execution *x, struct event_cursor *cursor, struct ev
     return 1;
 }
 
-/* What the view has for this reader: 1, 0 when it must wait, -1 after the last. */
+/* The next event of the view for this reader: 1, 0 if it must wait, -1 after the last. */
 static int view_event(struct execution *x, const struct view *view, struct event_cursor *cursor,
                       char *buf, size_t size, struct event *ret_event)
 {
@@ -369,7 +369,7 @@ static int view_event(struct execution *x, const struct view *view, struct event
 
         cursor->displays++;
         if (!json)
-            return 0; /* it was none; the receipt counts it */
+            return 0; /* it was malformed; the receipt counts it */
         *ret_event = (struct event){ .kind = EVENT_DISPLAY, .json = json };
         return 1;
     }

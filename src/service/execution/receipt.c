@@ -1,9 +1,9 @@
 /*
- * An outcome as JSON: one walk, of which json_out.c makes a tree or text.
+ * An outcome as JSON: one walk over it, which json_out.c turns into a tree or into text.
  *
- * All text passes through text_out(), which bounds what it takes as JSON. A budget in raw bytes is
- * not enough for that: a control byte is written as six ("\u0001") and an invalid byte becomes the
- * three of U+FFFD, so text that is dear to encode is cut again, in its middle, and those bytes are
+ * All text passes through text_out(), which limits its size as JSON. A budget in raw bytes is not
+ * enough for that: a control byte is written as six ("\u0001") and an invalid byte becomes the
+ * three of U+FFFD, so text that grows too much is cut again, in its middle, and those bytes are
  * counted as left out too.
  */
 #include "service/execution/receipt.h"
@@ -21,11 +21,11 @@
 
 #include "base/banned.h"
 
-/* The reply budget where the stream does not tell it: one that was not cut may be of any size up to
- * the budget. */
+/* The reply budget if the stream does not imply it: a stream that was not cut may have any size up
+ * to the budget. */
 #define RECEIPT_STREAM_BYTES ((size_t) 1024 * 1024)
 
-/* The tenant's words about its error come in a frame and not through a stream's budget. */
+/* The tenant's description of its error comes in a frame, to which no stream's budget applies. */
 #define RECEIPT_ERROR_NAME_BYTES      ((size_t) 1024)
 #define RECEIPT_ERROR_VALUE_BYTES     ((size_t) 64 * 1024)
 #define RECEIPT_ERROR_TRACEBACK_BYTES ((size_t) 256 * 1024)
@@ -33,7 +33,7 @@
 #define MARKER_MAX    64
 #define UNIT_COST_MAX 6 /* of one byte, as JSON */
 
-/* The longest start of @text, in whole units, that takes at most @json_max; its price in @ret_cost.
+/* The longest prefix of @text, in whole units, that takes at most @json_max; its size in @ret_cost.
  */
 static size_t span_fit(struct span text, size_t json_max, size_t *ret_cost)
 {
@@ -72,13 +72,13 @@ static struct span span_keep_end(struct span text, size_t cost, size_t json_max)
     return text;
 }
 
-/* Cuts @head and @tail, between which @left_out bytes are missing already, to @json_max; each has
- * half of it and what the other leaves. */
+/* Cuts @head and @tail, between which @left_out bytes are missing already, to @json_max; each gets
+ * half of it, plus what the other does not need. */
 static void span_bound(struct span *head, struct span *tail, size_t json_max, int64_t *left_out)
 {
     size_t before = head->len + tail->len, head_max = json_max / 2, fit, a, b;
 
-    if (before <= json_max / UNIT_COST_MAX) /* whatever is in it; so it is with most */
+    if (before <= json_max / UNIT_COST_MAX) /* the usual case: it fits whatever it contains */
         return;
     a = span_cost(*head);
     b = span_cost(*tail);
@@ -98,7 +98,7 @@ static void span_bound(struct span *head, struct span *tail, size_t json_max, in
     *left_out += (int64_t) (before - head->len - tail->len);
 }
 
-/* A string of @head, a line that tells what is missing, and @tail. */
+/* A string of @head, a line that says how much is missing, and @tail. */
 static void text_out(struct json_out *out, const char *key, struct span head, struct span tail,
                      size_t json_max, int64_t *left_out)
 {
@@ -121,7 +121,7 @@ static void stream_out(struct json_out *out, const char *key, const struct strea
 
     *ret_left_out = cut->left_out;
     if (cut->left_out == 0 && tail.len > 0) {
-        /* Nothing is missing between the two, so a character may lie across them. */
+        /* Nothing is missing between the two, so a character may span them. */
         joined = malloc(budget);
         if (!joined) {
             out->failed = true;
@@ -138,7 +138,7 @@ static void stream_out(struct json_out *out, const char *key, const struct strea
     text_out(out, key, head, tail, 2 * budget, ret_left_out);
 }
 
-/* NULL text is null; text beyond @json_max is cut in the middle and says so. */
+/* NULL text is null; text beyond @json_max is cut in the middle, with a note. */
 static void words_out(struct json_out *out, const char *key, const char *text, size_t len,
                       size_t json_max)
 {
@@ -151,7 +151,7 @@ static void words_out(struct json_out *out, const char *key, const char *text, s
         json_out_null(out, key);
 }
 
-/* Less than 0 is not known. */
+/* A negative count is unknown: null. */
 static void count_out(struct json_out *out, const char *key, int64_t value)
 {
     if (value < 0)
@@ -221,7 +221,7 @@ static void truncated_out(struct json_out *out, const struct left_out *left_out)
     json_out_end(out);
 }
 
-/* A bundle that is none is counted, and nothing is shown in its place. */
+/* A malformed bundle is counted, and nothing is shown in its place. */
 static bool bundle_take(const struct bundle *bundle, size_t *nodes, int64_t *left_out,
                         json_t **ret_data, json_t **ret_metadata)
 {
@@ -231,7 +231,7 @@ static bool bundle_take(const struct bundle *bundle, size_t *nodes, int64_t *lef
     return good;
 }
 
-/* The result comes first: of what all bundles may take it has its part. */
+/* The result comes first, so that displays cannot use up the budget that all bundles share. */
 static void shown_out(struct json_out *out, const struct outcome *o, int64_t *ret_left_out)
 {
     size_t nodes = FRAME_DISPLAYS_NODES;
@@ -256,7 +256,7 @@ static void shown_out(struct json_out *out, const struct outcome *o, int64_t *re
     json_out_end(out);
 }
 
-/* Those that were reached, as names; what else there is to say of them is under "network". */
+/* The hosts that were reached, by name; the details are under "network". */
 static void hosts_out(struct json_out *out, const struct receipt_ids *ids)
 {
     json_out_array(out, "hosts");
@@ -370,7 +370,7 @@ int receipt_to_text(const struct outcome *outcome, const struct receipt_ids *ids
 
 int receipt_new_id(char *buf, size_t size)
 {
-    /* As much as the kernel always gives at once: a call for many ids. */
+    /* The most that getrandom() always returns at once: one call for many ids. */
     static _Thread_local struct {
         uint64_t bits[32];
         size_t left;

@@ -1,7 +1,7 @@
 /*
- * Workers: a worker is a thread for one execution, for streams, for clients that come back later,
- * and for those whose execution ends when they hang up. There are never more of them than
- * executions in flight, which the service bounds.
+ * Workers. A worker is a thread for one execution: for streams, for clients that come back later,
+ * and for executions that end when their client disconnects. There are never more of them than
+ * executions in flight, which the service limits.
  */
 #include <errno.h>
 #include <poll.h>
@@ -34,7 +34,7 @@ static int text_keep(const char **text, size_t len, char **ret_own)
     return 0;
 }
 
-/* The worker outlives the call that brought the request: the texts become the execution's own. */
+/* The worker outlives the call that brought the request: it gets copies of the strings. */
 static int texts_keep(struct execution *x)
 {
     struct run_spec *spec = &x->spec;
@@ -64,10 +64,10 @@ static void *worker_main(void *arg)
     struct service *service = x->service;
     struct fault fault = { 0 };
 
-    /* One that was refused in line is kept too: its reader wants to know why. */
+    /* An execution that was refused while queued is kept too: its reader wants to know why. */
     (void) execution_go(x, true, &fault);
     execution_unref(x);
-    /* The last that this thread does with the service: it may be closed now. */
+    /* The last use of the service by this thread: it may be closed now. */
     service_worker_count(service, -1);
     return NULL;
 }
@@ -91,7 +91,7 @@ static int worker_spawn(struct execution *x)
     return -r;
 }
 
-/* The done descriptor, if wanted, must be there before the worker is. */
+/* The done descriptor, if wanted, must exist before the worker starts. */
 static int start(struct service *service, const struct caller *caller, struct session *session,
                  const struct execution_request *request, bool done_fd,
                  struct execution **ret_execution, struct fault *fault)
@@ -109,7 +109,7 @@ static int start(struct service *service, const struct caller *caller, struct se
         *ret_execution = x;
         return 0;
     }
-    /* It is in line already: let it leave as one that was interrupted. */
+    /* It is queued already: let it end as if it had been interrupted. */
     atomic_store(&x->interrupted, true);
     (void) execution_go(x, false, &ignored);
     execution_unref(x);
@@ -129,7 +129,7 @@ int execution_start(struct service *service, const struct caller *caller, struct
     return -1;
 }
 
-/* A worker runs it, and we wait for its end and for the client's. */
+/* A worker runs it, and we wait for the execution to end or the client to disconnect. */
 static int run_watched(struct service *service, const struct caller *caller,
                        struct session *session, const struct execution_request *request,
                        struct execution **ret_execution, struct fault *fault)

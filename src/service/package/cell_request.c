@@ -1,8 +1,9 @@
 /*
- * %pip install in a cell. The cell's run hands us the request and goes on polling; a thread of ours
- * installs, writes the answer into a pipe and ends. In a session that is an install like any other.
- * A one-shot gets the packages into its box and nowhere else; its box may be gone before we are
- * done, so the execution says where it is, under a lock, as long as it is there.
+ * %pip install in a cell. The cell's run hands us the request and continues to poll; a separate
+ * thread installs, writes the reply into a pipe and ends. In a session this is an install like any
+ * other. For a one-shot the packages go into its box and nowhere else; the box may be gone before
+ * the install is done, so the execution keeps a pointer to it, under a lock, for as long as it
+ * exists.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +30,7 @@
 struct ask_job {
     struct execution *x;
     struct session *session; /* or NULL */
-    int fd;                  /* to write the answer to */
+    int fd;                  /* to write the reply to */
     json_t *wish;
 };
 

@@ -2,11 +2,11 @@
  * An install: from requirements as text to a layer of packages in a session, in a caller's default
  * set, or just in the store.
  *
- * To install into a session is to find, or make, the layer of the larger set and to mount it over
- * the one before; versions that are installed stay, so modules that are imported already stay
- * right. An install into a session holds the session's packages_lock and one into a set holds a
- * lock on that set, both while pip runs. Installs count as work in flight, so that draining waits
- * for them, and are cut short when draining has waited long enough.
+ * Installing into a session means to find or make the layer of the larger set and to mount it over
+ * the previous one; installed versions stay, so modules that are already imported remain valid. An
+ * install into a session holds the session's packages_lock and one into a set holds a lock on that
+ * set, both while pip runs. Installs count as work in flight, so draining waits for them; they are
+ * cut short when draining has waited long enough.
  *
  * struct install_job carries an install through all of this.
  */
@@ -29,7 +29,7 @@
     "(nobody)" /* scope of the operator's own installs: no caller's set has this name              \
                 */
 
-/* ---- what is wanted ---- */
+/* ---- requirements ---- */
 
 static int parse_one(const struct package_config *config, const char *text,
                      struct requirement *ret_item, struct fault *fault)
@@ -278,7 +278,7 @@ static void count(const struct install_job *job, bool ok)
         atomic_fetch_add(&service->installs, 1);
 }
 
-/* The log of what was installed by whom is the same as of what was run. */
+/* Installs are recorded in the same log as executions. */
 static int audit_allows(struct service *service, struct fault *fault)
 {
     struct gb_err err;

@@ -87,7 +87,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *) a, *(const char *const *) b);
 }
 
-/* Sorted: the order in which things are asked for does not matter. */
+/* Sorted: the order of the requirements does not matter. */
 static json_t *sorted(const char **texts, size_t len)
 {
     json_t *list = json_array();
@@ -128,7 +128,7 @@ static const char *python_of(const struct installer *installer)
     return installer->python ? installer->python : "/usr/bin/python3";
 }
 
-/* Everything that the answer depends on, but for what the index has today. */
+/* Everything that the result depends on, except for the current content of the index. */
 static int request_hash(const struct installer *installer, const struct install_request *request,
                         char ret_hash[LAYER_KEY_MAX])
 {
@@ -161,7 +161,7 @@ static int request_hash(const struct installer *installer, const struct install_
     return 0;
 }
 
-/* Exact versions do not age. */
+/* Exact versions do not expire. */
 static int64_t age_allowed(const struct installer *installer, const struct install_request *request)
 {
     for (size_t i = 0; i < request->len; i++)
@@ -171,8 +171,7 @@ static int64_t age_allowed(const struct installer *installer, const struct insta
 }
 
 /* Versions of the base stay, so a package requested by name or by exactly the base's version is
- * already installed.
- */
+ * already installed. */
 static bool base_has(const json_t *base, const struct requirement *item)
 {
     char text[REQUIREMENT_MAX + 1];
@@ -199,7 +198,7 @@ static bool base_has_all(const struct install_request *request)
     return true;
 }
 
-/* ---- what is known ---- */
+/* ---- cached results ---- */
 
 static int known_get(struct installer *installer, const char *hash, int64_t age_us,
                      struct install_result *ret_result)
@@ -234,7 +233,7 @@ static void known_put(struct installer *installer, const char *hash,
     json_decref(json);
 }
 
-/* ---- one after the other ---- */
+/* ---- one at a time ---- */
 
 static void slot_take(struct installer *installer)
 {
@@ -272,7 +271,7 @@ static int install_new(struct installer *installer, const struct install_request
         known_put(installer, hash, ret_result);
         return 0;
     }
-    /* If the index is unreachable, an older answer is better than none. */
+    /* If the index is unreachable, an older result is better than none. */
     if (fault->kind == FAULT_UNAVAILABLE &&
         known_get(installer, hash, FOREVER_US, ret_result) == 0) {
         ret_result->stale = true;
@@ -302,7 +301,7 @@ int install(struct installer *installer, const struct install_request *request,
         return fault_set(fault, PROBLEM_PACKAGES_STORE, NULL,
                          "the package store is unavailable; see the server log");
     }
-    /* The previous holder of the lock may have made it. */
+    /* The previous holder of the lock may have made the layer. */
     if (known_get(installer, hash, age_us, ret_result) == 0)
         return 0;
     return install_new(installer, request, hash, ret_result, fault);

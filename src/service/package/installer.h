@@ -1,16 +1,16 @@
 /*
- * Making layers: an installer box, pip in it, and what comes out.
+ * Making layers: an installer box, pip in it, and its result.
  *
- * Theory of operation. A request is a set of requirements and what is there already. Its hash is
- * looked up first: a set that was asked for before is known within a millisecond. Else, with a lock
- * on that hash, a box is made that can reach the indexes and nothing else (egress.h), and
- * installer.py runs in it twice. First pip resolves: which wheels, with which hashes. These decide
- * the layer's key; if there is such a layer we are done. Else the wheels are fetched and unpacked
- * in the box, copied out into a new directory, and that becomes the layer in one step.
+ * Theory of operation. A request is a set of requirements and the layer that it adds to. Its hash
+ * is looked up first: a set that was requested before is known within a millisecond. Otherwise,
+ * with a lock on that hash, a box is made that can reach the indexes and nothing else (egress.h),
+ * and installer.py runs in it twice. First pip resolves: which wheels, with which hashes. These
+ * determine the layer's key; if that layer exists we are done. Otherwise the wheels are fetched and
+ * unpacked in the box and copied out into a new directory, which becomes the layer in one step.
  *
- * Only wheels are taken, so no code of a package runs while it is installed. Where the operator
- * allows packages to be built it does, in the box; such a layer is not shared with other callers,
- * since a build may do anything to what is installed along with it.
+ * Only wheels are accepted, so no code of a package runs while it is installed. If the operator
+ * allows packages to be built, it does, in the box; such a layer is not shared with other callers,
+ * because a build can modify everything that is installed with it.
  */
 #pragma once
 
@@ -30,7 +30,7 @@ struct installer {
     struct engine *engine;
     struct egress *egress;
     const struct egress_policy
-        *network; /* the operator's, whose addresses and secrets count; NULL: none */
+        *network; /* the operator's, for its addresses and secrets; NULL: none */
     struct layers *layers;
     struct pip_config *pip;
     const struct package_config *config;
@@ -45,25 +45,25 @@ struct installer {
     unsigned running;
 };
 
-/* Everything above the lock is the caller's to fill, and to keep. */
+/* The caller fills everything above the lock, and owns it. */
 void installer_init(struct installer *installer);
 void installer_release(struct installer *installer);
 
 struct install_request {
     const struct requirement *items;
     size_t len;
-    const json_t *base; /* record of the layer that is to be added to, or NULL */
-    bool newest;        /* items without a version are to be the newest, not just there */
+    const json_t *base; /* record of the layer to add to, or NULL */
+    bool newest;        /* items without a version must be the newest, not just installed */
     const char *scope;  /* whose request it is; for layers that are not shared */
-    int cancel_fd;      /* readable: stop. -1: none */
+    int cancel_fd;      /* readable: stop. -1: never */
 };
 
-/* What it came to. @layer is NULL when everything was there already. */
+/* The result. @layer is NULL if everything was installed already. */
 struct install_result {
     struct layer *layer;
     json_t *present; /* {name: version} of wanted packages that boxes have anyway */
-    bool cached;     /* nothing had to be asked */
-    bool stale;      /* the index cannot be reached: this is what it said earlier */
+    bool cached;     /* no index was asked */
+    bool stale;      /* the index is unreachable; this is an earlier result */
 };
 void install_result_release(struct install_result *result);
 
@@ -72,7 +72,7 @@ int install(struct installer *installer, const struct install_request *request,
 
 /* ---- layer_copy.c ---- */
 
-/* Copies what is beneath @tree of the box's workspace into directory @dir. EFBIG, E2BIG: too much.
+/* Copies everything below @tree of the box's workspace into directory @dir. EFBIG, E2BIG: too much.
  */
 int layer_copy(struct box *box, const char *tree, int dir, int64_t bytes_max, int64_t *ret_bytes,
                int64_t *ret_files, struct gb_err *err);

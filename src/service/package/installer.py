@@ -1,15 +1,16 @@
-"""The program that runs in an installer box: pip, and a look at what it does.
+"""The program that runs in an installer box: runs pip and interprets the result.
 
 It is run as a script in a clone of the template, so sys.modules shows what every box of that
-template has loaded already. Its input is one JSON object, its answer is RESULT. Two phases:
+template has already loaded. Its input is one JSON object, its output the file RESULT. Two phases:
 
-resolve  which wheels would be installed, and which of the wanted packages are there already
-fetch    gets exactly those wheels, by their hashes, looks into them, and unpacks them into TREE
+resolve  which wheels would be installed, and which requested packages are already installed
+fetch    downloads exactly those wheels, by hash, inspects them, and unpacks them into TREE
 
-No code of a package runs here, unless the operator allows packages to be built. Nothing outside
-believes this program more than it must: names, versions and hashes are checked again there.
+No code of a package runs here, unless the operator allows packages to be built. The service
+trusts this program as little as possible: it checks names, versions and hashes again.
 """
 
+import functools
 import hashlib
 import importlib.metadata as metadata
 import json
@@ -26,12 +27,14 @@ TREE = PLACE + "/tree"
 WHEELS = PLACE + "/wheels"
 REPORT = PLACE + "/report.json"
 LOADED = PLACE + "/loaded.txt"
+LOG = PLACE + "/pip.log"
+ERRORS = PLACE + "/pip.err"
 CERT = PLACE + "/cert.pem"
 DETAIL_MAX = 400
 VERSIONS_MAX = 100
 STANDARD = sys.stdlib_module_names
 
-# What pip says, and what we make of it; the first that is found counts.
+# Messages of pip and what they mean; the first match counts.
 SIGNS = (
     ("too-large", r"No space left on device|Disk quota exceeded|File too large"),
     ("hash", r"DO NOT MATCH THE HASHES"),
@@ -61,10 +64,45 @@ def normal(name):
 # ---- pip ----
 
 
-def pip_program():
+# pip, imported once for all commands of a phase, because the import takes longer than most of them.
+# Each command runs in a separate child, so that none sees what another left in memory. Each input
+# line is a command, each output line its status.
+PIP = """
+import json, os, sys
+sys.path[:0] = json.loads(sys.argv[1])
+from pip._internal.cli.main import main
+try:
+    import pip._internal.commands.download, pip._internal.commands.install
+except ImportError:
+    pass  # another version of pip has them elsewhere, and imports them when needed
+for line in sys.stdin:
+    command = json.loads(line)
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            null, log = os.open("/dev/null", os.O_RDONLY), os.open(command["log"], os.O_WRONLY)
+            os.dup2(null, 0)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            sys.argv = ["pip", *command["args"]]
+            status = main(command["args"])
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 1
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status if isinstance(status, int) else 1)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+os._exit(0)
+"""
+
+
+def pip_path():
+    """The directories that pip's Python needs in sys.path, in addition to its own."""
     for place in ("/usr/lib/python3/dist-packages/pip", sysconfig.get_path("purelib") + "/pip"):
         if os.path.isdir(place):
-            return [sys.executable, "-I", "-m", "pip"]
+            return []
     try:
         import ensurepip
 
@@ -76,12 +114,25 @@ def pip_program():
         if place and os.path.isdir(place):
             for name in sorted(os.listdir(place), reverse=True):
                 if name.startswith("pip-") and name.endswith(".whl"):
-                    return [sys.executable, "-I", os.path.join(place, name, "pip")]
+                    return [os.path.join(place, name)]
     try:
         metadata.version("pip")
-        return [sys.executable, "-I", "-m", "pip"]
+        return []
     except metadata.PackageNotFoundError:
         raise Failed("no-pip") from None
+
+
+@functools.lru_cache(maxsize=None)
+def pip_process():
+    return subprocess.Popen([sys.executable, "-I", "-c", PIP, json.dumps(pip_path())],
+                            env=environment(), text=True, stdin=subprocess.PIPE,
+                            stdout=subprocess.PIPE, stderr=open(ERRORS, "w"))
+
+
+def pip_end():
+    if pip_process.cache_info().currsize:
+        pip_process().stdin.close()
+        pip_process().wait()
 
 
 def environment():
@@ -111,15 +162,25 @@ def sources(wish):
 
 
 def pip(wish, command, *args, check=True):
-    # Very verbose, or it would not say which pages it could not get.
-    line = [*pip_program(), command, "-vv", "--no-input", "--disable-pip-version-check", "--no-color",
+    # Very verbose; otherwise pip does not say which pages it could not get.
+    line = [command, "-vv", "--no-input", "--disable-pip-version-check", "--no-color",
             "--cache-dir", PLACE + "/cache", "--timeout", str(wish["timeout"]), "--retries", "1",
             *args, *sources(wish)]
-    done = subprocess.run(line, env=environment(), stdin=subprocess.DEVNULL, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
-    if check and done.returncode != 0:
-        raise explain(wish, done.stdout)
-    return done
+    with open(LOG, "w+", encoding="utf-8", errors="replace") as log:
+        process = pip_process()
+        try:
+            process.stdin.write(json.dumps({"log": LOG, "args": line}) + "\n")
+            process.stdin.flush()
+            status = process.stdout.readline()
+        except BrokenPipeError:
+            status = ""
+        if not status:
+            with open(ERRORS, encoding="utf-8", errors="replace") as errors:
+                said = errors.read().splitlines()
+            raise Failed("other", said[-1][-DETAIL_MAX:] if said else "the process was killed")
+        if check and int(status) != 0:
+            raise explain(wish, log.read())
+    return int(status) == 0
 
 
 def explain(wish, text):
@@ -155,19 +216,18 @@ def explain(wish, text):
 
 def has_sources(wish, requirement):
     name = re.match(r"[A-Za-z0-9._-]+", requirement)
-    return name is not None and pip(wish, "index", "versions", name.group(), check=False,
-                                    ).returncode == 0
+    return name is not None and pip(wish, "index", "versions", name.group(), check=False)
 
 
 def formats(wish):
     return [] if wish["builds"] else ["--only-binary", ":all:"]
 
 
-# ---- what is there ----
+# ---- what is installed ----
 
 
 def loaded_packages():
-    """Of the modules that every box has in memory: the packages, and their versions."""
+    """The packages, and versions, of the modules that every box has in memory."""
     tops = {name.partition(".")[0] for name in list(sys.modules)}
     found = {}
     for top, names in metadata.packages_distributions().items():
@@ -178,7 +238,7 @@ def loaded_packages():
 
 
 def constraints(loaded):
-    """Options that keep pip to what is loaded. A version that pip could not read is left out."""
+    """Options that pin the loaded packages. A version that pip could not parse is left out."""
     with open(LOADED, "w", encoding="utf-8") as file:
         for name, version in sorted(loaded.items()):
             if re.fullmatch(r"[0-9]+(\.[0-9]+)*[0-9A-Za-z.+]*", version):
@@ -210,7 +270,7 @@ def resolve(wish):
             try:
                 present[name] = metadata.version(name)
             except metadata.PackageNotFoundError:
-                pass  # a marker has ruled it out
+                pass  # excluded by a marker
     clashes = [{"name": item["name"], "loaded": loaded[item["name"]], "wanted": item["version"]}
                for item in items
                if item["name"] in loaded and loaded[item["name"]] != item["version"]]
@@ -221,8 +281,8 @@ def resolve(wish):
 
 
 def pick(wish, ask, loaded):
-    """The set that goes together with what is loaded. If there is none it is picked without regard
-    to that, which shows what of it is in the way."""
+    """The set that is compatible with the loaded packages. If there is none, resolves without that
+    constraint, which shows the conflicts."""
     try:
         return dry_run(wish, ask, constraints(loaded))
     except Failed as error:
@@ -290,7 +350,7 @@ def digest(path):
 
 
 def look_into(wheel, room):
-    """Refuses members that would land elsewhere, are no plain files, or are too much."""
+    """Rejects members that lead elsewhere, are not regular files, or are too large."""
     total = 0
     try:
         with zipfile.ZipFile(wheel) as archive:
@@ -320,7 +380,7 @@ def unpack(wish, wheels):
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         if done.returncode == 0:
             return
-    # What uv could not do, pip can perhaps, and it says why not.
+    # If uv failed, pip may succeed, or give the reason.
     import shutil
 
     shutil.rmtree(TREE, ignore_errors=True)
@@ -329,7 +389,7 @@ def unpack(wish, wheels):
 
 
 def check_tops():
-    """Modules of the layer that would never be seen, or would hide others."""
+    """Rejects modules of the layer that would be hidden, or would hide others."""
     clashes = []
     for entry in os.scandir(TREE):
         name = entry.name.partition(".")[0]
@@ -361,12 +421,13 @@ def main():
         answer = {"ok": False, "kind": kind, "detail": str(error)}
     except Exception as error:
         answer = {"ok": False, "kind": "other", "detail": "%s: %s" % (type(error).__name__, error)}
+    pip_end()
     try:
         write(answer)
     except OSError:
         import shutil
 
-        for place in (TREE, WHEELS, PLACE + "/cache"):  # the disk is full: nothing of it is wanted
+        for place in (TREE, WHEELS, PLACE + "/cache"):  # the disk is full: discard everything
             shutil.rmtree(place, ignore_errors=True)
         write({"ok": False, "kind": "too-large", "detail": ""})
 

@@ -1,4 +1,4 @@
-/* The installer box: made, asked twice, emptied into the store. */
+/* The installer box: creates it, runs the installer twice, copies the result into the store. */
 #include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@
 #define INDEX_S    15 /* seconds without a byte from the index */
 #define ITEMS_MAX  512
 
-/* One install under way. */
+/* An install in progress. */
 struct job {
     struct installer *installer;
     const struct install_request *request;
@@ -33,7 +33,7 @@ struct job {
     struct limits limits;
     int64_t deadline_us;
     json_t *result;   /* of the last phase */
-    json_t *packages; /* of the layer to be made, checked */
+    json_t *packages; /* packages of the layer to be made, checked */
     char key[LAYER_KEY_MAX];
 };
 
@@ -140,7 +140,7 @@ static void limits_fill(struct job *job)
     job->limits.cpu_milli = 2000;
     job->limits.pids = 256;
     job->limits.memory_bytes = 1024 * MIB;
-    /* What is downloaded, what is unpacked, and some room to move. */
+    /* For the downloaded and the unpacked files, with some room to spare. */
     job->limits.disk_bytes = 3 * config->set_bytes + 64 * MIB;
     job->limits.disk_inodes = 131072;
     job->limits.file_bytes = config->set_bytes;
@@ -161,7 +161,7 @@ static int allow_addresses(struct egress_policy *policy, const char *host, struc
     if (host[0] == '[' && len > 1)
         name[len - 2] = '\0';
     if (getaddrinfo(name, NULL, &hints, &list) != 0)
-        return 0; /* the proxy says what is wrong with it */
+        return 0; /* the proxy reports it */
     for (const struct addrinfo *a = list; a && r == 0; a = a->ai_next)
         if (getnameinfo(a->ai_addr, a->ai_addrlen, text, sizeof text, NULL, 0, NI_NUMERICHOST) == 0)
             r = egress_policy_add_address(policy, text, err);
@@ -184,7 +184,7 @@ static int allow_host(struct egress_policy *policy, const struct pip_host *host,
     return r < 0 ? r : allow_addresses(policy, host->host, err);
 }
 
-/* The host of "name @ scheme://host/…": as any other, so no private address. */
+/* The host of "name @ scheme://host/…". Like any other host it may not have a private address. */
 static int allow_url(struct egress_policy *policy, const char *text, struct gb_err *err)
 {
     const char *at = strstr(text, "://");
@@ -378,14 +378,14 @@ static int phase_run(struct job *job, const char *phase, struct fault *fault)
     return json_is_true(json_object_get(job->result, "ok")) ? 0 : failed(job, fault);
 }
 
-/* ---- what was resolved ---- */
+/* ---- the resolved set ---- */
 
 static bool hash_valid(const char *text)
 {
     return text && hex_is(text, 64);
 }
 
-/* One package of the answer, checked; NULL: it is not as it should be. */
+/* One package of the result, checked; NULL: malformed. */
 static json_t *package_check(const json_t *item)
 {
     const char *name = json_string_value(json_object_get(item, "name"));
@@ -485,7 +485,7 @@ static int resolved_check(struct job *job, struct fault *fault)
     return key_make(job, shared, fault);
 }
 
-/* {name: version}, as far as it is that. */
+/* The entries of the form {name: version}. */
 static json_t *present_check(const json_t *from)
 {
     json_t *to = json_object(), *value;
@@ -502,7 +502,7 @@ static json_t *present_check(const json_t *from)
     return to;
 }
 
-/* ---- all of it ---- */
+/* ---- the whole install ---- */
 
 static int layer_make(struct job *job, struct layer **ret_layer, struct fault *fault)
 {

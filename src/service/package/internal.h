@@ -9,7 +9,7 @@
 
 struct packages {
     struct installer installer;
-    int stop[2]; /* a pipe; its end is the order to stop */
+    int stop[2]; /* a pipe; its end tells installs to stop */
     pthread_mutex_t lock;
     struct kept_set {
         char name[SET_NAME_MAX];
@@ -19,7 +19,7 @@ struct packages {
     size_t kept_next;
 };
 
-/* The layer of a default set as it is stored: a reference, or NULL. */
+/* The layer of a default set as stored: a reference, or NULL. */
 struct layer *set_layer(struct service *service, const char *name, const json_t *set);
 
 /* ---- install.c ---- */
@@ -36,15 +36,15 @@ struct install_job {
     struct install_result result;
 };
 
-/* Parses and checks what is wanted. Release it unless this fails. */
+/* Parses and checks the requirements. Release it unless this fails. */
 int install_job_init(struct install_job *job, struct service *service, const char *const *wanted,
                      bool newest, struct fault *fault);
 void install_job_release(struct install_job *job);
 
-/* Finds or makes the layer of what was there before and the items together. */
+/* Finds or makes the layer that has the previous packages and the items. */
 int install_job_resolve(struct install_job *job, struct fault *fault);
 
-/* Whether packages can be installed where that template is used, and the words if not. */
+/* Whether packages can be installed into sessions of that template, and the fault if not. */
 bool packages_template_fits(const char *template);
 int packages_template_refuse(const char *template, struct fault *fault);
 
@@ -54,15 +54,15 @@ int packages_install_here(struct execution *x, const char *const *wanted, json_t
 
 /* ---- json.c ---- */
 
-/* Adds the texts of items to a list of requirements, in the place of those of the same name. */
+/* Adds the items to a list of requirements, replacing those of the same name. */
 void requirements_add(json_t *list, const struct requirement *items, size_t len);
 
-/* The result of packages_install(); NULL: no memory. */
+/* The result of packages_install(); NULL: out of memory. */
 json_t *install_to_json(const struct install_job *job);
 
-/* As packages_list() gives it. Both may be NULL. */
+/* As packages_list() returns it. Both may be NULL. */
 json_t *layer_to_json(const struct layer *layer, const json_t *requirements);
 
-/* Which interpreter a set is for. */
+/* The interpreter that a set is for. */
 #define PYTHON_STAMP_MAX 4200
 void python_stamp(const struct installer *installer, char ret_stamp[PYTHON_STAMP_MAX]);

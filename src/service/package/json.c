@@ -66,8 +66,8 @@ static const char *version_in(const struct layer *layer, const char *name)
     return NULL;
 }
 
-/* The version of a wanted package that did not have to be installed, or NULL: it is the machine's,
- * or was in the layer before and still is. */
+/* The version of a wanted package that did not have to be installed, or NULL. It is the host's, or
+ * it was in the previous layer and still is. */
 static const char *version_present(const struct install_job *job, const char *name)
 {
     const char *present = json_string_value(json_object_get(job->result.present, name));
@@ -76,7 +76,7 @@ static const char *version_present(const struct install_job *job, const char *na
     return present ? present : before && now && strcmp(before, now) == 0 ? now : NULL;
 }
 
-/* What the layer has and the one before it had not. */
+/* The packages that the layer has and the previous one did not. */
 static json_t *added(const struct install_job *job)
 {
     json_t *list = json_array(), *item;

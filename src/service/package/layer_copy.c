@@ -1,6 +1,6 @@
 /*
- * Out of an installer box and into the store: plain files and directories, nothing else. What is in
- * the box may have been made by anybody, so it is opened by the builder beneath the workspace, and
+ * Copies from an installer box into the store: regular files and directories, nothing else. Anybody
+ * may have made the content of the box, so the builder opens it beneath the workspace, and it is
  * counted while it is copied.
  */
 #include <errno.h>
@@ -32,7 +32,7 @@ static int copy_bytes(int from, int to, int64_t *room)
     return r < 0 ? r : n < 0 ? (int) n : 0;
 }
 
-/* Makes the directories above @path, which is in a tree that only we have ever written to. */
+/* Makes the directories above @path, in a tree that only we have ever written to. */
 static int make_parents(int dir, const char *path)
 {
     autofree char *copy = strdup(path);

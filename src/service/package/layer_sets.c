@@ -1,5 +1,5 @@
-/* Default sets of packages, and which layers stay: those in use, those of a set or a template, and
- * of the rest the ones that were used last. */
+/* Default sets of packages, and pruning: layers stay if they are in use or belong to a set or a
+ * template, and of the rest the most recently used. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,8 @@
 #include "base/banned.h"
 
 #define SUFFIX        ".json"
-#define REQUESTS_AGE  (INT64_C(400) * 86400) /* seconds: longer than anybody's refresh */
+#define REQUESTS_AGE  (INT64_C(400) * 86400) /* seconds: longer than any refresh interval */
+#define TEMPS_AGE     3600                   /* seconds: longer than it takes to write a file */
 #define LISTENER_SIGN "listener-"
 
 /* ---- sets ---- */
@@ -84,11 +85,11 @@ int64_t set_stamp(struct layers *layers, const char *name)
     layers_json_name(name, file);
     if (fstatat(layers->dirs[DIR_SETS], file, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return 0;
-    /* A file is replaced, never written again: its number changes with it. */
+    /* A file is replaced, never rewritten, so its inode number changes too. */
     return (int64_t) st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec + (int64_t) st.st_ino;
 }
 
-/* Hands over the name of every file NAME.json of a directory, without the end. */
+/* Calls @each with NAME for every file NAME.json of a directory. */
 static int each_json(int dir, int (*each)(void *arg, const char *name), void *arg)
 {
     autoclosedir DIR *stream = NULL;
@@ -120,7 +121,7 @@ static int set_visit(void *arg, const char *name)
     int r;
 
     if (set_get(walk->layers, name, &json) < 0)
-        return 0; /* gone meanwhile, or not ours */
+        return 0; /* gone in the meantime, or not ours */
     r = walk->each(walk->arg, name, json);
     json_decref(json);
     return r;
@@ -182,7 +183,7 @@ static int set_keeps(void *arg, const char *name, json_t *json)
     return key && strcmp(key, arg) == 0;
 }
 
-/* Whether a set or a template names it; if that cannot be found out it counts as named. */
+/* Whether a set or a template names it; if that cannot be determined, true. */
 static bool layer_is_named(struct layers *layers, const char *key)
 {
     struct gb_err ignored;
@@ -198,22 +199,71 @@ static int by_use(const void *a, const void *b)
     return (left->used > right->used) - (left->used < right->used);
 }
 
-/* The exclusive lock is the proof that no process uses it, and keeps new ones out meanwhile.
- * Whatever adds a layer to a set or a template holds the layer until that is written, so the check
- * comes after the lock. The record is removed first: a layer without a record does not exist. */
-static bool layer_remove(struct layers *layers, const char *key)
+static void record_unlink(struct layers *layers, const char *key)
 {
-    autoclose int fd =
-        openat(layers->dirs[DIR_LAYERS], key, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     char file[NAME_MAX + 1];
 
-    if ((fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0) || layer_is_named(layers, key))
-        return false;
     layers_json_name(key, file);
     (void) unlinkat(layers->dirs[DIR_RECORDS], file, 0);
-    if (fd >= 0)
-        (void) disk_trash_put(layers->dirs[DIR_WORK], layers->dirs[DIR_LAYERS], key);
+}
+
+/* The lock on the key keeps out processes that are storing the layer. The exclusive lock on the
+ * directory proves that no process uses it, and makes new users wait. Whatever adds a layer to a
+ * set or a template holds the layer until that is written, so the check counts only after locking;
+ * before, it only spares others the wait. The directory is removed first: if we are killed in
+ * between, a record without a directory is recognised as a leftover. */
+static bool layer_remove(struct layers *layers, const char *key)
+{
+    autoclose int lock = -EBADF, fd = -EBADF;
+
+    if (layer_is_named(layers, key) || layers_try_lock(layers, LOCK_LAYER, key, &lock) < 0)
+        return false;
+    fd = openat(layers->dirs[DIR_LAYERS], key, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && errno != ENOENT)
+        return false;
+    if (fd >= 0 && (flock(fd, LOCK_EX | LOCK_NB) < 0 || layer_is_named(layers, key) ||
+                    disk_trash_put(layers->dirs[DIR_WORK], layers->dirs[DIR_LAYERS], key) < 0))
+        return false;
+    record_unlink(layers, key);
     return true;
+}
+
+static bool layer_is_missing(const struct layers *layers, const char *key)
+{
+    return faccessat(layers->dirs[DIR_LAYERS], key, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
+           errno == ENOENT;
+}
+
+/* Removes the record if it has no layer, and nobody is about to store one: whoever wrote it or
+ * removed the layer was killed, or the layer was deleted by hand. */
+static bool leftover_remove(struct layers *layers, const char *key)
+{
+    autoclose int lock = -EBADF;
+
+    if (!layer_is_missing(layers, key) || layers_try_lock(layers, LOCK_LAYER, key, &lock) < 0 ||
+        !layer_is_missing(layers, key))
+        return false;
+    record_unlink(layers, key);
+    return true;
+}
+
+/* Removes files that somebody was killed over while writing them (layers_json_write()). */
+static void temps_sweep(int dir)
+{
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *stream = fd >= 0 ? fdopendir(fd) : NULL;
+    struct dirent *entry;
+    struct stat st;
+
+    if (!stream) {
+        gb_closep(&fd);
+        return;
+    }
+    while ((entry = readdir(stream)))
+        if (entry->d_name[0] == '.' && fstatat(fd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISREG(st.st_mode) && time(NULL) - st.st_mtime > TEMPS_AGE)
+            (void) unlinkat(fd, entry->d_name, 0);
+    (void) closedir(stream);
 }
 
 static int request_age(void *arg, const char *name)
@@ -247,17 +297,19 @@ int layers_prune(struct layers *layers, int64_t bytes, int64_t age_us, unsigned 
         total += prune.items[i].bytes;
     for (size_t i = 0; i < prune.len; i++) {
         const struct candidate *item = &prune.items[i];
+        bool stays = total <= bytes && now - item->used <= age_us / USEC_PER_SEC;
 
-        if (total <= bytes && now - item->used <= age_us / USEC_PER_SEC)
-            continue;
-        if (layer_remove(layers, item->key)) {
+        if (stays ? leftover_remove(layers, item->key) : layer_remove(layers, item->key)) {
             total -= item->bytes;
             removed++;
         }
     }
     free(prune.items);
-    layers_rubbish_empty(layers);
+    layers_work_sweep(layers);
     (void) each_json(layers->dirs[DIR_REQUESTS], request_age, layers);
+    temps_sweep(layers->dirs[DIR_RECORDS]);
+    temps_sweep(layers->dirs[DIR_REQUESTS]);
+    temps_sweep(layers->dirs[DIR_SETS]);
     if (ret_removed)
         *ret_removed = removed;
     return 0;

@@ -69,7 +69,7 @@ int layers_json_read(int dir, const char *name, json_t **ret_json)
     return -EINVAL;
 }
 
-/* Whole or not at all, also when the disk is full or we die. */
+/* Complete or not at all, even if the disk is full or we are killed. */
 int layers_json_write(int dir, const char *name, const json_t *json)
 {
     autofree char *text = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS);
@@ -101,7 +101,7 @@ void layers_json_name(const char *name, char buf[NAME_MAX + 1])
 
 /* ---- opening ---- */
 
-/* Removes rubbish; it is ours alone, and of a size that pruning allows. */
+/* Empties the trash. Nobody else uses it, and pruning limits its size. */
 void layers_rubbish_empty(struct layers *layers)
 {
     bool more = true;
@@ -110,8 +110,7 @@ void layers_rubbish_empty(struct layers *layers)
         ;
 }
 
-/* Removes unfinished layers whose process is gone. */
-static void work_sweep(struct layers *layers)
+void layers_work_sweep(struct layers *layers)
 {
     autoclosedir DIR *dir = NULL;
     struct dirent *entry;
@@ -151,7 +150,7 @@ int layers_open(const char *data_dir, struct layers **ret_layers, struct gb_err 
     data = real ? open(real, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     base = data >= 0 ? directory(data, "packages", 0700) : -errno;
     if (base < 0)
-        return gb_fail(err, -base, "make %.80s/packages", data_dir);
+        return gb_fail(err, -base, "create %.80s/packages", data_dir);
     layers = calloc(1, sizeof *layers);
     if (!layers)
         return gb_fail(err, ENOMEM, "open the package store");
@@ -165,7 +164,7 @@ int layers_open(const char *data_dir, struct layers **ret_layers, struct gb_err 
         layers->dirs[i] = directory(base, dir_names[i], i == DIR_LAYERS ? 0755 : 0700);
         if (layers->dirs[i] < 0) {
             int r =
-                gb_fail(err, -layers->dirs[i], "make %.80s/packages/%s", data_dir, dir_names[i]);
+                gb_fail(err, -layers->dirs[i], "create %.80s/packages/%s", data_dir, dir_names[i]);
 
             layers_close(layers);
             return r;
@@ -175,7 +174,7 @@ int layers_open(const char *data_dir, struct layers **ret_layers, struct gb_err 
         layers_close(layers);
         return gb_fail(err, ENOMEM, "open the package store");
     }
-    work_sweep(layers);
+    layers_work_sweep(layers);
     *ret_layers = layers;
     return 0;
 }
@@ -199,18 +198,26 @@ const char *layers_dir(const struct layers *layers)
 
 /* ---- layers in use ---- */
 
-/* Whether it is this directory that the store has under that name. */
-static int layer_is_there(const struct layers *layers, const char *key, int fd)
+/* Whether this directory still has that name. */
+static int is_there(int dir, const char *name, int fd)
 {
     struct stat held, now;
 
-    if (fstat(fd, &held) < 0 ||
-        fstatat(layers->dirs[DIR_LAYERS], key, &now, AT_SYMLINK_NOFOLLOW) < 0)
+    if (fstat(fd, &held) < 0 || fstatat(dir, name, &now, AT_SYMLINK_NOFOLLOW) < 0)
         return -errno;
     return held.st_ino == now.st_ino && held.st_dev == now.st_dev ? 0 : -ENOENT;
 }
 
-/* With a lock on it the directory stays; whether it is still there is seen after that only. */
+static int lock_wait(int fd, int operation)
+{
+    while (flock(fd, operation) < 0)
+        if (errno != EINTR)
+            return -errno;
+    return 0;
+}
+
+/* A lock keeps the directory, so only a check made after locking is reliable. We wait for the lock:
+ * pruning holds it for a few file operations, and may decide that the layer stays. */
 static int layer_open(struct layers *layers, const char *key, struct layer **ret_layer)
 {
     autoclose int fd =
@@ -222,9 +229,9 @@ static int layer_open(struct layers *layers, const char *key, struct layer **ret
 
     if (fd < 0)
         return -errno;
-    if (flock(fd, LOCK_SH | LOCK_NB) < 0)
-        return errno == EWOULDBLOCK ? -ENOENT : -errno; /* on its way out */
-    r = layer_is_there(layers, key, fd);
+    r = lock_wait(fd, LOCK_SH);
+    if (r == 0)
+        r = is_there(layers->dirs[DIR_LAYERS], key, fd);
     if (r < 0)
         return r;
     layers_json_name(key, name);
@@ -245,7 +252,7 @@ static int layer_open(struct layers *layers, const char *key, struct layer **ret
     return 0;
 }
 
-/* Its time of use, for pruning. */
+/* Updates its time of use, for pruning. */
 static void layer_touch(struct layers *layers, const char *key)
 {
     char name[NAME_MAX + 1];
@@ -256,28 +263,53 @@ static void layer_touch(struct layers *layers, const char *key)
         (void) utimensat(layers->dirs[DIR_RECORDS], name, NULL, 0);
 }
 
-int layer_get(struct layers *layers, const char *key, struct layer **ret_layer, struct gb_err *err)
+static void layer_free(struct layer *layer)
+{
+    if (!layer)
+        return;
+    gb_closep(&layer->lock_fd);
+    json_decref(layer->record);
+    free(layer);
+}
+
+/* One more reference to a layer that we have in use, or NULL; under the store's lock. One that was
+ * deleted by hand stays usable only for those who hold it. */
+static struct layer *live_ref(struct layers *layers, const char *key)
 {
     struct layer *layer;
-    int r = 0;
+
+    LIST_FOREACH(layer, &layers->live, entry)
+    if (strcmp(layer->key, key) == 0 &&
+        is_there(layers->dirs[DIR_LAYERS], key, layer->lock_fd) == 0) {
+        layer->refs++;
+        return layer;
+    }
+    return NULL;
+}
+
+int layer_get(struct layers *layers, const char *key, struct layer **ret_layer, struct gb_err *err)
+{
+    struct layer *layer, *opened = NULL;
+    int r;
 
     if (!layer_key_valid(key))
         return gb_fail_plain(err, EINVAL, "not a layer key");
     pthread_mutex_lock(&layers->lock);
-    /* A layer that was deleted by hand stays usable only for those who hold it. */
-    LIST_FOREACH(layer, &layers->live, entry)
-    if (strcmp(layer->key, key) == 0 && layer_is_there(layers, key, layer->lock_fd) == 0)
-        break;
-    if (layer) {
-        layer->refs++;
-    } else {
-        r = layer_open(layers, key, &layer);
-        if (r == 0)
-            LIST_INSERT_HEAD(&layers->live, layer, entry);
-    }
+    layer = live_ref(layers, key);
     pthread_mutex_unlock(&layers->lock);
-    if (r < 0)
-        return gb_fail(err, -r, "open layer %.12s", key);
+    if (!layer) {
+        r = layer_open(layers, key, &opened);
+        if (r < 0)
+            return gb_fail(err, -r, "open layer %.12s", key);
+        pthread_mutex_lock(&layers->lock);
+        layer = live_ref(layers, key); /* another thread's: there is one of each */
+        if (!layer) {
+            layer = TAKE_PTR(opened);
+            LIST_INSERT_HEAD(&layers->live, layer, entry);
+        }
+        pthread_mutex_unlock(&layers->lock);
+        layer_free(opened);
+    }
     layer_touch(layers, key);
     *ret_layer = layer;
     return 0;
@@ -308,9 +340,7 @@ void layer_unref(struct layer *layer)
     if (!layer)
         return;
     layer_touch(layers, layer->key);
-    gb_closep(&layer->lock_fd);
-    json_decref(layer->record);
-    free(layer);
+    layer_free(layer);
 }
 
 const char *layer_key(const struct layer *layer)
@@ -355,47 +385,74 @@ int layers_request_put(struct layers *layers, const char *hash, json_t *json, st
     return r < 0 ? gb_fail(err, -r, "record what was installed") : 0;
 }
 
-int layers_lock(struct layers *layers, const char *kind, const char *hash, int *ret_fd,
-                struct gb_err *err)
+static int lock_take(struct layers *layers, const char *kind, const char *hash, int operation,
+                     int *ret_fd)
 {
     autoclose int fd = -EBADF;
     char name[32];
+    int r;
 
     snprintf(name, sizeof name, "%.16s-%.2s", kind, hash);
     fd = openat(layers->dirs[DIR_LOCKS], name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
-        return gb_fail(err, errno, "lock an install");
-    while (flock(fd, LOCK_EX) < 0)
-        if (errno != EINTR)
-            return gb_fail(err, errno, "lock an install");
-    *ret_fd = TAKE_FD(fd);
-    return 0;
+        return -errno;
+    r = lock_wait(fd, operation);
+    if (r == 0)
+        *ret_fd = TAKE_FD(fd);
+    return r;
+}
+
+int layers_lock(struct layers *layers, const char *kind, const char *hash, int *ret_fd,
+                struct gb_err *err)
+{
+    int r = lock_take(layers, kind, hash, LOCK_EX, ret_fd);
+
+    return r < 0 ? gb_fail(err, -r, "lock an install") : 0;
+}
+
+int layers_try_lock(struct layers *layers, const char *kind, const char *hash, int *ret_fd)
+{
+    return lock_take(layers, kind, hash, LOCK_EX | LOCK_NB, ret_fd);
 }
 
 /* ---- making one ---- */
 
+/* The lock shows others that somebody works on it. Until it is ours one of them may take the
+ * directory for a dead process's and sweep it away. -EEXIST: use another name. */
+static int work_make(struct layer_work *work)
+{
+    int dir = work->layers->dirs[DIR_WORK], r;
+    uint64_t salt;
+
+    if (getrandom(&salt, sizeof salt, 0) != sizeof salt)
+        return -EIO;
+    snprintf(work->name, sizeof work->name, WORK_PREFIX "%016llx", (unsigned long long) salt);
+    if (mkdirat(dir, work->name, 0755) < 0)
+        return -errno;
+    work->fd = openat(dir, work->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (work->fd < 0)
+        return errno == ENOENT ? -EEXIST : -errno;
+    r = lock_wait(work->fd, LOCK_SH);
+    if (r == 0)
+        r = is_there(dir, work->name, work->fd);
+    if (r == -ENOENT) {
+        gb_closep(&work->fd);
+        work->fd = -EBADF;
+        return -EEXIST;
+    }
+    return r == 0 && fchmod(work->fd, 0755) < 0 ? -errno : r;
+}
+
 int layer_work_begin(struct layers *layers, struct layer_work *ret_work, struct gb_err *err)
 {
     struct layer_work work = { .layers = layers, .fd = -EBADF };
-    uint64_t salt;
     int r = -EEXIST;
 
-    for (int i = 0; i < NAME_TRIES && r == -EEXIST; i++) {
-        if (getrandom(&salt, sizeof salt, 0) != sizeof salt)
-            return gb_fail(err, EIO, "make a layer");
-        snprintf(work.name, sizeof work.name, WORK_PREFIX "%016llx", (unsigned long long) salt);
-        r = mkdirat(layers->dirs[DIR_WORK], work.name, 0755) < 0 ? -errno : 0;
-    }
-    if (r == 0) {
-        work.fd = openat(layers->dirs[DIR_WORK], work.name,
-                         O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        /* Shows others that somebody works on it. */
-        if (work.fd < 0 || flock(work.fd, LOCK_SH) < 0 || fchmod(work.fd, 0755) < 0)
-            r = -errno;
-    }
+    for (int i = 0; i < NAME_TRIES && r == -EEXIST; i++)
+        r = work_make(&work);
     if (r < 0) {
         layer_work_abort(&work);
-        return gb_fail(err, -r, "make a directory for a layer");
+        return gb_fail(err, -r, "create a directory for a layer");
     }
     *ret_work = work;
     return 0;
@@ -411,33 +468,46 @@ void layer_work_abort(struct layer_work *work)
     layers_rubbish_empty(work->layers);
 }
 
+/* The record is written first: a layer without one could never be used. A directory that is in the
+ * way has lost its record; it is as good as ours. */
+static int work_store(struct layer_work *work, const char *key, const json_t *record)
+{
+    struct layers *layers = work->layers;
+    char name[NAME_MAX + 1];
+    int r;
+
+    layers_json_name(key, name);
+    r = layers_json_write(layers->dirs[DIR_RECORDS], name, record);
+    if (r == 0 && syncfs(work->fd) < 0)
+        r = -errno;
+    if (r < 0)
+        return r;
+    if (renameat(layers->dirs[DIR_WORK], work->name, layers->dirs[DIR_LAYERS], key) < 0)
+        return errno == EEXIST || errno == ENOTEMPTY ? 0 : -errno;
+    gb_closep(&work->fd);
+    work->fd = -EBADF;
+    return 0;
+}
+
 int layer_work_publish(struct layer_work *work, const char *key, json_t *record,
                        struct layer **ret_layer, struct gb_err *err)
 {
     struct layers *layers = work->layers;
-    char name[NAME_MAX + 1];
-    int r = 0;
+    autoclose int lock = -EBADF;
+    int r;
 
-    layers_json_name(key, name);
-    if (layer_get(layers, key, ret_layer, err) == 0) {
-        layer_work_abort(work);
-        return 0;
-    }
-    /* The record is written first: a layer without one could never be used or replaced. */
+    /* Until we have it in use, its record and its directory are nobody's, and pruning would take
+     * them: the lock keeps that away, from before the record to after the last layer_get(). */
     if (!layer_key_valid(key))
-        r = -EINVAL;
-    if (r == 0)
-        r = layers_json_write(layers->dirs[DIR_RECORDS], name, record);
-    if (r == 0 && syncfs(work->fd) < 0)
-        r = -errno;
-    if (r == 0 && renameat(layers->dirs[DIR_WORK], work->name, layers->dirs[DIR_LAYERS], key) < 0)
-        r = errno == EEXIST || errno == ENOTEMPTY ? 0 : -errno;
-    else if (r == 0) {
-        gb_closep(&work->fd);
-        work->fd = -EBADF;
+        r = gb_fail_plain(err, EINVAL, "not a layer key");
+    else
+        r = layers_lock(layers, LOCK_LAYER, key, &lock, err);
+    if (r == 0 && layer_get(layers, key, ret_layer, err) < 0) {
+        r = work_store(work, key, record);
+        r = r < 0 ? gb_fail(err, -r, "store a layer") : layer_get(layers, key, ret_layer, err);
     }
+    gb_closep(&lock);
+    lock = -EBADF;
     layer_work_abort(work);
-    if (r < 0)
-        return gb_fail(err, -r, "store a layer");
-    return layer_get(layers, key, ret_layer, err);
+    return r;
 }

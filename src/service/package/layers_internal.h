@@ -27,10 +27,17 @@ struct layers {
 
 /* "NAME.json" */
 void layers_json_name(const char *name, char buf[NAME_MAX + 1]);
-/* A file that holds an object. */
+/* A file that contains an object. */
 int layers_json_read(int dir, const char *name, json_t **ret_json);
-/* Whole or not at all, also when the disk is full or we die. */
+/* Complete or not at all, even if the disk is full or we are killed. */
 int layers_json_write(int dir, const char *name, const json_t *json);
 
-/* Removes rubbish from work/. */
+/* Empties the trash in work/. */
 void layers_rubbish_empty(struct layers *layers);
+/* Removes unfinished layers whose process is gone, and rubbish. */
+void layers_work_sweep(struct layers *layers);
+
+/* Whoever stores a layer or removes one holds this kind of lock on its key. */
+#define LOCK_LAYER "layer"
+/* As layers_lock(), but does not wait: -EWOULDBLOCK. */
+int layers_try_lock(struct layers *layers, const char *kind, const char *hash, int *ret_fd);

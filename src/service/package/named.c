@@ -1,4 +1,4 @@
-/* One package by its name, as POST /pip_install and the MCP tool pip_install take it. */
+/* One package by its name, for POST /pip_install and the MCP tool pip_install. */
 #include <string.h>
 
 #include "base/autoclean.h"
@@ -8,7 +8,7 @@
 
 #include "base/banned.h"
 
-/* The version that is installed now of the package that was asked for, or NULL. */
+/* The installed version of the requested package, or NULL. */
 static const json_t *version_of(const json_t *result, const char *normal)
 {
     static const char *const lists[] = { "installed", "present" };
@@ -25,7 +25,7 @@ static const json_t *version_of(const json_t *result, const char *normal)
     return NULL;
 }
 
-/* Errors that the client has to act on, and passing ones, are errors here as everywhere else. */
+/* Errors that the client must act on, and temporary ones, are faults here as everywhere else. */
 static bool is_refusal(const struct fault *fault)
 {
     return fault->kind == FAULT_TOO_MANY || fault->kind == FAULT_NOT_FOUND ||

@@ -1,5 +1,5 @@
 /*
- * Packages: what sessions and callers have. How they get more is in install.c.
+ * Packages: the sets of sessions and callers. Installing more is in install.c.
  *
  * A session has one layer at a time: the whole set of packages that were installed into it. A
  * caller without a session has a default set, a file in the store (layers.h); every fresh box of
@@ -48,7 +48,7 @@ int packages_open(struct service *service, struct engine_config *engine, struct 
     if (r == 0)
         r = pip_config_load(&options, &installer->pip, err);
     if (r == 0 && pipe2(packages->stop, O_CLOEXEC) < 0)
-        r = gb_fail(err, errno, "pipe");
+        r = gb_fail(err, errno, "create a pipe");
     if (r < 0)
         return r;
     if (installer->pip->note[0])
@@ -150,7 +150,7 @@ void packages_get_stats(struct service *service, struct service_stats *stats)
 
 /* ---- the default set ---- */
 
-/* Of another interpreter, what is in it may not fit. */
+/* Packages for another interpreter may not work. */
 static bool set_fits(struct service *service, const json_t *set)
 {
     const char *python = json_string_value(json_object_get(set, "python"));

@@ -1,4 +1,4 @@
-/* Packages, as the service's other rooms use them. */
+/* Packages: the interface for the other rooms of the service. */
 #pragma once
 
 #include "service/package/layers.h"
@@ -21,21 +21,21 @@ void packages_sweep(struct service *service);
 struct layers *packages_layers(struct service *service);
 void packages_get_stats(struct service *service, struct service_stats *stats);
 
-/* What the caller has by default: a reference, or NULL. */
+/* The caller's default packages: a reference, or NULL. */
 struct layer *packages_default(struct service *service, const char *set_name);
 
 /* ---- install.c ---- */
 
-/* Into a box that nobody has used yet. */
+/* Mounts the layer in a box that nobody has used yet. */
 int packages_mount(struct service *service, struct box *box, const struct layer *layer,
                    struct fault *fault);
 
-/* For a session that is being made: the caller's default set, and what is wanted. */
+/* For a session that is being created: the caller's default set, and the requested packages. */
 int packages_move_in(struct session *session, const struct caller *caller,
                      const char *const *wanted, struct fault *fault);
 
-/* Installs into the store and nowhere else. *@ret_layer is a reference to what it came to, or NULL
- * if boxes have all of it anyway. */
+/* Installs into the store and nowhere else. *@ret_layer is a reference to the result, or NULL if
+ * boxes have all of it anyway. */
 int packages_make_layer(struct service *service, const char *const *wanted,
                         struct layer **ret_layer, json_t **ret_json, struct fault *fault);
 
@@ -44,7 +44,7 @@ int packages_make_layer(struct service *service, const char *const *wanted,
 /* run_spec.ask; @arg is the execution. */
 int packages_ask(void *arg, const char *json, size_t len);
 
-/* Before and after a one-shot: what the caller has by default comes into its box, and while it runs
- * it may ask for more. */
+/* Before and after a one-shot: the caller's default packages are mounted in its box, and while it
+ * runs it may install more. */
 int packages_furnish(struct execution *x, struct box *box, struct fault *fault);
 void packages_leave(struct execution *x);

@@ -24,7 +24,7 @@
 #define DEFAULT_INDEX "https://pypi.org/simple"
 #define BLANKS        " \t\r\n"
 
-/* The one index of which everybody knows that its files are elsewhere. */
+/* The one index that is known to keep its files on another host. */
 static const struct {
     const char *index, *files;
 } known_files[] = { { "pypi.org", "files.pythonhosted.org" } };
@@ -55,7 +55,7 @@ void pip_settings_release(struct pip_settings *settings)
         char **value = setting(settings, i);
 
         if (*value)
-            sodium_memzero(*value, strlen(*value)); /* there may be a password in it */
+            sodium_memzero(*value, strlen(*value)); /* it may contain a password */
         free(*value);
         *value = NULL;
     }
@@ -71,7 +71,7 @@ static void setting_put(char **value, const char *text, size_t len)
     *value = copy;
 }
 
-/* A line of its own, or one that goes on with the value above it. */
+/* A new setting, or a continuation of the previous value. */
 static void setting_append(char **value, const char *text, size_t len)
 {
     char *joined = NULL;
@@ -178,7 +178,8 @@ static void read_at(const char *base, const char *name, struct pip_settings leve
         read_file(path, levels);
 }
 
-/* The machine's, the user's, then one that is named; and the environment above all. */
+/* The machine's files, the user's, the one that PIP_CONFIG_FILE names; the environment overrides
+ * all. */
 static void read_host(struct pip_settings *ret_settings)
 {
     const char *named = getenv("PIP_CONFIG_FILE"), *home = getenv("HOME");
@@ -221,7 +222,7 @@ struct url {
     const char *path; /* in the text; begins with a slash, or is empty */
 };
 
-/* Decodes a user and password. Anything that is not an escape stays as it is, as pip has it. */
+/* Decodes a user and password. Like pip, leaves anything that is not an escape as it is. */
 static void unescape(char *text)
 {
     char *to = text;
@@ -340,7 +341,7 @@ static int list_add(char **list, const char *text, struct gb_err *err)
     return list[n] ? 0 : gb_fail(err, ENOMEM, "read the pip configuration");
 }
 
-/* A directory of the host: its place in the box. */
+/* A directory of the host: its path in the box. */
 static int dir_add(struct pip_config *config, const char *path, char *ret_url, size_t size,
                    struct gb_err *err)
 {
@@ -357,7 +358,7 @@ static int dir_add(struct pip_config *config, const char *path, char *ret_url, s
     return 0;
 }
 
-/* One source as the installer is told of it. 1: it is to be passed over. */
+/* One source as the installer gets it. 1: skip it. */
 static int source_make(struct pip_config *config, const char *text, char ret_url[URL_MAX],
                        struct gb_err *err)
 {
@@ -389,7 +390,7 @@ static int source_make(struct pip_config *config, const char *text, char ret_url
             err, EPERM,
             "the package index %s is configured with a password but without TLS; use https",
             url.host);
-    /* The box speaks plain HTTP to the proxy, which alone has the password. */
+    /* The box sends plain HTTP to the proxy; only the proxy has the password. */
     snprintf(ret_url, URL_MAX, "http://%s", url.host);
     if (url.port != 443)
         snprintf(ret_url + strlen(ret_url), URL_MAX - strlen(ret_url), ":%u", url.port);

@@ -1,7 +1,7 @@
 /*
- * Where packages come from: the host's pip configuration and the operator's options, turned into
- * what an installer box is told. Only what is needed goes in: addresses without credentials, and a
- * certificate file. Directories of the host become places in the box.
+ * Where packages come from: the host's pip configuration and the operator's options, converted for
+ * an installer box. The box gets only what it needs: addresses without credentials, and a
+ * certificate file. Directories of the host are mounted in the box.
  */
 #pragma once
 
@@ -16,19 +16,19 @@
 
 /* The operator's options. */
 struct pip_options {
-    const char *index_url;      /* NULL: as pip is configured; "none": there is none */
-    char *const *extra_indexes; /* NULL-terminated; NULL: as pip is configured */
-    char *const *wheels;        /* directories or URLs of wheels, besides those of pip */
+    const char *index_url;      /* NULL: pip's configuration; "none": no index */
+    char *const *extra_indexes; /* NULL-terminated; NULL: pip's configuration */
+    char *const *wheels;        /* directories or URLs of wheels, besides pip's own */
 };
 
 struct pip_host {
     char host[256];
     uint16_t port;
-    char *authorization; /* the value of a header that only the proxy knows, or NULL */
+    char *authorization; /* the value of a header that only the proxy has, or NULL */
 };
 
 struct pip_config {
-    char *index_url;                          /* NULL: there is none */
+    char *index_url;                          /* NULL: no index */
     char *extra_indexes[PIP_SOURCES_MAX + 1]; /* ends with NULL, as those below */
     char *find_links[PIP_SOURCES_MAX + 1];
     char *trusted_hosts[PIP_SOURCES_MAX + 1];
@@ -36,26 +36,27 @@ struct pip_config {
     char *dirs[SHELVES_MAX]; /* directories: the first is at SHELF_PLACE/.1; ends with NULL */
     struct pip_host hosts[2 * PIP_SOURCES_MAX];
     size_t hosts_len;
-    bool proxy;     /* pip would go through one, and we do not */
-    char note[200]; /* what was passed over, or "" */
+    bool proxy;     /* pip would use a proxy, and we do not */
+    char note[200]; /* what was ignored, or "" */
 };
 
-/* Reads files and environment as pip does. An address that cannot be used safely is an error. */
+/* Reads files and environment like pip does. An address that cannot be used safely is an error. */
 int pip_config_load(const struct pip_options *options, struct pip_config **ret_config,
                     struct gb_err *err);
 void pip_config_free(struct pip_config *config); /* wipes credentials; accepts NULL */
 
-/* Whether packages can come from anywhere. */
+/* Whether any source of packages is configured. */
 bool pip_config_any(const struct pip_config *config);
 
 /* ---- parts, for the tests ---- */
 
-/* The settings that matter here, as text of pip; each may be NULL. Lists have blanks between. */
+/* The settings that matter here, in pip's syntax; each may be NULL. Lists are separated by
+ * spaces. */
 struct pip_settings {
     char *index_url, *extra_index_url, *find_links, *trusted_host, *cert, *no_index, *proxy;
 };
 
-/* Adds what one file says: [global], and [install] over it; @levels are those two. */
+/* Adds the settings of one file: [global], overridden by [install]; @levels are those two. */
 void pip_settings_read(const char *text, size_t len, struct pip_settings levels[2]);
 void pip_settings_release(struct pip_settings *settings);
 

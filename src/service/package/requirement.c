@@ -15,10 +15,10 @@
 
 /* ---- reading ---- */
 
-/* Where we are in the text, and what came of it so far. */
+/* The position in the text, and the result so far. */
 struct scan {
     const char *at;
-    char *out; /* the text again, without needless blanks */
+    char *out; /* the text again, without unnecessary spaces */
     size_t len;
     bool full;
 };
@@ -49,7 +49,7 @@ static void skip_blanks(struct scan *s)
     s->at += strspn(s->at, BLANKS);
 }
 
-/* Takes the word if it is there; @spaced keeps a blank on both sides of it. */
+/* Takes the word if it comes next; @spaced keeps a space on both sides of it. */
 static bool take(struct scan *s, const char *word, bool spaced)
 {
     size_t len = strlen(word);
@@ -127,7 +127,7 @@ bool package_name_valid(const char *text)
     char out[REQUIREMENT_MAX + 1];
     struct scan s = { .at = text, .out = out };
 
-    /* "name[]" is a requirement of PEP 508, but nobody's name for a package. */
+    /* "name[]" is a valid requirement in PEP 508, but not a package name. */
     return take_name(&s) && strcmp(s.at, "[]") != 0 && take_extras(&s) && !s.full &&
            s.at[0] == '\0';
 }
@@ -227,7 +227,7 @@ static bool take_version(struct scan *s, bool star)
     return true;
 }
 
-/* One or more comparisons with commas between. */
+/* One or more comparisons, separated by commas. */
 static bool take_versions(struct scan *s)
 {
     static const char *const signs[] = { "===", "==", "~=", "!=", "<=", ">=", "<", ">" };
@@ -333,7 +333,7 @@ static bool url_host_valid(const char *at)
     return len > 0;
 }
 
-/* Printable, without blanks and quotes; nothing in it is ours to understand but where it leads. */
+/* Printable, without spaces and quotes; apart from the host it is not interpreted. */
 static bool take_url(struct scan *s)
 {
     static const char *const schemes[] = { "https://", "http://", "git+https://" };
@@ -348,7 +348,7 @@ static bool take_url(struct scan *s)
         len++;
     put(s, s->at, len);
     s->at += len;
-    return found && strcspn(s->at - len, "@") >= len; /* no user in it, nor a password */
+    return found && strcspn(s->at - len, "@") >= len; /* it contains no user and no password */
 }
 
 static bool looks_like_url(const char *text)
@@ -356,7 +356,7 @@ static bool looks_like_url(const char *text)
     return strstr(text, "://") || strchr(text, '@');
 }
 
-/* ---- all of it ---- */
+/* ---- the whole requirement ---- */
 
 static bool take_rest(struct scan *s, bool *ret_versioned)
 {
@@ -461,7 +461,7 @@ int requirement_from_name(const char *package, const char *version,
 
 /* ---- lists ---- */
 
-/* Whether the comma at @comma ends a requirement: another begins with a name. */
+/* Whether the comma at @comma ends a requirement: the next one begins with a name. */
 static bool comma_ends(const char *comma)
 {
     comma += 1 + strspn(comma + 1, BLANKS);
@@ -543,7 +543,7 @@ static const char *const popular[] = {
     "xlrd",           "xlsxwriter",
 };
 
-/* One letter more, fewer or other, or two neighbours swapped. */
+/* One letter more, fewer or different, or two neighbours swapped. */
 static bool one_slip(const char *a, const char *b)
 {
     size_t la = strlen(a), lb = strlen(b), i = 0;
@@ -563,7 +563,7 @@ const char *package_lookalike(const char *normal)
 {
     const char *found = NULL;
 
-    /* In names of three letters a slip means nothing. */
+    /* Names of up to three letters are too short for this. */
     for (size_t i = 0; i < ARRAY_LEN(popular); i++) {
         if (strcmp(popular[i], normal) == 0)
             return NULL;

@@ -1,10 +1,10 @@
 /*
- * A workspace as tar.gz, made while it is sent.
+ * A workspace as tar.gz, created while it is sent.
  *
- * The tree is listed page by page and each file is read from its own descriptor, so memory stays
- * flat whatever the size. Code may run meanwhile: a file that has gone is left out, one that
- * shrinks is filled up with zeros (its size is in the header before it), one that grows is cut
- * there.
+ * The tree is listed page by page and each file is read from its own descriptor, so memory use does
+ * not depend on the size. Code may run at the same time: a file that has disappeared is left out,
+ * one that shrinks is padded with zeros (its size is in the header before it), one that grows is
+ * cut there.
  */
 #include <archive.h>
 #include <archive_entry.h>
@@ -26,7 +26,7 @@ struct pack {
     struct archive *tar, *gzip;
     struct archive_entry *entry;
     char *buf;
-    size_t strip; /* of each path: the directory that was asked for */
+    size_t strip; /* of each path: the directory that was requested */
     int (*write)(void *arg, const void *data, size_t len);
     void *arg;
     bool reader_gone;
@@ -78,7 +78,7 @@ static int data_add(struct pack *pack, int fd, int64_t size)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            break; /* libarchive fills up what is missing */
+            break; /* libarchive pads the rest */
         if (archive_write_data(pack->tar, pack->buf, (size_t) n) < 0 || pack->mute)
             return -EIO;
         done += n;
@@ -144,8 +144,8 @@ static int gzip_open(struct pack *pack)
 
 static int tar_open(struct pack *pack)
 {
-    /* Names need not be UTF-8, and this form has them as they are. In pax they would need a header
-     * that GNU tar warns of. */
+    /* Names need not be UTF-8, and this format stores them as they are. pax would need a header
+     * that GNU tar warns about. */
     if (archive_write_set_format_gnutar(pack->tar) != ARCHIVE_OK ||
         archive_write_open(pack->tar, pack, NULL, tar_write, NULL) != ARCHIVE_OK)
         return -EIO;
@@ -163,7 +163,7 @@ static int pack_open(struct pack *pack)
     return gzip_open(pack) < 0 || tar_open(pack) < 0 ? -EIO : 0;
 }
 
-/* Both in any case; 0 when all of it was passed on. */
+/* Closes both in any case; 0 if everything was passed on. */
 static int pack_close(struct pack *pack, bool whole)
 {
     int tar, gzip;

@@ -79,7 +79,7 @@ static int cell_run(struct session *session, const struct run_spec *spec, bool a
     struct lodging *lodging = &session->lodging;
     int r;
 
-    /* Twice at most: the first may be found to have ended since its last cell. */
+    /* At most twice: the first interpreter may turn out to have ended since its last cell. */
     for (;;) {
         if (!lodging->resident) {
             r = resident_open(lodging->box, lodging->env, &lodging->resident, err);
@@ -127,7 +127,7 @@ static int shell_line_run(struct session *session, const struct run_spec *spec,
     }
 }
 
-/* With the session's variables, and those of the request after them. */
+/* With the session's variables, followed by those of the request. */
 static int command_run(struct session *session, const struct run_spec *spec,
                        struct outcome *ret_outcome, struct gb_err *err)
 {
@@ -170,7 +170,7 @@ int lodging_run(struct session *session, struct execution *x, struct outcome *re
     if (r == 0)
         return 0;
     if (ret_change->found_lost && !ret_change->variables_lost)
-        return -1; /* the caller words this one */
+        return -1; /* the caller sets the message */
     return fault_from_engine(x->service, "the code could not be run", &err, fault);
 }
 
@@ -182,7 +182,7 @@ static int run_here(struct execution *x, struct box *box, struct outcome *ret_ou
     return oneshot_run(box, &x->spec, ret_outcome, err);
 }
 
-/* With a network of its own, which is shut before anybody hears of the end. */
+/* With its own network, which is closed before the end is reported. */
 static int run_connected(struct execution *x, struct box *box, struct outcome *ret_outcome,
                          struct gb_err *err)
 {
@@ -216,8 +216,7 @@ int lodging_run_once(struct execution *x, struct outcome *ret_outcome, struct fa
     struct gb_err err = { 0 };
     int r;
 
-    /* These are of the execution and not of the box: whatever they are, a box of the pool will do.
-     */
+    /* These belong to the execution, not to the box, so any box of the pool will do. */
     limits.wall_us = pool->wall_us;
     limits.output_bytes = pool->output_bytes;
     if (box_open(x->service, &limits, x->template, (struct box_options){ 0 }, &box, fault) < 0)

@@ -3,9 +3,9 @@
 
 struct fault;
 
-/* Bounded in number and size; names as a shell takes them. @env may be NULL. */
+/* Limited in number and size; names as in a shell. @env may be NULL. */
 int env_check(const char *const *env, struct fault *fault);
 
-/* A copy of both, @second after @first so that it counts; each may be NULL, the copy never is. 0 or
- * -ENOMEM. */
+/* A copy of both, @second after @first so that it takes precedence; each may be NULL, the copy
+ * never is. 0 or -ENOMEM. */
 int env_join(char *const *first, char *const *second, char ***ret_env);

@@ -1,10 +1,10 @@
 /*
- * Files of a session, over the engine's calls. They may come while code runs: what is uploaded
- * takes its place in one step, and what is read is what was there when it was opened.
+ * Files of a session, over the engine's calls. They may come while code runs: an upload appears in
+ * one step, and a download continues with the file that was opened.
  *
- * Paths come from the network as raw bytes and are checked here first, so that a client is told
- * what is wrong with them; the engine never follows a link and never leaves the workspace whatever
- * they say.
+ * Paths come from the network as raw bytes and are checked here first, so that a client learns what
+ * is wrong with them; whatever they contain, the engine never follows a link and never leaves the
+ * workspace.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -34,7 +34,7 @@ static int path_refuse(const char *loc, const char *why, struct fault *fault)
                      why);
 }
 
-/* Why a part of a path cannot be, or NULL. */
+/* Why a part of a path is not allowed, or NULL. */
 static const char *part_wrong(const char *part, size_t len)
 {
     if (len == 0)
@@ -119,7 +119,7 @@ static int files_begin(struct session *session, const char *path, size_t len, ch
     return session_use_begin(session, fault);
 }
 
-/* After it, with what it returned. */
+/* After that call, with its return value. */
 static int files_end(struct session *session, int r, const struct gb_err *err, struct fault *fault)
 {
     session_use_end(session);
@@ -188,13 +188,13 @@ int files_open(struct session *session, const char *path, size_t path_len,
         return -1;
     r = box_open_read(session->lodging.box, copy, &fd, &err);
     if (r == 0 && fstat(fd, &st) < 0)
-        r = gb_fail(&err, errno, "stat a file of the workspace");
+        r = gb_fail(&err, errno, "stat a file in the workspace");
     if (files_end(session, r, &err, fault) < 0)
         return -1;
     reader.size = st.st_size;
     reader.mtime_ns = (int64_t) st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-    /* A file that changes changes one of these; the second change within a tick of the clock that
-     * leaves the size is the one exception. */
+    /* Any change of the file changes one of these; the only exception is a second change within a
+     * clock tick that leaves the size. */
     (void) snprintf(reader.etag, sizeof reader.etag, "\"%" PRIx64 "-%" PRIx64 "-%" PRIx64 "\"",
                     (uint64_t) st.st_ino, (uint64_t) reader.size, (uint64_t) reader.mtime_ns);
     reader.fd = TAKE_FD(fd);

@@ -1,5 +1,5 @@
 /*
- * Limits in requests: parsing, the ceiling and the way back to JSON. The rows are those of
+ * Limits in requests: parsing, the ceiling and conversion to JSON. The rows are those of
  * base/words/limits.def.
  */
 #include "service/session/limits_request.h"
@@ -80,7 +80,7 @@ static int row_read(const struct limit_row *row, const json_t *json, int64_t *re
     if (!json_is_real(json) || one == 1)
         return row_refuse(row, fault);
     real = json_real_value(json) * (double) one;
-    /* Above zero never becomes zero, which may mean "no limit". */
+    /* A value above zero never becomes zero, which may mean "no limit". */
     if (!isfinite(real) || real < 0 || real > 9e18 || (real > 0 && real < 1))
         return row_refuse(row, fault);
     *ret_value = (int64_t) real;
@@ -212,7 +212,7 @@ int wish_to_limits(const struct limits *wish, const struct wish_bounds *bounds,
             return -1;
         limit_put(&limits, row, asked);
     }
-    /* A file may fill the disk unless somebody said otherwise. */
+    /* A single file may fill the disk unless the request limits it. */
     if (wish->disk_bytes >= 0 && wish->file_bytes < 0)
         limits.file_bytes = limits.disk_bytes;
     if (limits_check(&limits, &err) < 0)

@@ -61,14 +61,14 @@ void network_close(struct network *network)
     *network = (struct network){ 0 };
 }
 
-/* ---- what a session asks for ---- */
+/* ---- a session's request ---- */
 
 static int malformed(struct fault *fault, const char *loc, const char *what)
 {
     return fault_set(fault, PROBLEM_NETWORK_MALFORMED, loc, "%s", what);
 }
 
-/* More than the operator permits is another matter than what nobody could understand. */
+/* Asking for more than the operator permits is a different error than a malformed request. */
 static int fault_from_policy(const struct gb_err *err, const char *loc, struct fault *fault)
 {
     if (err->code == EPERM)
@@ -118,7 +118,8 @@ static int secret_read(const struct egress_policy *ceiling, json_t *item,
     return 0;
 }
 
-/* The parsed request goes back to the allocator as it is: its copies of values are wiped first. */
+/* The parsed request is returned to the allocator as it is, so its copies of values are wiped
+ * first. */
 static void values_wipe(json_t *list)
 {
     json_t *item;
@@ -198,7 +199,7 @@ int network_policy_from_json(struct service *service, json_t *object,
     return 0;
 }
 
-/* ---- showing it ---- */
+/* ---- as JSON ---- */
 
 struct shown {
     json_t *allow, *secrets;

@@ -1,13 +1,14 @@
 /*
- * The line of executions in a session: first come, first served, one at a time.
+ * The queue of executions in a session: first come, first served, one at a time.
  *
- * Who gives the turn back hands it to the first in line, by name, so nobody who comes later can
- * slip in between. One that is interrupted, or whose session ends, leaves the line by itself.
+ * The holder of the turn hands it to the first in the queue, by name, so nobody who comes later can
+ * slip in between. An execution that is interrupted, or whose session ends, leaves the queue by
+ * itself.
  *
- * A loss of the variables is told here. Whoever was in line when it happened wrote code for
- * variables that are gone, so each of them is refused; and if there was none, the first to come
- * afterwards is. From then on somebody knows, and a new interpreter is used. Commands do not work
- * on variables and are not concerned.
+ * The loss of variables is reported here. Executions that were queued when it happened were written
+ * for variables that are gone, so each of them is refused; if there were none, the first to come
+ * afterwards is. After that the client knows, and a new interpreter is used. Commands do not use
+ * variables and are not affected.
  */
 #include "service/execution/execution.h"
 #include "service/session/session.h"
@@ -69,7 +70,7 @@ static void line_pass_on(struct session *session)
     pthread_cond_signal(&next->turn_cond);
 }
 
-/* With the lock held: whether this one is to be told that the variables are gone. */
+/* With the lock held: whether this execution must be refused because the variables are gone. */
 static bool loss_concerns(struct session *session, struct execution *x)
 {
     bool concerns =

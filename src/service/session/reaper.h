@@ -1,9 +1,9 @@
 /*
- * Ends boxes that nobody needs any more, off the path of those who wait for a reply.
+ * Removes boxes that are no longer needed, so that nobody who waits for a reply has to.
  *
- * What ran in such a box is dead already and its receipt is made; taking the box itself apart is
- * work for another thread. It is bounded: who would leave one too many behind ends it himself, so
- * boxes cannot pile up faster than they go.
+ * The processes in such a box are dead already and its receipt is made; removing the box itself is
+ * left to another thread. Its queue is bounded: when it is full, the caller removes the box itself,
+ * so boxes cannot pile up faster than they are removed.
  */
 #pragma once
 
@@ -12,8 +12,8 @@ struct gb_err;
 struct reaper;
 
 int reaper_open(struct reaper **ret_reaper, struct gb_err *err);
-/* Ends what is left, then the thread. Accepts NULL. */
+/* Removes the remaining boxes, then ends the thread. Accepts NULL. */
 void reaper_close(struct reaper *reaper);
 
-/* Takes the box. */
+/* Takes over the box. */
 void reaper_take(struct reaper *reaper, struct box *box);

@@ -1,10 +1,10 @@
 /*
- * Sessions: who has which, how long they live, and why they are gone.
+ * Sessions: who has which, how long they live, and why they ended.
  *
  * A session is in the table from the moment its box is ready until it ends: deleted, expired, or
- * because the service stops. Ending takes it out of the table at once, so nobody new finds it;
- * those who have it already meet END_... when they next try to use it. The box goes with the last
- * reference.
+ * because the service stops. Ending removes it from the table at once, so nobody new finds it;
+ * callers that have it already get the reason (END_...) when they next try to use it. The box goes
+ * with the last reference.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ void budget_unref(struct session_budget *budget)
         free(budget);
 }
 
-/* Accepts one that is half made. */
+/* Accepts a half-built session. */
 static void session_free(struct session *session)
 {
     struct service *service = session->service;
@@ -82,7 +82,7 @@ const char *session_id(const struct session *session)
     return session->id;
 }
 
-/* ---- making one ---- */
+/* ---- creating one ---- */
 
 static int request_check(struct service *service, const struct session_request *request,
                          struct limits *ret_limits, int64_t *ret_idle_us,
@@ -110,7 +110,7 @@ static int request_check(struct service *service, const struct session_request *
     return 0;
 }
 
-/* Takes a place for one session: of the service and of the caller. */
+/* Reserves room for one session: in the service and in the caller's quota. */
 static int place_take(struct service *service, const struct caller *caller, struct session *session,
                       struct fault *fault)
 {
@@ -177,7 +177,7 @@ static int session_fill(struct session *session, const struct caller *caller,
     return packages_move_in(session, caller, request->packages, fault);
 }
 
-/* The record that tells, after a restart too, that there was such a session. */
+/* The record by which we know, even after a restart, that the session existed. */
 static int record_add(struct session *session, struct fault *fault)
 {
     struct store *store = session->service->config.store;
@@ -196,7 +196,7 @@ static int record_add(struct session *session, struct fault *fault)
     return 0;
 }
 
-/* Into the table, unless the service began to stop meanwhile. */
+/* Adds it to the table, unless the service has begun to stop. */
 static int session_publish(struct session *session, struct fault *fault)
 {
     struct service *service = session->service;
@@ -251,7 +251,7 @@ static int session_make(struct service *service, const struct caller *caller,
     session->bindings = bindings;
     memcpy(session->template, template, sizeof session->template);
     session->limits = limits;
-    session->limits.cpu_us = 0; /* of a session's box: its executions have their own */
+    session->limits.cpu_us = 0; /* for a session's box: its executions have their own */
     session->cpu_us = limits.cpu_us;
     session->idle_us = idle_us;
     session->created_us = session->last_used_us = service_now(service);
@@ -280,7 +280,7 @@ int session_create(struct service *service, const struct caller *caller,
     return 0;
 }
 
-/* ---- finding one, or why it is gone ---- */
+/* ---- finding one, or why it ended ---- */
 
 void session_fault_ended(enum session_end end, const char *id, struct fault *fault)
 {
@@ -317,7 +317,7 @@ static const struct tombstone *tombstone_find(const struct service *service, con
     return NULL;
 }
 
-/* What the store remembers of it; for ids that are at least shaped like ours. */
+/* Looks it up in the store, if the id could be one of ours. */
 static enum session_end end_recorded(struct service *service, const char *id,
                                      const struct principal *principal)
 {
@@ -369,12 +369,12 @@ int session_find(struct service *service, const struct caller *caller, const cha
     }
     if (!node && end == END_NONE)
         end = end_recorded(service, id, &caller->principal);
-    /* Only an id that has ended is repeated: that one is well formed. */
+    /* Only the id of an ended session is repeated: it is well formed. */
     session_fault_ended(end, id, fault);
     return -1;
 }
 
-/* ---- what it is ---- */
+/* ---- describing one ---- */
 
 void session_get_info(struct session *session, struct session_info *ret_info)
 {
@@ -437,7 +437,7 @@ json_t *session_info_to_json(const struct session_info *info)
                      info->volumes ? json_incref(info->volumes) : json_array());
 }
 
-/* The place of @after in the order of age; it may have ended. */
+/* The position of @after in the order of age; it may have ended. */
 static int serial_of(struct service *service, const char *after, const struct principal *principal,
                      uint64_t *ret_serial)
 {
@@ -509,7 +509,7 @@ int session_interrupt(struct session *session, bool all, size_t *ret_count, stru
     pthread_mutex_lock(&session->lock);
     list = calloc((size_t) session->line_len + 1, sizeof *list);
     if (list) {
-        /* What waits comes first: it must not get the turn of what is stopped. */
+        /* Queued executions first: they must not get the turn of the one that is stopped. */
         if (all)
             TAILQ_FOREACH(x, &session->line, in_line)
         list[len++] = execution_ref(x);
@@ -579,8 +579,8 @@ static void record_end(struct session *session, enum session_end end)
                     err.msg);
 }
 
-/* Marks it as ended and out of the table, if @idle_since is negative or it has been unused since.
- */
+/* Marks it as ended and removes it from the table, if @idle_since is negative or it has been unused
+ * since then. */
 static bool session_retire(struct session *session, enum session_end end, int64_t idle_since)
 {
     struct service *service = session->service;
@@ -608,7 +608,7 @@ static void session_finish(struct session *session, enum session_end end)
     struct fault ignored;
     struct execution *x;
 
-    /* Those in line see the end for themselves; the one that runs is asked to stop, at once. */
+    /* Queued executions notice the end themselves; the running one is told to stop at once. */
     pthread_mutex_lock(&session->lock);
     TAILQ_FOREACH(x, &session->line, in_line)
     pthread_cond_signal(&x->turn_cond);
@@ -650,7 +650,7 @@ void session_sweep(struct service *service)
 {
     int64_t now = service_now(service);
 
-    /* One at a time, since ending one takes a while and is done without the lock. */
+    /* One at a time, because ending one takes a while and is done without the lock. */
     for (;;) {
         struct session *session, *idle = NULL;
 

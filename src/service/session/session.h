@@ -9,7 +9,7 @@ struct layer;
 
 enum session_end { END_NONE, END_EXPIRED, END_DELETED, END_SHUTDOWN };
 
-/* One that has ended, so that we can say why. */
+/* A session that has ended, so that we can say why. */
 struct tombstone {
     char id[SESSION_ID_MAX];
     struct principal principal;
@@ -55,20 +55,20 @@ struct session {
     int64_t last_used_us;
     int64_t execution_count;
     uint64_t epoch;   /* grows with each loss of the variables */
-    bool loss_untold; /* nobody who came after it has been told */
+    bool loss_untold; /* no execution that came after it has been told */
     struct execution *running;
 
-    pthread_mutex_t packages_lock; /* before all others, and held over a whole install */
-    struct layer *layer;           /* under it: what is mounted; NULL: nothing */
-    json_t *requirements;          /* under it: what was asked for; NULL: nothing */
-    unsigned mounts;               /* under it: how often */
+    pthread_mutex_t packages_lock; /* taken before all others, and held during a whole install */
+    struct layer *layer;           /* guarded by it: what is mounted; NULL: nothing */
+    json_t *requirements;          /* guarded by it: what was requested; NULL: nothing */
+    unsigned mounts;               /* guarded by it: how often */
 
-    struct lodging lodging; /* of who has the turn */
-    int cancel_fd;          /* an eventfd; of the execution that runs */
+    struct lodging lodging; /* used by the holder of the turn */
+    int cancel_fd;          /* an eventfd; used by the running execution */
 };
 
-/* Ends it: out of the table, what runs is stopped, what waits is refused. Once only; the first
- * reason counts. Returns whether it was this call. */
+/* Ends it: removes it from the table, stops the running execution, refuses the waiting ones. Once
+ * only; the first reason counts. Returns whether it was this call. */
 bool session_stop(struct session *session, enum session_end end);
 void session_fault_ended(enum session_end end, const char *id, struct fault *fault);
 
@@ -76,20 +76,20 @@ void session_fault_ended(enum session_end end, const char *id, struct fault *fau
 int session_use_begin(struct session *session, struct fault *fault);
 void session_use_end(struct session *session);
 
-/* Ends those that were idle for too long. */
+/* Ends sessions that were idle for too long. */
 void session_sweep(struct service *service);
 
 void budget_unref(struct session_budget *budget);
 
-/* ---- queue.c: the line of executions in a session ---- */
+/* ---- queue.c: the queue of executions in a session ---- */
 
-/* Puts the execution in line, or gives it the turn if nobody has it. */
+/* Queues the execution, or gives it the turn if nobody has it. */
 int turn_enter(struct session *session, struct execution *x, struct fault *fault);
-/* 0 with the turn, 1 when it was interrupted in line, or a fault. */
+/* 0 with the turn, 1 if it was interrupted in the queue, or a fault. */
 int turn_wait(struct session *session, struct execution *x, struct fault *fault);
 void turn_give(struct session *session);
-/* Wakes one that waits so that it looks whether it was interrupted. */
+/* Wakes a queued execution so that it checks whether it was interrupted. */
 void turn_wake(struct session *session, struct execution *x);
-/* The variables are gone; @told: and the one who has the turn hears it instead of a receipt. */
+/* The variables are lost. @told: the holder of the turn gets that error instead of a receipt. */
 void turn_lost(struct session *session, bool told);
 int turn_fault_lost(const struct session *session, struct fault *fault);

@@ -96,7 +96,7 @@ json_t *bindings_allowed(const struct service_config *config)
     for (size_t i = 0; i < config->engine.volume_roots_len; i++) {
         const struct volume_root *root = &config->engine.volume_roots[i];
 
-        /* A name that is no UTF-8 cannot be asked for either. */
+        /* A name that is not UTF-8 cannot be requested either. */
         (void) json_array_append_new(
             list, json_pack("{s:s,s:s}", "source", root->path, "mode", mode_name(root->writable)));
     }

@@ -1,14 +1,14 @@
 /*
- * What an interpreter needs of the host.
+ * The host files that an interpreter needs.
  *
  * Theory of operation. A box sees /usr and nothing else, so an interpreter elsewhere needs its own
- * files in there: as few as will do, since there may be secrets beside them. Of a prefix (the
+ * files there: as few as possible, because there may be secrets next to them. Of a prefix (the
  * directory above bin) these are bin and lib; of a venv also pyvenv.cfg and share, then the same of
- * the Python that it was made with, and the links on the way there. They are found by looking, not
- * by executing anything, and are written down with the definition: what boxes see is what the
- * operator has agreed to then, whatever becomes of links and files later.
+ * the Python it was created with, and the links on the way there. They are found by inspection, not
+ * by executing anything, and are saved with the definition: boxes see what the operator agreed to
+ * at that time, even if links and files change later.
  *
- * A template starts with rights over boxes, so what others may write to is refused.
+ * A template starts with rights over boxes, so files that others can write to are refused.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -28,7 +28,7 @@
 
 #include "base/banned.h"
 
-#define BINDS_MAX 16 /* as the engine has it */
+#define BINDS_MAX 16 /* same as the engine's */
 #define LINKS_MAX 40
 #define CFG_MAX   4096
 
@@ -56,7 +56,7 @@ static bool is_there_already(const char *path)
     return false;
 }
 
-/* A box has its own in these places. */
+/* Boxes have their own in these places. */
 static int place_check(const char *path, struct gb_err *err)
 {
     static const char *const places[] = { "/tmp", "/var/tmp", "/dev",       "/proc",
@@ -87,7 +87,7 @@ static int owner_check(const char *path, const struct stat *st, struct gb_err *e
     return 0;
 }
 
-/* Nobody else may change @path or put something else in its place. */
+/* Nobody else may change @path or replace it. */
 static int trust_check(const char *path, struct gb_err *err)
 {
     autofree char *copy = strdup(path);
@@ -129,14 +129,14 @@ static int bind_add(struct finder *finder, const char *path, struct gb_err *err)
     return 0;
 }
 
-/* @name in @prefix, if it is there and no link (which would be found where it leads to). */
+/* @name in @prefix, if it exists and is not a link (which would be found at its target). */
 static int part_add(struct finder *finder, const char *prefix, const char *name, struct gb_err *err)
 {
     char path[PATH_MAX];
     struct stat st;
 
     if (snprintf(path, sizeof path, "%s/%s", prefix, name) >= (int) sizeof path)
-        return gb_fail(err, ENAMETOOLONG, "'%.100s'", prefix);
+        return gb_fail_about(err, ENAMETOOLONG, "'%.100s'", prefix);
     if (lstat(path, &st) < 0 || S_ISLNK(st.st_mode))
         return 0;
     return bind_add(finder, path, err);
@@ -160,7 +160,7 @@ static int links_add(struct finder *finder, const char *path, char ret_real[PATH
         if (part == end)
             break;
         if (done_len + (size_t) (end - part) + 2 > sizeof done)
-            return gb_fail(err, ENAMETOOLONG, "'%.100s'", path);
+            return gb_fail_about(err, ENAMETOOLONG, "'%.100s'", path);
         if (strcmp(part, "..") == 0 || strncmp(part, "../", 3) == 0) {
             char *slash = strrchr(done, '/');
 
@@ -171,7 +171,7 @@ static int links_add(struct finder *finder, const char *path, char ret_real[PATH
         }
         memmove(rest, end, strlen(end) + 1);
         if (lstat(done[0] ? done : "/", &st) < 0)
-            return gb_fail(err, errno, "'%.100s' leads to '%.60s'", path, done);
+            return gb_fail_about(err, errno, "'%.100s' leads to '%.60s'", path, done);
         if (!S_ISLNK(st.st_mode))
             continue;
         n = readlink(done, target, sizeof target - 1);
@@ -181,7 +181,7 @@ static int links_add(struct finder *finder, const char *path, char ret_real[PATH
         if ((r = bind_add(finder, done, err)) < 0)
             return r;
         if (snprintf(next, sizeof next, "%s%s", target, rest) >= PATH_MAX)
-            return gb_fail(err, ENAMETOOLONG, "'%.100s'", path);
+            return gb_fail_about(err, ENAMETOOLONG, "'%.100s'", path);
         memcpy(rest, next, strlen(next) + 1);
         if (target[0] == '/')
             done[0] = '\0';
@@ -219,7 +219,7 @@ static bool has_library_in(const char *prefix, const char *lib)
     return found;
 }
 
-/* A prefix that is somebody's home has everything else in it too. */
+/* A prefix that is a home directory contains everything else, too. */
 static bool is_home(const char *prefix)
 {
     const struct passwd *user = getpwuid(geteuid());
@@ -258,7 +258,7 @@ static int prefix_add(struct finder *finder, const char *python, struct gb_err *
 
 /* ---- a venv ---- */
 
-/* The value of "home = DIR": where the Python is that it was made with. */
+/* The value of "home = DIR": the directory of the Python it was created with. */
 static int cfg_home(const char *venv, char home[PATH_MAX], struct gb_err *err)
 {
     char path[PATH_MAX], text[CFG_MAX];
@@ -266,7 +266,7 @@ static int cfg_home(const char *venv, char home[PATH_MAX], struct gb_err *err)
 
     home[0] = '\0';
     if (snprintf(path, sizeof path, "%s/pyvenv.cfg", venv) >= (int) sizeof path)
-        return gb_fail(err, ENAMETOOLONG, "'%.100s'", venv);
+        return gb_fail_about(err, ENAMETOOLONG, "'%.100s'", venv);
     if (io_read_text_at(AT_FDCWD, path, text, sizeof text) < 0)
         return gb_fail_plain(err, EINVAL,
                              "'%.100s' is not a virtual environment (no readable pyvenv.cfg): "
@@ -299,7 +299,7 @@ static int venv_python(const char *venv, char python[PATH_MAX], struct gb_err *e
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         if (snprintf(python, PATH_MAX, "%s/%s", venv, names[i]) >= PATH_MAX)
-            return gb_fail(err, ENAMETOOLONG, "'%.100s'", venv);
+            return gb_fail_about(err, ENAMETOOLONG, "'%.100s'", venv);
         if (access(python, X_OK) == 0 && stat(python, &st) == 0 && S_ISREG(st.st_mode))
             return 0;
     }
@@ -324,7 +324,7 @@ static int venv_add(struct finder *finder, const char *venv, char python[PATH_MA
             return r;
     if ((r = links_add(finder, python, real, err)) < 0)
         return r;
-    /* One with copies has its interpreter within; the library is still that of home. */
+    /* A venv made with copies has its own interpreter; the library is still that of home. */
     if (!is_beneath(real, venv) && (r = prefix_add(finder, real, err)) < 0)
         return r;
     if ((r = links_add(finder, home, real, err)) < 0)
@@ -345,11 +345,11 @@ static int path_check(const char *path, char real[PATH_MAX], struct gb_err *err)
         if (utf8_next(path + at, len - at, &unit) != UTF8_CHAR || (unsigned char) path[at] < 32)
             return gb_fail_plain(err, EILSEQ, "the path contains unprintable characters");
     if (!realpath(path, real))
-        return gb_fail(err, errno, "'%.100s'", path);
+        return gb_fail_about(err, errno, "'%.100s'", path);
     return 0;
 }
 
-/* Whether the interpreter is that of a venv, whose directory is then @venv. */
+/* Whether the interpreter belongs to a venv, whose directory is then @venv. */
 static bool in_venv(const char *path, char venv[PATH_MAX])
 {
     char bin[PATH_MAX], real[PATH_MAX], cfg[PATH_MAX + 16];
@@ -370,7 +370,7 @@ static int python_add(struct finder *finder, const char *path, char python[PATH_
     struct stat st;
 
     if (stat(python, &st) < 0)
-        return gb_fail(err, errno, "'%.100s'", path);
+        return gb_fail_about(err, errno, "'%.100s'", path);
     if (S_ISDIR(st.st_mode))
         return gb_fail_plain(err, EISDIR,
                              "'%.100s' is a directory: name the interpreter in it, or a virtual "
@@ -385,7 +385,7 @@ static int python_add(struct finder *finder, const char *path, char python[PATH_
     return prefix_add(finder, python, err);
 }
 
-/* Takes out what lies within another: a link that was met before its directory. */
+/* Removes paths that lie within another one: links that were found before their directory. */
 static void binds_prune(struct finder *finder)
 {
     for (size_t i = 0; i < finder->len;) {

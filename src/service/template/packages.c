@@ -4,8 +4,8 @@
  * Theory of operation. The set is installed once, when the template is added, into a layer of the
  * store (package/layers.h), and the definition names that layer: so it is not pruned, and every
  * start of the template has the same files. Boxes of the template see the layer where other boxes
- * have the packages of their session; there the template itself imports from. A layer is made for
- * one interpreter. When the system's is another by now, or the layer is gone, the template does not
+ * have the packages of their session, and the template itself imports from there. A layer is made
+ * for one interpreter. If the system's has changed, or the layer is gone, the template does not
  * start: half of it would be worse than none.
  */
 #include <errno.h>
@@ -33,8 +33,8 @@
 
 /* ---- the interpreter ---- */
 
-/* python3 is a link to python3.11, say, and the minor version is what decides whether a compiled
- * package fits. Where it has no such name any change of the file counts. */
+/* python3 is a link to python3.11, say, and the minor version decides whether a compiled package
+ * works. If it has no such name, any change of the file counts. */
 static void python_name(char ret_name[MADE_FOR_MAX])
 {
     char real[PATH_MAX];
@@ -48,7 +48,7 @@ static void python_name(char ret_name[MADE_FOR_MAX])
                  (long long) st.st_size);
 }
 
-/* ---- having them ready ---- */
+/* ---- preparing them ---- */
 
 static int made_for_check(const struct template_entry *entry, struct gb_err *err)
 {
@@ -115,12 +115,12 @@ int template_furnish_from(const char *data_dir, struct template_entry *entry, st
     return r;
 }
 
-/* ---- which modules they have ---- */
+/* ---- their modules ---- */
 
-/* The first line of input is modules, the second names of packages. Of a package these are the
- * outermost packages and modules in it; one in a namespace, such as google.cloud.storage, has the
- * whole name. What begins with an underscore is imported by what it belongs to, and what is not
- * meant to be installed often is. */
+/* The first line of input is modules, the second names of packages. The modules of a package are
+ * its outermost packages and modules; one in a namespace, such as google.cloud.storage, has the
+ * full name. Names with a leading underscore are left out, because their owners import them, and so
+ * are modules that packages often install by mistake. */
 static const char modules_code[] =
     "import importlib.util, inspect, json, re, sys\n"
     "from importlib import metadata\n"
@@ -151,7 +151,7 @@ static const char modules_code[] =
     "    names += modules(package)\n"
     "print(json.dumps(list(dict.fromkeys(names))))\n";
 
-/* What a box says is hostile. */
+/* Output of a box is hostile. */
 static bool module_valid(const char *name)
 {
     bool start = true;
@@ -168,7 +168,7 @@ static bool module_valid(const char *name)
     return !start;
 }
 
-/* As far as there is room; the others are merely not warm. */
+/* As many as fit; the others are merely not preloaded. */
 static char *modules_join(const json_t *list)
 {
     char text[PRELOAD_MAX] = "";
@@ -227,7 +227,7 @@ static int modules_ask(struct box *box, const struct limits *limits, const char 
     return r;
 }
 
-/* In a box that has the packages: what is written in them is nobody's to trust. */
+/* In a box that has the packages, because their content cannot be trusted. */
 static int modules_find(struct service *service, const struct layer *layer, const char *modules,
                         struct template_entry *entry, struct fault *fault)
 {
@@ -257,7 +257,7 @@ static int modules_find(struct service *service, const struct layer *layer, cons
     return entry->preload ? 0 : fault_no_memory(fault);
 }
 
-/* ---- making one ---- */
+/* ---- creating one ---- */
 
 static char **strings_copy(const char *const *list)
 {

@@ -1,11 +1,11 @@
 /*
- * The operator's templates on disk, and what a name means.
+ * The operator's templates on disk, and how names are resolved.
  *
- * Theory of operation. DATA/templates/NAME.json is one template; it is written whole under another
- * name and then renamed, so nobody ever reads half of one, and a service that runs finds what was
- * added or changed the next time somebody names it. Who may write there decides what is bound into
- * boxes, so directory and files must be ours and nobody else's to write to. What a client asks for
- * never becomes a path unless it is a valid name.
+ * Theory of operation. DATA/templates/NAME.json is one template; it is written completely under
+ * another name and then renamed, so nobody ever reads half of one, and a running service sees
+ * additions and changes the next time a client uses the name. Anyone who can write there decides
+ * what is mounted in boxes, so the directory and the files must be ours and writable by nobody
+ * else. A client's text never becomes a path unless it is a valid name.
  */
 #include "service/template/templates.h"
 
@@ -39,7 +39,7 @@ static const char *const kind_names[] = {
     [TEMPLATE_KIND_PACKAGES] = "packages",
 };
 
-/* What container images of Python are called; the operator's own aliases come before these. */
+/* The usual names of Python container images; the operator's own aliases come first. */
 const char *const template_own_aliases[] = {
     "python=" TEMPLATE_DEFAULT,
     "python:*=" TEMPLATE_DEFAULT,
@@ -148,7 +148,7 @@ static int owned_check(int fd, const char *what, struct gb_err *err)
     return 0;
 }
 
-/* -ENOENT without a message where there is none, unless @make. */
+/* -ENOENT without a message if it does not exist, unless @make. */
 static int dir_open(const char *data_dir, bool make, int *ret_fd, struct gb_err *err)
 {
     autoclose int data = open(data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), dir = -EBADF;
@@ -295,7 +295,7 @@ static int strings_read(const json_t *array, size_t max, bool (*good)(const char
     return list ? 0 : -ENOMEM;
 }
 
-/* What only a set of packages has. The layer's key becomes a path: nothing else may pass. */
+/* Only a set of packages has these. The layer's key becomes a path: nothing else may pass. */
 static int packages_read(const json_t *json, struct template_entry *entry)
 {
     const char *layer = json_string_value(json_object_get(json, "layer"));
@@ -339,7 +339,7 @@ static int entry_from_json(json_t *json, struct template_entry *entry)
 
 /* ---- reading and writing ---- */
 
-/* ", NAME, NAME" as far as there is room. */
+/* ", NAME, NAME", as many as fit. */
 static void names_append(const char *data_dir, char *buf, size_t size)
 {
     struct gb_err ignored;
@@ -425,7 +425,7 @@ int templates_load(const char *data_dir, const char *name, struct template_entry
     return 0;
 }
 
-/* Whatever else is in it: a definition of a later version names its layer too. */
+/* Reads only this member: a definition of a later version names its layer too. */
 static bool file_names_layer(int dir, const char *name, const char *key)
 {
     struct gb_err ignored;
@@ -434,7 +434,7 @@ static bool file_names_layer(int dir, const char *name, const char *key)
     bool same;
     int r = file_read(dir, name, &json, &ignored);
 
-    if (r < 0) /* gone meanwhile, or no template can be made of it */
+    if (r < 0) /* gone in the meantime, or unusable for any template */
         return r != -ENOENT && r != -EINVAL;
     layer = json_string_value(json_object_get(json, "layer"));
     same = layer && strcmp(layer, key) == 0;
@@ -469,7 +469,7 @@ static int file_write(int dir, const char *temp, const char *text, struct gb_err
     return r < 0 ? gb_fail(err, -r, "write the definition of a template") : 0;
 }
 
-/* A name for the file while it is written; no template is called so. */
+/* A name for the file while it is written; no template can have it. */
 static void temp_name(char temp[32])
 {
     snprintf(temp, 32, ".new-%d", (int) getpid());
@@ -549,9 +549,9 @@ int templates_remove(const char *data_dir, const char *name, struct gb_err *err)
     return r < 0 ? gb_fail(err, -r, "remove the template '%s'", name) : 0;
 }
 
-/* ---- what a name means ---- */
+/* ---- resolving names ---- */
 
-/* The template that the first fitting alias names, or NULL. */
+/* The template of the first matching alias, or NULL. */
 static const char *alias_find(const char *const *aliases, const char *wanted)
 {
     char pattern[TEMPLATE_WANTED_MAX];

@@ -1,5 +1,5 @@
 /*
- * Templates that the operator has defined: which interpreter, which modules it holds, and which
+ * Templates that the operator has defined: which interpreter, which modules it preloads, and which
  * files of the host its boxes may see. One small file each, in the directory "templates" of the
  * data directory; see templates.c. A running service reads a definition whenever a client names it.
  */
@@ -25,7 +25,7 @@ enum template_kind {
     TEMPLATE_KIND_PYTHON,   /* an interpreter */
     TEMPLATE_KIND_VENV,     /* a virtual environment over one */
     TEMPLATE_KIND_PACKAGES, /* a set of packages over the default interpreter */
-    /* Root file systems and container images are to come. A definition of a kind that this version
+    /* Root file systems and container images may follow. A definition of a kind that this version
      * does not know is refused, not guessed at. */
 };
 
@@ -36,21 +36,21 @@ struct template_entry {
     enum template_kind kind;
     char *source;  /* what the operator named: the interpreter, or the directory of the venv */
     char *python;  /* the interpreter that is executed */
-    char *preload; /* modules with blanks between; "": none */
+    char *preload; /* modules, separated by spaces; "": none */
     char **binds;  /* what boxes see besides /usr; NULL-terminated, never NULL */
 
     /* of a set of packages */
     char **packages;           /* requirements; NULL-terminated; NULL: another kind */
-    char layer[LAYER_KEY_MAX]; /* "": the machine has all of them */
+    char layer[LAYER_KEY_MAX]; /* "": the host has all of them */
     char *made_for;            /* the interpreter that they were installed for */
 
-    /* of one that template_furnish() has seen to */
+    /* set by template_furnish() */
     char *packages_dir; /* NULL: none */
-    int packages_fd;    /* with that: of the directory; it is in use as long as this is open */
+    int packages_fd;    /* of that directory; it is in use as long as this is open */
 };
 
-/* Fills it from the kind and the path: finds the interpreter and what it needs. Fails with words
- * for the operator where that cannot work. Nothing is executed. (find.c) */
+/* Fills it from the kind and the path: finds the interpreter and the files it needs. If that cannot
+ * work, the error is worded for the operator. Nothing is executed. (find.c) */
 int template_find(enum template_kind kind, const char *path, struct template_entry *ret_entry,
                   struct gb_err *err);
 
@@ -58,26 +58,26 @@ void template_entry_release(struct template_entry *entry);
 
 /* ---- packages.c ---- */
 
-/* Has the packages of the template ready, if it is of that kind; they stay until it is released.
- * ESTALE: they are gone, or for another Python. The message says what to do then. */
+/* Makes the packages of the template available, if it is of that kind, until it is released.
+ * ESTALE: they are gone, or for another Python; the message says what to do. */
 int template_furnish(struct layers *layers, struct template_entry *entry, struct gb_err *err);
 
 /* The same with the store of a data directory. */
 int template_furnish_from(const char *data_dir, struct template_entry *entry, struct gb_err *err);
 
-/* Fills an entry but for its name: installs the requirements (NULL-terminated), as
- * packages_install() would, and has them ready. With @modules, what it preloads is those modules,
- * separated by spaces, that are installed, and those of the packages that were named; else nothing.
- * @ret_json is what packages_install() gives. */
+/* Fills an entry except for its name: installs the requirements (NULL-terminated), like
+ * packages_install(), and makes them available. With @modules, it preloads those modules, separated
+ * by spaces, that are installed, and those of the named packages; otherwise nothing. @ret_json is
+ * what packages_install() returns. */
 int template_install(struct service *service, const char *const *wanted, const char *modules,
                      struct template_entry *ret_entry, json_t **ret_json, struct fault *fault);
 
 /* ---- */
 
-/* As the engine wants it; @entry must stay. */
+/* Converts it for the engine; @entry must stay valid. */
 struct template_def template_entry_def(const struct template_entry *entry);
 
-/* Letters, digits and ._:- in it, a letter or digit first, at most 64, not "default". */
+/* Letters, digits and ._:-, starting with a letter or digit, at most 64, not "default". */
 bool template_name_valid(const char *name);
 
 /* The same with a message for the operator. */
@@ -87,25 +87,26 @@ int template_check_name(const char *name, struct gb_err *err);
 int templates_save(const char *data_dir, const struct template_entry *entry, bool replace,
                    struct gb_err *err);
 
-/* Fails with EEXIST and words for the operator if there is one of that name. */
+/* Fails with EEXIST and a message for the operator if one of that name exists. */
 int templates_check_free(const char *data_dir, const char *name, struct gb_err *err);
 
-/* -ENOENT when there is none of that name; its message lists those that there are. */
+/* -ENOENT if none has that name; the message lists the existing ones. */
 int templates_load(const char *data_dir, const char *name, struct template_entry *ret_entry,
                    struct gb_err *err);
 int templates_remove(const char *data_dir, const char *name, struct gb_err *err);
 
-/* The names, sorted; a data directory or a list that is not there is empty. Free each and all. */
+/* The names, sorted; empty if the data directory does not exist or has none. Free each name and the
+ * array. */
 int templates_names(const char *data_dir, char ***ret_names, struct gb_err *err);
 void templates_names_free(char **names);
 
-/* Whether a definition names that layer; if they cannot be read: yes. */
+/* Whether a definition names that layer; true if they cannot be read. */
 bool templates_name_layer(const char *data_dir, const char *key);
 
-/* Which template @wanted means: its own name, "default", or by an alias. @aliases are ALIAS=NAME,
- * NULL-terminated, may be NULL; the first that fits counts, * in ALIAS stands for anything. After
- * them come our own: python and python:* are the default template. -ENOENT with a message that
- * lists what there is. */
+/* The template that @wanted means: its own name, "default", or by an alias. @aliases are
+ * ALIAS=NAME, NULL-terminated, may be NULL; the first match counts, * in ALIAS matches anything.
+ * Our own come last: python and python:* are the default template. -ENOENT with a message that
+ * lists the available ones. */
 int templates_resolve(const char *data_dir, const char *const *aliases, const char *wanted,
                       char ret_name[TEMPLATE_NAME_MAX], struct gb_err *err);
 

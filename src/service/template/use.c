@@ -1,4 +1,4 @@
-/* Templates in requests: which one is meant, and having it ready. */
+/* Templates in requests: resolving the name and preparing the template. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,7 +45,7 @@ int template_open(struct service *service, const char *name, struct template **r
     template_entry_release(&entry);
     if (r == 0)
         return 0;
-    /* What went wrong inside is the operator's to see. */
+    /* Internal errors are for the operator only. */
     service_log(service, LOG_LEVEL_ERROR, "template %s: %s", name, err.msg);
     (void) fault_set(fault, PROBLEM_TEMPLATE_UNUSABLE, "template",
                      "the template \"%s\" failed to start; the operator can find out why with: "
@@ -55,7 +55,7 @@ int template_open(struct service *service, const char *name, struct template **r
     return -1;
 }
 
-/* What is broken is left out: it is the operator's to mend, and no client can use it. */
+/* Broken templates are left out: the operator has to repair them, and no client can use them. */
 static json_t *entry_to_json(struct service *service, const char *name)
 {
     struct template_entry entry = { 0 };
