@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/text/parse.h"
+#include "base/text/strv.h"
 
 #include "base/banned.h"
 
@@ -262,24 +263,9 @@ static int value_refuse(const struct config_option *option, const char *label, c
 
 static int list_append(const struct config_option *option, char ***list, const char *text)
 {
-    autofree char *copy = NULL;
-    size_t len = 0;
-    char **grown;
-
-    while (*list && (*list)[len])
-        len++;
-    if ((int64_t) len >= option->max)
+    if ((int64_t) strv_len((const char *const *) *list) >= option->max)
         return -ERANGE;
-    copy = strdup(text);
-    if (!copy)
-        return -ENOMEM;
-    grown = reallocarray(*list, len + 2, sizeof *grown);
-    if (!grown)
-        return -ENOMEM;
-    grown[len] = TAKE_PTR(copy);
-    grown[len + 1] = NULL;
-    *list = grown;
-    return 0;
+    return strv_add(list, text);
 }
 
 static int string_store(char **member, const char *text)

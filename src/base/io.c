@@ -105,6 +105,13 @@ int dir_open_fd(int fd, DIR **ret_dir)
     return 0;
 }
 
+int dir_open_at(int dir_fd, const char *name, DIR **ret_dir)
+{
+    int fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    return fd < 0 ? -errno : dir_open_fd(fd, ret_dir);
+}
+
 int io_write_text_at(int dir_fd, const char *name, const char *text)
 {
     autoclose int fd = openat(dir_fd, name, O_WRONLY | O_CLOEXEC);

@@ -23,5 +23,8 @@ ssize_t io_read_text_at(int dir_fd, const char *name, char *buf, size_t size);
 /* Reads the directory @fd, which it takes over, also when it fails; closedir() closes both. */
 int dir_open_fd(int fd, DIR **ret_dir);
 
+/* Opens the directory @name beneath @dir_fd; "." reads @dir_fd itself from the start. */
+int dir_open_at(int dir_fd, const char *name, DIR **ret_dir);
+
 /* Writes @text to the existing file @name beneath @dir_fd in one call, as cgroupfs wants it. */
 int io_write_text_at(int dir_fd, const char *name, const char *text);

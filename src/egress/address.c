@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/autoclean.h"
+#include "base/text/hex.h"
 
 #include "base/banned.h"
 
@@ -235,7 +236,7 @@ static bool ends_in_number(const char *name)
     if (!is_digit(*last))
         return false;
     if (last[0] == '0' && last[1] == 'x')
-        return strspn(last + 2, "0123456789abcdef") == strlen(last + 2);
+        return hex_is(last + 2, strlen(last + 2));
     return strspn(last, "0123456789") == strlen(last);
 }
 

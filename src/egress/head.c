@@ -11,6 +11,7 @@
 #include <strings.h>
 
 #include "base/autoclean.h"
+#include "base/text/hex.h"
 #include "egress/policy.h"
 
 #include "base/banned.h"
@@ -386,17 +387,9 @@ bool body_reader_done(const struct body_reader *reader)
     return true;
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 32;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static int size_feed(struct body_reader *reader, char c)
 {
-    int digit = hex_digit(c);
+    int digit = hex_value(c);
 
     if (digit >= 0) {
         if (++reader->digits > 15)

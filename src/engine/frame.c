@@ -24,11 +24,11 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/grow.h"
 
 #include "base/banned.h"
 
 #define PACKET_PAYLOAD_MAX (FRAME_PACKET_MAX - FRAME_HEADER_SIZE)
-#define FIELD_HEADER_SIZE  6u
 #define OUT_CAP_MIN        512u
 
 static void put_u16(uint8_t *p, uint16_t v)
@@ -71,6 +71,90 @@ static void header_read(const uint8_t *p, struct frame_header *ret_header)
     ret_header->total = get_u32(p + 8);
 }
 
+/* Checks a packet without knowing the ones before it. */
+static int packet_check(const struct frame_header *header, size_t packet_len)
+{
+    if (header->version != FRAME_VERSION)
+        return -EPROTO;
+    if (header->type == 0 || header->type > FRAME_TYPE_LAST)
+        return -EPROTO;
+    if (header->flags & ~FRAME_MORE)
+        return -EPROTO;
+    if (header->length != packet_len - FRAME_HEADER_SIZE)
+        return -EPROTO;
+    if (header->total > FRAME_MESSAGE_MAX)
+        return -EMSGSIZE;
+    return 0;
+}
+
+static int packet_parse(const void *packet, size_t len, struct frame_header *ret_header)
+{
+    if (len > FRAME_PACKET_MAX)
+        return -EMSGSIZE;
+    if (len < FRAME_HEADER_SIZE)
+        return -EPROTO;
+    header_read(packet, ret_header);
+    return packet_check(ret_header, len);
+}
+
+/* The number of fields, or -errno if they are malformed. */
+static int fields_count(const struct frame_msg *msg)
+{
+    struct frame_field field;
+    size_t pos = 0;
+    int n = 0, r;
+
+    for (; (r = frame_next(msg, &pos, &field)) > 0; n++)
+        if (n == (int) FRAME_FIELDS_MAX)
+            return -EMSGSIZE;
+    return r < 0 ? r : n;
+}
+
+/* ---- one packet ---- */
+
+int frame_packet_read(const void *packet, size_t len, struct frame_msg *ret_msg)
+{
+    struct frame_header header;
+    struct frame_msg msg;
+    int r = packet_parse(packet, len, &header);
+
+    if (r < 0)
+        return r;
+    if (header.flags != 0 || header.total != header.length)
+        return -EPROTO;
+    msg = (struct frame_msg){
+        .type = (enum frame_type) header.type,
+        .payload = (const uint8_t *) packet + FRAME_HEADER_SIZE,
+        .len = header.length,
+    };
+    r = fields_count(&msg);
+    if (r >= 0)
+        *ret_msg = msg;
+    return r;
+}
+
+uint8_t *frame_packet_begin(uint8_t *to, enum frame_type type, size_t payload_len)
+{
+    const struct frame_header header = {
+        .version = FRAME_VERSION,
+        .type = (uint8_t) type,
+        .length = (uint32_t) payload_len,
+        .total = (uint32_t) payload_len,
+    };
+
+    header_write(&header, to);
+    return to + FRAME_HEADER_SIZE;
+}
+
+uint8_t *frame_packet_put(uint8_t *to, uint16_t key, const void *data, size_t len)
+{
+    put_u16(to, key);
+    put_u32(to + 2, (uint32_t) len);
+    if (len > 0)
+        memcpy(to + FIELD_HEADER_SIZE, data, len);
+    return to + FIELD_HEADER_SIZE + len;
+}
+
 /* ---- writing ---- */
 
 void frame_out_init(struct frame_out *out, enum frame_type type)
@@ -86,28 +170,17 @@ void frame_out_release(struct frame_out *out)
 
 static int out_reserve(struct frame_out *out, size_t need)
 {
-    size_t cap = out->cap > 0 ? out->cap : OUT_CAP_MIN;
-    uint8_t *data;
+    uint8_t *data = grow(out->data, &out->cap, need, 1, OUT_CAP_MIN);
 
-    if (need <= out->cap)
-        return 0;
-
-    while (cap < need)
-        cap *= 2;
-
-    data = realloc(out->data, cap);
     if (!data)
         return -ENOMEM;
-
     out->data = data;
-    out->cap = cap;
     return 0;
 }
 
 void frame_put(struct frame_out *out, enum frame_key key, const void *data, size_t len)
 {
     size_t room = FRAME_MESSAGE_MAX - out->len;
-    uint8_t *p;
 
     if (out->error < 0)
         return;
@@ -121,11 +194,7 @@ void frame_put(struct frame_out *out, enum frame_key key, const void *data, size
     if (out->error < 0)
         return;
 
-    p = out->data + out->len;
-    put_u16(p, (uint16_t) key);
-    put_u32(p + 2, (uint32_t) len);
-    if (len > 0)
-        memcpy(p + FIELD_HEADER_SIZE, data, len);
+    (void) frame_packet_put(out->data + out->len, (uint16_t) key, data, len);
     out->len += FIELD_HEADER_SIZE + len;
     out->fields++;
 }
@@ -268,22 +337,6 @@ static int reader_append(struct frame_reader *reader, const uint8_t *data, size_
     return 0;
 }
 
-/* Checks a packet without knowing the ones before it. */
-static int packet_check(const struct frame_header *header, size_t packet_len)
-{
-    if (header->version != FRAME_VERSION)
-        return -EPROTO;
-    if (header->type == 0 || header->type > FRAME_TYPE_LAST)
-        return -EPROTO;
-    if (header->flags & ~FRAME_MORE)
-        return -EPROTO;
-    if (header->length != packet_len - FRAME_HEADER_SIZE)
-        return -EPROTO;
-    if (header->total > FRAME_MESSAGE_MAX)
-        return -EMSGSIZE;
-    return 0;
-}
-
 /* Whether the packet is valid in the current state. */
 static int order_check(const struct frame_reader *reader, const struct frame_header *header)
 {
@@ -303,18 +356,6 @@ static int order_check(const struct frame_reader *reader, const struct frame_hea
     return 0;
 }
 
-static int fields_check(const struct frame_msg *msg)
-{
-    struct frame_field field;
-    size_t pos = 0;
-    int r;
-
-    for (uint32_t n = 0; (r = frame_next(msg, &pos, &field)) > 0; n++)
-        if (n == FRAME_FIELDS_MAX)
-            return -EMSGSIZE;
-    return r;
-}
-
 static int reader_finish(struct frame_reader *reader, struct frame_msg *ret_msg)
 {
     const struct frame_msg msg = {
@@ -322,7 +363,7 @@ static int reader_finish(struct frame_reader *reader, struct frame_msg *ret_msg)
         .payload = reader->data ? reader->data : (const uint8_t *) "",
         .len = reader->len,
     };
-    int r = fields_check(&msg);
+    int r = fields_count(&msg);
 
     if (r < 0)
         return reader_fail(reader, r);
@@ -340,13 +381,7 @@ int frame_feed(struct frame_reader *reader, const void *packet, size_t len,
 
     if (reader->error < 0)
         return reader->error;
-    if (len > FRAME_PACKET_MAX)
-        return reader_fail(reader, -EMSGSIZE);
-    if (len < FRAME_HEADER_SIZE)
-        return reader_fail(reader, -EPROTO);
-
-    header_read(packet, &header);
-    r = packet_check(&header, len);
+    r = packet_parse(packet, len, &header);
     if (r == 0)
         r = order_check(reader, &header);
     if (r < 0)

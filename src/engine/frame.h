@@ -34,6 +34,7 @@ struct frame_header {
 };
 
 #define FRAME_HEADER_SIZE 12u
+#define FIELD_HEADER_SIZE 6u
 #define FRAME_MORE        0x0001u /* another packet of the same message follows */
 
 enum frame_type {
@@ -67,6 +68,20 @@ enum frame_key {
     KEY_CALM = 16,  /* RUN: an interrupt received before this message was for another program */
     KEY_NAMES = 17, /* RUN: JSON text, names bound before a cell and how it returns its own */
 };
+
+/* ---- messages of one packet, in the caller's memory: for the extension inside tenants ---- */
+
+struct frame_msg;
+
+/* Reads a packet that is a whole message: returns the number of its fields, and @ret_msg points
+ * into
+ * @packet. -EPROTO or -EMSGSIZE for any other packet. */
+int frame_packet_read(const void *packet, size_t len, struct frame_msg *ret_msg);
+
+/* Write the header, or FIELD_HEADER_SIZE + @len bytes for a field; both return the address after
+ * it. The caller has checked the limits. */
+uint8_t *frame_packet_begin(uint8_t *to, enum frame_type type, size_t payload_len);
+uint8_t *frame_packet_put(uint8_t *to, uint16_t key, const void *data, size_t len);
 
 /* ---- writing ---- */
 

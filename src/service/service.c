@@ -21,10 +21,11 @@
 #include "base/thread.h"
 #include "service/access/audit.h"
 #include "service/access/keys.h"
-#include "service/execution/internal.h"
-#include "service/session/internal.h"
+#include "service/execution/execution.h"
+#include "service/package/packages.h"
 #include "service/session/network.h"
 #include "service/session/reaper.h"
+#include "service/session/session.h"
 #include "service/session/volumes_request.h"
 #include "store/sessions.h"
 

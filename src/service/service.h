@@ -360,8 +360,8 @@ bool execution_wait(struct execution *x, int64_t timeout_us);
  * how much has been printed. If the run was refused or failed on our side, that is the fault. */
 int execution_receipt(struct execution *x, json_t **ret_json, struct fault *fault);
 
-/* The receipt as JSON text, which the caller frees, if it is ready and simple enough to be written
- * without execution_receipt(); false if that must be called. */
+/* The receipt as JSON text, which the caller frees; faster than building and dumping a tree. False
+ * if it is not finished, has a fault, or out of memory: execution_receipt() tells which. */
 bool execution_receipt_text(struct execution *x, char **ret_text, size_t *ret_len);
 
 /* Asks it to stop, as with Ctrl-C; the second time, at once. A queued execution leaves the

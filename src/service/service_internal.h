@@ -1,5 +1,5 @@
 /*
- * The parts of the service and how they share state. session/internal.h and execution/internal.h
+ * The parts of the service and how they share state. session/session.h and execution/execution.h
  * have the two that have their own locks.
  *
  * Locks, in the order in which they may be taken:
@@ -27,7 +27,7 @@
 #include "service/service.h"
 
 struct audit;
-struct layer;
+struct packages;
 struct reaper;
 struct tombstone;
 
@@ -54,48 +54,6 @@ void account_give_session(struct account *account);
 void account_give_execution(struct account *account);
 /* Drops accounts that have nothing in use and whose rate has recovered. */
 void account_sweep(struct service *service);
-
-/* ---- package/packages.c ---- */
-
-struct packages;
-
-/* Opens the store and reads pip's configuration, before the engine is opened: fills the shelves of
- * @engine. */
-int packages_open(struct service *service, struct engine_config *engine, struct gb_err *err);
-/* Once engine and egress are open. */
-void packages_attach(struct service *service);
-/* From now on installs are cut short. */
-void packages_stop(struct service *service);
-void packages_close(struct service *service);
-void packages_sweep(struct service *service);
-void packages_get_stats(struct service *service, struct service_stats *stats);
-
-/* The caller's default packages: a reference, or NULL. */
-struct layer *packages_default(struct service *service, const char *set_name);
-
-/* ---- package/install.c ---- */
-
-/* Mounts the layer in a box that nobody has used yet. */
-int packages_mount(struct service *service, struct box *box, const struct layer *layer,
-                   struct fault *fault);
-
-/* For a session that is being created: the caller's default set, and the requested packages. */
-int packages_move_in(struct session *session, const struct caller *caller,
-                     const char *const *wanted, struct fault *fault);
-
-/* ---- package/cell_request.c ---- */
-
-/* run_spec.ask; @arg is the execution. */
-int packages_ask(void *arg, const char *json, size_t len);
-
-/* Before and after a one-shot: the caller's default packages are mounted in its box, and while it
- * runs it may install more. */
-int packages_furnish(struct execution *x, struct box *box, struct fault *fault);
-void packages_leave(struct execution *x);
-
-/* For one-shots: installs into the box of the execution, and nothing else. */
-int packages_install_here(struct execution *x, const char *const *wanted, json_t **ret_json,
-                          struct fault *fault);
 
 /* ---- service.c ---- */
 

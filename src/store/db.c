@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text/hex.h"
 #include "store/store.h"
 
 #include "base/banned.h"
@@ -16,35 +17,18 @@
 
 static void hex_write(const uint8_t *hash, char ret_hex[HEX_MAX])
 {
-    static const char digits[] = "0123456789abcdef";
-
-    for (size_t i = 0; i < STORE_HASH_BYTES; i++) {
-        ret_hex[2 * i] = digits[hash[i] >> 4];
-        ret_hex[2 * i + 1] = digits[hash[i] & 15];
-    }
+    for (size_t i = 0; i < STORE_HASH_BYTES; i++)
+        hex_put(hash[i], ret_hex + 2 * i);
     ret_hex[HEX_MAX - 1] = '\0';
 }
 
 /* Upper-case digits are refused: a hash has only one spelling. */
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static bool hex_read(const char *hex, uint8_t *ret_hash)
 {
-    uint8_t hash[STORE_HASH_BYTES];
-
-    if (strlen(hex) != HEX_MAX - 1)
+    if (!hex_is(hex, HEX_MAX - 1))
         return false;
-    for (size_t i = 0; i < STORE_HASH_BYTES; i++) {
-        int high = hex_digit(hex[2 * i]), low = hex_digit(hex[2 * i + 1]);
-
-        if (high < 0 || low < 0)
-            return false;
-        hash[i] = (uint8_t) (high << 4 | low);
-    }
-    memcpy(ret_hash, hash, sizeof hash);
+    for (size_t i = 0; i < STORE_HASH_BYTES; i++)
+        ret_hash[i] = (uint8_t) (hex_value(hex[2 * i]) << 4 | hex_value(hex[2 * i + 1]));
     return true;
 }
 

@@ -32,8 +32,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "service/execution/internal.h"
-#include "service/session/internal.h"
+#include "service/execution/execution.h"
+#include "service/session/session.h"
 
 #define PATIENCE_US (120 * USEC_PER_SEC) /* ends a test that hangs; no test waits for it */
 

@@ -25,7 +25,24 @@ GOOD = {
     "src/engine/seal/seal.h": '#include "engine/shared/wire.h"\n',
     "src/engine/supervisor/supervisor.h": '#include "engine/disk/disk.h"\n',
     "src/service/service.h": '#include "engine/engine.h"\n#include "engine/disk/disk.h"\n',
-    "src/cli/cmd.h": '#include "engine/doctor/doctor.h"\n',
+    "src/service/service_internal.h": '#include "service/session/session.h"\n',
+    "src/service/access/keys.h": "#pragma once\n",
+    "src/service/session/session.h": '#include "service/execution/execution.h"\n',
+    "src/service/execution/execution.h": '#include "service/access/keys.h"\n',
+    "src/service/package/internal.h": '#include "service/package/packages.h"\n',
+    "src/service/package/packages.h": '#include "service/service_internal.h"\n',
+    "src/service/template/use.h": '#include "service/package/packages.h"\n',
+    "src/store/internal.h": "#pragma once\n",
+    "src/mcp/mcp.h": "#pragma once\n",
+    "src/mcp/protocol/internal.h": '#include "mcp/mcp.h"\n',
+    "src/mcp/protocol/call.h": '#include "mcp/protocol/internal.h"\n',
+    "src/mcp/catalog/tools.h": '#include "service/access/keys.h"\n',
+    "src/server/http/sse.h": "#pragma once\n",
+    "src/server/v1/schemas.h": '#include "server/http/sse.h"\n',
+    "src/server/compat/dialect.h": '#include "server/v1/schemas.h"\n',
+    "src/cli/cmd.h": '#include "engine/doctor/doctor.h"\n#include "cli/options/options.h"\n',
+    "src/cli/options/options.h": "#pragma once\n",
+    "src/cli/terminal/say.h": '#include "cli/cmd.h"\n',
 }
 
 
@@ -74,12 +91,40 @@ def test_an_include_that_is_not_allowed_is_named(tmp_path, path, include, reason
     assert mistakes[0].startswith(f"{name}:1: ") and reason in mistakes[0]
 
 
-@pytest.mark.parametrize("name, reason", [
-    ("engine/box/box.h", "is in a room of engine and not public"),
-    ("engine/run/internal.h", "is internal to engine"),
+@pytest.mark.parametrize("path, name, reason", [
+    # the service's rooms
+    ("service/access/bad.h", "service/session/session.h", "service/access may include no other"),
+    ("service/template/bad.h", "service/session/session.h", "service/template may include package"),
+    ("service/template/bad.h", "service/package/internal.h", "is internal to service/package/"),
+    ("service/bad.h", "service/package/internal.h", "is internal to service/package/"),
+    ("service/attic/bad.h", "service/service.h", "service/attic is not a room of the table"),
+    # other modules
+    ("server/v1/bad.h", "server/compat/dialect.h", "server/v1 may include http, schema"),
+    ("server/bad.h", "server/v1/schemas.h", "server/ may include http"),
+    ("mcp/catalog/bad.h", "mcp/protocol/call.h", "mcp/catalog may include no other room"),
+    ("mcp/catalog/bad.h", "mcp/protocol/internal.h", "is internal to mcp/protocol/"),
+    ("cli/terminal/bad.h", "cli/options/options.h", "cli/terminal may include no other room"),
 ])
-def test_other_modules_come_in_by_the_doors(tmp_path, name, reason):
-    code, mistakes = check(tmp_path, {**GOOD, "src/service/bad.h": f'#include "{name}"\n'})
+def test_the_rooms_of_every_module_have_rules(tmp_path, path, name, reason):
+    code, mistakes = check(tmp_path, {**GOOD, f"src/{path}": f'#include "{name}"\n'})
+    assert code == 1 and len(mistakes) == 1 and reason in mistakes[0]
+
+
+def test_internal_headers_stay_in_rooms_without_a_table(tmp_path):
+    tree = {**GOOD, "src/store/sqlite/internal.h": "", "src/store/bad.h":
+            '#include "store/sqlite/internal.h"\n#include "store/internal.h"\n'}
+    code, mistakes = check(tmp_path, tree)
+    assert code == 1 and len(mistakes) == 1 and "is internal to store/sqlite/" in mistakes[0]
+
+
+@pytest.mark.parametrize("path, name, reason", [
+    ("service", "engine/box/box.h", "is in a room of engine and not public"),
+    ("service", "engine/run/internal.h", "is internal to engine"),
+    ("cli", "service/session/session.h", "is in a room of service and not public"),
+    ("cli", "mcp/catalog/tools.h", "is in a room of mcp and not public"),
+])
+def test_other_modules_come_in_by_the_doors(tmp_path, path, name, reason):
+    code, mistakes = check(tmp_path, {**GOOD, f"src/{path}/bad.h": f'#include "{name}"\n'})
     assert code == 1 and len(mistakes) == 1 and reason in mistakes[0]
 
 

@@ -16,8 +16,7 @@
 
 #include "base/banned.h"
 
-#define PAYLOAD_MAX  (FRAME_PACKET_MAX - FRAME_HEADER_SIZE)
-#define FIELD_HEADER 6u
+#define PAYLOAD_MAX (FRAME_PACKET_MAX - FRAME_HEADER_SIZE)
 
 /* ---- packets by hand ---- */
 
@@ -51,6 +50,26 @@ static void wire_header(uint8_t *p, const struct packet *packet)
     wire_u32(p + 8, packet->total);
 }
 
+/* A packet that is a whole message is one for frame_packet_read() too, and no other is. */
+static int feed_wire(struct frame_reader *reader, const uint8_t *wire, size_t len,
+                     struct frame_msg *ret_msg)
+{
+    bool fresh = !reader->open && reader->error == 0;
+    struct frame_msg alone = { 0 };
+    int fields = frame_packet_read(wire, len, &alone);
+    int r = frame_feed(reader, wire, len, ret_msg);
+
+    if (fresh)
+        assert_int_equal(r == 1, fields >= 0);
+    if (fresh && r == 1) {
+        assert_int_equal(alone.type, ret_msg->type);
+        assert_int_equal(alone.len, ret_msg->len);
+        if (alone.len > 0)
+            assert_memory_equal(alone.payload, ret_msg->payload, alone.len);
+    }
+    return r;
+}
+
 /* The bytes sit at the end of their own allocation, so that ASan sees a read beyond them. */
 static int feed(struct frame_reader *reader, const struct packet *packet, const void *body,
                 struct frame_msg *ret_msg)
@@ -62,7 +81,7 @@ static int feed(struct frame_reader *reader, const struct packet *packet, const 
     wire_header(wire, packet);
     if (body)
         memcpy(wire + FRAME_HEADER_SIZE, body, packet->body);
-    return frame_feed(reader, wire, len, ret_msg);
+    return feed_wire(reader, wire, len, ret_msg);
 }
 
 static int feed_payload(struct frame_reader *reader, const void *payload, size_t len,
@@ -167,7 +186,7 @@ static void test_short_packets(void **state)
         assert_non_null(exact);
         memcpy(exact, wire, len);
         frame_reader_init(&reader);
-        assert_int_equal(frame_feed(&reader, exact, len, &msg), len < sizeof wire ? -EPROTO : 1);
+        assert_int_equal(feed_wire(&reader, exact, len, &msg), len < sizeof wire ? -EPROTO : 1);
         frame_reader_release(&reader);
     }
 }
@@ -258,13 +277,13 @@ static void test_field_count(void **state)
 {
     (void) state;
     for (size_t n = FRAME_FIELDS_MAX; n <= FRAME_FIELDS_MAX + 1; n++) {
-        autofree uint8_t *payload = calloc(n, FIELD_HEADER);
+        autofree uint8_t *payload = calloc(n, FIELD_HEADER_SIZE);
         struct frame_reader reader;
         struct frame_msg msg;
 
         assert_non_null(payload);
         frame_reader_init(&reader);
-        assert_int_equal(feed_payload(&reader, payload, n * FIELD_HEADER, &msg),
+        assert_int_equal(feed_payload(&reader, payload, n * FIELD_HEADER_SIZE, &msg),
                          n > FRAME_FIELDS_MAX ? -EMSGSIZE : 1);
         frame_reader_release(&reader);
     }
@@ -434,7 +453,7 @@ static void test_largest_message(void **state)
 
     (void) state;
     frame_reader_init(&reader);
-    feed_large(&reader, FRAME_MESSAGE_MAX - FIELD_HEADER, &msg);
+    feed_large(&reader, FRAME_MESSAGE_MAX - FIELD_HEADER_SIZE, &msg);
     assert_true(reader.cap <= FRAME_MESSAGE_MAX);
 
     /* The next call gives the memory back. */
@@ -456,7 +475,7 @@ static void test_put_caps(void **state)
     assert_non_null(data);
 
     frame_out_init(&out, FRAME_RUN);
-    frame_put(&out, KEY_CODE, data, FRAME_MESSAGE_MAX - FIELD_HEADER);
+    frame_put(&out, KEY_CODE, data, FRAME_MESSAGE_MAX - FIELD_HEADER_SIZE);
     assert_int_equal(out.error, 0);
     assert_int_equal(out.len, FRAME_MESSAGE_MAX);
     frame_put(&out, KEY_CODE, NULL, 0);
@@ -465,7 +484,7 @@ static void test_put_caps(void **state)
     frame_out_release(&out);
 
     frame_out_init(&out, FRAME_RUN);
-    frame_put(&out, KEY_CODE, data, FRAME_MESSAGE_MAX - FIELD_HEADER + 1);
+    frame_put(&out, KEY_CODE, data, FRAME_MESSAGE_MAX - FIELD_HEADER_SIZE + 1);
     assert_int_equal(out.error, -EMSGSIZE);
     assert_int_equal(out.len, 0);
     frame_put_text(&out, KEY_MODE, "cell"); /* the first failure is kept */
@@ -486,11 +505,40 @@ static void test_put_caps(void **state)
     frame_out_release(&out);
 }
 
+/* What is written packet by packet is what a reader takes. */
+static void test_packet_write(void **state)
+{
+    uint8_t wire[FRAME_HEADER_SIZE + 2 * FIELD_HEADER_SIZE + 5], *at;
+    struct frame_reader reader;
+    struct frame_field field;
+    struct frame_msg msg;
+    size_t pos = 0;
+
+    (void) state;
+    at = frame_packet_begin(wire, FRAME_RUN, sizeof wire - FRAME_HEADER_SIZE);
+    at = frame_packet_put(at, KEY_CODE, "pass\n", 5);
+    at = frame_packet_put(at, UINT16_MAX, NULL, 0);
+    assert_ptr_equal(at, wire + sizeof wire);
+    frame_reader_init(&reader);
+    assert_int_equal(feed_wire(&reader, wire, sizeof wire, &msg), 1);
+    assert_int_equal(msg.type, FRAME_RUN);
+    assert_int_equal(frame_next(&msg, &pos, &field), 1);
+    assert_int_equal(field.key, KEY_CODE);
+    assert_int_equal(field.len, 5);
+    assert_memory_equal(field.data, "pass\n", 5);
+    assert_int_equal(frame_next(&msg, &pos, &field), 1);
+    assert_int_equal(field.key, UINT16_MAX);
+    assert_int_equal(field.len, 0);
+    assert_int_equal(frame_next(&msg, &pos, &field), 0);
+    frame_reader_release(&reader);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_first_packet),
         cmocka_unit_test(test_short_packets),
+        cmocka_unit_test(test_packet_write),
         cmocka_unit_test(test_second_packet),
         cmocka_unit_test(test_field_shapes),
         cmocka_unit_test(test_field_count),

@@ -20,6 +20,22 @@
 
 static const struct receipt_ids plain_ids = { .execution_id = "exec_1", .execution_count = 1 };
 
+/* The receipt as text says the same as the tree. */
+static void check_text(const struct outcome *o, const struct receipt_ids *ids, json_t *tree)
+{
+    autofree char *text = NULL;
+    json_t *parsed;
+    json_error_t error;
+    size_t len = 0;
+
+    assert_int_equal(receipt_to_text(o, ids, &text, &len), 0);
+    parsed = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
+    assert_non_null(parsed);
+    assert_true(json_equal(tree, parsed));
+    json_decref(parsed);
+}
+
+/* Every test here checks both ways that a receipt is written. */
 static json_t *build(const struct outcome *o, const struct receipt_ids *ids)
 {
     struct gb_err err = { 0 };
@@ -27,6 +43,7 @@ static json_t *build(const struct outcome *o, const struct receipt_ids *ids)
 
     assert_int_equal(receipt_to_json(o, ids, &json, &err), 0);
     assert_non_null(json);
+    check_text(o, ids, json);
     return json;
 }
 
@@ -125,27 +142,6 @@ static void test_nothing(void **state)
     json_decref(json);
 }
 
-/* Whether the receipt is written as text; if so it says the same as the tree. */
-static bool as_text(const struct outcome *o, const struct receipt_ids *ids)
-{
-    autofree char *text = NULL;
-    json_t *tree, *parsed;
-    json_error_t error;
-    size_t len = 0;
-    int r = receipt_to_text(o, ids, &text, &len);
-
-    assert_true(r >= 0);
-    if (r == 0)
-        return false;
-    tree = build(o, ids);
-    parsed = json_loadb(text, len, JSON_REJECT_DUPLICATES, &error);
-    assert_non_null(parsed);
-    assert_true(json_equal(tree, parsed));
-    json_decref(tree);
-    json_decref(parsed);
-    return true;
-}
-
 static void test_as_text(void **state)
 {
     static const struct receipt_ids in_session = { .session_id = "ses_1",
@@ -174,44 +170,48 @@ static void test_as_text(void **state)
                                      .out = whole(text),
                                      .err = whole(k == 0 ? other : text + 4) };
 
-                assert_true(as_text(&o, ids[k]));
+                json_decref(build(&o, ids[k]));
                 o.out = o.err = (struct stream_cut){ 0 };
-                assert_true(as_text(&o, ids[k]));
+                json_decref(build(&o, ids[k]));
             }
 }
 
-/* The longest that is written so, and every byte a stream can have. */
-static void test_as_text_bounds(void **state)
+/* Every byte that a stream can have, and what lies across the blocks in which text is written. */
+static void test_as_text_bytes(void **state)
 {
-    autofree char *large = malloc(4097);
+    static const char *const units[] = { "x",        "\"",           "\n",
+                                         "\1",       "\x7f",         "\xff",
+                                         "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x90\x8d",
+                                         "\xe2\x82" };
+    const size_t len = 3 * 4096;
+    autofree char *large = malloc(len);
     struct outcome o = { .memory_peak_bytes = INT64_MAX, .processes = INT64_MAX };
-    struct receipt_ids ids = plain_ids;
-    char id[66], byte[2] = "";
+    char byte[1], id[101];
 
     (void) state;
     assert_non_null(large);
-    memset(large, '"', 4097);
-    o.out = o.err = cut_of(large, 4096, NULL, 0, 0);
-    assert_true(as_text(&o, &ids));
-    o.err.head_len = 4097;
-    assert_false(as_text(&o, &ids));
-    o.err = (struct stream_cut){ 0 };
-    memset(id, 'x', sizeof id);
-    id[64] = '\0';
-    ids.session_id = id;
-    assert_true(as_text(&o, &ids));
-    id[64] = 'x';
-    id[65] = '\0';
-    assert_false(as_text(&o, &ids));
     for (int c = 0; c < 256; c++) {
         byte[0] = (char) c;
         o.out = cut_of(byte, 1, NULL, 0, 0);
-        assert_int_equal(as_text(&o, &plain_ids), (c >= 0x20 && c < 0x7f) || c == 9 || c == 10);
+        json_decref(build(&o, &plain_ids));
     }
+    for (size_t shift = 0; shift < 4; shift++)
+        for (size_t i = 0; i < ARRAY_LEN(units); i++) {
+            size_t unit = strlen(units[i]), at = shift;
+
+            memset(large, 'x', len);
+            for (; at + unit <= len; at += unit)
+                memcpy(large + at, units[i], unit);
+            o.out = o.err = cut_of(large, len, NULL, 0, 0);
+            json_decref(build(&o, &plain_ids));
+        }
+    memset(id, '"', 100);
+    id[100] = '\0';
+    json_decref(build(&o, &(struct receipt_ids){ .session_id = id, .execution_id = id }));
 }
 
-/* What takes a tree. */
-static void test_not_as_text(void **state)
+/* What not every receipt has. */
+static void test_as_text_rest(void **state)
 {
     char text[] = "x", json[] = "{\"data\":{},\"metadata\":{}}";
     struct file_entry file = { text, 1, FILE_CREATED };
@@ -231,15 +231,23 @@ static void test_not_as_text(void **state)
 
     (void) state;
     for (size_t i = 0; i < ARRAY_LEN(outcomes); i++)
-        assert_false(as_text(&outcomes[i], &plain_ids));
-    assert_false(as_text(
-        &(struct outcome){ 0 },
-        &(struct receipt_ids){ .session_id = "s", .execution_id = "e", .shell_lost = true }));
-    assert_false(as_text(&(struct outcome){ 0 },
-                         &(struct receipt_ids){ .session_id = "s",
-                                                .execution_id = "e",
-                                                .contacts = &(struct egress_contact){ .port = 1 },
-                                                .contacts_len = 1 }));
+        json_decref(build(&outcomes[i], &plain_ids));
+}
+
+/* The text itself, with nothing between its parts. */
+static void test_text_is_compact(void **state)
+{
+    static const char start[] =
+        "{\"status\":\"ok\",\"limit\":null,\"success\":true,\"exit_code\":0,"
+        "\"stdout\":\"\",\"stderr\":\"\",\"execution_time\":61.000500,";
+    struct outcome o = { .wall_us = 61000500 };
+    autofree char *text = NULL;
+    size_t len;
+
+    (void) state;
+    assert_int_equal(receipt_to_text(&o, &plain_ids, &text, &len), 0);
+    assert_true(len > sizeof start);
+    assert_memory_equal(text, start, sizeof start - 1);
 }
 
 static void test_contacts(void **state)
@@ -695,25 +703,16 @@ static void test_new_id(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_everything),
-        cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_success),
-        cmocka_unit_test(test_in_a_session),
-        cmocka_unit_test(test_as_text),
-        cmocka_unit_test(test_as_text_bounds),
-        cmocka_unit_test(test_not_as_text),
-        cmocka_unit_test(test_contacts),
-        cmocka_unit_test(test_error_in_parts),
-        cmocka_unit_test(test_error_bounded),
-        cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_cuts),
-        cmocka_unit_test(test_growth),
-        cmocka_unit_test(test_shown),
-        cmocka_unit_test(test_bundles),
-        cmocka_unit_test(test_bundle_growth),
-        cmocka_unit_test(test_bundles_together),
-        cmocka_unit_test(test_bundle_depth),
-        cmocka_unit_test(test_new_id),
+        cmocka_unit_test(test_everything),    cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_success),       cmocka_unit_test(test_in_a_session),
+        cmocka_unit_test(test_as_text),       cmocka_unit_test(test_as_text_bytes),
+        cmocka_unit_test(test_as_text_rest),  cmocka_unit_test(test_text_is_compact),
+        cmocka_unit_test(test_contacts),      cmocka_unit_test(test_error_in_parts),
+        cmocka_unit_test(test_error_bounded), cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_cuts),          cmocka_unit_test(test_growth),
+        cmocka_unit_test(test_shown),         cmocka_unit_test(test_bundles),
+        cmocka_unit_test(test_bundle_growth), cmocka_unit_test(test_bundles_together),
+        cmocka_unit_test(test_bundle_depth),  cmocka_unit_test(test_new_id),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -444,7 +444,8 @@ static void test_no_reader(void **state)
             continue;
         if (n < 0)
             break; /* it was closed */
-        /* Far more than the buffers hold: the server does not go on reading, not even at the end. */
+        /* Far more than the buffers hold: the server does not go on reading, not even at the end.
+         */
         sent += (size_t) n;
         assert_true(sent < (size_t) 1 << 28);
     }

@@ -7,6 +7,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
+#include "base/text/hex.h"
 
 #include "base/banned.h"
 
@@ -205,7 +206,6 @@ void format_utc(int64_t us, char buf[FORMAT_UTC_MAX])
 
 void format_quoted(const char *text, char buf[FORMAT_QUOTED_MAX])
 {
-    static const char hex[] = "0123456789abcdef";
     /* room for the longest character, the dots, the quote and the end */
     const size_t last = FORMAT_QUOTED_MAX - 4 - 3 - 2;
     size_t n = 0;
@@ -223,8 +223,8 @@ void format_quoted(const char *text, char buf[FORMAT_QUOTED_MAX])
         }
         buf[n++] = '\\';
         buf[n++] = 'x';
-        buf[n++] = hex[*p >> 4];
-        buf[n++] = hex[*p & 15];
+        hex_put(*p, buf + n);
+        n += 2;
     }
     buf[n++] = '\'';
     buf[n] = '\0';

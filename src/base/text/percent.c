@@ -1,14 +1,8 @@
 #include "base/text/percent.h"
 
-#include "base/banned.h"
+#include "base/text/hex.h"
 
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 32;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
+#include "base/banned.h"
 
 int percent_byte(const char *text, size_t len)
 {

@@ -24,6 +24,7 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/io.h"
+#include "base/text/base64.h"
 #include "base/thread.h"
 #include "cli/cmd.h"
 #include "cli/mcp/http.h"
@@ -145,18 +146,15 @@ static void headers_release(struct headers *h)
 /* As the specification requires for values that a header cannot hold. */
 static void add_name(struct headers *h, const char *name)
 {
-    size_t len = strlen(name),
-           size = sodium_base64_encoded_len(len, sodium_base64_VARIANT_ORIGINAL);
+    size_t len = strlen(name);
     bool plain = len > 0 && name[0] != ' ' && name[len - 1] != ' ' && strncmp(name, "=?", 2) != 0;
-    autofree char *text = malloc(size);
+    autofree char *text = NULL;
 
     for (const char *p = name; *p; p++)
         plain &= *p >= 0x20 && *p < 0x7f;
     if (plain) {
         add_header(h, "Mcp-Name: %s", name);
-    } else if (text) {
-        sodium_bin2base64(text, size, (const unsigned char *) name, len,
-                          sodium_base64_VARIANT_ORIGINAL);
+    } else if ((text = base64_encode(name, len))) {
         add_header(h, "Mcp-Name: =?base64?%s?=", text);
     }
 }

@@ -1,5 +1,6 @@
 /* The rows: options and commands. They are used by options.c, help.c and
  * tools/gen_docs/gen_docs.c. */
+#include "base/text/hex.h"
 #include "cli/options/options.h"
 
 #include <errno.h>
@@ -98,7 +99,7 @@ static bool client_valid(const char *text)
 
 static bool hash_valid(const char *text)
 {
-    return strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64;
+    return hex_is(text, 64);
 }
 
 static bool id_valid(const char *text)

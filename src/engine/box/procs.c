@@ -22,6 +22,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
+#include "base/grow.h"
 #include "base/io.h"
 #include "engine/box/box.h"
 
@@ -61,15 +62,11 @@ static bool proc_parse(const char *text, struct proc_record *ret_record, bool *r
 
 static int procs_add(struct procs *procs, const struct proc_record *record)
 {
-    if (procs->len == procs->cap) {
-        size_t cap = procs->cap ? procs->cap * 2 : 64;
-        struct proc_record *more = reallocarray(procs->items, cap, sizeof *more);
+    struct proc_record *items = grow(procs->items, &procs->cap, procs->len + 1, sizeof *items, 64);
 
-        if (!more)
-            return -ENOMEM;
-        procs->items = more;
-        procs->cap = cap;
-    }
+    if (!items)
+        return -ENOMEM;
+    procs->items = items;
     procs->items[procs->len++] = *record;
     return 0;
 }
@@ -130,17 +127,12 @@ static int procs_read(DIR *dir, struct procs *procs)
 
 static int procs_take(const struct box_entry *box, struct procs *ret_procs, struct gb_err *err)
 {
-    int fd = openat(box->root, "proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
+    autoclosedir DIR *dir = NULL;
     struct procs procs = { 0 };
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    int r = dir_open_at(box->root, "proc", &dir);
 
-    if (!dir) {
-        r = errno;
-        gb_closep(&fd);
-        return gb_fail(err, r, "list the processes of box %u", box->id);
-    }
-    r = procs_read(dir, &procs);
-    (void) closedir(dir);
+    if (r == 0)
+        r = procs_read(dir, &procs);
     if (r < 0) {
         free(procs.items);
         return gb_fail(err, -r, "list the processes of box %u", box->id);

@@ -89,20 +89,14 @@ static int64_t files_bytes(const struct box_entry *box)
 
 void entry_watch(const struct box_entry *box, int64_t template_anon, struct cgroup_usage *ret_usage)
 {
-    int proc = openat(box->root, "proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    autoclosedir DIR *dir = NULL;
     struct sum sum = { 0 };
     int64_t own;
     struct dirent *entry;
-    DIR *dir;
 
     *ret_usage = (struct cgroup_usage){ -1, -1, -1, -1, -1, -1, -1 };
-    if (proc < 0)
+    if (dir_open_at(box->root, "proc", &dir) < 0)
         return;
-    dir = fdopendir(proc);
-    if (!dir) {
-        (void) close(proc);
-        return;
-    }
     while ((entry = readdir(dir))) {
         autoclose int fd = -EBADF;
 
@@ -114,7 +108,6 @@ void entry_watch(const struct box_entry *box, int64_t template_anon, struct cgro
         add_memory(fd, &sum);
         add_times(fd, &sum);
     }
-    (void) closedir(dir);
     own = sum.anon_bytes - template_anon;
     if (own < sum.private_bytes)
         own = sum.private_bytes;

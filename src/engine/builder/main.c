@@ -29,6 +29,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
+#include "base/grow.h"
 #include "base/io.h"
 #include "base/pidfd.h"
 #include "engine/box/box.h"
@@ -81,16 +82,12 @@ static struct box_entry *box_find(struct builder *builder, uint32_t id)
 
 static int box_slot(struct builder *builder, struct gb_err *err)
 {
-    size_t cap = builder->boxes_cap ? builder->boxes_cap * 2 : 16;
-    struct box_entry *more;
+    struct box_entry *boxes =
+        grow(builder->boxes, &builder->boxes_cap, builder->boxes_len + 1, sizeof *boxes, 16);
 
-    if (builder->boxes_len < builder->boxes_cap)
-        return 0;
-    more = realloc(builder->boxes, cap * sizeof *more);
-    if (!more)
+    if (!boxes)
         return gb_fail(err, ENOMEM, "allocate a box");
-    builder->boxes = more;
-    builder->boxes_cap = cap;
+    builder->boxes = boxes;
     return 0;
 }
 

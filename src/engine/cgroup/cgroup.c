@@ -36,6 +36,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
+#include "base/grow.h"
 #include "base/io.h"
 #include "base/text/parse.h"
 #include "engine/cgroup/internal.h"
@@ -200,15 +201,11 @@ int cgroup_each_pid(int dir_fd, int (*each)(pid_t pid, void *data), void *data)
     }
     /* Read to the end first: @each may remove a process from the list. */
     while (fscanf(f, "%d", &pid) == 1) {
-        if (n == cap) {
-            pid_t *grown;
+        pid_t *grown = grow(pids, &cap, n + 1, sizeof *pids, 64);
 
-            cap = cap ? cap * 2 : 64;
-            grown = reallocarray(pids, cap, sizeof *pids);
-            if (!grown)
-                return -ENOMEM;
-            pids = grown;
-        }
+        if (!grown)
+            return -ENOMEM;
+        pids = grown;
         pids[n++] = pid;
     }
     for (size_t i = 0; i < n && r == 0; i++)
@@ -222,18 +219,11 @@ int cgroup_each_dir(int dir_fd, int (*each)(int dir_fd, const char *name, void *
 {
     autoclosedir DIR *dir = NULL;
     const struct dirent *entry;
-    int r = 0, fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int r = dir_open_at(dir_fd, ".", &dir);
 
-    if (fd < 0)
-        return -errno;
-    dir = fdopendir(fd);
-    if (!dir) {
-        (void) close(fd);
-        return -ENOMEM;
-    }
     while (r == 0 && (entry = readdir(dir))) {
         if (entry->d_type == DT_DIR && entry->d_name[0] != '.')
-            r = each(fd, entry->d_name, data);
+            r = each(dirfd(dir), entry->d_name, data);
     }
     return r;
 }

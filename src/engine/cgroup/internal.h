@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/io.h"
+#include "base/text/hex.h"
 #include "engine/cgroup/cgroup.h"
 #include "engine/cgroup/read.h"
 
@@ -69,7 +70,7 @@ int cgroup_name_draw(char *buf, size_t size);
 
 static inline bool cgroup_is_hex(const char *text)
 {
-    return strlen(text) == CGROUP_HEX_LEN && strspn(text, "0123456789abcdef") == CGROUP_HEX_LEN;
+    return hex_is(text, CGROUP_HEX_LEN);
 }
 
 static inline bool cgroup_engine_name_ok(const char *name)

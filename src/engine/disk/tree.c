@@ -125,18 +125,16 @@ static void nameless_add(struct nameless *nameless, const struct stat *st)
 /* The descriptors of one process. Its links lead to open files, not to names. */
 static void nameless_process(struct nameless *nameless, int proc, const char *pid)
 {
+    autoclosedir DIR *dir = NULL;
     char path[32];
     struct dirent *entry;
     struct stat st;
-    DIR *dir;
-    int fd;
+    int r;
 
     snprintf(path, sizeof path, "%.16s/fd", pid);
-    fd = openat(proc, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    dir = fd < 0 ? NULL : fdopendir(fd);
-    if (!dir) {
-        nameless->usage->denied |= errno == EACCES;
-        gb_closep(&fd);
+    r = dir_open_at(proc, path, &dir);
+    if (r < 0) {
+        nameless->usage->denied |= r == -EACCES;
         return;
     }
     while ((entry = readdir(dir))) {
@@ -147,24 +145,19 @@ static void nameless_process(struct nameless *nameless, int proc, const char *pi
         else
             nameless->usage->denied |= errno == EACCES;
     }
-    (void) closedir(dir);
 }
 
 void disk_count_nameless(int root, dev_t device, struct disk_usage *usage)
 {
     struct nameless nameless = { .device = device, .usage = usage };
-    int fd = openat(root, "proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    autoclosedir DIR *dir = NULL;
     struct dirent *entry;
 
-    if (!dir) {
-        gb_closep(&fd);
+    if (dir_open_at(root, "proc", &dir) < 0)
         return;
-    }
     while ((entry = readdir(dir)))
         if (isdigit((unsigned char) entry->d_name[0]) && strcmp(entry->d_name, "1") != 0)
             nameless_process(&nameless, dirfd(dir), entry->d_name);
-    (void) closedir(dir);
 }
 
 int disk_count_box(int root, const struct limits *limits, struct disk_usage *ret_usage)
@@ -273,17 +266,13 @@ static int drop_tree(int top, const char *name, int *budget)
 
 int disk_trash_empty(int dir_fd, int budget, bool *ret_more)
 {
-    int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    autoclosedir DIR *dir = NULL;
     struct dirent *entry;
     bool found = true;
-    int r = 0;
+    int r = dir_open_at(dir_fd, ".", &dir);
 
-    if (!dir) {
-        r = -errno;
-        gb_closep(&fd);
+    if (r < 0)
         return r;
-    }
     while (r == 0 && found) {
         found = false;
         rewinddir(dir);
@@ -297,7 +286,6 @@ int disk_trash_empty(int dir_fd, int budget, bool *ret_more)
                 r = move_aside(dirfd(dir), entry->d_name, dirfd(dir), TRASH_STUCK);
         }
     }
-    (void) closedir(dir);
     *ret_more = r == -EAGAIN;
     return r == -EAGAIN ? 0 : r;
 }

@@ -105,63 +105,40 @@ static const char *const programs[TRIAL_COUNT] = {
                        "    os.write(1, f'{name} {said[:90]}\\n'.encode('ascii', 'replace'))\n",
 };
 
-/* Texts for the progress callback. */
-static const char *const titles[TRIAL_COUNT] = {
-    [TRIAL_MEMORY] = "the memory limit",
-    [TRIAL_PIDS] = "the limit on processes",
-    [TRIAL_DISK] = "the disk quota",
-    [TRIAL_INODES] = "the limit on files",
-    [TRIAL_WORKSPACE] = "the quota of workspaces on disk",
-    [TRIAL_FILE_SIZE] = "the file size limit",
-    [TRIAL_OUTPUT] = "the output limit",
-    [TRIAL_CPU_TIME] = "the CPU time limit",
-    [TRIAL_CPU_SHARE] = "the CPU share",
-    [TRIAL_WALL_TIME] = "the deadline",
-    [TRIAL_LEFTOVERS] = "processes that outlive a run",
-    [TRIAL_PACKAGES] = "the Python packages",
+#define TRIAL_US (30 * USEC_PER_SEC)
+
+/* The text for the progress callback, the time it may take, and the limit it tests. */
+static const struct trial {
+    const char *title;
+    int64_t wall_us;
+    size_t limit;
+    int64_t value;
+} trials[TRIAL_COUNT] = {
+    [TRIAL_MEMORY] = { "the memory limit", TRIAL_US, LIMIT_ROW_memory_bytes,
+                       (DOCTOR_MEMORY_MIB * MIB) },
+    [TRIAL_PIDS] = { "the limit on processes", TRIAL_US, LIMIT_ROW_pids, DOCTOR_PIDS },
+    [TRIAL_DISK] = { "the disk quota", TRIAL_US, LIMIT_ROW_disk_bytes, (DOCTOR_DISK_KIB * KIB) },
+    [TRIAL_INODES] = { "the limit on files", TRIAL_US, LIMIT_ROW_disk_inodes, DOCTOR_INODES },
+    [TRIAL_WORKSPACE] = { "the quota of workspaces on disk", TRIAL_US, LIMIT_ROW_disk_bytes,
+                          (DOCTOR_DISK_KIB * KIB) },
+    [TRIAL_FILE_SIZE] = { "the file size limit", TRIAL_US, LIMIT_ROW_file_bytes,
+                          (DOCTOR_FILE_KIB * KIB) },
+    [TRIAL_OUTPUT] = { "the output limit", TRIAL_US, LIMIT_ROW_output_bytes,
+                       (DOCTOR_OUTPUT_KIB * KIB) },
+    [TRIAL_CPU_TIME] = { "the CPU time limit", TRIAL_US, LIMIT_ROW_cpu_us,
+                         (DOCTOR_CPU_MS * USEC_PER_MSEC) },
+    [TRIAL_CPU_SHARE] = { "the CPU share", TRIAL_US, LIMIT_ROW_cpu_milli, DOCTOR_SHARE_MILLI },
+    [TRIAL_WALL_TIME] = { "the deadline", (DOCTOR_WALL_MS * USEC_PER_MSEC), LIMIT_ROW_wall_us,
+                          (DOCTOR_WALL_MS * USEC_PER_MSEC) },
+    [TRIAL_LEFTOVERS] = { "processes that outlive a run", TRIAL_US, LIMIT_ROW_wall_us, TRIAL_US },
+    [TRIAL_PACKAGES] = { "the Python packages", PACKAGES_US, LIMIT_ROW_memory_bytes, 1024 * MIB },
 };
 
 static void trial_limits(enum doctor_trial trial, struct limits *limits)
 {
     limits_default(limits);
-    limits->wall_us = 30 * USEC_PER_SEC;
-    switch (trial) {
-    case TRIAL_MEMORY:
-        limits->memory_bytes = DOCTOR_MEMORY_MIB * MIB;
-        break;
-    case TRIAL_PIDS:
-        limits->pids = DOCTOR_PIDS;
-        break;
-    case TRIAL_DISK:
-    case TRIAL_WORKSPACE:
-        limits->disk_bytes = DOCTOR_DISK_KIB * KIB;
-        break;
-    case TRIAL_INODES:
-        limits->disk_inodes = DOCTOR_INODES;
-        break;
-    case TRIAL_FILE_SIZE:
-        limits->file_bytes = DOCTOR_FILE_KIB * KIB;
-        break;
-    case TRIAL_OUTPUT:
-        limits->output_bytes = DOCTOR_OUTPUT_KIB * KIB;
-        break;
-    case TRIAL_CPU_TIME:
-        limits->cpu_us = DOCTOR_CPU_MS * USEC_PER_MSEC;
-        break;
-    case TRIAL_CPU_SHARE:
-        limits->cpu_milli = DOCTOR_SHARE_MILLI;
-        break;
-    case TRIAL_WALL_TIME:
-        limits->wall_us = DOCTOR_WALL_MS * USEC_PER_MSEC;
-        break;
-    case TRIAL_PACKAGES:
-        limits->memory_bytes = 1024 * MIB;
-        limits->wall_us = PACKAGES_US;
-        break;
-    case TRIAL_LEFTOVERS:
-    case TRIAL_COUNT:
-        break;
-    }
+    limits->wall_us = trials[trial].wall_us;
+    limit_put(limits, &limit_rows[trials[trial].limit], trials[trial].value);
 }
 
 /* ---- one run ---- */
@@ -363,11 +340,11 @@ static void run_trials(struct engine *engine, struct doctor_findings *findings)
 
         if (trial == TRIAL_WORKSPACE && findings->disk.code)
             continue;
-        progress(findings->config, titles[trial]);
+        progress(findings->config, trials[trial].title);
         (void) trial_run(&job);
     }
     for (size_t i = ARRAY_LEN(slow); i-- > 0;) {
-        progress(findings->config, titles[slow[i]]);
+        progress(findings->config, trials[slow[i]].title);
         if (jobs[i].threaded)
             (void) pthread_join(jobs[i].thread, NULL);
         else

@@ -30,65 +30,20 @@
 
 #include "base/banned.h"
 
-#define FIELD_HEADER 6u
-
 /* ---- packets ---- */
 
-static uint32_t get_number(const uint8_t *at, size_t size)
-{
-    uint32_t value = 0;
-
-    for (size_t i = 0; i < size; i++)
-        value |= (uint32_t) at[i] << (8 * i);
-    return value;
-}
-
-static void put_number(uint8_t *at, size_t size, uint32_t value)
-{
-    for (size_t i = 0; i < size; i++)
-        at[i] = (uint8_t) (value >> (8 * i));
-}
-
-/* Whether this is a whole message with an ordinary header. */
-static bool is_whole(const uint8_t *packet, size_t len)
-{
-    return len >= FRAME_HEADER_SIZE && len <= FRAME_PACKET_MAX && packet[0] == FRAME_VERSION &&
-           packet[1] > 0 && packet[1] <= FRAME_TYPE_LAST && get_number(packet + 2, 2) == 0 &&
-           get_number(packet + 4, 4) == len - FRAME_HEADER_SIZE &&
-           get_number(packet + 8, 4) == len - FRAME_HEADER_SIZE;
-}
-
-/* The number of fields, or -1 if they do not fit the packet. */
-static Py_ssize_t fields_count(const uint8_t *data, size_t len)
-{
-    Py_ssize_t count = 0;
-
-    for (size_t at = 0; at < len; count++) {
-        size_t size;
-
-        if (len - at < FIELD_HEADER || count == (Py_ssize_t) FRAME_FIELDS_MAX)
-            return -1;
-        size = get_number(data + at + 2, 4);
-        at += FIELD_HEADER;
-        if (size > len - at)
-            return -1;
-        at += size;
-    }
-    return count;
-}
-
-static PyObject *fields_list(const uint8_t *data, Py_ssize_t count)
+static PyObject *fields_list(const struct frame_msg *msg, Py_ssize_t count)
 {
     PyObject *list = PyList_New(count);
+    struct frame_field field;
+    size_t pos = 0;
 
-    for (Py_ssize_t i = 0; list && i < count; i++) {
-        uint32_t size = get_number(data + 2, 4);
-        PyObject *field = Py_BuildValue("(iy#)", (int) get_number(data, 2), data + FIELD_HEADER,
-                                        (Py_ssize_t) size);
+    for (Py_ssize_t i = 0; list && frame_next(msg, &pos, &field) > 0; i++) {
+        PyObject *pair =
+            Py_BuildValue("(iy#)", (int) field.key, field.data, (Py_ssize_t) field.len);
 
-        if (!field || PyList_SetItem(list, i, field) < 0)
+        if (!pair || PyList_SetItem(list, i, pair) < 0)
             Py_CLEAR(list);
-        data += FIELD_HEADER + size;
     }
     return list;
 }
@@ -107,15 +62,14 @@ static struct {
 /* A packet as a Python object. */
 static PyObject *packet_take(const uint8_t *packet, size_t len)
 {
-    Py_ssize_t count = -1;
+    struct frame_msg msg;
+    int count = frame_packet_read(packet, len, &msg);
     PyObject *list;
 
-    if (is_whole(packet, len))
-        count = fields_count(packet + FRAME_HEADER_SIZE, len - FRAME_HEADER_SIZE);
     if (count < 0)
         return PyBytes_FromStringAndSize((const char *) packet, (Py_ssize_t) len);
-    list = fields_list(packet + FRAME_HEADER_SIZE, count);
-    return list ? Py_BuildValue("(iN)", (int) packet[1], list) : NULL;
+    list = fields_list(&msg, count);
+    return list ? Py_BuildValue("(iN)", (int) msg.type, list) : NULL;
 }
 
 PyObject *ext_receive(PyObject *module, PyObject *fd)
@@ -146,7 +100,7 @@ PyObject *ext_receive(PyObject *module, PyObject *fd)
 }
 
 struct field {
-    uint32_t key;
+    uint16_t key;
     char *data;
     Py_ssize_t size;
 };
@@ -165,7 +119,7 @@ static bool field_read(PyObject *from, struct field *ret_field)
     number = PyLong_AsLong(key);
     if (number < 0 || number > UINT16_MAX)
         return false;
-    ret_field->key = (uint32_t) number;
+    ret_field->key = (uint16_t) number;
     return PyBytes_AsStringAndSize(value, &ret_field->data, &ret_field->size) == 0;
 }
 
@@ -179,7 +133,7 @@ static size_t packet_measure(PyObject *fields)
         if (!field_read(PyList_GetItem(fields, i), &field) ||
             (size_t) field.size > FRAME_PACKET_MAX)
             return 0;
-        len += FIELD_HEADER + (size_t) field.size;
+        len += FIELD_HEADER_SIZE + (size_t) field.size;
         if (len > FRAME_PACKET_MAX)
             return 0;
     }
@@ -190,19 +144,10 @@ static void packet_fill(uint8_t *at, size_t len, int type, PyObject *fields)
 {
     struct field field = { 0 };
 
-    at[0] = FRAME_VERSION;
-    at[1] = (uint8_t) type;
-    put_number(at + 2, 2, 0);
-    put_number(at + 4, 4, (uint32_t) (len - FRAME_HEADER_SIZE));
-    put_number(at + 8, 4, (uint32_t) (len - FRAME_HEADER_SIZE));
-    at += FRAME_HEADER_SIZE;
+    at = frame_packet_begin(at, (enum frame_type) type, len - FRAME_HEADER_SIZE);
     for (Py_ssize_t i = 0; i < PyList_Size(fields); i++) {
         (void) field_read(PyList_GetItem(fields, i), &field); /* the same as when measured */
-        put_number(at, 2, field.key);
-        put_number(at + 2, 4, (uint32_t) field.size);
-        if (field.size > 0)
-            memcpy(at + FIELD_HEADER, field.data, (size_t) field.size);
-        at += FIELD_HEADER + field.size;
+        at = frame_packet_put(at, field.key, field.data, (size_t) field.size);
     }
 }
 

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
+#include "base/grow.h"
 #include "base/io.h"
 #include "engine/shared/beneath.h"
 #include "engine/shared/wire.h"
@@ -37,18 +38,11 @@ struct scan {
 
 static int scan_room(struct walk *out, size_t more)
 {
-    size_t cap = out->cap ? out->cap : 1024;
-    char *data;
+    char *data = grow(out->data, &out->cap, out->len + more, 1, 1024);
 
-    if (more <= out->cap - out->len)
-        return 0;
-    while (cap - out->len < more)
-        cap *= 2;
-    data = realloc(out->data, cap);
     if (!data)
         return -ENOMEM;
     out->data = data;
-    out->cap = cap;
     return 0;
 }
 

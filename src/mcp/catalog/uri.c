@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "base/autoclean.h"
+#include "base/text/base64.h"
 #include "base/text/percent.h"
 #include "base/text/utf8.h"
 #include "mcp/mcp_internal.h"
@@ -138,13 +139,9 @@ const char *uri_mime(const char *path)
 
 json_t *uri_base64(const void *data, size_t len)
 {
-    size_t size = sodium_base64_encoded_len(len, sodium_base64_VARIANT_ORIGINAL);
-    autofree char *text = malloc(size);
+    autofree char *text = base64_encode(data, len);
 
-    if (!text)
-        return NULL;
-    sodium_bin2base64(text, size, data, len, sodium_base64_VARIANT_ORIGINAL);
-    return json_string(text);
+    return text ? json_string(text) : NULL;
 }
 
 json_t *uri_content(const char *uri, const char *mime, const char *data, size_t len)

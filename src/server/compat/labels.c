@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/queue.h>
 
+#include "base/text/hex.h"
+
 #include "base/banned.h"
 
 #define LABELS_KEPT 4096u /* the least recently used one is dropped */
@@ -70,8 +72,7 @@ bool label_is_valid(const char *text)
 
 bool label_is_id(const char *text)
 {
-    return strncmp(text, "ses_", 4) == 0 && strlen(text) == 36 &&
-           strspn(text + 4, "0123456789abcdef") == 32;
+    return strncmp(text, "ses_", 4) == 0 && hex_is(text + 4, 32);
 }
 
 /* ---- with the lock held ---- */

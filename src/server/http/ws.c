@@ -31,6 +31,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "server/server_internal.h"
 
 #include "base/banned.h"
@@ -346,7 +347,6 @@ static int check_hello(struct request *rq)
 static struct ws *ws_new(struct request *rq, const struct ws_handlers *handlers, void *arg)
 {
     struct ws *ws = calloc(1, sizeof *ws);
-    pthread_condattr_t attr;
 
     if (!ws)
         return NULL;
@@ -361,10 +361,7 @@ static struct ws *ws_new(struct request *rq, const struct ws_handlers *handlers,
         return NULL;
     }
     pthread_mutex_init(&ws->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&ws->room, &attr);
-    pthread_condattr_destroy(&attr);
+    cond_init(&ws->room);
     ws->arg = arg;
     return ws;
 }

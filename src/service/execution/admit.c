@@ -5,11 +5,12 @@
 
 #include "base/thread.h"
 #include "service/access/audit.h"
-#include "service/execution/internal.h"
+#include "service/execution/execution.h"
 #include "service/execution/receipt.h"
+#include "service/package/packages.h"
 #include "service/session/env.h"
-#include "service/session/internal.h"
 #include "service/session/limits_request.h"
+#include "service/session/session.h"
 
 #include "base/banned.h"
 

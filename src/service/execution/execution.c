@@ -23,8 +23,8 @@
 #include "base/clock.h"
 #include "base/text/strv.h"
 #include "service/access/audit.h"
-#include "service/execution/internal.h"
-#include "service/session/internal.h"
+#include "service/execution/execution.h"
+#include "service/session/session.h"
 #include "service/session/volumes_request.h"
 
 #include "base/banned.h"

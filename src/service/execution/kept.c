@@ -1,6 +1,6 @@
 /* Finished executions: which of them are kept, and for how long. */
-#include "service/execution/internal.h"
-#include "service/session/internal.h"
+#include "service/execution/execution.h"
+#include "service/session/session.h"
 
 #include "base/banned.h"
 

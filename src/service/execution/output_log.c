@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/autoclean.h"
+#include "base/grow.h"
 
 #include "base/banned.h"
 
@@ -92,18 +93,11 @@ static int file_write(int fd, const char *data, size_t len, int64_t offset)
 /* Under the lock. */
 static int memory_add(struct output_log *log, const void *data, size_t len)
 {
-    size_t need = (size_t) log->kept + len, cap = log->mem_cap ? log->mem_cap : 512;
-    char *mem;
+    char *mem = grow(log->mem, &log->mem_cap, (size_t) log->kept + len, 1, 512);
 
-    while (cap < need)
-        cap *= 2;
-    if (cap != log->mem_cap) {
-        mem = realloc(log->mem, cap);
-        if (!mem)
-            return -ENOMEM;
-        log->mem = mem;
-        log->mem_cap = cap;
-    }
+    if (!mem)
+        return -ENOMEM;
+    log->mem = mem;
     memcpy(log->mem + log->kept, data, len);
     return 0;
 }

@@ -15,9 +15,9 @@
 #include "base/text/utf8.h"
 #include "engine/frame.h"
 #include "service/execution/bundle.h"
-#include "service/execution/internal.h"
+#include "service/execution/execution.h"
 #include "service/execution/receipt.h"
-#include "service/session/internal.h"
+#include "service/session/session.h"
 
 #include "base/banned.h"
 
@@ -193,7 +193,7 @@ bool execution_receipt_text(struct execution *x, char **ret_text, size_t *ret_le
     if (!good)
         return false;
     ids = ids_of(x);
-    return receipt_to_text(&x->outcome, &ids, ret_text, ret_len) == 1;
+    return receipt_to_text(&x->outcome, &ids, ret_text, ret_len) == 0;
 }
 
 int execution_receipt(struct execution *x, json_t **ret_json, struct fault *fault)

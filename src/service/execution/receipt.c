@@ -1,10 +1,10 @@
 /*
- * An outcome as JSON.
+ * An outcome as JSON: one walk over it, which json_out.c turns into a tree or into text.
  *
- * All text passes through text_to_json(), which makes it valid UTF-8 and limits its size as JSON. A
- * budget in raw bytes is not enough for that: a control byte is written as six ("\u0001") and an
- * invalid byte becomes the three of U+FFFD, so text that grows too much is cut again, in its
- * middle, and those bytes are counted as left out too.
+ * All text passes through text_out(), which limits its size as JSON. A budget in raw bytes is not
+ * enough for that: a control byte is written as six ("\u0001") and an invalid byte becomes the
+ * three of U+FFFD, so text that grows too much is cut again, in its middle, and those bytes are
+ * counted as left out too.
  */
 #include "service/execution/receipt.h"
 
@@ -15,9 +15,9 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
-#include "base/text/utf8.h"
 #include "engine/frame.h"
 #include "service/execution/bundle.h"
+#include "service/execution/json_out.h"
 
 #include "base/banned.h"
 
@@ -30,95 +30,63 @@
 #define RECEIPT_ERROR_VALUE_BYTES     ((size_t) 64 * 1024)
 #define RECEIPT_ERROR_TRACEBACK_BYTES ((size_t) 256 * 1024)
 
-#define MARKER_MAX 64
-
-struct span {
-    const char *data;
-    size_t len;
-};
-
-/* The size of a piece of text, as UTF-8 and as JSON. */
-struct cost {
-    size_t text, json;
-};
-
-/* Measures the unit at the start of @text as jansson writes it; returns its length. */
-static size_t unit_cost(struct span text, struct cost *ret_cost)
-{
-    unsigned char c = (unsigned char) text.data[0];
-    size_t len = 1, json = 1;
-
-    if (c >= 0x80) {
-        bool whole = utf8_next(text.data, text.len, &len) == UTF8_CHAR;
-
-        json = whole ? len : UTF8_REPLACEMENT_LEN;
-        *ret_cost = (struct cost){ json, json };
-        return len;
-    }
-    if (c == '"' || c == '\\' || c == '\b' || c == '\f' || c == '\n' || c == '\r' || c == '\t')
-        json = 2;
-    else if (c < 0x20)
-        json = 6;
-    *ret_cost = (struct cost){ 1, json };
-    return len;
-}
+#define MARKER_MAX    64
+#define UNIT_COST_MAX 6 /* of one byte, as JSON */
 
 /* The longest prefix of @text, in whole units, that takes at most @json_max; its size in @ret_cost.
  */
-static size_t span_fit(struct span text, size_t json_max, struct cost *ret_cost)
+static size_t span_fit(struct span text, size_t json_max, size_t *ret_cost)
 {
-    struct cost sum = { 0, 0 }, one;
-    size_t pos = 0;
+    size_t sum = 0, pos = 0;
 
     while (pos < text.len) {
-        size_t len = unit_cost((struct span){ text.data + pos, text.len - pos }, &one);
+        size_t len, cost = json_unit_cost((struct span){ text.data + pos, text.len - pos }, &len);
 
-        if (one.json > json_max - sum.json)
+        if (cost > json_max - sum)
             break;
-        sum.text += one.text;
-        sum.json += one.json;
+        sum += cost;
         pos += len;
     }
     *ret_cost = sum;
     return pos;
 }
 
-static struct cost span_cost(struct span text)
+static size_t span_cost(struct span text)
 {
-    struct cost cost;
+    size_t cost;
 
     (void) span_fit(text, SIZE_MAX, &cost);
     return cost;
 }
 
-/* Drops whole units from the start of @text until it takes at most @json_max. */
-static struct span span_keep_end(struct span text, struct cost *cost, size_t json_max)
+/* Drops whole units from the start of @text, which takes @cost, until it takes at most @json_max.
+ */
+static struct span span_keep_end(struct span text, size_t cost, size_t json_max)
 {
-    struct cost one;
+    while (cost > json_max) {
+        size_t len;
 
-    while (cost->json > json_max) {
-        size_t len = unit_cost(text, &one);
-
+        cost -= json_unit_cost(text, &len);
         text = (struct span){ text.data + len, text.len - len };
-        cost->text -= one.text;
-        cost->json -= one.json;
     }
     return text;
 }
 
 /* Cuts @head and @tail, between which @left_out bytes are missing already, to @json_max; each gets
- * half of it, plus what the other does not need. Returns what they take together. */
-static struct cost span_bound(struct span *head, struct span *tail, size_t json_max,
-                              int64_t *left_out)
+ * half of it, plus what the other does not need. */
+static void span_bound(struct span *head, struct span *tail, size_t json_max, int64_t *left_out)
 {
-    struct cost a = span_cost(*head), b = span_cost(*tail);
-    size_t before = head->len + tail->len, head_max = json_max / 2, fit;
+    size_t before = head->len + tail->len, head_max = json_max / 2, fit, a, b;
 
-    if (a.json <= json_max && b.json <= json_max - a.json)
-        return (struct cost){ a.text + b.text, a.json + b.json };
+    if (before <= json_max / UNIT_COST_MAX) /* the usual case: it fits whatever it contains */
+        return;
+    a = span_cost(*head);
+    b = span_cost(*tail);
+    if (a <= json_max && b <= json_max - a)
+        return;
 
-    if (*left_out > 0 && b.json < json_max - head_max)
-        head_max = json_max - b.json;
+    if (*left_out > 0 && b < json_max - head_max)
+        head_max = json_max - b;
     fit = span_fit(*head, head_max, &a);
     if (*left_out == 0) {
         /* One piece so far (the tail is empty): its own end becomes the tail. */
@@ -126,32 +94,26 @@ static struct cost span_bound(struct span *head, struct span *tail, size_t json_
         b = span_cost(*tail);
     }
     head->len = fit;
-    *tail = span_keep_end(*tail, &b, json_max - a.json);
+    *tail = span_keep_end(*tail, b, json_max - a);
     *left_out += (int64_t) (before - head->len - tail->len);
-    return (struct cost){ a.text + b.text, a.json + b.json };
 }
 
-/* A JSON string of @head, a line that says how much is missing, and @tail. NULL if out of memory.
- */
-static json_t *text_to_json(struct span head, struct span tail, size_t json_max, int64_t *left_out)
+/* A string of @head, a line that says how much is missing, and @tail. */
+static void text_out(struct json_out *out, const char *key, struct span head, struct span tail,
+                     size_t json_max, int64_t *left_out)
 {
-    struct cost cost = span_bound(&head, &tail, json_max, left_out);
-    size_t size = cost.text + MARKER_MAX, len = 0, used;
-    autofree char *text = malloc(size);
+    char marker[MARKER_MAX];
+    size_t len = 0;
 
-    if (!text)
-        return NULL;
-    if (head.len > 0)
-        len = utf8_replace(head.data, head.len, text, size, &used);
+    span_bound(&head, &tail, json_max, left_out);
     if (*left_out > 0)
-        len += (size_t) snprintf(text + len, size - len, "\n… %lld bytes left out …\n",
-                                 (long long) *left_out);
-    if (tail.len > 0)
-        len += utf8_replace(tail.data, tail.len, text + len, size - len, &used);
-    return json_stringn(text, len);
+        len = (size_t) snprintf(marker, sizeof marker, "\n… %lld bytes left out …\n",
+                                (long long) *left_out);
+    json_out_text(out, key, (const struct span[]){ head, { marker, len }, tail }, 3);
 }
 
-static json_t *stream_to_json(const struct stream_cut *cut, int64_t *ret_left_out)
+static void stream_out(struct json_out *out, const char *key, const struct stream_cut *cut,
+                       int64_t *ret_left_out)
 {
     struct span head = { cut->head, cut->head_len }, tail = { cut->tail, cut->tail_len };
     size_t budget = head.len + tail.len;
@@ -161,8 +123,10 @@ static json_t *stream_to_json(const struct stream_cut *cut, int64_t *ret_left_ou
     if (cut->left_out == 0 && tail.len > 0) {
         /* Nothing is missing between the two, so a character may span them. */
         joined = malloc(budget);
-        if (!joined)
-            return NULL;
+        if (!joined) {
+            out->failed = true;
+            return;
+        }
         if (head.len > 0)
             memcpy(joined, head.data, head.len);
         memcpy(joined + head.len, tail.data, tail.len);
@@ -171,66 +135,48 @@ static json_t *stream_to_json(const struct stream_cut *cut, int64_t *ret_left_ou
     }
     if (cut->left_out == 0 && budget < RECEIPT_STREAM_BYTES)
         budget = RECEIPT_STREAM_BYTES;
-    return text_to_json(head, tail, 2 * budget, ret_left_out);
+    text_out(out, key, head, tail, 2 * budget, ret_left_out);
 }
 
 /* NULL text is null; text beyond @json_max is cut in the middle, with a note. */
-static json_t *words_to_json(const char *text, size_t len, size_t json_max)
+static void words_out(struct json_out *out, const char *key, const char *text, size_t len,
+                      size_t json_max)
 {
     int64_t left_out = 0;
 
-    if (!text)
-        return json_null();
-    return text_to_json((struct span){ text, len }, (struct span){ NULL, 0 }, json_max, &left_out);
+    if (text)
+        text_out(out, key, (struct span){ text, len }, (struct span){ NULL, 0 }, json_max,
+                 &left_out);
+    else
+        json_out_null(out, key);
 }
 
-static json_t *name_to_json(const char *name)
+/* A negative count is unknown: null. */
+static void count_out(struct json_out *out, const char *key, int64_t value)
 {
-    return words_to_json(name, name ? strlen(name) : 0, SIZE_MAX);
+    if (value < 0)
+        json_out_null(out, key);
+    else
+        json_out_int(out, key, value);
 }
 
-/* jansson takes the value in any case and fails on NULL, so a missing value cannot be overlooked
- * and needs no separate check. */
-static bool put(json_t *object, const char *key, json_t *value)
+static void ms_out(struct json_out *out, const char *key, int64_t us)
 {
-    return json_object_set_new(object, key, value) == 0;
+    count_out(out, key, us < 0 ? -1 : (us + USEC_PER_MSEC / 2) / USEC_PER_MSEC);
 }
 
-static json_t *count_to_json(int64_t value)
+static void error_out(struct json_out *out, const struct outcome *o)
 {
-    return value < 0 ? json_null() : json_integer(value);
-}
-
-static json_t *ms_to_json(int64_t us)
-{
-    return count_to_json(us < 0 ? -1 : (us + USEC_PER_MSEC / 2) / USEC_PER_MSEC);
-}
-
-/* Hands over @object if it was filled, else frees it. */
-static json_t *object_done(json_t *object, bool filled)
-{
-    if (filled)
-        return object;
-    json_decref(object);
-    return NULL;
-}
-
-static json_t *error_to_json(const struct outcome *o)
-{
-    json_t *error;
-    bool ok;
-
-    if (!o->error_name && !o->error_value && !o->error_traceback)
-        return json_null();
-    error = json_object();
-    ok = put(error, "name",
-             words_to_json(o->error_name, o->error_name_len, RECEIPT_ERROR_NAME_BYTES)) &&
-         put(error, "value",
-             words_to_json(o->error_value, o->error_value_len, RECEIPT_ERROR_VALUE_BYTES)) &&
-         put(error, "traceback",
-             words_to_json(o->error_traceback, o->error_traceback_len,
-                           RECEIPT_ERROR_TRACEBACK_BYTES));
-    return object_done(error, ok);
+    if (!o->error_name && !o->error_value && !o->error_traceback) {
+        json_out_null(out, "error");
+        return;
+    }
+    json_out_object(out, "error");
+    words_out(out, "name", o->error_name, o->error_name_len, RECEIPT_ERROR_NAME_BYTES);
+    words_out(out, "value", o->error_value, o->error_value_len, RECEIPT_ERROR_VALUE_BYTES);
+    words_out(out, "traceback", o->error_traceback, o->error_traceback_len,
+              RECEIPT_ERROR_TRACEBACK_BYTES);
+    json_out_end(out);
 }
 
 static const char *file_change_name(enum file_change change)
@@ -246,21 +192,19 @@ static const char *file_change_name(enum file_change change)
     return "modified";
 }
 
-static json_t *files_to_json(const struct outcome *o)
+static void files_out(struct json_out *out, const struct outcome *o)
 {
-    json_t *files = json_array();
-
-    for (size_t i = 0; files && i < o->files_len; i++) {
-        const struct file_entry *entry = &o->files[i];
-        json_t *file = json_object();
-        bool ok = put(file, "path", name_to_json(entry->path)) &&
-                  put(file, "size", json_integer(entry->size)) &&
-                  put(file, "change", json_string(file_change_name(entry->change)));
-
-        if (json_array_append_new(files, object_done(file, ok)) < 0)
-            return object_done(files, false);
+    json_out_array(out, "files");
+    for (size_t i = 0; i < o->files_len; i++) {
+        json_out_object(out, NULL);
+        json_out_word(out, "path", o->files[i].path);
+        json_out_int(out, "size", o->files[i].size);
+        json_out_word(out, "change", file_change_name(o->files[i].change));
+        json_out_end(out);
     }
-    return files;
+    json_out_end(out);
+    if (o->files_incomplete)
+        json_out_bool(out, "files_incomplete", true);
 }
 
 /* What was left out of the reply: bytes of the streams, and displays. */
@@ -268,160 +212,160 @@ struct left_out {
     int64_t out, err, outputs;
 };
 
-static json_t *truncated_to_json(const struct left_out *left_out)
+static void truncated_out(struct json_out *out, const struct left_out *left_out)
 {
-    json_t *truncated = json_object();
-    bool ok = put(truncated, "stdout", json_integer(left_out->out)) &&
-              put(truncated, "stderr", json_integer(left_out->err)) &&
-              put(truncated, "outputs", json_integer(left_out->outputs));
-
-    return object_done(truncated, ok);
+    json_out_object(out, "truncated");
+    json_out_int(out, "stdout", left_out->out);
+    json_out_int(out, "stderr", left_out->err);
+    json_out_int(out, "outputs", left_out->outputs);
+    json_out_end(out);
 }
 
 /* A malformed bundle is counted, and nothing is shown in its place. */
-static bool put_result(json_t *receipt, const struct bundle *result, size_t *nodes,
-                       int64_t *left_out)
+static bool bundle_take(const struct bundle *bundle, size_t *nodes, int64_t *left_out,
+                        json_t **ret_data, json_t **ret_metadata)
 {
-    json_t *data, *metadata;
+    bool good = bundle_parse(bundle, nodes, ret_data, ret_metadata) == 0;
 
-    if (!result->json)
-        return put(receipt, "result", json_null());
-    if (bundle_parse(result, nodes, &data, &metadata) < 0) {
-        (*left_out)++;
-        return put(receipt, "result", json_null());
-    }
-    if (put(receipt, "result", data))
-        return put(receipt, "result_metadata", metadata);
-    json_decref(metadata);
-    return false;
-}
-
-static json_t *output_to_json(json_t *data, json_t *metadata)
-{
-    json_t *output = json_object();
-
-    /* Each put() takes its value, so both must be called. */
-    bool ok = put(output, "data", data);
-    ok = put(output, "metadata", metadata) && ok;
-    return object_done(output, ok);
-}
-
-static json_t *outputs_to_json(const struct outcome *o, size_t *nodes, int64_t *left_out)
-{
-    json_t *outputs = json_array(), *data, *metadata;
-
-    for (size_t i = 0; outputs && i < o->outputs_len; i++) {
-        if (bundle_parse(&o->outputs[i], nodes, &data, &metadata) < 0) {
-            (*left_out)++;
-            continue;
-        }
-        if (json_array_append_new(outputs, output_to_json(data, metadata)) < 0)
-            return object_done(outputs, false);
-    }
-    return outputs;
+    *left_out += !good;
+    return good;
 }
 
 /* The result comes first, so that displays cannot use up the budget that all bundles share. */
-static bool put_shown(json_t *receipt, const struct outcome *o, int64_t *ret_left_out)
+static void shown_out(struct json_out *out, const struct outcome *o, int64_t *ret_left_out)
 {
     size_t nodes = FRAME_DISPLAYS_NODES;
+    json_t *data, *metadata;
 
     *ret_left_out = o->outputs_left_out;
-    return put_result(receipt, &o->result, &nodes, ret_left_out) &&
-           put(receipt, "outputs", outputs_to_json(o, &nodes, ret_left_out));
+    if (o->result.json && bundle_take(&o->result, &nodes, ret_left_out, &data, &metadata)) {
+        json_out_json(out, "result", data);
+        json_out_json(out, "result_metadata", metadata);
+    } else {
+        json_out_null(out, "result");
+    }
+    json_out_array(out, "outputs");
+    for (size_t i = 0; i < o->outputs_len; i++) {
+        if (!bundle_take(&o->outputs[i], &nodes, ret_left_out, &data, &metadata))
+            continue;
+        json_out_object(out, NULL);
+        json_out_json(out, "data", data);
+        json_out_json(out, "metadata", metadata);
+        json_out_end(out);
+    }
+    json_out_end(out);
 }
 
 /* The hosts that were reached, by name; the details are under "network". */
-static json_t *hosts_to_json(const struct receipt_ids *ids)
+static void hosts_out(struct json_out *out, const struct receipt_ids *ids)
 {
-    json_t *hosts = json_array();
-
-    for (size_t i = 0; hosts && i < ids->contacts_len; i++) {
+    json_out_array(out, "hosts");
+    for (size_t i = 0; i < ids->contacts_len; i++) {
         const struct egress_contact *contact = &ids->contacts[i];
         bool v6 = strchr(contact->host, ':') != NULL;
+        char name[sizeof contact->host + sizeof "[]:65535"];
 
-        if (contact->requests > 0 &&
-            json_array_append_new(hosts, json_sprintf("%s%s%s:%u", v6 ? "[" : "", contact->host,
-                                                      v6 ? "]" : "", contact->port)) < 0)
-            return object_done(hosts, false);
+        if (contact->requests == 0)
+            continue;
+        snprintf(name, sizeof name, "%s%s%s:%u", v6 ? "[" : "", contact->host, v6 ? "]" : "",
+                 contact->port);
+        json_out_word(out, NULL, name);
     }
-    return hosts;
+    json_out_end(out);
 }
 
-json_t *contacts_to_json(const struct egress_contact *contacts, size_t len)
+static void contacts_out(struct json_out *out, const struct receipt_ids *ids)
 {
-    json_t *list = json_array();
+    if (ids->contacts_len == 0)
+        return;
+    json_out_array(out, "network");
+    for (size_t i = 0; i < ids->contacts_len; i++) {
+        const struct egress_contact *c = &ids->contacts[i];
 
-    for (size_t i = 0; list && i < len; i++) {
-        const struct egress_contact *c = &contacts[i];
-        json_t *item =
-            json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:I}", "host", c->host, "port", c->port,
-                      "requests", (json_int_t) c->requests, "refused", (json_int_t) c->refused,
-                      "failed", (json_int_t) c->failed, "bytes_sent", (json_int_t) c->bytes_sent,
-                      "bytes_received", (json_int_t) c->bytes_received);
-
-        if (json_array_append_new(list, item) < 0)
-            return object_done(list, false);
+        json_out_object(out, NULL);
+        json_out_word(out, "host", c->host);
+        json_out_int(out, "port", c->port);
+        json_out_int(out, "requests", c->requests);
+        json_out_int(out, "refused", c->refused);
+        json_out_int(out, "failed", c->failed);
+        json_out_int(out, "bytes_sent", c->bytes_sent);
+        json_out_int(out, "bytes_received", c->bytes_received);
+        json_out_end(out);
     }
-    return list;
+    json_out_end(out);
 }
 
-static json_t *usage_to_json(const struct outcome *o, const struct receipt_ids *ids)
+static void usage_out(struct json_out *out, const struct outcome *o, const struct receipt_ids *ids)
 {
-    json_t *usage = json_object();
-    bool ok = put(usage, "cpu_ms", ms_to_json(o->cpu_us)) &&
-              put(usage, "peak_memory_bytes", count_to_json(o->memory_peak_bytes)) &&
-              put(usage, "wall_ms", ms_to_json(o->wall_us)) &&
-              put(usage, "processes", count_to_json(o->processes)) &&
-              put(usage, "hosts", hosts_to_json(ids));
-
-    return object_done(usage, ok);
+    json_out_object(out, "usage");
+    ms_out(out, "cpu_ms", o->cpu_us);
+    count_out(out, "peak_memory_bytes", o->memory_peak_bytes);
+    ms_out(out, "wall_ms", o->wall_us);
+    count_out(out, "processes", o->processes);
+    hosts_out(out, ids);
+    json_out_end(out);
 }
 
-static bool put_verdict(json_t *receipt, const struct outcome *o)
+static void verdict_out(struct json_out *out, const struct outcome *o)
 {
-    return put(receipt, "status", json_string(run_status_name(o->status))) &&
-           put(receipt, "limit", name_to_json(limit_kind_name(o->limit))) &&
-           put(receipt, "success", json_boolean(o->status == RUN_OK)) &&
-           put(receipt, "exit_code", json_integer(o->exit_code));
+    json_out_word(out, "status", run_status_name(o->status));
+    json_out_word(out, "limit", limit_kind_name(o->limit));
+    json_out_bool(out, "success", o->status == RUN_OK);
+    json_out_int(out, "exit_code", o->exit_code);
 }
 
-static bool put_ids(json_t *receipt, const struct receipt_ids *ids)
+static void ids_out(struct json_out *out, const struct receipt_ids *ids)
 {
-    return put(receipt, "session_id", name_to_json(ids->session_id)) &&
-           put(receipt, "execution_id", name_to_json(ids->execution_id)) &&
-           put(receipt, "execution_count", json_integer(ids->execution_count)) &&
-           put(receipt, "template", json_string(ids->template ? ids->template : "default")) &&
-           (!ids->session_id || put(receipt, "session_lost", json_boolean(ids->session_lost))) &&
-           (!ids->shell_lost || put(receipt, "shell_lost", json_true()));
+    json_out_word(out, "session_id", ids->session_id);
+    json_out_word(out, "execution_id", ids->execution_id);
+    json_out_int(out, "execution_count", ids->execution_count);
+    json_out_word(out, "template", ids->template ? ids->template : "default");
+    if (ids->session_id)
+        json_out_bool(out, "session_lost", ids->session_lost);
+    if (ids->shell_lost)
+        json_out_bool(out, "shell_lost", true);
+}
+
+static void receipt_out(struct json_out *out, const struct outcome *o,
+                        const struct receipt_ids *ids)
+{
+    struct left_out left_out = { 0 };
+
+    json_out_object(out, NULL);
+    verdict_out(out, o);
+    stream_out(out, "stdout", &o->out, &left_out.out);
+    stream_out(out, "stderr", &o->err, &left_out.err);
+    json_out_seconds(out, "execution_time", o->wall_us < 0 ? 0 : o->wall_us);
+    shown_out(out, o, &left_out.outputs);
+    error_out(out, o);
+    files_out(out, o);
+    truncated_out(out, &left_out);
+    usage_out(out, o, ids);
+    contacts_out(out, ids);
+    ids_out(out, ids);
+    json_out_end(out);
 }
 
 int receipt_to_json(const struct outcome *outcome, const struct receipt_ids *ids, json_t **ret_json,
                     struct gb_err *err)
 {
-    double seconds = outcome->wall_us < 0 ? 0 : (double) outcome->wall_us / USEC_PER_SEC;
-    struct left_out left_out = { 0 };
-    json_t *receipt = json_object();
-    bool ok;
+    struct json_out out;
 
-    ok = put_verdict(receipt, outcome) &&
-         put(receipt, "stdout", stream_to_json(&outcome->out, &left_out.out)) &&
-         put(receipt, "stderr", stream_to_json(&outcome->err, &left_out.err)) &&
-         put(receipt, "execution_time", json_real(seconds)) &&
-         put_shown(receipt, outcome, &left_out.outputs) &&
-         put(receipt, "error", error_to_json(outcome)) &&
-         put(receipt, "files", files_to_json(outcome)) &&
-         (!outcome->files_incomplete || put(receipt, "files_incomplete", json_true())) &&
-         put(receipt, "truncated", truncated_to_json(&left_out)) &&
-         put(receipt, "usage", usage_to_json(outcome, ids)) &&
-         (ids->contacts_len == 0 ||
-          put(receipt, "network", contacts_to_json(ids->contacts, ids->contacts_len))) &&
-         put_ids(receipt, ids);
-    receipt = object_done(receipt, ok);
-    if (!receipt)
+    json_out_init(&out, true);
+    receipt_out(&out, outcome, ids);
+    if (json_out_take_tree(&out, ret_json) < 0)
         return gb_fail(err, ENOMEM, "build the receipt");
-    *ret_json = receipt;
     return 0;
+}
+
+int receipt_to_text(const struct outcome *outcome, const struct receipt_ids *ids, char **ret_text,
+                    size_t *ret_len)
+{
+    struct json_out out;
+
+    json_out_init(&out, false);
+    receipt_out(&out, outcome, ids);
+    return json_out_take_text(&out, ret_text, ret_len);
 }
 
 int receipt_new_id(char *buf, size_t size)

@@ -24,13 +24,10 @@ struct receipt_ids {
 int receipt_to_json(const struct outcome *outcome, const struct receipt_ids *ids, json_t **ret_json,
                     struct gb_err *err);
 
-/* The same as text, if that works without a tree: returns 1 and a string that the caller frees, 0
- * if a tree is needed, or -ENOMEM. */
+/* The same as text, which the caller frees. No tree is built: for a small receipt, building,
+ * dumping and freeing one takes as long as everything else the service does. 0 or -ENOMEM. */
 int receipt_to_text(const struct outcome *outcome, const struct receipt_ids *ids, char **ret_text,
                     size_t *ret_len);
-
-/* Each {host, port, requests, refused, failed, bytes_sent, bytes_received}. NULL: out of memory. */
-json_t *contacts_to_json(const struct egress_contact *contacts, size_t len);
 
 /* A fresh random id such as "exec_3f9c2a7d51e04b86". */
 int receipt_new_id(char *buf, size_t size);

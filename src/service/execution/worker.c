@@ -10,7 +10,7 @@
 #include <sys/eventfd.h>
 
 #include "base/text/strv.h"
-#include "service/execution/internal.h"
+#include "service/execution/execution.h"
 
 #include "base/banned.h"
 

@@ -14,9 +14,9 @@
 
 #include "base/autoclean.h"
 #include "base/io.h"
-#include "service/execution/internal.h"
+#include "service/execution/execution.h"
 #include "service/package/internal.h"
-#include "service/session/internal.h"
+#include "service/session/session.h"
 
 #include "base/banned.h"
 

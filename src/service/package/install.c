@@ -20,7 +20,7 @@
 #include "base/text/strv.h"
 #include "service/access/audit.h"
 #include "service/package/internal.h"
-#include "service/session/internal.h"
+#include "service/session/session.h"
 
 #include "base/banned.h"
 

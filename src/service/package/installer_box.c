@@ -11,6 +11,7 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/io.h"
+#include "base/text/hex.h"
 #include "base/text/utf8.h"
 #include "egress/egress.h"
 #include "service/package/installer_internal.h"
@@ -361,7 +362,7 @@ static int phase_run(struct job *job, const char *phase, struct fault *fault)
 
     json_decref(wish);
     if (!input)
-        return fault_set(fault, PROBLEM_OUT_OF_MEMORY, NULL, "the service is out of memory");
+        return fault_no_memory(fault);
     spec.input_len = strlen(input);
     spec.limits.wall_us = job->deadline_us - clock_now_us();
     if (spec.limits.wall_us < USEC_PER_MSEC)
@@ -381,7 +382,7 @@ static int phase_run(struct job *job, const char *phase, struct fault *fault)
 
 static bool hash_valid(const char *text)
 {
-    return text && strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64;
+    return text && hex_is(text, 64);
 }
 
 /* One package of the result, checked; NULL: malformed. */

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "service/package/installer.h"
+#include "service/package/packages.h"
 #include "service/service_internal.h"
 
 #define SETS_KEPT 64 /* default sets that are looked up without reading a file */
@@ -47,12 +48,9 @@ int install_job_resolve(struct install_job *job, struct fault *fault);
 bool packages_template_fits(const char *template);
 int packages_template_refuse(const char *template, struct fault *fault);
 
-/* Installs into the store and nowhere else. *@ret_layer is a reference to the result, or NULL if
- * boxes have all of it anyway. */
-int packages_make_layer(struct service *service, const char *const *wanted,
-                        struct layer **ret_layer, json_t **ret_json, struct fault *fault);
-
-struct layers *packages_layers(struct service *service);
+/* For one-shots: installs into the box of the execution, and nothing else. */
+int packages_install_here(struct execution *x, const char *const *wanted, json_t **ret_json,
+                          struct fault *fault);
 
 /* ---- json.c ---- */
 

@@ -13,6 +13,8 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
+#include "base/grow.h"
+#include "base/io.h"
 #include "engine/disk/disk.h"
 #include "service/package/layers_internal.h"
 #include "service/template/templates.h"
@@ -90,15 +92,10 @@ int64_t set_stamp(struct layers *layers, const char *name)
 /* Calls @each with NAME for every file NAME.json of a directory. */
 static int each_json(int dir, int (*each)(void *arg, const char *name), void *arg)
 {
-    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
-    DIR *stream = fd >= 0 ? fdopendir(fd) : NULL;
+    autoclosedir DIR *stream = NULL;
     struct dirent *entry;
+    int r = dir_open_at(dir, ".", &stream);
 
-    if (!stream) {
-        r = -errno;
-        gb_closep(&fd);
-        return r;
-    }
     while (r == 0 && (entry = readdir(stream))) {
         size_t len = strlen(entry->d_name);
 
@@ -108,7 +105,6 @@ static int each_json(int dir, int (*each)(void *arg, const char *name), void *ar
         entry->d_name[len - strlen(SUFFIX)] = '\0';
         r = each(arg, entry->d_name);
     }
-    (void) closedir(stream);
     return r;
 }
 
@@ -156,7 +152,7 @@ struct prune {
 static int candidate_add(void *arg, const char *name)
 {
     struct prune *prune = arg;
-    struct candidate *item;
+    struct candidate *items, *item;
     char file[NAME_MAX + 1];
     json_t *record = NULL;
     struct stat st;
@@ -165,15 +161,10 @@ static int candidate_add(void *arg, const char *name)
     if (!layer_key_valid(name) ||
         fstatat(prune->layers->dirs[DIR_RECORDS], file, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return 0;
-    if (prune->len == prune->cap) {
-        size_t cap = prune->cap ? 2 * prune->cap : 64;
-        struct candidate *more = reallocarray(prune->items, cap, sizeof *more);
-
-        if (!more)
-            return -ENOMEM;
-        prune->items = more;
-        prune->cap = cap;
-    }
+    items = grow(prune->items, &prune->cap, prune->len + 1, sizeof *items, 64);
+    if (!items)
+        return -ENOMEM;
+    prune->items = items;
     item = &prune->items[prune->len++];
     *item = (struct candidate){ .used = st.st_mtime };
     memcpy(item->key, name, sizeof item->key);
@@ -217,8 +208,8 @@ static void record_unlink(struct layers *layers, const char *key)
 }
 
 /* The lock on the key keeps out processes that are storing the layer. The exclusive lock on the
- * directory proves that no process uses it, and makes new users wait. Whatever adds a layer to a set
- * or a template holds the layer until that is written, so the check counts only after locking;
+ * directory proves that no process uses it, and makes new users wait. Whatever adds a layer to a
+ * set or a template holds the layer until that is written, so the check counts only after locking;
  * before, it only spares others the wait. The directory is removed first: if we are killed in
  * between, a record without a directory is recognised as a leftover. */
 static bool layer_remove(struct layers *layers, const char *key)

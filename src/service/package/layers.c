@@ -16,6 +16,7 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/io.h"
+#include "base/text/hex.h"
 #include "engine/disk/disk.h"
 #include "service/package/layers_internal.h"
 
@@ -33,7 +34,7 @@ static const char *const dir_names[DIRS] = { "layers", "records", "requests",
 
 bool layer_key_valid(const char *text)
 {
-    return strlen(text) == LAYER_KEY_MAX - 1 && strspn(text, "0123456789abcdef") == strlen(text);
+    return hex_is(text, LAYER_KEY_MAX - 1);
 }
 
 void layers_hash(const void *data, size_t len, char ret_hex[LAYER_KEY_MAX])
@@ -111,24 +112,20 @@ void layers_rubbish_empty(struct layers *layers)
 
 void layers_work_sweep(struct layers *layers)
 {
-    int fd = openat(layers->dirs[DIR_WORK], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    autoclosedir DIR *dir = NULL;
     struct dirent *entry;
 
-    if (!dir) {
-        gb_closep(&fd);
+    if (dir_open_at(layers->dirs[DIR_WORK], ".", &dir) < 0)
         return;
-    }
     while ((entry = readdir(dir))) {
         autoclose int work = -EBADF;
 
         if (strncmp(entry->d_name, WORK_PREFIX, strlen(WORK_PREFIX)) != 0)
             continue;
-        work = openat(fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        work = openat(dirfd(dir), entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (work >= 0 && flock(work, LOCK_EX | LOCK_NB) == 0)
             (void) disk_trash_put(layers->dirs[DIR_WORK], layers->dirs[DIR_WORK], entry->d_name);
     }
-    (void) closedir(dir);
     layers_rubbish_empty(layers);
 }
 

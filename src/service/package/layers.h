@@ -82,8 +82,8 @@ int layer_work_publish(struct layer_work *work, const char *key, json_t *record,
 void layer_work_abort(struct layer_work *work); /* accepts one that has ended */
 
 /* Removes layers that were not used for @age_us, then the least recently used ones until all of
- * them together are not larger than @bytes; also what killed processes left behind. @ret_removed may
- * be NULL. */
+ * them together are not larger than @bytes; also what killed processes left behind. @ret_removed
+ * may be NULL. */
 int layers_prune(struct layers *layers, int64_t bytes, int64_t age_us, unsigned *ret_removed,
                  struct gb_err *err);
 

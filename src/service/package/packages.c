@@ -18,7 +18,7 @@
 #include "service/access/audit.h"
 #include "service/package/installer.h"
 #include "service/package/internal.h"
-#include "service/session/internal.h"
+#include "service/session/session.h"
 
 #include "base/banned.h"
 

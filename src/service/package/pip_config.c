@@ -13,6 +13,7 @@
 
 #include "base/autoclean.h"
 #include "base/io.h"
+#include "base/text/base64.h"
 #include "base/text/parse.h"
 #include "base/text/percent.h"
 
@@ -289,20 +290,17 @@ static int url_parse(const char *text, struct url *ret_url)
 static char *basic_authorization(const char *user)
 {
     char credentials[256], *value = NULL;
-    size_t len, size;
+    autofree char *text = NULL;
 
     snprintf(credentials, sizeof credentials, "%s", user);
     if (!strchr(credentials, ':'))
         (void) strncat(credentials, ":", sizeof credentials - strlen(credentials) - 1);
     unescape(credentials);
-    len = strlen(credentials);
-    size = 6 + sodium_base64_encoded_len(len, sodium_base64_VARIANT_ORIGINAL);
-    value = malloc(size);
-    if (value) {
-        memcpy(value, "Basic ", 6);
-        (void) sodium_bin2base64(value + 6, size - 6, (const unsigned char *) credentials, len,
-                                 sodium_base64_VARIANT_ORIGINAL);
-    }
+    text = base64_encode(credentials, strlen(credentials));
+    if (text && asprintf(&value, "Basic %s", text) < 0)
+        value = NULL;
+    if (text)
+        sodium_memzero(text, strlen(text));
     sodium_memzero(credentials, sizeof credentials);
     return value;
 }

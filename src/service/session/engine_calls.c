@@ -6,10 +6,11 @@
 
 #include "base/autoclean.h"
 #include "base/text/strv.h"
-#include "service/execution/internal.h"
+#include "service/execution/execution.h"
+#include "service/package/packages.h"
 #include "service/session/env.h"
-#include "service/session/internal.h"
 #include "service/session/reaper.h"
+#include "service/session/session.h"
 #include "service/session/volumes_request.h"
 
 #include "base/banned.h"

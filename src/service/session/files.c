@@ -8,7 +8,6 @@
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/io.h"
+#include "base/text/base64.h"
 #include "base/text/utf8.h"
 #include "service/session/files_internal.h"
 
@@ -147,17 +147,6 @@ int files_list(struct session *session, const char *dir, size_t dir_len, bool re
     return files_end(session, r, &err, fault);
 }
 
-static char *base64(const char *data, size_t len)
-{
-    size_t size = sodium_base64_encoded_len(len, sodium_base64_VARIANT_ORIGINAL);
-    char *text = malloc(size);
-
-    if (text)
-        (void) sodium_bin2base64(text, size, (const unsigned char *) data, len,
-                                 sodium_base64_VARIANT_ORIGINAL);
-    return text;
-}
-
 json_t *file_info_to_json(const struct file_info *info)
 {
     static const char *const kinds[] = { [FILE_REGULAR] = "file",
@@ -175,7 +164,7 @@ json_t *file_info_to_json(const struct file_info *info)
                      "size", (json_int_t) info->size, "mtime", (double) info->mtime_ns / 1e9);
     if (!json || utf8_valid(info->path, len))
         return json;
-    raw = base64(info->path, len);
+    raw = base64_encode(info->path, len);
     if (!raw || json_object_set_new(json, "path_base64", json_string(raw)) < 0) {
         json_decref(json);
         return NULL;

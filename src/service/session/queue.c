@@ -10,8 +10,8 @@
  * afterwards is. After that the client knows, and a new interpreter is used. Commands do not use
  * variables and are not affected.
  */
-#include "service/execution/internal.h"
-#include "service/session/internal.h"
+#include "service/execution/execution.h"
+#include "service/session/session.h"
 
 #include "base/banned.h"
 

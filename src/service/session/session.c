@@ -14,12 +14,14 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
+#include "base/text/hex.h"
 #include "base/text/parse.h"
-#include "service/execution/internal.h"
+#include "service/execution/execution.h"
+#include "service/package/packages.h"
 #include "service/session/env.h"
-#include "service/session/internal.h"
 #include "service/session/limits_request.h"
 #include "service/session/network.h"
+#include "service/session/session.h"
 #include "service/session/volumes_request.h"
 #include "store/sessions.h"
 
@@ -322,8 +324,7 @@ static enum session_end end_recorded(struct service *service, const char *id,
     struct store_session record;
     struct gb_err err;
 
-    if (!service->config.store || strncmp(id, "ses_", 4) != 0 || strlen(id) != 36 ||
-        strspn(id + 4, "0123456789abcdef") != 32 ||
+    if (!service->config.store || strncmp(id, "ses_", 4) != 0 || !hex_is(id + 4, 32) ||
         store_session_get(service->config.store, id, &record, &err) < 0 ||
         strcmp(record.key_id, principal_record(principal)) != 0)
         return END_NONE;

@@ -17,7 +17,9 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
-#include "service/package/internal.h"
+#include "service/package/packages.h"
+#include "service/package/requirement.h"
+#include "service/service_internal.h"
 #include "service/template/templates.h"
 
 #include "base/banned.h"

@@ -207,7 +207,7 @@ int templates_names(const char *data_dir, char ***ret_names, struct gb_err *err)
     struct dirent *entry;
     size_t len = 0;
     int fd = -EBADF, r;
-    DIR *dir;
+    autoclosedir DIR *dir = NULL;
 
     if (!names)
         return gb_fail(err, ENOMEM, "list the templates");
@@ -216,14 +216,11 @@ int templates_names(const char *data_dir, char ***ret_names, struct gb_err *err)
         free(names);
         return r;
     }
-    dir = fd >= 0 ? fdopendir(fd) : NULL;
-    if (fd >= 0 && !dir)
-        (void) close(fd);
+    if (r == 0)
+        (void) dir_open_fd(fd, &dir);
     while (dir && len < TEMPLATES_MAX && (entry = readdir(dir)))
         if ((names[len] = name_of_file(entry->d_name)))
             len++;
-    if (dir)
-        (void) closedir(dir);
     qsort(names, len, sizeof *names, by_name);
     *ret_names = names;
     return 0;

@@ -3,8 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "service/package/internal.h"
+#include "service/package/packages.h"
 #include "service/service_internal.h"
+#include "service/template/templates.h"
 
 #include "base/banned.h"
 
