@@ -5,8 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#define HEX_DIGITS "0123456789abcdef" /* as we write them; hashes and ids have only one spelling   \
-                                       */
+/* As we write them: hashes and ids have only one spelling. */
+#define HEX_DIGITS "0123456789abcdef"
 
 /* The value of a digit of either case, or -1. */
 static inline int hex_value(char c)
