@@ -49,11 +49,20 @@ compile() {
     ninja -C "$dir" "${@:2}"
 }
 
-# machine BINARY : a short form of the suites on the users' kernel, counted test by test
-machine() {
-    GLOVEBOX=$1 timed vm tools/vm/suites.sh --short --counts "$logs/vm.counts" >"$logs/vm.log" 2>&1 ||
-        true
-    sed 's/^/# /' "$logs/vm.log"
+# counted NAME COMMAND... : a suite whose tests are counted one by one, in NAME.counts. What it prints
+# is shown as comments.
+counted() {
+    local name=$1
+    shift
+    "$@" --counts "$logs/$name.counts" >"$logs/$name.log" 2>&1 || true
+    sed 's/^/# /' "$logs/$name.log"
+}
+
+# The engine's children exit with _exit and leave their memory to the kernel; a tenant cannot be
+# traced, which the leak check would need. Leaks are checked in the unit tests.
+asan_unit() {
+    ASAN_OPTIONS=detect_leaks=1:abort_on_error=1 counted asan-unit \
+        tests/run.py --build build-asan --costs "$logs/costs" unit
 }
 
 behind() {
@@ -64,12 +73,13 @@ behind() {
     step asan-build compile build-asan -Db_sanitize=address,undefined -Db_lundef=false \
         -Doptimization=1 -Dc_args=-g1
     touch "$logs/asan.done"
+    asan_unit
     # This build is not run, and unlike gcc's, clang's warnings do not depend on optimisation.
     CC=clang step clang-werror compile build-clang --werror -Doptimization=0 -Ddebug=false -- \
         all bench_engine bench_service
-    step tsan-build tools/tsan.sh build
+    step tsan tools/tsan.sh 30
     step aarch64 tools/cross.sh -Doptimization=1 -Ddebug=false # this compiler crashes at 0
-    machine build/glovebox
+    GLOVEBOX=build/glovebox timed vm counted vm tools/vm/suites.sh --short
     BUILD=build-clang timed lint tools/lint.sh || true
 }
 
@@ -94,17 +104,11 @@ asan_files+=,test_serve_api.py,test_serve_files.py,test_serve_life.py,test_serve
 asan_files+=,test_network.py,test_serve_network.py
 asan_files+=,test_mcp.py,test_mcp_bad_input.py
 
-# asan_suites WHO : unit and system tests in the sanitized build, once it exists
-asan_suites() {
+# asan_system WHO : system tests in the sanitized build, once it exists
+asan_system() {
     while [[ ! -e $logs/asan.done ]] && kill -0 "$behind_pid" 2>/dev/null; do
         sleep 1
     done
-    # The engine's children exit with _exit and leave their memory to the kernel; a tenant cannot
-    # be traced, which the leak check would need. Leaks are checked in the unit tests.
-    export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-    ASAN_OPTIONS=detect_leaks=1:abort_on_error=1 \
-        tests/run.py --build build-asan --counts "$logs/asan-unit.counts" --costs "$logs/costs" \
-        unit || true
     ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 \
         tests/run.py --build build-asan --counts "$logs/asan-system.counts" --costs "$logs/costs" \
         --as "$1" --only "$asan_files" system || true
@@ -156,8 +160,8 @@ end_lanes() {
     done
 }
 trap end_lanes EXIT
-export -f timed step compile machine behind fuzzing packages kit
-export logs
+export -f timed step counted compile asan_unit behind fuzzing packages kit
+export logs UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 
 tools/deps.sh build test
 lane packages 0
@@ -177,16 +181,14 @@ fuzzing_pid=$lane_pid
 say "make test"
 make test COUNTS="$logs/test.counts" COSTS="$logs/costs" | tee "$logs/suites.log" || true
 
-say "suites under ASan and UBSan"
+say "system tests under ASan and UBSan, beside half a minute of mixed load"
+step soak make soak SOAK_SECONDS=30 >>"$logs/front.tap" &
+soak_pid=$!
 who=self
 [[ $(id -u) != 0 ]] || who=root
-asan_suites "$who" | tee -a "$logs/suites.log"
-
-say "half a minute of mixed load, and another under the thread sanitizer"
-step soak make soak SOAK_SECONDS=30 | tee -a "$logs/front.tap" &
-soak_pid=$!
-step tsan tools/tsan.sh 30 | tee -a "$logs/front.tap"
+asan_system "$who" | tee -a "$logs/suites.log"
 wait "$soak_pid"
+sed -n '/soak$/,$p' "$logs/front.tap"
 
 say "waiting for the checks in the background"
 end_of_lane behind "$behind_pid"
@@ -196,7 +198,7 @@ say "the ten that took most CPU time"
 costs
 
 say "tests that failed at first and then passed three times in a row"
-grep -h '^[^ ].*: UNSTEADY ' "$logs/suites.log" || echo "none"
+grep -h '^[^ ].*: UNSTEADY ' "$logs"/{suites,asan-unit}.log || echo "none"
 
 say "sum"
 add_up | awk '

@@ -45,7 +45,8 @@ case ${VM_ARCH:=amd64} in
 amd64)
     build=build
     dir=${VM_DIR:-build/vm}
-    emulator=(qemu-system-x86_64 -cpu max)
+    # An old processor: with what newer ones have the libraries choose code that is slower to emulate.
+    emulator=(qemu-system-x86_64 -cpu Nehalem)
     machine=
     # The kernel calibrates the TSC when it boots; when this machine stalled meanwhile, the result
     # was wrong once, and its seconds were twenty times too short. The ACPI timer needs no
