@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # All checks, for .ci/run. There are two cores, so CI is fast only if none of them is idle and
-# nothing is done twice. Three lanes: in front the suites, which are sensitive to timing; behind
-# them, at low priority, steps that only need CPU; and fuzzing, at the lowest. The steps of the
-# second and third lane write TAP logs, shown when the lane is done. A step counts as one check; the
-# suites count test by test. The last lines before the sum list what took most CPU time.
+# nothing is done twice. Three lanes side by side: in front the suites; behind them steps that mostly
+# need CPU; and fuzzing, at a lower priority. The steps of the second and third lane write TAP logs,
+# shown when the lane is done. A step counts as one check; the suites count test by test. The last
+# lines before the sum list what took most CPU time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -83,7 +83,7 @@ behind() {
     BUILD=build-clang timed lint tools/lint.sh || true
 }
 
-# fuzzing : a minute of each target, one after the other, in the time that the other lanes leave
+# fuzzing : a minute of each target, one after the other
 fuzzing() {
     local i
     for ((i = 0; i < 900; i++)); do
@@ -114,10 +114,14 @@ asan_system() {
         --as "$1" --only "$asan_files" system || true
 }
 
-# lane NAME NICE : starts the function of that name in its own session, so that all of it can be
-# killed at once; its id is then in lane_pid
+# lane NAME [NICE] : starts the function of that name in its own session, so that all of it can be
+# killed at once; its id is then in lane_pid. Where the kernel groups processes by session, as it does
+# by default, only the nice value of that group counts.
 lane() {
-    setsid nice -n "$2" bash -c "set -euo pipefail; $1" >"$logs/$1.tap" 2>"$logs/$1.err" &
+    setsid nice -n "${2:-0}" bash -c "
+        set -euo pipefail
+        [[ ! -w /proc/self/autogroup ]] || echo ${2:-0} >/proc/self/autogroup
+        $1" >"$logs/$1.tap" 2>"$logs/$1.err" &
     lane_pid=$!
     lanes+=("$lane_pid")
 }
@@ -164,18 +168,18 @@ export -f timed step counted compile asan_unit behind fuzzing packages kit
 export logs UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 
 tools/deps.sh build test
-lane packages 0
+lane packages
 packages_pid=$lane_pid
-lane kit 10
+lane kit
 
 say "build, with gcc"
 step gcc-werror compile build --werror -- all bench_engine bench_service | tee "$logs/front.tap"
 end_of_lane packages "$packages_pid"
 
 say "checks and fuzzing start in the background"
-lane behind 10
+lane behind
 behind_pid=$lane_pid
-lane fuzzing 19
+lane fuzzing 5
 fuzzing_pid=$lane_pid
 
 say "make test"
