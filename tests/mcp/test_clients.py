@@ -3,18 +3,23 @@ The official clients, over each transport that they have.
 
 A driver (drivers/) connects with one client and does everything that an assistant would: it lists
 tools, runs Python, draws, follows, cancels, reads files. It reports what it got, and each test
-looks at one part of that. Several drivers run at a time.
+looks at one part of that. Several drivers run at a time, each with a key of its own: with one for
+all, each would be notified of the others' files. The Python client 2.x fails if a notification
+arrives on its SSE stream in the moment in which it leaves.
 """
 
 import base64
 import concurrent.futures
+import contextlib
 import json
 import os
 import tempfile
+import urllib.error
+import urllib.request
 
 import pytest
 
-from conftest import BINARY
+from conftest import BINARY, wait_for
 from mcp_kit import HERE, KIT, NODE, kit, python, run, service  # noqa: F401
 
 TOOLS = {"execute_python", "pip_install", "create_session", "close_session", "run_command",
@@ -38,7 +43,7 @@ def keeps_state(transport, era):
         or transport == "stdio"
 
 
-def configuration(client, transport, era, server, env):
+def configuration(client, transport, era, server, env, key):
     mode = "legacy"
     if era == "modern":
         mode = {"pin": MODERN} if client == "ts2" else MODERN
@@ -51,14 +56,29 @@ def configuration(client, transport, era, server, env):
     return {
         "kit": os.path.join(KIT, "node"), "transport": transport.split("-")[0], "mode": mode,
         "url": server.url + paths.get(transport, "/mcp"), "command": command, "env": env,
-        "state": keeps_state(transport, era),
+        "state": keeps_state(transport, era), "headers": {"X-API-Key": key},
     }
 
 
-def drive(line, server):
+def create_keys(server, lines):
+    """line -> its key, all of them known to the service, which looks for new ones every second"""
+    keys = {line: server.gb("key", "create", "--data", f"{server.data}/data").out.strip()
+            for line in lines}
+
+    def known():
+        request = urllib.request.Request(f"{server.url}/v1/sessions",
+                                         headers={"X-API-Key": keys[lines[-1]]})
+        with contextlib.suppress(urllib.error.HTTPError), urllib.request.urlopen(request):
+            return True
+
+    wait_for(known, 60, "the service to know the keys")
+    return keys
+
+
+def drive(line, server, key):
     client, transport, era = line
-    env = server.gb.environment()
-    words = json.dumps(configuration(client, transport, era, server, env))
+    env = server.gb.environment({"GLOVEBOX_API_KEY": key} if transport == "stdio-url" else None)
+    words = json.dumps(configuration(client, transport, era, server, env, key))
     script = os.path.join(HERE, "drivers", client)
     if client.startswith("ts"):
         command = [NODE, script + ".mjs", words]
@@ -80,7 +100,8 @@ def reports(request):
         if line and line not in wanted:
             wanted.append(line)
     with service(preload="matplotlib") as server, concurrent.futures.ThreadPoolExecutor(3) as pool:
-        yield {line: pool.submit(drive, line, server) for line in wanted}
+        keys = create_keys(server, wanted)
+        yield {line: pool.submit(drive, line, server, keys[line]) for line in wanted}
 
 
 @pytest.fixture(params=LINES, ids=IDS, scope="module")
