@@ -76,9 +76,9 @@ struct engine_config {
 struct engine_info {
     enum id_mode id_mode;
     enum cgroup_mode cgroup_mode;
-    char note[200];           /* why cgroups are not better, or "" */
-    enum disk_kind disk_kind; /* of workspaces on disk; DISK_NONE: there are none */
-    char disk_note[200];      /* why they are watched, or "" */
+    char note[CGROUP_NOTE_MAX]; /* why cgroups are not better, or "" */
+    enum disk_kind disk_kind;   /* of workspaces on disk; DISK_NONE: there are none */
+    char disk_note[200];        /* why they are watched, or "" */
     pid_t builder_pid;
     unsigned templates;               /* running ones, including the default one */
     unsigned boxes_ready, boxes_live; /* waiting in the pool; all boxes */

@@ -17,6 +17,7 @@ enum cgroup_mode { CGROUP_AUTO, CGROUP_V2, CGROUP_V1, CGROUP_OFF };
 
 #define CGROUP_FDS_MAX  6
 #define CGROUP_NAME_MAX 48
+#define CGROUP_NOTE_MAX 600 /* why cgroups are not better: two errors and advice */
 
 /* Our own processes in a box's group, in addition to those that its limit is for: PID 1, and the
  * holder of the tenant's memory (seal/seal.c). */

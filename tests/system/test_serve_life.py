@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -21,6 +22,14 @@ def refused(gb, tmp_path, *options, code=2):
     result = gb("serve", "--data", tmp_path / "d", *options)
     assert result.code == code, result
     return result.err
+
+
+def test_health_says_why_there_are_no_cgroups(server, has_cgroups):
+    """All of it, up to what to do about it."""
+    note = server.good("GET", "/health")["isolation"].get("note", "")
+    assert has_cgroups or re.fullmatch(
+        r"no control groups \(v2: .+; v1: .+\): "
+        r"(start it as .*(\.\.\.`|hierarchy)|mount .*(container|memory\)))", note), note
 
 
 def test_does_not_start(gb, tmp_path):

@@ -18,7 +18,6 @@
 #define CGROUP_ENGINE_PREFIX "glovebox."
 #define CGROUP_LEAF_PREFIX   "glovebox.self."
 #define CGROUP_HEX_LEN       16
-#define CGROUP_NOTE_MAX      600
 #define CGROUP_PERIOD_US     INT64_C(100000)
 
 /* One hierarchy: v2 has one, v1 as many as the controllers are spread over. */

@@ -77,7 +77,7 @@ struct doctor_report {
     bool isolated;       /* every required check is active */
     const char *id_mode; /* "root", "range", "single"; NULL: no engine could be opened */
     const char *cgroups; /* "v2", "v1", "none"; NULL likewise */
-    char cgroup_note[200];
+    char cgroup_note[CGROUP_NOTE_MAX];
     char python[32]; /* of the box; "" when it did not run */
     struct doctor_host host;
     struct doctor_package packages[DOCTOR_PACKAGES_MAX];

@@ -142,7 +142,7 @@ struct builder_reply {
             int32_t locks;  /* how many */
             char cgroup_name[CGROUP_NAME_MAX];
             char disk_name[DISK_NAME_MAX];
-            char note[200];
+            char note[CGROUP_NOTE_MAX];
         } setup;
         struct {
             uint32_t cgroup_into; /* 1: the cgroup descriptor is for CLONE_INTO_CGROUP */

@@ -216,7 +216,8 @@ struct engine {
     pthread_mutex_t templates_lock;
     uint64_t template_clock;
     int32_t id_mode, cgroup_mode;
-    char cgroup_name[CGROUP_NAME_MAX], disk_name[DISK_NAME_MAX], note[200];
+    char cgroup_name[CGROUP_NAME_MAX], disk_name[DISK_NAME_MAX];
+    char note[CGROUP_NOTE_MAX];
     struct disk *disk;        /* NULL: workspaces are in memory */
     int shelves[SHELVES_MAX]; /* held so that they can be passed to a new builder */
     size_t shelves_len;
