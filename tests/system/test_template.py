@@ -221,7 +221,8 @@ def test_bad_paths(template, place, tmp_path, is_root):
     text = os.path.join(place, "text")
     with open(text, "w", encoding="ascii") as f:
         f.write("no program\n")
-    script = os.path.join(place, "script")
+    script = os.path.join(place, "prefix", "bin", "script")
+    os.makedirs(os.path.dirname(script))
     with open(script, "w", encoding="ascii") as f:
         f.write("#!/bin/sh\nexit 0\n")
     os.chmod(script, 0o755)
