@@ -15,6 +15,7 @@ Exit code 1 on any difference, wrong result or 5xx. A run can be repeated with S
 
 import collections
 import contextlib
+import errno
 import hashlib
 import http.client
 import json
@@ -435,7 +436,11 @@ class Client:
         with socket.create_connection(("127.0.0.1", self.port), timeout=120) as s:
             with contextlib.suppress(ConnectionError):
                 s.sendall(data)
-                s.shutdown(socket.SHUT_WR)
+                try:
+                    s.shutdown(socket.SHUT_WR)
+                except OSError as error:  # ENOTCONN: the server has reset the connection already
+                    if error.errno != errno.ENOTCONN:
+                        raise
                 while s.recv(65536):
                     pass
 
