@@ -28,12 +28,6 @@ def _look():
     return status.st_dev, status.st_ino
 
 
-def adopt() -> None:
-    """For a template with its own packages: they are mounted before it starts."""
-    if os.stat(PLACE).st_dev != os.stat("/").st_dev:
-        refresh()
-
-
 def prepare_template() -> None:
     """Records the state of the directory before anything more is mounted there."""
     global _seen

@@ -11,6 +11,7 @@ struct limits;
 struct package_config;
 struct service;
 struct store;
+struct template_def;
 
 enum { EXIT_USAGE = 2, EXIT_OURS = 125 };
 
@@ -51,9 +52,10 @@ void cmd_fill_ceiling(const struct config *cfg, struct limits *ceiling);
 void cmd_fill_packages(const struct config *cfg, struct package_config *packages);
 
 /* A service without clients, to install with: checks the requirements first, which needs no
- * service. Its template loads @preload. */
-int cmd_open_installer(const struct config *cfg, const char *data_dir, const char *preload,
-                       const char *const *wanted, struct service **ret_service, struct gb_err *err);
+ * service. Its boxes are those of @template. */
+int cmd_open_installer(const struct config *cfg, const char *data_dir,
+                       const struct template_def *template, const char *const *wanted,
+                       struct service **ret_service, struct gb_err *err);
 
 /* On a terminal: shows a progress line, and clears it. */
 void cmd_show_progress(const char *what);

@@ -86,8 +86,9 @@ static void on_install_log(void *arg, enum log_level level, const char *line)
         say("%s", line);
 }
 
-int cmd_open_installer(const struct config *cfg, const char *data_dir, const char *preload,
-                       const char *const *wanted, struct service **ret_service, struct gb_err *err)
+int cmd_open_installer(const struct config *cfg, const char *data_dir,
+                       const struct template_def *template, const char *const *wanted,
+                       struct service **ret_service, struct gb_err *err)
 {
     struct service_config config;
     struct service *service = NULL;
@@ -97,7 +98,9 @@ int cmd_open_installer(const struct config *cfg, const char *data_dir, const cha
     service_config_default(&config);
     cmd_fill_packages(cfg, &config.packages);
     config.packages.rate_per_minute = SERVICE_NO_LIMIT;
-    config.engine.preload = preload;
+    config.engine.python = template->python;
+    config.engine.preload = template->preload;
+    config.engine.packages = template->packages;
     config.engine.cgroups = (enum cgroup_mode) cfg->cgroups;
     config.engine.landlock = true;
     config.data_dir = data_dir;

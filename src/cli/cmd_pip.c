@@ -58,13 +58,14 @@ static int pip_install(const struct config *cfg, const struct caller *caller, co
                        struct gb_err *err)
 {
     const char *const *wanted = (const char *const *) cfg->args;
+    const struct template_def template = { .preload = cmd_preload(cfg) };
     struct service *service = NULL;
     struct fault fault = { 0 };
     json_t *result = NULL;
     int r;
 
     cmd_show_progress("installing");
-    r = cmd_open_installer(cfg, dir, cmd_preload(cfg), wanted, &service, err);
+    r = cmd_open_installer(cfg, dir, &template, wanted, &service, err);
     if (r == 0 && packages_install(service, caller, NULL, wanted, false, &result, &fault) < 0)
         r = gb_fail_plain(err, ECANCELED, "%.190s", fault.detail);
     service_close(service);

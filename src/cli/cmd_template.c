@@ -254,22 +254,25 @@ static int packages_split(char *const *lists, char ***ret_wanted, struct gb_err 
     return 0;
 }
 
-/* If we choose the modules to preload, those that every box has keep their versions: a set that
- * needs other versions is refused, as everywhere. Otherwise the template is the first to load
- * any. */
+/* In an empty environment: the versions that the system has are of no concern to the set. */
 static int packages_install_for(const struct config *cfg, const char *data_dir,
                                 const char *const *wanted, struct template_entry *entry,
                                 struct gb_err *err)
 {
-    bool listed = strcmp(cfg->preload, "auto") == 0 || strcmp(cfg->preload, "all") == 0;
     const char *modules = strcmp(cfg->preload, "auto") == 0 ? engine_preload_all : NULL;
+    char lib[VENV_LIB_MAX];
+    const struct template_def empty = { .python = VENV_PYTHON,
+                                        .preload = "",
+                                        .packages = { .lib = lib } };
     struct service *service = NULL;
     struct fault fault = { 0 };
     json_t *result = NULL;
-    int r;
+    int r = template_venv_lib(lib, err);
 
+    if (r < 0)
+        return r;
     cmd_show_progress("installing");
-    r = cmd_open_installer(cfg, data_dir, listed ? engine_preload_all : "", wanted, &service, err);
+    r = cmd_open_installer(cfg, data_dir, &empty, wanted, &service, err);
     if (r == 0 && template_install(service, wanted, modules, entry, &result, &fault) < 0)
         r = gb_fail_plain(err, ECANCELED, "%.190s", fault.detail);
     service_close(service);

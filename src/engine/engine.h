@@ -24,17 +24,20 @@ struct engine;
 struct box;
 struct tenant;
 
-/* A directory of packages that a template imports from and that its boxes see, read-only at
- * SHELF_PLACE. The engine holds a copy of the descriptor as long as it has the template, so a lock
- * on it shows others that the directory is in use. */
+/* The packages of a template's virtual environment (shelf.h): a directory that is mounted as its
+ * site-packages, read-only.
+ * The engine holds a copy of the descriptor as long as it has the template, so a lock on it shows
+ * others that the directory is in use. */
 struct template_packages {
-    const char *dir; /* an absolute path without links in it; NULL: none */
+    const char *lib; /* the directory of libraries, such as "python3.11"; NULL: no environment */
+    const char *dir; /* an absolute path without links in it; NULL: an empty environment */
     int fd;          /* of that directory */
 };
 
 /* The definition of a template. If it is not in /usr, @binds are the files and directories of the
  * host that it needs: absolute, without links in them, NULL-terminated, at most 16; may be NULL.
- * Its boxes see them read-only at the same paths; other boxes do not. */
+ * Its boxes see them read-only at the same paths; other boxes do not. With packages.lib the
+ * interpreter is VENV_PYTHON. */
 struct template_def {
     const char *name;    /* for the caller's own use; may be NULL */
     const char *python;  /* the interpreter: an absolute path, as boxes see it */

@@ -12,5 +12,15 @@
 /* Where in a box: a mount at the first place hides all others. */
 #define SHELF_PLACE "/packages"
 
+/* A virtual environment over the system's Python, which exists only in the root file system of a
+ * template with packages and of its boxes: they see the packages in it, and none of those that the
+ * host has in /usr. */
+#define VENV_PLACE  "/opt/python"
+#define VENV_PYTHON VENV_PLACE "/bin/python3"
+/* Of the name of its directory of libraries, such as "python3.11", with the NUL. */
+#define VENV_LIB_MAX 16
+
+bool venv_lib_valid(const char *lib);
+
 /* A valid name of a directory on a shelf: letters, digits and . _ - without a leading dot. */
 bool shelf_name_valid(const char *name);

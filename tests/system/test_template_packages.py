@@ -12,6 +12,7 @@ from package_kit import ALONE, PATIENCE, make_wheel
 from serve_kit import serve  # noqa: F401  a fixture
 
 ANY = None  # exit code
+SITE = "/opt/python/lib/%s/site-packages" % os.path.basename(os.path.realpath("/usr/bin/python3"))
 
 GAMMA = {"gamma/__init__.py": "version = '2.0'\n", "gamma/deep.py": "", "_gamma.py": "",
          "tests/__init__.py": "raise SystemExit\n", "space/inner/__init__.py": "here = 1\n"}
@@ -83,8 +84,7 @@ def test_set(template, box, gb, data, serve, tmp_path):
     assert made["kind"] == "packages" and made["packages"] == ["alpha-one>=1,<2", "gamma"]
     assert layers(data) == [made["layer"]]
     # The packages that were named, not what they need, and nothing that only came along.
-    assert made["preload"].split()[-3:] == ["alpha_one", "gamma", "space.inner"], made
-    assert not {"beta", "tests", "_gamma"} & set(made["preload"].split())
+    assert made["preload"] == "alpha_one gamma space.inner", made
     listed = template("list")
     assert "packages  alpha-one>=1,<2, gamma  + " in listed.out, listed.out
     (entry,) = template("list", "--json").receipt["templates"]
@@ -92,10 +92,10 @@ def test_set(template, box, gb, data, serve, tmp_path):
     checked = template("check", "lab").out
     assert "requested  alpha-one>=1,<2\n" in checked and "package    beta 1.5\n" in checked
     code = ("import os, subprocess, alpha_one, beta, gamma\n"
-            "print(alpha_one.version, beta.__file__, gamma.__file__, os.access('/packages', os.W_OK))\n"
+            "print(alpha_one.version, beta.__file__, gamma.__file__, os.access(beta.__file__, os.W_OK))\n"
             "subprocess.run(['python3', '-c', 'import space.inner as s; print(s.__file__)'])\n")
-    expected = ("1.0 /packages/beta.py /packages/gamma/__init__.py False\n"
-                "/packages/space/inner/__init__.py\n")
+    expected = (f"1.0 {SITE}/beta.py {SITE}/gamma/__init__.py False\n"
+                f"{SITE}/space/inner/__init__.py\n")
     assert box(code) == expected
     shared = tmp_path / "shared"
     shared.mkdir()
@@ -132,10 +132,11 @@ def test_preload(template, data):
     assert "not preloaded: broken: RuntimeError: not today" in r.err
     assert "broken" not in definition(data, "bad")["preload"].split()
     assert definition(data, "bad")["preload"].split()[-1] == "beta"
-    # The machine has all of it: there is no layer, and it is a template all the same.
-    made = template("add", "own", "--packages", "pip", "--preload", "none", "--json").receipt
-    assert made["layer"] is None and made["preload"] == ""
-    template("check", "own")
+    # Nothing at all is not a template, and neither is what only the machine has.
+    r = template("add", "own", "--packages", "beta; python_version < '3'", "--preload", "none", code=1)
+    assert "none of these packages applies to this Python" in r.err
+    r = template("add", "own", "--packages", "pip", "--preload", "none", code=1)
+    assert "no such package" in r.err
     # Unchecked, with the modules that are known.
     made = template("add", "fast", "--packages", "delta", "--no-check", "--json").receipt
     assert made["version"] is None and made["preload"].split()[-1] == "delta"
@@ -145,14 +146,30 @@ def test_preload(template, data):
     assert definition(data, "fast")["packages"] == ["beta"]
 
 
-def test_what_every_box_has_loaded(template, box, wheels):
-    """Another version of it is refused, unless the template is to load that one itself."""
-    file, made = make_wheel("numpy", "99.0")
-    (wheels / file).write_bytes(made)
-    r = template("add", "lab", "--packages", "numpy>=99", code=1)
-    assert "this needs numpy 99.0, but the template has already loaded numpy" in r.err
-    template("add", "lab", "--packages", "numpy>=99", "--preload", "numpy")
-    assert box("import numpy; print(numpy.version, numpy.__file__)") == "99.0 /packages/numpy.py\n"
+def test_apart_from_the_system(template, box, wheels):
+    """The set is all that there is, for programs and for the Pythons that they start, whatever the
+    system has."""
+    for made in (make_wheel("numpy", "99.0"), make_wheel("tool", "1.0", {
+            "tool.py": "def main():\n    import numpy, sys\n    print(numpy.version, sys.prefix)\n",
+            "tool-1.0.dist-info/entry_points.txt": "[console_scripts]\ntool = tool:main\n"})):
+        (wheels / made[0]).write_bytes(made[1])
+    template("add", "lab", "--packages", "numpy>=99, tool")
+    code = ("import importlib.util, numpy, os, subprocess, sys\n"
+            "print(numpy.version, numpy.__file__, sys.executable, sys.prefix)\n"
+            "print([p for p in sys.path if 'dist-packages' in p])\n"
+            "print([importlib.util.find_spec(n) for n in ('pip', 'yaml', 'pandas', 'apt')])\n"
+            "for line in (['tool'], ['python', '-m', 'tool'], [sys.executable, '-c', 'import yaml'],\n"
+            "             ['python3', '-c', 'import tool; tool.main()']):\n"
+            "    sys.stdout.flush()\n"
+            "    print(subprocess.run(line, stderr=subprocess.DEVNULL).returncode)\n"
+            "try:\n    open('/opt/python/pyvenv.cfg', 'w')\n"
+            "except OSError as error:\n    print(type(error).__name__)\n")
+    expected = (f"99.0 {SITE}/numpy.py /opt/python/bin/python3 /opt/python\n[]\n"
+                "[None, None, None, None]\n"
+                "99.0 /opt/python\n0\n0\n1\n99.0 /opt/python\n0\nOSError\n")
+    assert box(code) == expected
+    # The directory is not there for others.
+    assert box("import os; print(os.path.exists('/opt/python'))", template="default") == "False\n"
 
 
 BAD = [
@@ -225,7 +242,7 @@ def test_layer_stays_as_long_as_it_is_named(template, data, serve, wheels):
     assert layers(data) == [layer]
     code = "import beta; print(beta.__file__)"
     assert server.run(session, "import os; os._exit(1)")["session_lost"]
-    assert server.run(session, code, accept_loss=True)["stdout"] == "/packages/beta.py\n"
+    assert server.run(session, code, accept_loss=True)["stdout"] == f"{SITE}/beta.py\n"
     server.good("DELETE", f"/v1/sessions/{session}", status=204)
     wait_for(lambda: layers(data) == [], what="the layer of the template")
 
@@ -239,6 +256,8 @@ def test_tampered(template, data, serve, gb):
                              ({"layer": 7}, "this version does not understand"),
                              ({"packages": []}, "this version does not understand"),
                              ({"packages": ["-r /etc/passwd"]}, "this version does not understand"),
+                             ({"layer": ""}, "this version does not understand"),
+                             ({"python": "/usr/bin/python3"}, "this version does not understand"),
                              ({"layer": "0" * 64}, "are gone from the store"),
                              ({"made_for": "/usr/bin/python3.1"}, "are for /usr/bin/python3.1, but")):
         tamper(data, **{**good, **changes})

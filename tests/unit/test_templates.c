@@ -144,7 +144,7 @@ static void write_definition(const char *name, const char *packages, const char 
     assert_non_null(file);
     fprintf(file,
             "{\"version\": 1, \"kind\": \"packages\", \"source\": \"/usr/bin/python3\", "
-            "\"python\": \"/usr/bin/python3\", \"preload\": \"six\", \"binds\": [], "
+            "\"python\": \"" VENV_PYTHON "\", \"preload\": \"six\", \"binds\": [], "
             "\"packages\": %s, \"layer\": %s, \"made_for\": %s}",
             packages, layer, made_for);
     assert_int_equal(fchmod(fileno(file), 0600), 0);
@@ -158,7 +158,8 @@ static void test_packages(void **state)
         bool good;
     } rows[] = {
         { "[\"six\"]", "\"" KEY "\"", "\"/usr/bin/python3.11\"", true },
-        { "[\"six>=1,<2\", \"b[c]\"]", "\"\"", "\"\"", true },
+        { "[\"six>=1,<2\", \"b[c]\"]", "\"" KEY "\"", "\"\"", true },
+        { "[\"six\"]", "\"\"", "\"\"", false },
         { "[\"six\"]", "\"../x\"", "\"\"", false },
         { "[\"six\"]", "\"../../../../../../../../../../../../../../../../../../../../../etc\"",
           "\"\"", false },
@@ -190,11 +191,31 @@ static void test_packages(void **state)
         template_entry_release(&entry);
         assert_int_equal(templates_load(dir, "lab", &entry, &err), 0);
         assert_string_equal(entry.packages[0], i == 0 ? "six" : "six>=1,<2");
-        assert_string_equal(entry.layer, i == 0 ? KEY : "");
+        assert_string_equal(entry.layer, KEY);
         assert_string_equal(entry.made_for, i == 0 ? "/usr/bin/python3.11" : "");
         template_entry_release(&entry);
     }
     drop("lab");
+}
+
+static void test_venv_lib(void **state)
+{
+    static const char *const good[] = { "python3.9", "python3.11", "python3.100" };
+    static const char *const bad[] = {
+        "",           "python3",           "python3.",     "python3.x",
+        "python2.7",  "python3.11t",       "../python3.1", "python3.11/..",
+        "Python3.11", "python3.1111111111"
+    };
+    char lib[VENV_LIB_MAX];
+    struct gb_err err;
+
+    (void) state;
+    for (size_t i = 0; i < ARRAY_LEN(good); i++)
+        assert_true(venv_lib_valid(good[i]));
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        assert_false(venv_lib_valid(bad[i]));
+    assert_int_equal(template_venv_lib(lib, &err), 0);
+    assert_true(venv_lib_valid(lib));
 }
 
 /* What keeps a layer from being pruned. */
@@ -314,6 +335,7 @@ int main(void)
         cmocka_unit_test(test_round_trip), cmocka_unit_test(test_resolve),
         cmocka_unit_test(test_many),       cmocka_unit_test(test_find),
         cmocka_unit_test(test_packages),   cmocka_unit_test(test_layer_is_named),
+        cmocka_unit_test(test_venv_lib),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -422,8 +422,9 @@ static const struct config_option options[] = {
       .help = "or a virtual environment, with the packages installed in it" },
     { "packages", 0, OPT_LIST, MEMBER(template_packages), .max = 64, .metavar = "LIST",
       .commands = FOR_TEMPLATE, .flags = CONFIG_ARGS_ONLY, .group = "Template",
-      .help = "or the default Python with these packages, installed as by glovebox pip: "
-              "requirements separated by commas, such as 'humanize>=4,<5,ujson'; may be repeated" },
+      .help =
+          "or the system's Python with these packages and no others, installed as by glovebox pip: "
+          "requirements separated by commas, such as 'humanize>=4,<5,ujson'; may be repeated" },
     { "replace", 0, OPT_BOOL, MEMBER(template_replace), "no", .commands = FOR_TEMPLATE,
       .flags = CONFIG_ARGS_ONLY, .group = "Template",
       .help = "replace an existing template of that name" },

@@ -130,7 +130,7 @@ static int setup_place(struct builder *builder, const struct exchange *x, struct
     int r = skeleton_isolate(err);
 
     if (r == 0)
-        r = skeleton_enter(request->setup.disk_dir, NULL, "", &tree, list, &builder->volumes,
+        r = skeleton_enter(request->setup.disk_dir, NULL, &tree, list, &builder->volumes,
                            &builder->shelves, x->fds + before, shelves, err);
     if (r == 0) {
         builder->own_mounts = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);

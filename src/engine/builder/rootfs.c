@@ -11,7 +11,9 @@
  *
  * A template whose interpreter is not in /usr has a separate skeleton (template_root.c): the same
  * with a few more files and directories of the host, read-only and at the same paths. So has a
- * template with packages, which are mounted where boxes have theirs.
+ * template with packages of its own: a virtual environment over the system's Python, with the
+ * packages mounted as its site-packages. Programs in such a box, and Pythons that they start, find
+ * those and not the host's.
  *
  * /proc stays mounted (the host's instance, for us): the kernel lets a user namespace mount a new
  * procfs only where an unobstructed one is already visible. A box mounts its own over it.
@@ -42,6 +44,8 @@
 
 #define ETC_FILE_MAX  (4L << 20)
 #define ETC_DEPTH_MAX 6
+#define VENV_IN_ROOT  "opt/python" /* VENV_PLACE, seen from the new root */
+#define VENV_SITE_MAX (sizeof VENV_IN_ROOT + VENV_LIB_MAX + 32)
 
 static const struct {
     const char *path, *target;
@@ -425,10 +429,50 @@ static int bind_extra(int root, const char *path, struct gb_err *err)
     return S_ISLNK(st.st_mode) ? 0 : bind_tree(dir, from, path, name, err);
 }
 
-int skeleton_enter(const char *disk_dir, const char *const *binds, const char *packages,
-                   int *ret_disk, int volumes_fd, struct volume_trees *volumes,
-                   struct shelf_set *shelves, const int *shelf_fds, size_t shelf_fds_len,
-                   struct gb_err *err)
+/* ---- the virtual environment of a template ---- */
+
+static int venv_make(int root, const char *lib, char site[VENV_SITE_MAX])
+{
+    static const char *const above[] = { "opt", VENV_IN_ROOT, VENV_IN_ROOT "/bin",
+                                         VENV_IN_ROOT "/lib" };
+    static const char cfg[] = "home = /usr/bin\ninclude-system-site-packages = false\n";
+    int r = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(above) && r == 0; i++)
+        r = mkdirat(root, above[i], 0755) < 0 && errno != EEXIST ? -errno : 0;
+    snprintf(site, VENV_SITE_MAX, VENV_IN_ROOT "/lib/%s", lib);
+    if (r == 0 && mkdirat(root, site, 0755) < 0)
+        r = -errno;
+    snprintf(site, VENV_SITE_MAX, VENV_IN_ROOT "/lib/%s/site-packages", lib);
+    if (r == 0 && (mkdirat(root, site, 0755) < 0 ||
+                   symlinkat("/usr/bin/python3", root, VENV_IN_ROOT "/bin/python3") < 0 ||
+                   symlinkat("python3", root, VENV_IN_ROOT "/bin/python") < 0))
+        r = -errno;
+    return r < 0 ? r : put_file(root, VENV_IN_ROOT "/pyvenv.cfg", cfg, strlen(cfg));
+}
+
+static int bind_venv(int root, int set, const struct skeleton_more *more, struct gb_err *err)
+{
+    char site[VENV_SITE_MAX];
+    int r = venv_make(root, more->venv_lib, site);
+
+    if (r < 0)
+        return gb_fail(err, -r, "create " VENV_PLACE " in the box's root");
+    return set >= 0 ? bind_tree(root, set, more->packages, site, err) : 0;
+}
+
+static int bind_more(int root, int set, const struct skeleton_more *more, struct gb_err *err)
+{
+    int r = 0;
+
+    for (const char *const *bind = more->binds; *bind && r == 0; bind++)
+        r = bind_extra(root, *bind, err);
+    return r < 0 || !more->venv_lib[0] ? r : bind_venv(root, set, more, err);
+}
+
+int skeleton_enter(const char *disk_dir, const struct skeleton_more *more, int *ret_disk,
+                   int volumes_fd, struct volume_trees *volumes, struct shelf_set *shelves,
+                   const int *shelf_fds, size_t shelf_fds_len, struct gb_err *err)
 {
     autoclose int root = -EBADF, disk = -EBADF, set = -EBADF;
     struct stat st;
@@ -447,7 +491,7 @@ int skeleton_enter(const char *disk_dir, const char *const *binds, const char *p
         return r;
     if (volumes_fd >= 0 && (r = volume_trees_take(volumes, volumes_fd, err)) < 0)
         return r;
-    if (packages[0] && (r = open_extra(packages, &set, &st, err)) < 0)
+    if (more && more->packages[0] && (r = open_extra(more->packages, &set, &st, err)) < 0)
         return r;
     /* The tmpfs needs a mount point until the pivot; any directory will do. */
     if (mount("glovebox", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=64m") < 0)
@@ -460,10 +504,7 @@ int skeleton_enter(const char *disk_dir, const char *const *binds, const char *p
         (r = bind_usr(root, err)) < 0 || (r = bind_devices(root, err)) < 0 ||
         (r = bind_proc(root, err)) < 0)
         return r;
-    for (; binds && *binds; binds++)
-        if ((r = bind_extra(root, *binds, err)) < 0)
-            return r;
-    if (packages[0] && (r = bind_tree(root, set, packages, &SHELF_PLACE[1], err)) < 0)
+    if (more && (r = bind_more(root, set, more, err)) < 0)
         return r;
     if ((r = pivot(root, err)) < 0)
         return r;

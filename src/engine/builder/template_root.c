@@ -37,15 +37,17 @@ static int join_outer(struct gb_err *err)
 
 static int root_make(const struct root_request *request, int *ret_fd, struct gb_err *err)
 {
-    const char *binds[ROOT_BINDS_MAX + 1] = { NULL };
+    struct skeleton_more more = { .venv_lib = request->venv_lib, .packages = request->packages };
     int unused = -EBADF, r;
 
     if (request->count > ROOT_BINDS_MAX)
         return gb_fail_plain(err, EPROTO, "too many files and directories for a template");
     for (uint32_t i = 0; i < request->count; i++)
-        binds[i] = request->binds[i];
-    if ((r = join_outer(err)) < 0 || (r = skeleton_enter("", binds, request->packages, &unused,
-                                                         -EBADF, NULL, NULL, NULL, 0, err)) < 0)
+        more.binds[i] = request->binds[i];
+    if (more.venv_lib[0] && !venv_lib_valid(more.venv_lib))
+        return gb_fail_plain(err, EPROTO, "not a directory of a Python's libraries");
+    if ((r = join_outer(err)) < 0 ||
+        (r = skeleton_enter("", &more, &unused, -EBADF, NULL, NULL, NULL, 0, err)) < 0)
         return r;
     *ret_fd = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     return *ret_fd < 0 ? gb_fail(err, errno, "open the new mount namespace") : 0;
@@ -66,6 +68,7 @@ int root_main(void)
     for (size_t i = 0; i < ROOT_BINDS_MAX; i++)
         request->binds[i][WIRE_PATH_MAX - 1] = '\0';
     request->packages[WIRE_PATH_MAX - 1] = '\0';
+    request->venv_lib[VENV_LIB_MAX - 1] = '\0';
     r = root_make(request, &made, &err);
     reply.error = -r;
     if (r < 0)

@@ -192,7 +192,8 @@ struct scan_record {
 struct root_request {
     uint32_t count;
     char binds[ROOT_BINDS_MAX][WIRE_PATH_MAX]; /* absolute, without links in them */
-    char packages[WIRE_PATH_MAX];              /* likewise, mounted at SHELF_PLACE; "": none */
+    char venv_lib[VENV_LIB_MAX];               /* of struct template_packages; "": no environment */
+    char packages[WIRE_PATH_MAX];              /* absolute, without links in it; "": an empty one */
 };
 
 /* fd: the mount namespace */

@@ -156,9 +156,10 @@ struct template
     /* immutable */
     struct engine *engine;
     char *name, *python, *preload;
-    char **binds;    /* NULL-terminated, never NULL */
-    char *packages;  /* directory mounted at SHELF_PLACE in its boxes; "": none */
-    int packages_fd; /* of that directory */
+    char **binds;                /* NULL-terminated, never NULL */
+    char venv_lib[VENV_LIB_MAX]; /* of struct template_packages; "": no environment */
+    char *packages;              /* its directory; "": none */
+    int packages_fd;             /* of that directory */
 
     /* under templates_lock */
     struct template *next;

@@ -97,6 +97,7 @@ struct template *template_new(struct engine *engine, const struct template_def *
     t->python = strdup(def->python);
     t->preload = strdup(or_empty(def->preload));
     t->packages = strdup(or_empty(def->packages.dir));
+    snprintf(t->venv_lib, sizeof t->venv_lib, "%s", or_empty(def->packages.lib));
     t->binds = calloc(binds + 1, sizeof *t->binds);
     ok = t->name && t->python && t->preload && t->packages && t->binds;
     if (ok && def->packages.dir)
@@ -116,6 +117,8 @@ static bool packages_same(const struct template *t, const struct template_packag
 {
     struct stat ours, theirs;
 
+    if (strcmp(t->venv_lib, or_empty(packages->lib)) != 0)
+        return false;
     if (!packages->dir)
         return !t->packages[0];
     return strcmp(t->packages, packages->dir) == 0 && fstat(t->packages_fd, &ours) == 0 &&
@@ -143,8 +146,11 @@ int template_def_check(const struct template_def *def, struct gb_err *err)
     for (size_t i = 0; def->binds && def->binds[i]; i++)
         if (def->binds[i][0] != '/' || strlen(def->binds[i]) >= WIRE_PATH_MAX)
             return gb_fail_plain(err, EINVAL, "a template's directories need absolute paths");
-    if (def->packages.dir &&
-        (def->packages.dir[0] != '/' || strlen(def->packages.dir) >= WIRE_PATH_MAX))
+    if (def->packages.lib && !venv_lib_valid(def->packages.lib))
+        return gb_fail_plain(err, EINVAL, "'%.40s' is not a directory of a Python's libraries",
+                             def->packages.lib);
+    if (def->packages.dir && (!def->packages.lib || def->packages.dir[0] != '/' ||
+                              strlen(def->packages.dir) >= WIRE_PATH_MAX))
         return gb_fail_plain(err, EINVAL, "a template's packages need an absolute path");
     return 0;
 }
@@ -169,8 +175,12 @@ static void path_add(const struct template *t, char *block, size_t size, size_t 
     int len = (int) (slash - t->python);
     char path[1024];
 
-    if (strncmp(t->python, "/usr/bin/", 9) == 0 || strchr(t->python, ':') ||
-        snprintf(path, sizeof path, "%.*s:%s", len, t->python, usual) >= (int) sizeof path)
+    /* Scripts of packages are in their directory, because it is read-only and shared. */
+    if (t->venv_lib[0])
+        snprintf(path, sizeof path, VENV_PLACE "/bin:" VENV_PLACE "/lib/%s/site-packages/bin:%s",
+                 t->venv_lib, usual);
+    else if (strncmp(t->python, "/usr/bin/", 9) == 0 || strchr(t->python, ':') ||
+             snprintf(path, sizeof path, "%.*s:%s", len, t->python, usual) >= (int) sizeof path)
         snprintf(path, sizeof path, "%s", usual);
     env_add(block, size, used, "PATH", path);
 }
@@ -221,6 +231,7 @@ static int root_ask(int control, const struct template *t, int *ret_root, struct
     for (; t->binds[request->count]; request->count++)
         snprintf(request->binds[request->count], WIRE_PATH_MAX, "%s", t->binds[request->count]);
     snprintf(request->packages, WIRE_PATH_MAX, "%s", t->packages);
+    snprintf(request->venv_lib, VENV_LIB_MAX, "%s", t->venv_lib);
     r = wire_send(control, request, sizeof *request, NULL, 0);
     if (r == 0)
         r = wire_recv(control, &reply, sizeof reply, fds, &fds_len);
@@ -241,7 +252,7 @@ static int root_ensure(struct template *t, struct gb_err *err)
     struct peer maker = { .socket = -EBADF, .pidfd = -EBADF };
     int root = -EBADF, r;
 
-    if ((!t->binds[0] && !t->packages[0]) || t->root >= 0)
+    if ((!t->binds[0] && !t->venv_lib[0]) || t->root >= 0)
         return 0;
     r = builder_spawn_root(t->engine, &maker, err);
     if (r < 0)

@@ -141,8 +141,12 @@ static int request_hash(const struct installer *installer, const struct install_
     add_text(all, "1");
     add_text(all, python_of(installer));
     add_stamp(all, python_of(installer));
-    add_stamp(all, "/usr/lib/python3/dist-packages");
-    add_stamps(all, "/usr/local/lib/python3*/dist-packages");
+    if (installer->venv) {
+        add_text(all, installer->venv);
+    } else {
+        add_stamp(all, "/usr/lib/python3/dist-packages");
+        add_stamps(all, "/usr/local/lib/python3*/dist-packages");
+    }
     add_text(all, installer->preload);
     add_text(all, installer->pip->index_url);
     (void) json_array_append_new(all, list_of(installer->pip->extra_indexes));

@@ -35,8 +35,10 @@ struct installer {
     struct pip_config *pip;
     const struct package_config *config;
     const char *preload; /* of the template: part of what a request means */
-    const char *python;
-    bool disk; /* boxes may have workspaces on disk */
+    const char *python;  /* NULL: the system's */
+    const char *venv;    /* names the packages of the template's own environment; NULL: it has
+                            none, and sees those of the system */
+    bool disk;           /* boxes may have workspaces on disk */
     void (*log)(void *arg, enum log_level level, const char *line); /* may be NULL */
     void *log_arg;
 

@@ -30,6 +30,8 @@ LOADED = PLACE + "/loaded.txt"
 LOG = PLACE + "/pip.log"
 ERRORS = PLACE + "/pip.err"
 CERT = PLACE + "/cert.pem"
+SYSTEM_PIP = "/usr/lib/python3/dist-packages/pip"
+PIP_PLACE = PLACE + "/pip"
 DETAIL_MAX = 400
 VERSIONS_MAX = 100
 STANDARD = sys.stdlib_module_names
@@ -100,7 +102,13 @@ os._exit(0)
 
 def pip_path():
     """The directories that pip's Python needs in sys.path, in addition to its own."""
-    for place in ("/usr/lib/python3/dist-packages/pip", sysconfig.get_path("purelib") + "/pip"):
+    if sys.prefix != sys.base_prefix and os.path.isdir(SYSTEM_PIP):
+        # Only pip, because it takes every other package that it finds for installed.
+        os.makedirs(PIP_PLACE, exist_ok=True)
+        if not os.path.lexists(PIP_PLACE + "/pip"):
+            os.symlink(SYSTEM_PIP, PIP_PLACE + "/pip")
+        return [PIP_PLACE]
+    for place in (SYSTEM_PIP, sysconfig.get_path("purelib") + "/pip"):
         if os.path.isdir(place):
             return []
     try:
@@ -336,6 +344,7 @@ def fetch(wish):
         if not wish["builds"] and digest(wheel) not in known:
             raise Failed("hash", os.path.basename(wheel))
     unpack(wish, wheels)
+    free_scripts()
     check_tops()
     subprocess.run([sys.executable, "-I", "-m", "compileall", "-q", "--invalidation-mode",
                     "unchecked-hash", "-s", TREE, "-p", "/packages", TREE],
@@ -386,6 +395,21 @@ def unpack(wish, wheels):
     shutil.rmtree(TREE, ignore_errors=True)
     pip(dict(wish, index_url=None, find_links=[], cert=False), "install", "--no-deps",
         "--no-compile", "--no-warn-script-location", "--target", TREE, *wheels)
+
+
+def free_scripts():
+    """Scripts run with the first python3 in PATH: a layer is used with several interpreters, the
+    system's and that of a virtual environment."""
+    ours = ("#!" + sys.executable).encode()
+    if not os.path.isdir(TREE + "/bin"):
+        return
+    for entry in os.scandir(TREE + "/bin"):
+        if entry.is_file(follow_symlinks=False):
+            with open(entry.path, "rb") as file:
+                first, rest = file.readline(1024), file.read()
+            if first.rstrip() == ours:
+                with open(entry.path, "wb") as file:
+                    file.write(b"#!/usr/bin/env python3\n" + rest)
 
 
 def check_tops():

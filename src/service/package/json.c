@@ -18,8 +18,9 @@ void python_stamp(const struct installer *installer, char ret_stamp[PYTHON_STAMP
 
     if (stat(path, &st) < 0)
         memset(&st, 0, sizeof st);
-    snprintf(ret_stamp, PYTHON_STAMP_MAX, "%.4000s %lld %lld", path, (long long) st.st_mtime,
-             (long long) st.st_size);
+    snprintf(ret_stamp, PYTHON_STAMP_MAX, "%.4000s %lld %lld%s%.100s", path,
+             (long long) st.st_mtime, (long long) st.st_size, installer->venv ? " " : "",
+             installer->venv ? installer->venv : "");
 }
 
 static bool same_package(const char *text, const char *normal)

@@ -55,7 +55,12 @@ int packages_open(struct service *service, struct engine_config *engine, struct 
         service_log(service, LOG_LEVEL_WARNING, "packages: %s", installer->pip->note);
     installer->config = config;
     installer->preload = engine->preload;
-    installer->python = engine->python;
+    if (engine->packages.lib) {
+        const char *slash = engine->packages.dir ? strrchr(engine->packages.dir, '/') : NULL;
+
+        installer->venv = slash ? slash + 1 : "empty"; /* a layer's key */
+    } else
+        installer->python = engine->python;
     installer->log = on_log;
     installer->log_arg = service;
     engine->shelves[0] = layers_dir(installer->layers);

@@ -1,12 +1,13 @@
 /*
- * Templates that are a set of packages over the default interpreter.
+ * Templates that are a set of packages over the system's Python.
  *
  * Theory of operation. The set is installed once, when the template is added, into a layer of the
  * store (package/layers.h), and the definition names that layer: so it is not pruned, and every
- * start of the template has the same files. Boxes of the template see the layer where other boxes
- * have the packages of their session, and the template itself imports from there. A layer is made
- * for one interpreter. If the system's has changed, or the layer is gone, the template does not
- * start: half of it would be worse than none.
+ * start of the template has the same files. Template and boxes run in a virtual environment that
+ * has the layer as its site-packages and nothing of what the system has (engine/shelf.h): two
+ * machines with the same set and the same Python have the same box. A layer is made for one
+ * interpreter. If the system's has changed, or the layer is gone, the template does not start: half
+ * of it would be worse than none.
  */
 #include <errno.h>
 #include <limits.h>
@@ -48,6 +49,25 @@ static void python_name(char ret_name[MADE_FOR_MAX])
                  (long long) st.st_size);
 }
 
+/* The minor version is in the name of the file that python3 leads to; the directory of libraries
+ * has the same name. */
+int template_venv_lib(char ret_lib[VENV_LIB_MAX], struct gb_err *err)
+{
+    char real[PATH_MAX];
+    const char *name;
+
+    if (!realpath(PYTHON, real))
+        return gb_fail_about(err, errno, "'" PYTHON "'");
+    name = strrchr(real, '/') + 1;
+    if (!venv_lib_valid(name))
+        return gb_fail_plain(err, EINVAL,
+                             PYTHON " leads to '%.60s', whose name does not say which version it "
+                                    "is (such as python3.11)",
+                             real);
+    snprintf(ret_lib, VENV_LIB_MAX, "%s", name);
+    return 0;
+}
+
 /* ---- preparing them ---- */
 
 static int made_for_check(const struct template_entry *entry, struct gb_err *err)
@@ -86,8 +106,7 @@ int template_furnish(struct layers *layers, struct template_entry *entry, struct
 
     if (entry->kind != TEMPLATE_KIND_PACKAGES)
         return 0;
-    r = made_for_check(entry, err);
-    if (r < 0 || !entry->layer[0])
+    if ((r = made_for_check(entry, err)) < 0 || (r = template_venv_lib(entry->venv_lib, err)) < 0)
         return r;
     r = layer_get(layers, entry->layer, &layer, err);
     if (r == -ENOENT)
@@ -242,7 +261,7 @@ static int modules_find(struct service *service, const struct layer *layer, cons
         return fault_no_memory(fault);
     limits.wall_us = WALL_US;
     r = box_acquire(service->engine, &limits, &box, &err);
-    if (r == 0 && layer && packages_mount(service, box, layer, fault) < 0) {
+    if (r == 0 && packages_mount(service, box, layer, fault) < 0) {
         box_release(box);
         return -1;
     }
@@ -279,11 +298,16 @@ static int entry_fill(struct layers *layers, const char *const *wanted, const st
                       struct template_entry *entry, struct gb_err *err)
 {
     char made_for[MADE_FOR_MAX];
+    int r = template_venv_lib(entry->venv_lib, err);
 
+    if (r < 0)
+        return r;
+    if (!layer)
+        return gb_fail_plain(err, EINVAL, "none of these packages applies to this Python");
     python_name(made_for);
     entry->kind = TEMPLATE_KIND_PACKAGES;
     entry->source = strdup(PYTHON);
-    entry->python = strdup(PYTHON);
+    entry->python = strdup(VENV_PYTHON);
     entry->preload = strdup("");
     entry->binds = calloc(1, sizeof *entry->binds);
     entry->packages = strings_copy(wanted);
@@ -291,8 +315,6 @@ static int entry_fill(struct layers *layers, const char *const *wanted, const st
     if (!entry->source || !entry->python || !entry->preload || !entry->binds || !entry->packages ||
         !entry->made_for)
         return gb_fail(err, ENOMEM, "add a template");
-    if (!layer)
-        return 0;
     snprintf(entry->layer, sizeof entry->layer, "%s", layer_key(layer));
     return layer_take(layers, layer, entry, err);
 }

@@ -74,7 +74,8 @@ struct template_def template_entry_def(const struct template_entry *entry)
         .python = entry->python,
         .preload = entry->preload,
         .binds = (const char *const *) entry->binds,
-        .packages = { entry->packages_dir, entry->packages_fd },
+        .packages = { entry->venv_lib[0] ? entry->venv_lib : NULL, entry->packages_dir,
+                      entry->packages_fd },
     };
 }
 
@@ -301,7 +302,8 @@ static int packages_read(const json_t *json, struct template_entry *entry)
     const char *layer = json_string_value(json_object_get(json, "layer"));
     const char *made_for = json_string_value(json_object_get(json, "made_for"));
 
-    if (!layer || (layer[0] && !layer_key_valid(layer)) || !made_for ||
+    /* Earlier versions mixed the set with the system's packages: it is not complete. */
+    if (strcmp(entry->python, VENV_PYTHON) != 0 || !layer || !layer_key_valid(layer) || !made_for ||
         json_array_size(json_object_get(json, "packages")) == 0)
         return -EINVAL;
     snprintf(entry->layer, sizeof entry->layer, "%s", layer);
@@ -329,12 +331,12 @@ static int entry_from_json(json_t *json, struct template_entry *entry)
         strings_read(binds, BINDS_MAX, path_good, &entry->binds) < 0)
         return -EINVAL;
     entry->kind = (enum template_kind) found;
-    if (entry->kind == TEMPLATE_KIND_PACKAGES && packages_read(json, entry) < 0)
-        return -EINVAL;
     entry->source = strdup(source);
     entry->python = strdup(python);
     entry->preload = strdup(preload);
-    return entry->source && entry->python && entry->preload ? 0 : -ENOMEM;
+    if (!entry->source || !entry->python || !entry->preload)
+        return -ENOMEM;
+    return entry->kind == TEMPLATE_KIND_PACKAGES ? packages_read(json, entry) : 0;
 }
 
 /* ---- reading and writing ---- */

@@ -24,7 +24,7 @@ struct service;
 enum template_kind {
     TEMPLATE_KIND_PYTHON,   /* an interpreter */
     TEMPLATE_KIND_VENV,     /* a virtual environment over one */
-    TEMPLATE_KIND_PACKAGES, /* a set of packages over the default interpreter */
+    TEMPLATE_KIND_PACKAGES, /* a set of packages over the system's Python, without its own */
     /* Root file systems and container images may follow. A definition of a kind that this version
      * does not know is refused, not guessed at. */
 };
@@ -40,13 +40,14 @@ struct template_entry {
     char **binds;  /* what boxes see besides /usr; NULL-terminated, never NULL */
 
     /* of a set of packages */
-    char **packages;           /* requirements; NULL-terminated; NULL: another kind */
-    char layer[LAYER_KEY_MAX]; /* "": the host has all of them */
-    char *made_for;            /* the interpreter that they were installed for */
+    char **packages; /* requirements; NULL-terminated; NULL: another kind */
+    char layer[LAYER_KEY_MAX];
+    char *made_for; /* the interpreter that they were installed for */
 
     /* set by template_furnish() */
-    char *packages_dir; /* NULL: none */
-    int packages_fd;    /* of that directory; it is in use as long as this is open */
+    char venv_lib[VENV_LIB_MAX]; /* of struct template_packages; "": another kind */
+    char *packages_dir;          /* NULL: none */
+    int packages_fd;             /* of that directory; it is in use as long as this is open */
 };
 
 /* Fills it from the kind and the path: finds the interpreter and the files it needs. If that cannot
@@ -57,6 +58,9 @@ int template_find(enum template_kind kind, const char *path, struct template_ent
 void template_entry_release(struct template_entry *entry);
 
 /* ---- packages.c ---- */
+
+/* The directory of libraries of the system's Python, such as python3.11. */
+int template_venv_lib(char ret_lib[VENV_LIB_MAX], struct gb_err *err);
 
 /* Makes the packages of the template available, if it is of that kind, until it is released.
  * ESTALE: they are gone, or for another Python; the message says what to do. */
