@@ -335,6 +335,7 @@ class Glovebox:
         env = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
         name, _, value = MARK.partition("=")
         env.update({"HOME": self.home, "TMPDIR": self.home, name: value})
+        env["GLOVEBOX_DEFAULT_TEMPLATE"] = "system"  # whatever this machine has been set up with
         env["GLOVEBOX_TIMEOUT"] = f"{RUN_SECONDS:g}"
         env.update(word.split("=", 1) for word in os.environ.get("GB_WITH", "").split())
         env.update(extra or {})

@@ -12,6 +12,7 @@ struct package_config;
 struct service;
 struct store;
 struct template_def;
+struct template_entry;
 
 enum { EXIT_USAGE = 2, EXIT_OURS = 125 };
 
@@ -32,6 +33,11 @@ int mcp_forward(const struct config *cfg, int stop_fd, struct gb_err *err);
 
 /* The data directory: --data, or the default place. The caller frees it. */
 int cmd_data_dir(const struct config *cfg, char **ret_dir, struct gb_err *err);
+
+/* The template of --default-template in that data directory, ready for use; the caller releases it.
+ * If auto has to do without the better one, says why. */
+int cmd_default_template(const struct config *cfg, const char *data_dir,
+                         struct template_entry *ret_entry, struct gb_err *err);
 
 /* Checks --template-alias. */
 int cmd_check_aliases(const struct config *cfg, struct gb_err *err);
@@ -57,6 +63,10 @@ int cmd_open_installer(const struct config *cfg, const char *data_dir,
                        const struct template_def *template, const char *const *wanted,
                        struct service **ret_service, struct gb_err *err);
 
+/* About so many bytes, for people: "12 kB", "250 MB", "1.7 GB". */
+#define CMD_BYTES_MAX 32
+const char *cmd_bytes(int64_t bytes, char buf[CMD_BYTES_MAX]);
+
 /* On a terminal: shows a progress line, and clears it. */
 void cmd_show_progress(const char *what);
 void cmd_hide_progress(void);
@@ -64,8 +74,8 @@ void cmd_hide_progress(void);
 /* Prints the warnings in the result of an install. */
 void cmd_say_warnings(const json_t *result);
 
-/* The modules that a service's template loads. */
-const char *cmd_preload(const struct config *cfg);
+/* The modules that a service's default template loads. */
+const char *cmd_preload(const struct config *cfg, const struct template_entry *template);
 
 /* Prints the object on stdout, for people or for programs, and takes it; NULL is out of memory. */
 int cmd_print_json(json_t *json, struct gb_err *err);

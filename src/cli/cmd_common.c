@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/autoclean.h"
 #include "base/text/parse.h"
 #include "cli/cmd.h"
 #include "engine/engine.h"
@@ -100,6 +101,7 @@ int cmd_open_installer(const struct config *cfg, const char *data_dir,
     config.packages.rate_per_minute = SERVICE_NO_LIMIT;
     config.engine.python = template->python;
     config.engine.preload = template->preload;
+    config.engine.binds = template->binds;
     config.engine.packages = template->packages;
     config.engine.cgroups = (enum cgroup_mode) cfg->cgroups;
     config.engine.landlock = true;
@@ -116,6 +118,20 @@ int cmd_open_installer(const struct config *cfg, const char *data_dir,
     }
     *ret_service = service;
     return 0;
+}
+
+const char *cmd_bytes(int64_t bytes, char buf[CMD_BYTES_MAX])
+{
+    static const char *const units[] = { "kB", "MB", "GB", "TB" };
+    double amount = (double) bytes / 1000;
+    size_t unit = 0;
+
+    while (amount >= 999.5 && unit + 1 < ARRAY_LEN(units)) {
+        amount /= 1000;
+        unit++;
+    }
+    snprintf(buf, CMD_BYTES_MAX, amount < 9.95 ? "%.1f %s" : "%.0f %s", amount, units[unit]);
+    return buf;
 }
 
 void cmd_show_progress(const char *what)
@@ -141,12 +157,23 @@ void cmd_say_warnings(const json_t *result)
         say("%s", json_string_value(item));
 }
 
-const char *cmd_preload(const struct config *cfg)
+const char *cmd_preload(const struct config *cfg, const struct template_entry *template)
 {
     bool none = strcmp(cfg->preload, "none") == 0;
     bool all = strcmp(cfg->preload, "all") == 0 || strcmp(cfg->preload, "auto") == 0;
 
-    return none ? "" : all ? engine_preload_all : cfg->preload;
+    return none ? "" : all ? template->preload : cfg->preload;
+}
+
+int cmd_default_template(const struct config *cfg, const char *data_dir,
+                         struct template_entry *ret_entry, struct gb_err *err)
+{
+    struct gb_err note;
+    int r = template_default(data_dir, cfg->default_template, ret_entry, &note, err);
+
+    if (r == 0 && note.msg[0])
+        say("%s; using the system's Python instead", note.msg);
+    return r;
 }
 
 int cmd_data_dir(const struct config *cfg, char **ret_dir, struct gb_err *err)

@@ -5,9 +5,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/autoclean.h"
 #include "cli/cmd.h"
 #include "cli/terminal/doctor_text.h"
 #include "engine/doctor/doctor.h"
+#include "service/template/templates.h"
 
 #include "base/banned.h"
 
@@ -35,9 +37,20 @@ int cmd_doctor(const struct config *cfg)
         .progress = isatty(STDERR_FILENO) ? show_progress : NULL,
     };
     struct doctor_report *report = calloc(1, sizeof *report);
+    struct template_entry template = { 0 };
+    autofree char *data_dir = NULL;
     struct gb_err err = { 0 };
     int code = EXIT_OURS, r;
 
+    r = cmd_data_dir(cfg, &data_dir, &err);
+    if (r == 0)
+        r = cmd_default_template(cfg, data_dir, &template, &err);
+    if (r < 0) {
+        say("%s", err.msg);
+        free(report);
+        return EXIT_USAGE;
+    }
+    config.template = template_entry_def(&template);
     r = report ? doctor_run(&config, report, &err) : gb_fail(&err, ENOMEM, "examine this host");
     if (config.progress)
         fprintf(stderr, "\r\033[K");
@@ -50,5 +63,6 @@ int cmd_doctor(const struct config *cfg)
     else
         code = report->isolated ? 0 : EXIT_NOT_ISOLATED;
     free(report);
+    template_entry_release(&template);
     return code;
 }

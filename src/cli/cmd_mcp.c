@@ -24,6 +24,7 @@
 #include "mcp/mcp.h"
 #include "service/access/data.h"
 #include "service/service.h"
+#include "service/template/templates.h"
 
 #include "base/banned.h"
 
@@ -94,11 +95,12 @@ static void at_least(int64_t *most, int64_t value)
         *most = value;
 }
 
-static void fill_service(const struct config *cfg, const char *dir, struct service_config *config)
+static void fill_service(const struct config *cfg, const char *dir,
+                         const struct template_entry *template, struct service_config *config)
 {
-
     service_config_default(config);
-    config->engine.preload = cmd_preload(cfg);
+    config->template = template;
+    config->engine.preload = cmd_preload(cfg, template);
     cmd_fill_packages(cfg, &config->packages);
     config->engine.cgroups = (enum cgroup_mode) cfg->cgroups;
     config->engine.landlock = cfg->landlock == LANDLOCK_ON;
@@ -146,24 +148,30 @@ static int serve(const struct config *cfg, struct service *service, int stop_fd,
 
 static int run_here(const struct config *cfg, int stop_fd, struct gb_err *err)
 {
+    struct template_entry template = { 0 };
     struct service_config config = { 0 };
     struct service *service = NULL;
-    autofree char *dir = NULL;
+    autofree char *dir = NULL, *base = NULL;
     pthread_t warm;
     bool warms;
     int r = data_dir(cfg, &dir, err);
 
-    if (r < 0)
+    /* Templates are where the service has its own. */
+    if (r < 0 || (r = cmd_data_dir(cfg, &base, err)) < 0 ||
+        (r = cmd_default_template(cfg, base, &template, err)) < 0)
         return r;
-    fill_service(cfg, dir, &config);
+    fill_service(cfg, dir, &template, &config);
     r = service_open(&config, &service, err);
-    if (r < 0)
+    if (r < 0) {
+        template_entry_release(&template);
         return r;
+    }
     warms = pthread_create(&warm, NULL, warm_main, service) == 0;
     r = serve(cfg, service, stop_fd, err);
     if (warms)
         pthread_join(warm, NULL);
     service_close(service);
+    template_entry_release(&template);
     return r;
 }
 

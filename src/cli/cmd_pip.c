@@ -13,6 +13,7 @@
 #include "service/access/data.h"
 #include "service/package/layers.h"
 #include "service/service.h"
+#include "service/template/templates.h"
 
 #include "base/banned.h"
 
@@ -58,17 +59,23 @@ static int pip_install(const struct config *cfg, const struct caller *caller, co
                        struct gb_err *err)
 {
     const char *const *wanted = (const char *const *) cfg->args;
-    const struct template_def template = { .preload = cmd_preload(cfg) };
+    struct template_entry entry = { 0 };
     struct service *service = NULL;
     struct fault fault = { 0 };
     json_t *result = NULL;
-    int r;
+    struct template_def template;
+    int r = cmd_default_template(cfg, dir, &entry, err);
 
+    if (r < 0)
+        return r;
+    template = template_entry_def(&entry);
+    template.preload = cmd_preload(cfg, &entry);
     cmd_show_progress("installing");
     r = cmd_open_installer(cfg, dir, &template, wanted, &service, err);
     if (r == 0 && packages_install(service, caller, NULL, wanted, false, &result, &fault) < 0)
         r = gb_fail_plain(err, ECANCELED, "%.190s", fault.detail);
     service_close(service);
+    template_entry_release(&entry);
     cmd_hide_progress();
     return r < 0 ? r : print_installed(cfg, result, err);
 }

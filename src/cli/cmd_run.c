@@ -32,8 +32,7 @@ struct job {
     struct program program;
     struct limits limits;
     char preload[1024];
-    struct template_entry template; /* zero: the default one */
-    char template_name[TEMPLATE_NAME_MAX];
+    struct template_entry template;
     struct engine *engine;
     struct box *box;
     struct egress_policy *policy; /* NULL: no network */
@@ -166,22 +165,30 @@ static int check_volumes(struct job *job, struct gb_err *err)
     return r;
 }
 
-/* A definition is looked up only for templates other than the default one. */
+/* The default one is prepared only if it is the one to use. */
 static int find_template(struct job *job, struct gb_err *err)
 {
     const struct config *cfg = job->cfg;
+    char name[TEMPLATE_NAME_MAX];
     autofree char *data_dir = NULL;
-    int r = cmd_check_aliases(cfg, err);
+    int r;
 
-    snprintf(job->template_name, sizeof job->template_name, "%s", TEMPLATE_DEFAULT);
-    if (r < 0 || strcmp(cfg->template_name, TEMPLATE_DEFAULT) == 0)
+    if ((r = cmd_check_aliases(cfg, err)) < 0)
         return r;
-    if ((r = cmd_data_dir(cfg, &data_dir, err)) < 0 ||
-        (r = templates_resolve(data_dir, (const char *const *) cfg->template_aliases,
-                               cfg->template_name, job->template_name, err)) < 0 ||
-        strcmp(job->template_name, TEMPLATE_DEFAULT) == 0)
+    if ((r = cmd_data_dir(cfg, &data_dir, err)) < 0)
+        /* A user without a home directory has no templates either. */
+        return strcmp(cfg->template_name, TEMPLATE_DEFAULT) == 0 &&
+                       strcmp(cfg->default_template, TEMPLATE_AUTO) == 0
+                   ? template_system(&job->template, err)
+                   : r;
+    if ((r = templates_resolve(data_dir, (const char *const *) cfg->template_aliases,
+                               TEMPLATE_DEFAULT, cfg->template_name, name, err)) < 0)
         return r;
-    r = templates_load(data_dir, job->template_name, &job->template, err);
+    if (strcmp(name, TEMPLATE_DEFAULT) == 0)
+        return cmd_default_template(cfg, data_dir, &job->template, err);
+    if (strcmp(name, TEMPLATE_SYSTEM) == 0)
+        return template_system(&job->template, err);
+    r = templates_load(data_dir, name, &job->template, err);
     return r < 0 ? r : template_furnish_from(data_dir, &job->template, err);
 }
 
@@ -399,7 +406,7 @@ static int run(struct job *job, struct gb_err *err)
 static int print_receipt(const struct job *job, struct gb_err *err)
 {
     struct receipt_ids ids = { .execution_count = 1,
-                               .template = job->template_name,
+                               .template = job->template.name,
                                .contacts = job->contacts,
                                .contacts_len = job->contacts_len };
     size_t flags = JSON_REAL_PRECISION(15) | (isatty(STDOUT_FILENO) ? JSON_INDENT(2) : 0);

@@ -30,6 +30,7 @@
 #include "service/access/data.h"
 #include "service/access/keys.h"
 #include "service/service.h"
+#include "service/template/templates.h"
 
 #include "base/banned.h"
 
@@ -43,8 +44,9 @@ struct serve {
     struct service *service;
     struct server *server;
     struct server_config server_config;
-    struct egress_policy *network; /* what sessions may ask for; NULL: no network */
-    char *data_dir;                /* the default one */
+    struct egress_policy *network;  /* what sessions may ask for; NULL: no network */
+    char *data_dir;                 /* the default one */
+    struct template_entry template; /* the default one */
     struct volume_root volume_roots[VOLUME_ROOTS_MAX];
     size_t volume_roots_len;
     int signal_fd, drained_fd;
@@ -109,7 +111,8 @@ static void fill_service(struct serve *serve, struct service_config *config)
     const struct config *cfg = serve->cfg;
 
     service_config_default(config);
-    config->engine.preload = cmd_preload(cfg);
+    config->template = &serve->template;
+    config->engine.preload = cmd_preload(cfg, &serve->template);
     cmd_fill_packages(cfg, &config->packages);
     config->engine.cgroups = (enum cgroup_mode) cfg->cgroups;
     config->engine.landlock = cfg->landlock == LANDLOCK_ON;
@@ -222,6 +225,8 @@ static int open_store(struct serve *serve, struct gb_err *err)
         return gb_fail(err, ENOMEM, "open the data directory");
     config.dir = serve->data_dir;
     r = data_open(&config, &serve->store, err);
+    if (r == 0)
+        r = cmd_default_template(serve->cfg, serve->data_dir, &serve->template, err);
     return r < 0 ? r : keys_open(serve->store, &serve->keys, err);
 }
 
@@ -365,6 +370,7 @@ static void stop(struct serve *serve)
     keys_close(serve->keys);
     store_close(serve->store);
     egress_policy_free(serve->network);
+    template_entry_release(&serve->template);
     free(serve->data_dir);
     if (serve->signal_fd >= 0)
         (void) close(serve->signal_fd);

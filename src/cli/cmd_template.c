@@ -22,7 +22,8 @@
 
 enum { EXIT_NO_GOOD = 1 };
 
-#define SAID_BYTES ((size_t) 512 * 1024)
+#define SAID_BYTES   ((size_t) 512 * 1024)
+#define LIST_COLUMNS 70 /* of the list of requirements */
 
 /* The result of a trial. */
 struct trial {
@@ -352,20 +353,87 @@ static json_t *entry_to_json(const struct template_entry *entry, const char *pro
                      template_kind_name(entry->kind), "python", entry->python, "preload",
                      entry->preload ? entry->preload : "", "binds", binds, "problem", problem);
     packages_to_json(entry, json);
+    if (json && entry->packages_dir)
+        (void) json_object_set_new(json, "bytes", json_integer(entry->packages_bytes));
     return json;
 }
 
-static void print_entry(const struct template_entry *entry, const char *problem)
+/* The requirements as far as they fit on a line, or the interpreter. */
+static void print_contents(const struct template_entry *entry)
 {
-    if (problem) {
-        printf("%-20s  %s\n", entry->name, problem);
+    size_t used = 0, len = 0;
+
+    if (!entry->packages) {
+        printf("%s", entry->python);
         return;
     }
-    printf("%-20s  %-8s  %s", entry->name, template_kind_name(entry->kind),
-           entry->packages ? entry->packages[0] : entry->python);
-    for (char *const *more = entry->packages ? entry->packages + 1 : NULL; more && *more; more++)
-        printf(", %s", *more);
-    printf("%s%s\n", entry->preload[0] ? "  + " : "", entry->preload);
+    while (entry->packages[len])
+        len++;
+    for (size_t i = 0; i < len; i++) {
+        used += strlen(entry->packages[i]) + 2;
+        if (used > LIST_COLUMNS && i > 0) {
+            printf(" and %zu more", len - i);
+            return;
+        }
+        printf("%s%s", i ? ", " : "", entry->packages[i]);
+    }
+}
+
+static void print_entry(const struct template_entry *entry, bool standard, const char *problem)
+{
+    char size[CMD_BYTES_MAX] = "";
+
+    if (entry->packages_dir)
+        (void) cmd_bytes(entry->packages_bytes, size);
+    printf("%-20s  %-8s  %-8s  ", entry->name, problem ? "" : template_kind_name(entry->kind),
+           size);
+    if (problem)
+        printf("unusable: %s", problem);
+    else
+        print_contents(entry);
+    printf("%s\n", standard ? "  (default)" : "");
+}
+
+/* @entry is loaded as far as that is possible. */
+static void list_one(const struct config *cfg, const struct template_entry *entry,
+                     const char *standard, const char *problem, json_t *all)
+{
+    bool is_standard = strcmp(entry->name, standard) == 0;
+    json_t *json;
+
+    if (!cfg->json) {
+        print_entry(entry, is_standard, problem);
+        return;
+    }
+    json = entry_to_json(entry, problem);
+    if (json)
+        (void) json_object_set_new(json, "default", json_boolean(is_standard));
+    (void) json_array_append_new(all, json);
+}
+
+static int list_all(const struct config *cfg, const char *data_dir, char *const *names, json_t *all,
+                    struct gb_err *err)
+{
+    struct template_entry standard = { 0 }, entry = { 0 };
+    struct gb_err why;
+    int r = template_system(&entry, err);
+
+    /* A name that no template has marks none of them. */
+    if (r == 0 && template_default(data_dir, cfg->default_template, &standard, &why, &why) < 0)
+        standard.name[0] = '\0';
+    if (r == 0)
+        list_one(cfg, &entry, standard.name, NULL, all);
+    template_entry_release(&entry);
+    for (; r == 0 && *names; names++) {
+        bool bad = templates_load(data_dir, *names, &entry, &why) < 0 ||
+                   template_furnish_from(data_dir, &entry, &why) < 0;
+
+        (void) snprintf(entry.name, sizeof entry.name, "%s", *names);
+        list_one(cfg, &entry, standard.name, bad ? why.msg : NULL, all);
+        template_entry_release(&entry);
+    }
+    template_entry_release(&standard);
+    return r;
 }
 
 static int list(const struct config *cfg, const char *data_dir, struct gb_err *err)
@@ -375,21 +443,9 @@ static int list(const struct config *cfg, const char *data_dir, struct gb_err *e
     int r = templates_names(data_dir, &names, err);
 
     if (r == 0 && !cfg->json)
-        printf("%-20s  %-8s  %s\n%-20s  %-8s  %s\n", "NAME", "KIND", "PYTHON OR SET + PRELOADED",
-               TEMPLATE_DEFAULT, "python", "/usr/bin/python3");
-    for (size_t i = 0; r == 0 && names[i]; i++) {
-        struct template_entry entry = { 0 };
-        struct gb_err why;
-        bool bad = templates_load(data_dir, names[i], &entry, &why) < 0 ||
-                   template_furnish_from(data_dir, &entry, &why) < 0;
-
-        (void) snprintf(entry.name, sizeof entry.name, "%s", names[i]);
-        if (cfg->json)
-            (void) json_array_append_new(all, entry_to_json(&entry, bad ? why.msg : NULL));
-        else
-            print_entry(&entry, bad ? why.msg : NULL);
-        template_entry_release(&entry);
-    }
+        printf("%-20s  %-8s  %-8s  %s\n", "NAME", "KIND", "SIZE", "PYTHON OR PACKAGES");
+    if (r == 0)
+        r = list_all(cfg, data_dir, names, all, err);
     templates_names_free(names);
     if (r == 0 && cfg->json)
         return cmd_print_json(json_pack("{s:o}", "templates", all), err);

@@ -41,7 +41,7 @@ enum mcp_hint {
 #define MCP_WALL_MAX INT64_MAX
 
 /* The texts may contain {timeout}, {timeout_max}, {memory}, {disk}, {reply} and {idle}, which are
- * replaced with the configured numbers. */
+ * replaced with the configured numbers, and {packages}, the most important ones with versions. */
 struct mcp_tool {
     const char *name, *title, *description;
     const struct schema *input;  /* checks the arguments and fills the struct that @handle gets */

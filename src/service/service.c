@@ -27,6 +27,7 @@
 #include "service/session/reaper.h"
 #include "service/session/session.h"
 #include "service/session/volumes_request.h"
+#include "service/template/templates.h"
 #include "store/sessions.h"
 
 #include "base/banned.h"
@@ -182,6 +183,16 @@ static struct service *service_alloc(const struct service_config *config)
         return NULL;
     }
     service->config = *config;
+    if (config->template) {
+        struct template_def def = template_entry_def(config->template);
+
+        service->config.engine.python = def.python;
+        service->config.engine.binds = def.binds;
+        service->config.engine.packages = def.packages;
+        if (!config->engine.preload)
+            service->config.engine.preload = def.preload;
+    }
+    template_describe(service);
     service->config.engine.pool_limits = config->oneshot;
     service->config.engine.pool_limits.wall_us = config->wall_default_us;
     /* Running executions may use as much again as kept ones. */

@@ -32,6 +32,7 @@ struct service;
 struct session;
 struct execution;
 struct keys;
+struct template_entry;
 struct store;
 
 /* ---- faults: why a request was refused ---- */
@@ -111,6 +112,9 @@ struct service_config {
     struct keys *keys;    /* whose times of use the sweeper writes; may be NULL. Not closed */
     const char *data_dir; /* for spilled output, workspaces and templates; must exist */
     const char *const *template_aliases; /* for templates_resolve(); may be NULL */
+    /* The default template, furnished: the engine's interpreter, directories and packages come from
+     * it. It belongs to the caller and must stay valid. NULL: the system's Python. */
+    const struct template_entry *template;
 
     struct limits oneshot, session;                       /* the defaults; wall_us is not used */
     struct limits ceiling;                                /* the maximum; wall_us is not used */
@@ -213,6 +217,14 @@ json_t *service_limits_to_json(struct service *service);
 /* The templates and their aliases, as GET /v1/templates shows them; the caller owns the object. */
 json_t *service_templates_to_json(struct service *service);
 
+/* The name of the default template. */
+const char *service_template_name(const struct service *service);
+
+/* Its most important packages with their versions, "numpy 2.4.6, pandas 3.1.1", for descriptions:
+ * at most SERVICE_PACKAGES_MAX bytes. */
+#define SERVICE_PACKAGES_MAX 1200
+const char *service_packages_text(const struct service *service);
+
 /* ---- callers ---- */
 
 struct caller {
@@ -240,7 +252,7 @@ json_t *limits_to_json(const struct limits *limits);
 struct session_request {
     struct limits limits; /* as requested */
     int64_t idle_us;      /* -1: the default */
-    const char *template; /* a name or an alias; NULL: "default" */
+    const char *template; /* a name or an alias; NULL: the default one */
     json_t *network;      /* {"allow": [...], "secrets": [...]} as in docs/NETWORK.md, within the
                              operator's ceiling; NULL: none. Secrets are wiped in it */
     const char *const *packages;  /* requirements, NULL-terminated; may be NULL */
@@ -319,7 +331,7 @@ struct execution_request {
                           Not checked here. NULL: none */
     size_t names_len;
     const char *const *env; /* NAME=value; of one-shots and commands only */
-    const char *template;   /* of one-shots only: a name or an alias; NULL: "default" */
+    const char *template;   /* of one-shots only: a name or an alias; NULL: the default one */
     json_t *network;        /* of one-shots only: as in struct session_request */
     struct limits limits;   /* as requested; in a session only wall_us may be set */
     int64_t reply_bytes;    /* budget of each stream; -1: the default */

@@ -68,6 +68,7 @@ struct service {
     struct audit *audit; /* NULL without a store */
     struct reaper *reaper;
     struct packages *packages;
+    char packages_text[SERVICE_PACKAGES_MAX];
     int64_t started_us;
 
     pthread_mutex_t lock;
@@ -111,12 +112,15 @@ int fault_from_engine(struct service *service, const char *what, const struct gb
 
 /* ---- template/use.c ---- */
 
+/* Once, before anything else: what the default template has. */
+void template_describe(struct service *service);
+
 /* Which template a request means. */
 int template_wish(struct service *service, const char *wanted, char ret_name[TEMPLATE_NAME_MAX],
                   struct fault *fault);
 
 /* The template of that name, ready for boxes, until engine_template_put(); NULL is the default one.
- * It is read again each time, so changes by the operator take effect. */
+ * Any other is read again each time, so changes by the operator take effect. */
 int template_open(struct service *service, const char *name, struct template **ret_template,
                   struct fault *fault);
 

@@ -287,7 +287,8 @@ def bash_complete(script, line, cwd):
         ("glovebox audit v", {"verify"}),
         ("glovebox key create --data f", {"folder"}),
         ("glovebox audit show --la", {"--last"}),
-        ("glovebox doctor --", {"--json", "--cgroups", "--landlock", "--help", "--version"}),
+        ("glovebox doctor --", {"--json", "--cgroups", "--landlock", "--data", "--default-template",
+                              "--help", "--version"}),
     ],
 )
 def test_bash_offers(pages, tmp_path, line, offered):

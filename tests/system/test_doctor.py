@@ -74,7 +74,7 @@ def test_every_required_protection_holds(report):
 def test_host(report, is_root):
     host = report["host"]
     assert set(host) == {
-        "kernel", "machine", "uid", "id_mode", "cgroups", "cgroups_note", "landlock_abi", "swap",
+        "kernel", "machine", "uid", "id_mode", "cgroups", "cgroups_note", "landlock_abi", "swap", "template",
         "python", "packages",
     }  # fmt: skip
     assert host["kernel"] == os.uname().release and host["machine"] == os.uname().machine

@@ -453,7 +453,7 @@ def check_receipt(r):
     assert usage["hosts"] == []
     assert r["session_id"] is None
     assert isinstance(r["execution_id"], str) and r["execution_id"]
-    assert isinstance(r["execution_count"], int) and r["template"] == "default"
+    assert isinstance(r["execution_count"], int) and r["template"] == "system"
     assert "limit" in r
 
 

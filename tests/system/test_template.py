@@ -71,7 +71,9 @@ def template(gb, data):
 
 
 def names(template):
-    return [entry["name"] for entry in template("list", "--json").receipt["templates"]]
+    first, *others = template("list", "--json").receipt["templates"]
+    assert first["name"] == "system" and first["default"]
+    return [entry["name"] for entry in others]
 
 
 # ---- by itself ----
@@ -96,11 +98,11 @@ def test_venv(template, gb, data, place):
     # Boxes of others see nothing of it.
     r = gb("run", "-c", f"import os; print(os.path.exists({place!r}))")
     assert r.out == "False\n", (r.out, r.err)
-    assert gb("run", "--json", "-c", "1").receipt["template"] == "default"
+    assert gb("run", "--json", "-c", "1").receipt["template"] == "system"
     r = template("remove", "lab")
     assert names(template) == []
     r = gb("run", "--data", data, "--template", "lab", "-c", "1")
-    assert r.code == 2 and "no such template: 'lab'; available: default" in r.err
+    assert r.code == 2 and "no such template: 'lab'; available: system" in r.err
 
 
 def test_definition_is_ours_alone(template, data, place):
@@ -151,7 +153,7 @@ def test_check(template, place):
     assert not seen["ok"] and seen["missing"][0].startswith("two: ModuleNotFoundError")
     shutil.rmtree(f"{venv}/bin")
     assert "bin" in template("check", "lab", code=1).err
-    assert "no such template: 'other'; available: default, lab" in template("check", "other", code=1).err
+    assert "no such template: 'other'; available: system, lab" in template("check", "other", code=1).err
 
 
 def test_preloads(template, gb, data, place):
@@ -196,12 +198,12 @@ def test_interrupts_wait_for_the_program(template, gb, data, place):
 def test_bad_names(template, gb, data, place):
     venv = make_venv(place)
     for name in ("../x", "a/b", "/etc/x", "..", ".", "", "-x", ".hidden", "a b", "a\nb", "\u00e9",
-                 "x" * 65, "x" * 5000, b"\xff\xfe", "default", "a\x1b[31m"):
+                 "x" * 65, "x" * 5000, b"\xff\xfe", "default", "system", "auto", "a\x1b[31m"):
         r = gb("template", "add", "--venv", venv, "--data", data, "--", name)
         assert r.code == 2 and b"\x1b" not in r.raw_err and len(r.err) < 400, (name, r.err)
         r = gb("run", "--data", data, "--template", name, "-c", "1")
-        assert name == "default" or r.code == 2, (name, r.err)
-        if name not in ("", "default"):
+        assert r.code == (0 if name in ("default", "system") else 2), (name, r.err)
+        if name:
             assert gb("template", "remove", "--data", data, "--", name).code in (1, 2), name
             assert gb("template", "check", "--data", data, "--", name).code in (1, 2), name
     assert not os.path.exists(os.path.join(data, "templates"))
@@ -343,20 +345,21 @@ def lab(template, place):
 def test_service(serve, data, lab, template):
     server = serve("--template-alias", "img:*=two", data=data)
     listed = server.good("GET", "/v1/templates")
-    assert [t["name"] for t in listed["templates"]] == ["default", "one", "two"]
+    assert [t["name"] for t in listed["templates"]] == ["system", "one", "two"]
     assert listed["aliases"][0] == "img:*=two" and "python:*=default" in listed["aliases"]
-    for wanted, name in (("one", "one"), ("two", "two"), ("img:3", "two"), ("default", "default"),
-                         ("python:3.12-slim", "default"), ("docker.io/library/python:3", "default")):
+    for wanted, name in (("one", "one"), ("two", "two"), ("img:3", "two"), ("default", "system"),
+                         ("system", "system"), ("python:3.12-slim", "system"),
+                         ("docker.io/library/python:3", "system")):
         made = server.good("POST", "/v1/sessions", {"template": wanted}, 201)
         assert made["template"] == name
         receipt = server.run(made["session_id"], "try:\n    import which\n    n = which.NAME\n"
-                                                 "except ImportError:\n    n = 'default'\nprint(n)")
+                                                 "except ImportError:\n    n = 'system'\nprint(n)")
         assert receipt["stdout"] == name + "\n" and receipt["template"] == name
         assert server.good("GET", f"/v1/sessions/{made['session_id']}")["template"] == name
         receipt = server.good("POST", "/v1/execute", {"code": "import sys; print(sys.prefix)",
                                                       "template": wanted})
         assert receipt["template"] == name
-        assert receipt["stdout"].strip().endswith("usr" if name == "default" else name)
+        assert receipt["stdout"].strip().endswith("usr" if name == "system" else name)
     session = server.session(template="two")
     path = f"/v1/sessions/{session}/commands"
     receipt = server.good("POST", path, {"command": "python3 -c 'import which; print(which.NAME)'"})
@@ -367,7 +370,7 @@ def test_service(serve, data, lab, template):
         for path in ("/v1/sessions", "/v1/execute"):
             problem = server.problem(422, "POST", path, {"template": bad, "code": "1"}
                                      if path == "/v1/execute" else {"template": bad})
-            assert "available: default, one, two" in problem["detail"], problem
+            assert "available: system, one, two" in problem["detail"], problem
             assert problem["errors"][0]["loc"][-1] == "template"
     server.problem(422, "POST", "/v1/sessions", {"template": "x" * 5000})
     server.problem(422, "POST", "/v1/sessions", {"template": 1})

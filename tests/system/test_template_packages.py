@@ -3,6 +3,7 @@
 import concurrent.futures
 import json
 import os
+import re
 import shutil
 
 import pytest
@@ -86,9 +87,10 @@ def test_set(template, box, gb, data, serve, tmp_path):
     # The packages that were named, not what they need, and nothing that only came along.
     assert made["preload"] == "alpha_one gamma space.inner", made
     listed = template("list")
-    assert "packages  alpha-one>=1,<2, gamma  + " in listed.out, listed.out
-    (entry,) = template("list", "--json").receipt["templates"]
-    assert entry["packages"] == made["packages"] and entry["problem"] is None
+    assert re.search(r"^lab +packages +[0-9.]+ kB +alpha-one>=1,<2, gamma$", listed.out, re.M), listed.out
+    assert re.search(r"^system +python +/usr/bin/python3  \(default\)$", listed.out, re.M), listed.out
+    (_, entry) = template("list", "--json").receipt["templates"]
+    assert entry["packages"] == made["packages"] and entry["problem"] is None and entry["bytes"] > 0
     checked = template("check", "lab").out
     assert "requested  alpha-one>=1,<2\n" in checked and "package    beta 1.5\n" in checked
     code = ("import os, subprocess, alpha_one, beta, gamma\n"
@@ -104,8 +106,10 @@ def test_set(template, box, gb, data, serve, tmp_path):
     assert gb("run", "-c", "import beta").code == 1
     server = serve(data=data, env=ALONE)
     (_, seen) = server.good("GET", "/v1/templates")["templates"]
-    assert seen == {"name": "lab", "kind": "packages", "preload": made["preload"],
-                    "packages": made["packages"]}
+    assert seen == {"name": "lab", "kind": "packages", "default": False, "preload": made["preload"],
+                    "requirements": made["packages"],
+                    "packages": [{"name": "alpha-one", "version": "1.0"}, {"name": "beta", "version": "1.5"},
+                                 {"name": "gamma", "version": "2.0"}]}
     session = server.session(template="lab")
     receipt = server.run(session, "import sys\n"
                                   "[n in sys.modules for n in ('alpha_one', 'space.inner', 'beta')]")
@@ -205,7 +209,59 @@ def test_bad_input(template, data):
                                           code=1, index=False).err
     assert "for template add" in template("check", "lab", "--packages", "beta", code=2).err
     assert "not a valid template name" in template("add", "../lab", "--packages", "beta", code=2).err
-    assert layers(data) == [] and template("list", "--json").receipt["templates"] == []
+    assert layers(data) == [] and len(template("list", "--json").receipt["templates"]) == 1
+
+
+def test_default(template, gb, data, serve, wheels, tmp_path):
+    """--default-template: what a box has for which nobody names a template, everywhere."""
+    template("add", "data", "--packages", "gamma,beta", "--preload", "gamma")
+    env = {**ALONE, "GLOVEBOX_DEFAULT_TEMPLATE": None}
+    where = "import beta, sys; print(sys.prefix, 'gamma' in sys.modules)"
+    r = gb("run", "--data", data, "--json", "-c", where, env=env)
+    assert r.receipt["template"] == "data" and r.receipt["stdout"].startswith("/opt/python "), r
+    r = gb("run", "--data", data, "--template", "system", "--json", "-c", where, env=env)
+    assert r.receipt["template"] == "system" and "No module named 'beta'" in r.receipt["stderr"]
+    r = gb("run", "--data", data, "--default-template", "nope", "-c", "1", env=env)
+    assert r.code == 2 and "no such template: 'nope'; available: system, data" in r.err
+    r = gb("doctor", "--data", data, "--json", env=env, timeout=PATIENCE)
+    assert r.receipt["host"]["template"] == "data", r
+    server = serve("--index-url", "none", "--wheels", str(wheels), data=data, env=env, preload="auto")
+    assert server.good("GET", "/health")["template"] == "data"
+    first, second = server.good("GET", "/v1/templates")["templates"]
+    assert (first["name"], first["default"], second["name"], second["default"]) == (
+        "data", True, "system", False)
+    for wanted in ({}, {"template": "data"}, {"template": "default"}, {"template": "python:3.12"}):
+        receipt = server.good("POST", "/v1/execute", {"code": where, **wanted})
+        assert receipt["template"] == "data" and receipt["stdout"] == "/opt/python True\n", receipt
+    assert server.good("POST", "/v1/execute", {"code": "import sys; print(sys.prefix)",
+                                               "template": "system"})["stdout"] == "/usr\n"
+    # More can be installed into its sessions, over what it has.
+    session = server.session()
+    added = server.good("POST", f"/v1/sessions/{session}/packages", {"packages": ["alpha-one"]})
+    assert [p["name"] for p in added["installed"]] == ["alpha-one"], added
+    code = ("import subprocess, alpha_one, beta; print(alpha_one.__file__, beta.__file__)\n"
+            "subprocess.run(['python3', '-c', 'import alpha_one, gamma; print(alpha_one.__file__)'])")
+    assert server.run(session, code)["stdout"] == (
+        f"/packages/alpha_one.py {SITE}/beta.py\n/packages/alpha_one.py\n")
+    # Replaced or removed: this service keeps what it began with.
+    template("remove", "data")
+    assert server.good("POST", "/v1/execute", {"code": where})["stdout"] == "/opt/python True\n"
+    assert server.good("GET", "/v1/templates")["templates"][0]["name"] == "data"
+
+
+def test_default_that_cannot_be_used(template, gb, data, serve):
+    """auto does without it and says so, a name is a name."""
+    template("add", "data", "--packages", "beta", "--preload", "none")
+    tamper(data, "data", made_for="/usr/bin/python3.1")
+    env = {**ALONE, "GLOVEBOX_DEFAULT_TEMPLATE": None}
+    r = gb("run", "--data", data, "-c", "import sys; print(sys.prefix)", env=env)
+    assert (r.code, r.out) == (0, "/usr\n") and "using the system's Python instead" in r.err, r
+    r = gb("run", "--data", data, "--default-template", "data", "-c", "1", env=env)
+    assert r.code == 2 and "add it again with --replace" in r.err
+    server = serve(data=data, env=env)
+    assert server.good("GET", "/health")["template"] == "system"
+    r = gb("serve", "--data", str(data) + "2", "--default-template", "data", env=env)
+    assert r.code == 125 and "no such template: 'data'" in r.err, r
 
 
 def test_two_at_once(template, data, box):
@@ -267,7 +323,7 @@ def test_tampered(template, data, serve, gb):
         assert r.code == 2 and message in r.err and r.out == "", r
         server.problem(503, "POST", "/v1/sessions", {"template": "lab"})
         server.problem(503, "POST", "/v1/execute", {"template": "lab", "code": "1"})
-        assert [t["name"] for t in server.good("GET", "/v1/templates")["templates"]] == ["default"]
+        assert [t["name"] for t in server.good("GET", "/v1/templates")["templates"]] == ["system"]
     tamper(data, **good)
     template("check", "lab")
 

@@ -218,6 +218,18 @@ const char *service_status_name(size_t i)
     return names[i];
 }
 
+const char *service_packages_text(const struct service *service)
+{
+    (void) service;
+    return "numpy 2.4.6, pandas 3.1.1";
+}
+
+const char *service_template_name(const struct service *service)
+{
+    (void) service;
+    return "system";
+}
+
 json_t *service_limits_to_json(struct service *s)
 {
     (void) s;

@@ -185,6 +185,8 @@ int engine_wait_ready(struct engine *engine, struct gb_err *err)
     return 0;
 }
 
+const char engine_preload_all[] = "numpy pandas";
+
 int engine_template_get(struct engine *engine, const struct template_def *def,
                         struct template **ret_template, struct gb_err *err)
 {

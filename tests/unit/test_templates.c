@@ -38,8 +38,9 @@ static int teardown(void **state)
 static void test_names(void **state)
 {
     static const char *const good[] = { "a", "A9", "py3.12", "python:3.12-slim", "a-b_c" };
-    static const char *const bad[] = { "",    ".",   "..",   ".a",        "-a",  "a/b",     "/a",
-                                       "a b", "a\n", "\xff", "a\xc3\xa9", "a=b", "default", "a*" };
+    static const char *const bad[] = { "",        ".",   "..",     ".a",   "-a",        "a/b",
+                                       "/a",      "a b", "a\n",    "\xff", "a\xc3\xa9", "a=b",
+                                       "default", "a*",  "system", "auto" };
     char longest[70];
 
     (void) state;
@@ -108,7 +109,7 @@ static void test_round_trip(void **state)
 
     (void) state;
     assert_int_equal(templates_load(dir, "lab", &back, &err), -ENOENT);
-    assert_string_equal(err.msg, "no such template: 'lab'; available: default");
+    assert_string_equal(err.msg, "no such template: 'lab'; available: system");
     assert_int_equal(templates_save(dir, &entry, false, &err), 0);
     assert_int_equal(templates_save(dir, &entry, false, &err), -EEXIST);
     assert_int_equal(templates_save(dir, &entry, true, &err), 0);
@@ -246,15 +247,17 @@ static void test_resolve(void **state)
     static const struct {
         const char *wanted, *name; /* NULL: unknown */
     } rows[] = {
-        { "default", "default" },
+        { "default", "two" },
+        { "system", "system" },
+        { "auto", NULL },
         { "one", "one" },
         { "two", "two" }, /* its own name comes before an alias */
         { "img:1.2", "one" },
         { "img:2", "two" },
-        { "python", "default" },
-        { "python:3.12-slim", "default" },
+        { "python", "two" },
+        { "python:3.12-slim", "two" },
         { "python:3.9-slim", "one" },
-        { "docker.io/library/python:3", "default" },
+        { "docker.io/library/python:3", "two" },
         { "gone", NULL },
         { "three", NULL },
         { "pythonx", NULL },
@@ -269,22 +272,24 @@ static void test_resolve(void **state)
     save("one");
     save("two");
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        int r = templates_resolve(dir, aliases, rows[i].wanted, name, &err);
+        int r = templates_resolve(dir, aliases, "two", rows[i].wanted, name, &err);
 
         if (rows[i].name) {
             assert_int_equal(r, 0);
             assert_string_equal(name, rows[i].name);
         } else {
             assert_int_equal(r, -ENOENT);
-            assert_non_null(strstr(err.msg, "available: default, one, two"));
+            assert_non_null(strstr(err.msg, "available: system, one, two"));
         }
     }
     memset(big, '*', sizeof big - 1);
     big[sizeof big - 1] = '\0';
-    assert_int_equal(templates_resolve(dir, aliases, big, name, &err), -ENOENT);
-    assert_int_equal(templates_resolve(dir, NULL, "python:1", name, &err), 0);
-    assert_int_equal(templates_resolve("/nonexistent", NULL, "default", name, &err), 0);
-    assert_int_equal(templates_resolve("/nonexistent", NULL, "one", name, &err), -ENOENT);
+    assert_int_equal(templates_resolve(dir, aliases, "two", big, name, &err), -ENOENT);
+    assert_int_equal(templates_resolve(dir, NULL, "system", "python:1", name, &err), 0);
+    assert_int_equal(templates_resolve("/nonexistent", NULL, "gone", "default", name, &err), 0);
+    /* It may have been removed since the service started. */
+    assert_string_equal(name, "gone");
+    assert_int_equal(templates_resolve("/nonexistent", NULL, "gone", "one", name, &err), -ENOENT);
     drop("one");
     drop("two");
 }
@@ -300,12 +305,83 @@ static void test_many(void **state)
         snprintf(name, sizeof name, "template-%02d", i);
         save(name);
     }
-    assert_int_equal(templates_resolve(dir, NULL, "nope", name, &err), -ENOENT);
+    assert_int_equal(templates_resolve(dir, NULL, "system", "nope", name, &err), -ENOENT);
     assert_non_null(strstr(err.msg, "template-00, "));
     assert_non_null(strstr(err.msg, "…"));
     for (int i = 0; i < 30; i++) {
         snprintf(name, sizeof name, "template-%02d", i);
         drop(name);
+    }
+}
+
+/* Which one is the default, and what becomes of one that cannot be used. */
+static void test_default(void **state)
+{
+    struct template_entry entry = { 0 };
+    struct gb_err note, err;
+
+    (void) state;
+    assert_int_equal(template_default(dir, "auto", &entry, &note, &err), 0);
+    assert_string_equal(entry.name, "system");
+    assert_string_equal(entry.python, "/usr/bin/python3");
+    assert_string_equal(entry.preload, engine_preload_all);
+    assert_string_equal(note.msg, "");
+    template_entry_release(&entry);
+    assert_int_equal(template_default("/nonexistent", "auto", &entry, &note, &err), 0);
+    template_entry_release(&entry);
+    assert_int_equal(template_default(dir, "nope", &entry, &note, &err), -ENOENT);
+    save("lab");
+    assert_int_equal(template_default(dir, "auto", &entry, &note, &err), 0);
+    assert_string_equal(entry.name, "system");
+    template_entry_release(&entry);
+    assert_int_equal(template_default(dir, "lab", &entry, &note, &err), 0);
+    assert_string_equal(entry.name, "lab");
+    template_entry_release(&entry);
+    drop("lab");
+    save("data");
+    assert_int_equal(template_default(dir, "auto", &entry, &note, &err), 0);
+    assert_string_equal(entry.name, "data");
+    template_entry_release(&entry);
+    assert_int_equal(template_default(dir, "system", &entry, &note, &err), 0);
+    assert_string_equal(entry.name, "system");
+    template_entry_release(&entry);
+    /* One for a Python that is gone: auto does without, a name does not. */
+    write_definition("data", "[\"six\"]", "\"" KEY "\"", "\"/usr/bin/python3.1\"");
+    assert_int_equal(template_default(dir, "data", &entry, &note, &err), -ESTALE);
+    assert_int_equal(template_default(dir, "auto", &entry, &note, &err), 0);
+    assert_string_equal(entry.name, "system");
+    assert_non_null(strstr(note.msg, "are for /usr/bin/python3.1"));
+    template_entry_release(&entry);
+    drop("data");
+}
+
+static void test_versions(void **state)
+{
+    static const char *const names[] = { "scikit_learn-1.9.1.dist-info",
+                                         "Old-2.0-py3.11.egg-info",
+                                         "six.py",
+                                         "nope.dist-info",
+                                         "-1.dist-info",
+                                         "bad-\x1b.dist-info" };
+    struct template_entry entry = { .kind = TEMPLATE_KIND_PACKAGES };
+    autofree char *text = NULL;
+    json_t *json;
+    char path[160];
+
+    (void) state;
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        assert_int_equal(mkdir(path, 0700), 0);
+    }
+    entry.packages_dir = dir;
+    json = template_versions(&entry);
+    text = json_dumps(json, JSON_COMPACT);
+    assert_string_equal(text, "[{\"name\":\"old\",\"version\":\"2.0\"},"
+                              "{\"name\":\"scikit-learn\",\"version\":\"1.9.1\"}]");
+    json_decref(json);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        assert_int_equal(rmdir(path), 0);
     }
 }
 
@@ -335,7 +411,8 @@ int main(void)
         cmocka_unit_test(test_round_trip), cmocka_unit_test(test_resolve),
         cmocka_unit_test(test_many),       cmocka_unit_test(test_find),
         cmocka_unit_test(test_packages),   cmocka_unit_test(test_layer_is_named),
-        cmocka_unit_test(test_venv_lib),
+        cmocka_unit_test(test_venv_lib),   cmocka_unit_test(test_default),
+        cmocka_unit_test(test_versions),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

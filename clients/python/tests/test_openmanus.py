@@ -375,7 +375,7 @@ def test_unknown_image_lists_what_there_is():
         wait(DockerSandbox(SandboxSettings(image="no-such:1")).create())
     with pytest.raises(glovebox.errors.GloveboxError, match="available: default"):
         glovebox.Client().run("1", template="no-such:1")
-    assert glovebox.Client().run("6 * 7", template="python:3").receipt["template"] == "default"
+    assert glovebox.Client().run("6 * 7", template="python:3").receipt["template"] == "system"
 
 
 def test_a_sandbox_that_is_gone():

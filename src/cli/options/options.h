@@ -108,10 +108,11 @@ struct config {
     char *mcp_key;    /* NULL: none */
     char *mcp_client; /* the client whose configuration to print; NULL: none */
 
-    /* run, serve, mcp, key, audit, template, pip */
+    /* run, serve, mcp, key, audit, template, pip, doctor */
     char *data_dir; /* NULL: the default one */
 
-    /* run, serve, template */
+    /* run, serve, mcp, pip, doctor, template */
+    char *default_template;  /* "auto", "system" or another */
     char *template_name;     /* "default", another, or an alias */
     char **template_aliases; /* ALIAS=NAME; NULL: none */
     int64_t idle_templates, template_wait_us;

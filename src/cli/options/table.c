@@ -155,6 +155,12 @@ static const struct config_option options[] = {
     { "template", 0, OPT_STRING, MEMBER(template_name), "default", 1, 255, .metavar = "NAME",
       .commands = FOR_RUN, .group = "Program",
       .help = "run the program with the Python of this template (see glovebox template add)" },
+    { "default-template", 0, OPT_STRING, MEMBER(default_template), "auto", 1, 64, .metavar = "NAME",
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_PIP | FOR_DOCTOR | FOR_TEMPLATE,
+      .group = "Program",
+      .help =
+          "the template of boxes for which none is named: system (the system's Python), the name "
+          "of another, or auto, which is data if that has been added, otherwise system" },
     { "template-alias", 0, OPT_LIST, MEMBER(template_aliases), .max = 64, .metavar = "ALIAS=NAME",
       .commands = FOR_RUN | FOR_SERVE, .group = "Program",
       .help = "another name for a template; * matches anything, as in python:3.12*=py312; may be "
@@ -432,7 +438,8 @@ static const struct config_option options[] = {
       .flags = CONFIG_ARGS_ONLY, .group = "Template",
       .help = "add the template without first starting it in a box" },
     { "data", 0, OPT_STRING, MEMBER(data_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
-      .commands = FOR_SERVE | FOR_MCP | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_RUN | FOR_PIP,
+      .commands =
+          FOR_SERVE | FOR_MCP | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_RUN | FOR_PIP | FOR_DOCTOR,
       .group = "Data",
       .help = "where the service keeps its store, workspaces and templates (default: "
               "/var/lib/glovebox for root, otherwise glovebox in the user's state directory)" },

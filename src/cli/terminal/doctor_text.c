@@ -81,6 +81,8 @@ static void write_head(FILE *out, const struct doctor_report *report)
             host->uid == 0 ? "root" : "an ordinary user");
     if (report->python[0])
         fprintf(out, ", Python %s in the box", report->python);
+    if (report->python[0] && report->template[0])
+        fprintf(out, " (template %s)", report->template);
     fputc('\n', out);
 }
 
@@ -156,12 +158,13 @@ static json_t *host_to_json(const struct doctor_report *report)
 {
     const struct doctor_host *host = &report->host;
 
-    return json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:i, s:b, s:o, s:o}", "kernel", host->kernel,
-                     "machine", host->machine, "uid", (json_int_t) host->uid, "id_mode",
-                     text_or_null(report->id_mode), "cgroups", text_or_null(report->cgroups),
-                     "cgroups_note", text_or_null(report->cgroup_note), "landlock_abi",
-                     host->landlock_abi, "swap", host->has_swap, "python",
-                     text_or_null(report->python), "packages", packages_to_json(report));
+    return json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:i, s:b, s:o, s:o, s:o}", "kernel",
+                     host->kernel, "machine", host->machine, "uid", (json_int_t) host->uid,
+                     "id_mode", text_or_null(report->id_mode), "cgroups",
+                     text_or_null(report->cgroups), "cgroups_note",
+                     text_or_null(report->cgroup_note), "landlock_abi", host->landlock_abi, "swap",
+                     host->has_swap, "python", text_or_null(report->python), "template",
+                     text_or_null(report->template), "packages", packages_to_json(report));
 }
 
 json_t *doctor_to_json(const struct doctor_report *report)

@@ -439,7 +439,10 @@ static int open_engine(struct doctor_findings *findings, const char *disk_dir,
                        struct engine **ret_engine, struct gb_err *err)
 {
     struct engine_config config = {
-        .python = DOCTOR_PYTHON,
+        .python =
+            findings->config->template.python ? findings->config->template.python : DOCTOR_PYTHON,
+        .binds = findings->config->template.binds,
+        .packages = findings->config->template.packages,
         .cgroups = findings->config->cgroups,
         .landlock = findings->config->landlock,
         .disk_dir = disk_dir,

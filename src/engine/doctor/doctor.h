@@ -13,7 +13,7 @@
 #include <sys/types.h>
 
 #include "base/err.h"
-#include "engine/host.h"
+#include "engine/engine.h"
 
 #define DOCTOR_CHECKS_MAX   32
 #define DOCTOR_PACKAGES_MAX 9
@@ -78,7 +78,8 @@ struct doctor_report {
     const char *id_mode; /* "root", "range", "single"; NULL: no engine could be opened */
     const char *cgroups; /* "v2", "v1", "none"; NULL likewise */
     char cgroup_note[CGROUP_NOTE_MAX];
-    char python[32]; /* of the box; "" when it did not run */
+    char python[32];   /* of the box; "" when it did not run */
+    char template[72]; /* the template that was tried; "": it has no name */
     struct doctor_host host;
     struct doctor_package packages[DOCTOR_PACKAGES_MAX];
     size_t packages_len;
@@ -87,6 +88,7 @@ struct doctor_report {
 struct doctor_config {
     enum cgroup_mode cgroups; /* as of an engine */
     bool landlock;
+    struct template_def template; /* whose boxes are tried; without a name: the system's Python */
     /* Where workspaces on disk are tried, as in engine_config; NULL: in a new directory below
      * /var/tmp. */
     const char *disk_dir;

@@ -252,15 +252,30 @@ void doctor_judge_workspace(const struct doctor_findings *f, struct doctor_check
 
 /* ---- Python ---- */
 
+static const char *python_of(const struct doctor_findings *f)
+{
+    const struct template_def *template = f->config ? &f->config->template : NULL;
+
+    return template && template->python ? template->python : DOCTOR_PYTHON;
+}
+
+/* Of the template; "": it has none. */
+static const char *name_of(const struct doctor_findings *f)
+{
+    return f->config && f->config->template.name ? f->config->template.name : "";
+}
+
 void doctor_judge_python(const struct doctor_findings *f, struct doctor_check *check)
 {
+    const char *name = name_of(f);
     char version[32];
 
     if (f->stage == STAGE_PYTHON) {
         doctor_say(check, DOCTOR_FAILED, "%s", f->error.msg);
         doctor_say_cure(check, "%s", doctor_cure(&f->host, f->stage, f->error.code));
     } else if (doctor_fact(f->probe.out, "python", version, sizeof version)) {
-        doctor_say(check, DOCTOR_ACTIVE, DOCTOR_PYTHON ", version %s", version);
+        doctor_say(check, DOCTOR_ACTIVE, "%s, version %s%s%.64s", python_of(f), version,
+                   name[0] ? ", template " : "", name);
     } else {
         doctor_say(check, DOCTOR_FAILED, "the interpreter in the box did not report its version");
     }
@@ -342,6 +357,9 @@ void doctor_judge_packages(const struct doctor_findings *f, struct doctor_check 
                why ? why : "", why ? ")" : "", have[0] ? "; can: " : "", have);
     if (f->trials[TRIAL_PACKAGES].status == RUN_TIMEOUT)
         doctor_say_cure(check, "importing took longer than the doctor waits: try again");
+    else if (strcmp(python_of(f), DOCTOR_PYTHON) != 0)
+        doctor_say_cure(check, "glovebox template check %s shows what the template has",
+                        name_of(f));
     else
         packages_cure(absent, broken, check);
 }

@@ -236,6 +236,8 @@ void doctor_judge(const struct doctor_findings *findings, struct doctor_report *
     }
     if (doctor_fact(findings->probe.out, "python", report->python, sizeof report->python))
         printable(report->python);
+    if (findings->config && findings->config->template.name)
+        snprintf(report->template, sizeof report->template, "%s", findings->config->template.name);
     doctor_read_packages(findings, report->packages);
     report->packages_len = DOCTOR_PACKAGES_MAX;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {

@@ -1,5 +1,5 @@
-/* Descriptions with the configured numbers in them: a model has no other way to learn its
- * limits. */
+/* Descriptions with the configured numbers and the installed packages in them: a model has no other
+ * way to learn its limits, and writes for the versions that it is told. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,23 +34,33 @@ static const char *number_of(const struct mcp *mcp, const json_t *limits, const 
     return buf;
 }
 
+static const char *packages_of(const struct mcp *mcp)
+{
+    const char *text = service_packages_text(mcp->config.service);
+
+    return text[0] ? text : "a few packages";
+}
+
 char *describe_fill(struct mcp *mcp, const char *text)
 {
     json_t *limits = strchr(text, '{') ? service_limits_to_json(mcp->config.service) : NULL;
-    size_t size = strlen(text) + 1024, used = 0;
+    size_t size = strlen(text) + 1024 + 2 * SERVICE_PACKAGES_MAX, used = 0;
     char *out = malloc(size);
 
-    while (out && *text && used + FORMAT_NUMBER_MAX < size) {
+    while (out && *text && used + SERVICE_PACKAGES_MAX < size) {
         size_t len = *text == '{' ? strspn(text + 1, "abcdefghijklmnopqrstuvwxyz_") : 0;
         char name[16] = "", number[FORMAT_NUMBER_MAX];
+        const char *value = NULL;
 
         if (len > 0 && len < sizeof name && text[len + 1] == '}') {
             memcpy(name, text + 1, len);
-            if (number_of(mcp, limits, name, number)) {
-                used += (size_t) snprintf(out + used, size - used, "%s", number);
-                text += len + 2;
-                continue;
-            }
+            value = strcmp(name, "packages") == 0 ? packages_of(mcp)
+                                                  : number_of(mcp, limits, name, number);
+        }
+        if (value) {
+            used += (size_t) snprintf(out + used, size - used, "%s", value);
+            text += len + 2;
+            continue;
         }
         out[used++] = *text++;
     }

@@ -29,9 +29,8 @@
 static bool read_environment(struct mcp_call *call, const char *uri)
 {
     static const char text[] =
-        "# The sandbox\n\nAn isolated Linux sandbox with Python 3, numpy, pandas, scipy, "
-        "scikit-learn, matplotlib, plotly, openpyxl, Pillow, requests, the standard library and a "
-        "shell. It has no network access.\n\n"
+        "# The sandbox\n\nAn isolated Linux sandbox with Python 3, the standard library, "
+        "{packages}, and a shell. It has no network access.\n\n"
         "- time: {timeout} s per call, at most {timeout_max} s with `timeout`\n"
         "- memory: {memory}\n"
         "- disk: {disk} in /workspace, the working directory\n"

@@ -88,14 +88,14 @@ void about_health(struct request *rq)
     if (stats.engine.note[0])
         (void) json_object_set_new(isolation, "note", json_string(stats.engine.note));
     reply_json(rq, MHD_HTTP_OK,
-               json_pack("{s:s,s:s,s:s,s:f,s:b,s:b,s:s,s:o,s:{s:I,s:I},s:o,s:I}", "status",
+               json_pack("{s:s,s:s,s:s,s:f,s:b,s:b,s:s,s:s,s:o,s:{s:I,s:I},s:o,s:I}", "status",
                          "healthy", "service", "glovebox", "version", GLOVEBOX_VERSION,
                          "uptime_seconds", (double) stats.uptime_us / 1e6, "ready", stats.ready,
                          "draining", stats.draining, "authentication", auth_name(rq->server),
-                         "isolation", isolation, "sessions", "live",
-                         (json_int_t) stats.sessions_live, "most", (json_int_t) stats.sessions_max,
-                         "boxes", boxes_json(&stats), "memory_bytes",
-                         (json_int_t) stats.server_rss_bytes));
+                         "template", service_template_name(rq->server->config.service), "isolation",
+                         isolation, "sessions", "live", (json_int_t) stats.sessions_live, "most",
+                         (json_int_t) stats.sessions_max, "boxes", boxes_json(&stats),
+                         "memory_bytes", (json_int_t) stats.server_rss_bytes));
 }
 
 void about_ready(struct request *rq)

@@ -20,6 +20,7 @@ static const struct field fields_health[] = {
     ALWAYS("ready", FIELD_BOOL, "as GET /readyz"),
     ALWAYS("draining", FIELD_BOOL, NULL),
     ALWAYS("authentication", FIELD_TEXT, "key, loopback-only or off"),
+    ALWAYS("template", FIELD_TEXT, "the default template"),
     ALWAYS("isolation", FIELD_OBJECT, "how code is isolated on this host"),
     ALWAYS("sessions", FIELD_OBJECT, "live, most"),
     ALWAYS("boxes", FIELD_OBJECT, "ready, live"),
@@ -51,10 +52,18 @@ static const struct field fields_limits_info[] = {
 };
 RESPONSE(limits_info, "The default limits, and the highest values that requests may set.");
 
+static const struct field fields_template_package[] = {
+    ALWAYS("name", FIELD_TEXT, NULL), ALWAYS("version", FIELD_TEXT, NULL), END };
+static const struct schema schema_template_package = { "template_package", "An installed package.",
+                                                       fields_template_package, 0 };
+
 static const struct field fields_template[] = {
     ALWAYS("name", FIELD_TEXT, NULL), ALWAYS("kind", FIELD_TEXT, "python, venv or packages"),
+    ALWAYS("default", FIELD_BOOL, "whether it is used when a request names none"),
     ALWAYS("preload", FIELD_TEXT, "preloaded modules, separated by spaces"),
-    MAYBE("packages", FIELD_LIST, "for kind packages: its requirements"), END };
+    { "packages", FIELD_LIST, FIELD_REQUIRED, .of = &schema_template_package,
+      .help = "its packages with their versions" },
+    MAYBE("requirements", FIELD_LIST, "for kind packages: what it was created from"), END };
 static const struct schema schema_template = { "template", "A Python environment.",
                                                fields_template, 0 };
 
@@ -76,5 +85,5 @@ static const struct field fields_stats[] = {
 RESPONSE(stats, NULL);
 
 const struct schema *const about_schemas[] = {
-    &schema_root, &schema_health, &schema_ready, &schema_limits_info, &schema_template,
-    &schema_templates, &schema_stats, NULL };
+    &schema_root, &schema_health, &schema_ready, &schema_limits_info, &schema_template_package,
+    &schema_template, &schema_templates, &schema_stats, NULL };

@@ -66,7 +66,7 @@ int packages_install_here(struct execution *x, const char *const *wanted, json_t
     struct install_job job;
     int r;
 
-    if (!packages_template_fits(x->template))
+    if (!packages_template_fits(x->service, x->template))
         return packages_template_refuse(x->template, fault);
     if (install_job_init(&job, x->service, wanted, false, fault) < 0)
         return -1;
@@ -85,7 +85,7 @@ int packages_install_here(struct execution *x, const char *const *wanted, json_t
 
 int packages_furnish(struct execution *x, struct box *box, struct fault *fault)
 {
-    bool fits = packages_template_fits(x->template);
+    bool fits = packages_template_fits(x->service, x->template);
     struct layer *layer = fits ? packages_default(x->service, x->set_name) : NULL;
 
     if (layer && packages_mount(x->service, box, layer, fault) < 0) {

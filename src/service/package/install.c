@@ -133,9 +133,9 @@ int packages_mount(struct service *service, struct box *box, const struct layer 
 }
 
 /* A set is made for the default interpreter. */
-bool packages_template_fits(const char *template)
+bool packages_template_fits(const struct service *service, const char *template)
 {
-    return !template[0] || strcmp(template, "default") == 0;
+    return !template[0] || strcmp(template, service_template_name(service)) == 0;
 }
 
 int packages_template_refuse(const char *template, struct fault *fault)
@@ -173,7 +173,7 @@ static int install_into_session(struct install_job *job, struct session *session
 {
     int r;
 
-    if (!packages_template_fits(session->template))
+    if (!packages_template_fits(session->service, session->template))
         return packages_template_refuse(session->template, fault);
     r = session_use_begin(session, fault);
     if (r < 0)
@@ -406,7 +406,7 @@ int packages_move_in(struct session *session, const struct caller *caller,
     if (!service->packages)
         return 0;
     set_name(&caller->principal, caller->listener, name);
-    if (packages_template_fits(session->template))
+    if (packages_template_fits(session->service, session->template))
         session->layer = packages_default(service, name);
     if (session->layer && packages_mount(service, session->lodging.box, session->layer, fault) < 0)
         return -1;

@@ -45,7 +45,7 @@ void install_job_release(struct install_job *job);
 int install_job_resolve(struct install_job *job, struct fault *fault);
 
 /* Whether packages can be installed into sessions of that template, and the fault if not. */
-bool packages_template_fits(const char *template);
+bool packages_template_fits(const struct service *service, const char *template);
 int packages_template_refuse(const char *template, struct fault *fault);
 
 /* For one-shots: installs into the box of the execution, and nothing else. */

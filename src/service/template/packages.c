@@ -96,6 +96,7 @@ static int layer_take(struct layers *layers, const struct layer *layer,
         return gb_fail(err, ENOMEM, "open the packages of a template");
     }
     entry->packages_fd = fd;
+    entry->packages_bytes = json_integer_value(json_object_get(layer_record(layer), "bytes"));
     return 0;
 }
 
@@ -127,7 +128,9 @@ int template_furnish_from(const char *data_dir, struct template_entry *entry, st
 
     if (entry->kind != TEMPLATE_KIND_PACKAGES)
         return 0;
-    r = layers_open(data_dir, &layers, err);
+    r = made_for_check(entry, err); /* opening the store may create it */
+    if (r == 0)
+        r = layers_open(data_dir, &layers, err);
     if (r == 0)
         r = template_furnish(layers, entry, err);
     layers_close(layers);

@@ -98,9 +98,16 @@ static bool name_shaped(const char *name)
     return true;
 }
 
+/* Names with a meaning of their own. */
+static bool name_ours(const char *name)
+{
+    return strcmp(name, TEMPLATE_DEFAULT) == 0 || strcmp(name, TEMPLATE_SYSTEM) == 0 ||
+           strcmp(name, TEMPLATE_AUTO) == 0;
+}
+
 bool template_name_valid(const char *name)
 {
-    return name_shaped(name) && strcmp(name, TEMPLATE_DEFAULT) != 0;
+    return name_shaped(name) && !name_ours(name);
 }
 
 bool template_alias_valid(const char *text)
@@ -121,10 +128,11 @@ int template_check_name(const char *name, struct gb_err *err)
 
     if (template_name_valid(name))
         return 0;
-    if (strcmp(name, TEMPLATE_DEFAULT) == 0)
+    if (name_ours(name))
         return gb_fail_plain(err, EINVAL,
-                             "'default' is the built-in template, with the system's Python; choose "
-                             "another name");
+                             "'%s' has a meaning of its own (system is the system's Python, "
+                             "default the template of --default-template); choose another name",
+                             name);
     format_quoted(name, quoted);
     return gb_fail_plain(err, EINVAL,
                          "%s is not a valid template name: up to 64 letters, digits and ._:-, "
@@ -362,7 +370,7 @@ static void names_append(const char *data_dir, char *buf, size_t size)
 
 static int unknown(const char *data_dir, const char *wanted, struct gb_err *err)
 {
-    char quoted[FORMAT_QUOTED_MAX], list[110] = TEMPLATE_DEFAULT;
+    char quoted[FORMAT_QUOTED_MAX], list[110] = TEMPLATE_SYSTEM;
 
     format_quoted(wanted, quoted);
     names_append(data_dir, list, sizeof list);
@@ -477,7 +485,7 @@ static void temp_name(char temp[32])
     snprintf(temp, 32, ".new-%d", (int) getpid());
 }
 
-static bool is_defined(const char *data_dir, const char *name)
+bool templates_has(const char *data_dir, const char *name)
 {
     char path[FILE_NAME_MAX + 16];
     autoclose int data = open(data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -496,7 +504,7 @@ static int taken(const char *name, struct gb_err *err)
 
 int templates_check_free(const char *data_dir, const char *name, struct gb_err *err)
 {
-    return is_defined(data_dir, name) ? taken(name, err) : 0;
+    return templates_has(data_dir, name) ? taken(name, err) : 0;
 }
 
 int templates_save(const char *data_dir, const struct template_entry *entry, bool replace,
@@ -570,19 +578,32 @@ static const char *alias_find(const char *const *aliases, const char *wanted)
     return NULL;
 }
 
-int templates_resolve(const char *data_dir, const char *const *aliases, const char *wanted,
-                      char ret_name[TEMPLATE_NAME_MAX], struct gb_err *err)
+/* @name itself, or what it stands for; NULL: there is none. */
+static const char *known(const char *data_dir, const char *standard, const char *name)
 {
-    const char *name = wanted;
+    if (name && strcmp(name, TEMPLATE_DEFAULT) == 0)
+        return standard;
+    return name && (strcmp(name, TEMPLATE_SYSTEM) == 0 || strcmp(name, standard) == 0 ||
+                    templates_has(data_dir, name))
+               ? name
+               : NULL;
+}
+
+int templates_resolve(const char *data_dir, const char *const *aliases, const char *standard,
+                      const char *wanted, char ret_name[TEMPLATE_NAME_MAX], struct gb_err *err)
+{
+    const char *name, *alias;
 
     if (strlen(wanted) >= TEMPLATE_WANTED_MAX)
         return unknown(data_dir, wanted, err);
-    if (strcmp(wanted, TEMPLATE_DEFAULT) != 0 && !is_defined(data_dir, wanted)) {
-        name = alias_find(aliases, wanted);
+    name = known(data_dir, standard, wanted);
+    if (!name) {
+        alias = alias_find(aliases, wanted);
+        if (!alias)
+            alias = alias_find(template_own_aliases, wanted);
+        name = known(data_dir, standard, alias);
         if (!name)
-            name = alias_find(template_own_aliases, wanted);
-        if (!name || (strcmp(name, TEMPLATE_DEFAULT) != 0 && !is_defined(data_dir, name)))
-            return unknown(data_dir, name ? name : wanted, err);
+            return unknown(data_dir, alias ? alias : wanted, err);
     }
     snprintf(ret_name, TEMPLATE_NAME_MAX, "%s", name);
     return 0;

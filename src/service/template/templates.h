@@ -19,7 +19,10 @@ struct service;
 
 #define TEMPLATE_NAME_MAX   65 /* with the NUL */
 #define TEMPLATE_WANTED_MAX 256
-#define TEMPLATE_DEFAULT    "default"
+#define TEMPLATE_DEFAULT    "default" /* whichever --default-template names */
+#define TEMPLATE_SYSTEM     "system"  /* the system's Python; always there */
+#define TEMPLATE_AUTO       "auto"    /* of --default-template */
+#define TEMPLATE_DATA       "data"    /* what auto means, if there is one of that name */
 
 enum template_kind {
     TEMPLATE_KIND_PYTHON,   /* an interpreter */
@@ -47,7 +50,8 @@ struct template_entry {
     /* set by template_furnish() */
     char venv_lib[VENV_LIB_MAX]; /* of struct template_packages; "": another kind */
     char *packages_dir;          /* NULL: none */
-    int packages_fd;             /* of that directory; it is in use as long as this is open */
+    int64_t packages_bytes;
+    int packages_fd; /* of that directory; it is in use as long as this is open */
 };
 
 /* Fills it from the kind and the path: finds the interpreter and the files it needs. If that cannot
@@ -56,6 +60,22 @@ int template_find(enum template_kind kind, const char *path, struct template_ent
                   struct gb_err *err);
 
 void template_entry_release(struct template_entry *entry);
+
+/* ---- default.c ---- */
+
+/* The system's Python as a template. */
+int template_system(struct template_entry *ret_entry, struct gb_err *err);
+
+/* The default template, ready for use: the one named @wanted, or TEMPLATE_SYSTEM, or TEMPLATE_AUTO:
+ * that is TEMPLATE_DATA if it is defined. If that one cannot be used it is the system's Python
+ * after all, and @ret_note says why; otherwise the note is empty. */
+int template_default(const char *data_dir, const char *wanted, struct template_entry *ret_entry,
+                     struct gb_err *ret_note, struct gb_err *err);
+
+/* ---- versions.c ---- */
+
+/* [{"name", "version"}] of the packages that it finds, sorted; furnish it first. */
+json_t *template_versions(const struct template_entry *entry);
 
 /* ---- packages.c ---- */
 
@@ -81,7 +101,7 @@ int template_install(struct service *service, const char *const *wanted, const c
 /* Converts it for the engine; @entry must stay valid. */
 struct template_def template_entry_def(const struct template_entry *entry);
 
-/* Letters, digits and ._:-, starting with a letter or digit, at most 64, not "default". */
+/* Letters, digits and ._:-, starting with a letter or digit, at most 64, none of ours. */
 bool template_name_valid(const char *name);
 
 /* The same with a message for the operator. */
@@ -104,15 +124,18 @@ int templates_remove(const char *data_dir, const char *name, struct gb_err *err)
 int templates_names(const char *data_dir, char ***ret_names, struct gb_err *err);
 void templates_names_free(char **names);
 
+/* Whether there is a definition of that name. */
+bool templates_has(const char *data_dir, const char *name);
+
 /* Whether a definition names that layer; true if they cannot be read. */
 bool templates_name_layer(const char *data_dir, const char *key);
 
-/* The template that @wanted means: its own name, "default", or by an alias. @aliases are
- * ALIAS=NAME, NULL-terminated, may be NULL; the first match counts, * in ALIAS matches anything.
- * Our own come last: python and python:* are the default template. -ENOENT with a message that
- * lists the available ones. */
-int templates_resolve(const char *data_dir, const char *const *aliases, const char *wanted,
-                      char ret_name[TEMPLATE_NAME_MAX], struct gb_err *err);
+/* The template that @wanted means: its own name, "default" for @standard, "system", or by an alias.
+ * @aliases are ALIAS=NAME, NULL-terminated, may be NULL; the first match counts, * in ALIAS matches
+ * anything. Our own come last: python and python:* are the default template. -ENOENT with a message
+ * that lists the available ones. */
+int templates_resolve(const char *data_dir, const char *const *aliases, const char *standard,
+                      const char *wanted, char ret_name[TEMPLATE_NAME_MAX], struct gb_err *err);
 
 extern const char *const template_own_aliases[];
 
