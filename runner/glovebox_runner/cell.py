@@ -25,7 +25,6 @@ import ast
 import builtins
 import fcntl
 import io
-import linecache
 import os
 import re
 import sys
@@ -34,7 +33,7 @@ from _signal import signal as _set_handler
 from os import _exit, getpid
 from sys import getrecursionlimit, setprofile, setrecursionlimit, settrace
 
-from . import calls, display, frames, hooks, notebook, packages, script, tenant
+from . import calls, display, frames, hooks, notebook, packages, script, sources, tenant
 
 __builtins__ = dict(vars(builtins))
 
@@ -44,7 +43,7 @@ _COROUTINE = 0x0080  # inspect.CO_COROUTINE
 
 _NEEDED = ("isinstance", "len", "str", "type")  # builtins that most of our code needs
 
-for _module in (display, hooks, notebook, packages, display.rich):
+for _module in (display, hooks, notebook, packages, sources, display.rich):
     script.our_globals.append(_module.__dict__)
 script.our_globals.append(globals())
 
@@ -83,11 +82,6 @@ class Cell(script.Program):
         self.input = get(frames.KEY_STDIN)
         self.names = get(frames.KEY_NAMES)
         self.timed = False
-
-    def remember(self) -> None:
-        """For all but the first cell: where tracebacks look for its text."""
-        lines = self.source.decode("utf-8", "replace").splitlines(True)
-        linecache.cache[self.filename] = (len(self.source), None, lines, self.filename)
 
     def _text(self) -> str:
         if b"\0" in self.source:
@@ -232,7 +226,6 @@ class Session(script._Ending):
         packages.use(self._publisher)
         self._flags = 0
         self._loop = None
-        self._filenames = set()
         self._value = None
         self._collector = None  # of the names that the cell binds
         self._ended = False  # the cell, quietly
@@ -275,7 +268,6 @@ class Session(script._Ending):
             if self._message.type != frames.FRAME_RUN:
                 return
             self._program = Cell(self._message)
-            self._program.remember()
             packages.refresh()
 
     def _pass_on(self) -> None:
@@ -304,8 +296,11 @@ class Session(script._Ending):
         self._died_of_interrupt = False
         self._fields = []
         self._shell.filename = self._program.filename
-        if not self._program.is_file:
-            self._filenames.add(self._program.filename)
+        namespace = self._main.__dict__
+        if not self._program.written:
+            sources.remember(self._program.filename, self._program.source, namespace)
+        # Of warnings that were shown: each cell shows its own, as in Jupyter.
+        namespace.pop("__warningregistry__", None)
         reserve = 0 if self._program.names is None else frames.FRAME_BUNDLE_MAX
         self._publisher.start(self._program.echo, reserve)
         if self._program.input is not None:
@@ -438,6 +433,11 @@ class Session(script._Ending):
         self._kept.restore()
         if raised is not None and self._error is None:
             self._error = raised
+
+    def _show(self, error, target) -> str:
+        sources.restore()
+        self._filenames = sources.names()
+        return super()._show(error, target)
 
     def _send(self) -> None:
         if self._died_of_interrupt:

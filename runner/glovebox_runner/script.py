@@ -74,6 +74,8 @@ _INTERRUPT = (SIGINT,)
 class Program:
     """What a RUN message asks for."""
 
+    written = False  # to the file of its name
+
     def __init__(self, message: frames.Message) -> None:
         self.message = message
         self.source = message.get(frames.KEY_CODE, b"")
@@ -117,7 +119,8 @@ class Program:
         if process is not None:
             process.ORIGINAL_DIR = WORKSPACE
 
-        if not (self.is_file and self._write()):
+        self.written = self.is_file and self._write()
+        if not self.written:
             lines = self.source.decode("utf-8", "replace").splitlines(True)
             linecache.cache[self.filename] = (len(self.source), None, lines, self.filename)
 

@@ -33,7 +33,7 @@ POOLED_AFTER_MS = 20  # no program for this long: cloned in advance
 EXIT_OURS = 125  # our failure, never the program's
 
 # Modules that only mode "cell" needs, each after those that it needs itself.
-CELL_MODULES = ("fonts", "rich", "display", "hooks", "notebook", "cell")
+CELL_MODULES = ("fonts", "rich", "display", "hooks", "notebook", "sources", "cell")
 PACKAGE = __name__.rpartition(".")[0]  # zipimport of 3.9 does not set __package__ in time
 NAMES_MODULE = PACKAGE + ".names"  # needed by only some cells
 _cell_sources = []  # (name, text) of those that a template kept for its clones

@@ -97,6 +97,10 @@ def test_session(server):
     assert receipt["session_id"] == session and receipt["execution_count"] == 2
     info = server.good("GET", f"/v1/sessions/{session}")
     assert info["execution_count"] == 2
+    server.run(session, "def f():\n    return 1 / 0  # in the third")
+    traceback = server.run(session, "# one\n# two\nf()")["error"]["traceback"]
+    assert 'File "<cell 4>", line 3, in <module>\n    f()\n' in traceback
+    assert 'File "<cell 3>", line 2, in f\n    return 1 / 0  # in the third\n' in traceback
     assert server.good("POST", f"/v1/sessions/{session}/keepalive")["idle"] < 5
     others = [server.session() for _ in range(2)]
     page = server.good("GET", "/v1/sessions?limit=2")

@@ -478,6 +478,56 @@ def test_traceback_of_an_earlier_cell(zygote, workspace):
     cells.end()
 
 
+def test_each_cell_has_its_own_lines(zygote, workspace):
+    """Functions of earlier cells: in warnings, in inspect, in tracebacks after a clean-up."""
+    cells = Cells(zygote, workspace)
+    cells.run("import inspect, linecache, warnings\ndef f():\n    warnings.warn('w')  # in f\n"
+              "    return 1 / 0", filename="<cell 1>")
+    warn = "# one\n# two\ninnocent = 3\ntry: f()\nexcept ZeroDivisionError: pass"
+    cells.run(warn, filename="<cell 2>")
+    cells.run(warn, filename="<cell 3>")
+    got = cells.run("print(inspect.getsource(f), end='')", filename="<cell 4>")
+    assert got.done[frames.KEY_EXIT_CODE] == "0"
+    shown = cells.run("linecache.clearcache()\nf()", filename="<cell 5>")
+    assert "    return 1 / 0\n" in shown.done[frames.KEY_TRACEBACK]
+    assert "    f()\n" in shown.done[frames.KEY_TRACEBACK]
+    ended = cells.end()
+    assert ended.out == "def f():\n    warnings.warn('w')  # in f\n    return 1 / 0\n"
+    # Each cell that warns says so, as in Jupyter, with the line of the function.
+    line = "<cell 1>:3: UserWarning: w\n  warnings.warn('w')  # in f\n"
+    assert ended.err.count(line) == 2 and ended.err.count("<cell 1>:3: UserWarning: w\n") == 3
+
+
+def test_a_file_name_twice(zygote, workspace):
+    """The caller's own name for two cells: the newer text counts, and is shown once."""
+    cells = Cells(zygote, workspace)
+    cells.run("def f():\n    return 1", filename="<mine>")
+    shown = cells.run("x = 5\n1 / 0  # newer", filename="<mine>")
+    assert shown.done[frames.KEY_TRACEBACK].count("1 / 0  # newer") == 1
+    cells.end()
+
+
+def test_texts_of_cells_are_bounded(zygote, workspace):
+    cells = Cells(zygote, workspace)
+    cells.run("import linecache, sys\ndef kept():\n    raise ValueError\n"
+              "class A:\n    @property\n    def x(self): pass", filename="<cell 1>")
+    limit = "sys.modules['glovebox_runner.sources']"
+    cells.run(f"{limit}.COUNT_MAX = 8", filename="<cell 2>")
+    for n in range(3, 40):
+        cells.run("y = 1", filename=f"<cell {n}>")
+    shown = cells.run("sorted(n for n in linecache.cache if n[0] == '<' and 'cell' in n)",
+                      filename="<cell 40>")
+    names = ast.literal_eval(shown.result["text/plain"])
+    assert "<cell 1>" in names and "<cell 40>" in names  # its functions are still there
+    assert "<cell 2>" not in names and len(names) <= 8
+    cells.run(f"del kept, A\n{limit}.BYTES_MAX = 2000\n" + "# long\n" * 100, filename="<cell 41>")
+    shown = cells.run("[n for n in linecache.cache if n[0] == '<' and 'cell' in n]",
+                      filename="<cell 42>")
+    assert shown.result == {"text/plain": "['<cell 42>']"}
+    assert cells.run("1 / 0", filename="<cell 43>").done[frames.KEY_ERROR_NAME]
+    cells.end()
+
+
 MENDED = {
     "replaced": "import sys, io\nsys.stdout = sys.stderr = io.StringIO()\nprint('lost')",
     "none": "import sys\nsys.stdout = sys.stderr = None",

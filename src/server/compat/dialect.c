@@ -102,7 +102,6 @@ void dialect_request(const char *code, struct execution_request *ret_request)
     ret_request->kind = EXECUTION_CELL;
     ret_request->code = code;
     ret_request->code_len = strlen(code);
-    ret_request->filename = "<string>";
 }
 
 static int run(struct request *rq, struct session *session, struct execution_request *request,

@@ -116,14 +116,13 @@ static struct execution *execution_alloc(struct service *service, const struct c
 static void spec_fill(struct execution *x, const struct execution_request *request,
                       const struct limits *limits)
 {
-    bool cell = request->kind == EXECUTION_CELL, script = request->kind == EXECUTION_SCRIPT;
-    const char *filename = script ? "<string>" : "<cell>";
+    const char *filename = request->kind == EXECUTION_SCRIPT ? "<string>" : NULL;
 
     x->spec = (struct run_spec){
         .code = request->code,
         .code_len = request->code_len,
         .filename = request->filename ? request->filename : filename,
-        .cell = cell,
+        .cell = request->kind == EXECUTION_CELL,
         .names = request->names,
         .names_len = request->names_len,
         .env = (char *const *) request->env, /* which the engine does not change */

@@ -367,6 +367,17 @@ static void outcome_failed(struct outcome *ret_outcome)
                                      .memory_peak_bytes = -1 };
 }
 
+/* Each cell has its own name, so that a traceback through functions of earlier cells shows the
+ * right lines: the number is the receipt's execution_count. */
+static void name_cell(struct execution *x)
+{
+    if (x->spec.filename)
+        return;
+    snprintf(x->cell_name, sizeof x->cell_name, "<cell %lld>",
+             (long long) (x->session_id[0] ? x->execution_count : 1));
+    x->spec.filename = x->cell_name;
+}
+
 int execution_go(struct execution *x, bool keep_refused, struct fault *fault)
 {
     struct service *service = x->service;
@@ -386,6 +397,7 @@ int execution_go(struct execution *x, bool keep_refused, struct fault *fault)
         r = 0;
     } else if (r == 0) {
         ran = true;
+        name_cell(x);
         log_code(x);
         r = session ? run_in_session(x, &outcome, fault) : run_once(x, &outcome, fault);
     }

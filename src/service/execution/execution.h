@@ -40,6 +40,7 @@ struct execution {
     /* used by the thread that runs it: the engine's view of the request, made once. Its strings
      * belong to the caller or, on a worker, to @own; after the end there are none. */
     struct run_spec spec;
+    char cell_name[sizeof "<cell 9223372036854775807>"]; /* its file name, unless it has another */
     struct texts {
         char *code, *filename, *names, *input;
         char **env;
