@@ -17,7 +17,7 @@ import struct
 import sys
 import warnings
 
-from . import calls, fonts, tenant
+from . import calls, fonts, machine, tenant
 
 # struct template_setup and struct template_event of src/engine/shared/wire.h
 SETUP_SIZE = 4096
@@ -134,6 +134,7 @@ def main(control, ext_fd, zip_fd):
         calls.use(extension)
         names = os.read(control, SETUP_SIZE).rstrip(b"\0").decode("ascii").split()
         standard = [name for name in STANDARD if importlib.util.find_spec(name)] if names else []
+        machine.install()
         preload(control, names)
         for name in standard:
             importlib.import_module(name)

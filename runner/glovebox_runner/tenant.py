@@ -26,7 +26,7 @@ import time
 import traceback
 from os import _exit, getpid
 
-from . import calls, frames, packages, reseed, script
+from . import calls, frames, machine, packages, reseed, script
 
 POOLED_AFTER_MS = 20  # no program for this long: cloned in advance
 
@@ -236,6 +236,8 @@ def _apply_environment(message: frames.Message) -> None:
         os.environb[name] = value
         if name == b"TZ":
             time.tzset()
+        elif name == b"OPENBLAS_NUM_THREADS":
+            machine.use_threads()
 
 
 def _open_streams_over_pipes() -> None:

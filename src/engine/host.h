@@ -56,3 +56,6 @@ enum disk_kind {
 #define PRELOAD_MAX 4096
 
 #define DISK_NAME_MAX 64 /* of an engine's directory for workspaces */
+
+/* A directory of boxes, the last in PATH, for names that people expect and /usr does not have. */
+#define BOX_BIN "/opt/bin"

@@ -171,6 +171,18 @@ def test_what_is_said_apart_from_calls(server):
     assert client.ask(request("resources/unsubscribe", {"uri": uri}))["result"] == {}
 
 
+def test_paths_as_models_write_them(server):
+    client = Http(server)
+    for place in ("/workspace", "/mnt/data", "/home/user"):
+        ran(client.ask(call("upload_file", path=place + "/d/a.txt", content=place)))
+        for path in ("d/a.txt", place + "/d/a.txt"):
+            assert f'"content":"{place}"' in ran(client.ask(call("read_file", path=path)))
+        listed = client.ask(call("list_files", path=place))["result"]["structuredContent"]
+        assert [one["path"] for one in listed["files"]] == ["d"]
+    for bad in ("/mnt/data/../../etc/passwd", "/mnt/database/a.txt", "/mnt", "/home/user2/a"):
+        failed(client.ask(call("upload_file", path=bad, content="x")))
+
+
 def test_listen(server):
     """The same without sessions: a request that is answered by what happens."""
     client = Http(server, MODERN)

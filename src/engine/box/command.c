@@ -41,7 +41,7 @@ static _Noreturn void die(int fd, uint32_t step, int error)
 /* A name without a slash is searched for in fixed directories, not by an environment variable. */
 static void execute(const struct command *command)
 {
-    static const char *const places[] = { "/usr/local/bin", "/usr/bin", "/bin" };
+    static const char *const places[] = { "/usr/local/bin", "/usr/bin", "/bin", BOX_BIN };
     const char *name = command->argv[0];
     char path[256];
 

@@ -57,6 +57,8 @@ static const struct {
     { "dev/ptmx", "pts/ptmx" },
     { "etc/mtab", "/proc/self/mounts" },
     { "var/tmp", "/tmp" },
+    /* Debian has no /usr/bin/python. The directory is the last in PATH. */
+    { "opt/bin/python", "/usr/bin/python3" },
 };
 
 static const char *const devices[] = { "null", "zero", "full", "random", "urandom" };
@@ -327,6 +329,15 @@ static int fill_directories(int root, struct gb_err *err)
     return 0;
 }
 
+/* After the files of a template, which may be in a home directory of that name. */
+static int link_workspace(int root, struct gb_err *err)
+{
+    for (size_t i = 0; i < SKELETON_ALIASES; i++)
+        if (symlinkat("/workspace", root, skeleton_aliases[i]) < 0 && errno != EEXIST)
+            return gb_fail(err, errno, "link /%s in the box's root", skeleton_aliases[i]);
+    return 0;
+}
+
 static int pivot(int root, struct gb_err *err)
 {
     if (fchdir(root) < 0)
@@ -506,7 +517,7 @@ int skeleton_enter(const char *disk_dir, const struct skeleton_more *more, int *
         return r;
     if (more && (r = bind_more(root, set, more, err)) < 0)
         return r;
-    if ((r = pivot(root, err)) < 0)
+    if ((r = link_workspace(root, err)) < 0 || (r = pivot(root, err)) < 0)
         return r;
     if (disk_dir[0])
         *ret_disk = TAKE_FD(disk);

@@ -54,7 +54,7 @@ static int strings_put(struct box *box, int fd, char *const *argv, char *const *
     char base[WIRE_TEXT_MAX];
     int r = 0;
 
-    template_tenant_env(box->template, base, sizeof base);
+    template_tenant_env(box->template, box_cpus(box), base, sizeof base);
     for (; r == 0 && *argv; argv++)
         r = string_put(fd, *argv, &request->command.argc);
     for (const char *at = base; r == 0 && *at; at += strlen(at) + 1)

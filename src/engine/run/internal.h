@@ -106,8 +106,11 @@ void run_take_text(struct run *run, enum stream stream, const char *text);
 /* A frame of a tenant; see run_ops.control. */
 bool run_control_frames(struct run *run);
 
-/* The program as fields of a RUN message, with @env as its environment (NULL: none). */
-void run_put_program(struct frame_out *out, const struct run_spec *spec, char *const *env);
+/* The program as fields of a RUN message. */
+void run_put_program(struct frame_out *out, const struct run_spec *spec);
+
+/* Its environment, in addition to the template's: that of the box, and @env (NULL: none). */
+void run_put_env(struct frame_out *out, const struct box *box, char *const *env);
 
 /* Fills the outcome's usage; @own processes in the box's cgroup are ours. */
 void run_tell_usage(struct run *run, int64_t own);

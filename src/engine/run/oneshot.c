@@ -123,7 +123,8 @@ static int send_program(struct run *run, struct gb_err *err)
     int r;
 
     frame_out_init(&out, FRAME_RUN);
-    run_put_program(&out, spec, spec->env);
+    run_put_program(&out, spec);
+    run_put_env(&out, run->box, spec->env);
     r = frame_send(tenant_control(run->tenant), &out, clock_now_us() + RUN_SEND_US);
     frame_out_release(&out);
     if (r == -EMSGSIZE)

@@ -35,6 +35,7 @@ struct resident {
     struct frame_reader reader;
     char **env; /* until it is sent with the first cell */
     uint64_t count;
+    bool told;        /* its environment was sent */
     bool interrupted; /* a SIGINT was sent during the last cell */
 };
 
@@ -105,7 +106,9 @@ static int cell_send(struct resident *resident, const struct run *run)
     int r;
 
     frame_out_init(&out, FRAME_RUN);
-    run_put_program(&out, run->spec, resident->env);
+    run_put_program(&out, run->spec);
+    if (!resident->told)
+        run_put_env(&out, run->box, resident->env);
     frame_put_text(&out, KEY_EXECUTION, run->done_id);
     if (run->spec->input)
         frame_put(&out, KEY_STDIN, run->spec->input, run->spec->input_len);
@@ -130,6 +133,7 @@ static int resident_start(struct run *run, struct gb_err *err)
         return gb_fail(err, ENOMEM, "send the cell");
     strv_free(resident->env);
     resident->env = NULL;
+    resident->told = true;
     resident->interrupted = false;
     /* The loop notices a tenant that is gone. One that does not read violates the protocol. */
     if (r < 0 && r != -EPIPE && r != -ECONNRESET)

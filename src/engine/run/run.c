@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -88,7 +89,25 @@ void run_start_clock(struct run *run)
     run->watch_us = run->started_us + WATCH_CLOSE_US;
 }
 
-void run_put_program(struct frame_out *out, const struct run_spec *spec, char *const *env)
+/* Libraries that the template loaded have one thread, as its environment says. */
+static void put_threads(struct frame_out *out, unsigned count)
+{
+    char text[64];
+
+    for (size_t i = 0; count > 1 && i < THREAD_VARIABLES; i++) {
+        snprintf(text, sizeof text, "%s=%u", thread_variables[i], count);
+        frame_put_text(out, KEY_ENV, text);
+    }
+}
+
+void run_put_env(struct frame_out *out, const struct box *box, char *const *env)
+{
+    put_threads(out, box_cpus(box));
+    for (; env && *env; env++)
+        frame_put_text(out, KEY_ENV, *env);
+}
+
+void run_put_program(struct frame_out *out, const struct run_spec *spec)
 {
     frame_put(out, KEY_CODE, spec->code, spec->code_len);
     frame_put_text(out, KEY_FILENAME, spec->filename);
@@ -101,8 +120,6 @@ void run_put_program(struct frame_out *out, const struct run_spec *spec, char *c
         frame_put_text(out, KEY_ARG, "");
     for (char *const *arg = spec->argv; arg && *arg; arg++)
         frame_put_text(out, KEY_ARG, *arg);
-    for (; env && *env; env++)
-        frame_put_text(out, KEY_ENV, *env);
 }
 
 /* ---- stopping ---- */

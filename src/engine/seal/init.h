@@ -75,6 +75,9 @@ int box_user_namespace(int proc_self, uint32_t uid, uint32_t gid, uint32_t host_
 /* Mounts of one box on top of the skeleton (mount.c); async-signal-safe. 0 or -errno. */
 int box_mount_all(const struct box_spec *spec);
 
+/* /sys and /proc/meminfo, after /proc was mounted (machine.c); likewise. */
+int box_machine_mount(const struct box_spec *spec);
+
 /* ---- volumes.c: async-signal-safe, 0 or -errno ---- */
 
 /* Links to the volumes outside /workspace that may be written to: 0, 1, ... For seal_landlock(). */

@@ -1,8 +1,8 @@
 /*
  * The mounts of a box on top of its copy of the skeleton: a workspace, two memory-backed file
- * systems, pseudo-terminals, and a private /proc, read-only, with files about the host masked. A
- * workspace on disk is passed in as a detached mount; otherwise it is memory-backed too. Volumes,
- * if any, are handled in volumes.c.
+ * systems, pseudo-terminals, and a private /proc, read-only, with files about the host masked or,
+ * with /sys, replaced by the box's own numbers (machine.c). A workspace on disk is passed in as a
+ * detached mount; otherwise it is memory-backed too. Volumes, if any, are handled in volumes.c.
  *
  * Runs in PID 1 between clone and seal: no malloc, no locks.
  */
@@ -105,12 +105,11 @@ int box_mount_all(const struct box_spec *spec)
         (r = mount_tmpfs(spec, "tmp", "/tmp", 01777, 0)) < 0 ||
         (r = mount_tmpfs(spec, "shm", "/dev/shm", 01777, MS_NOEXEC)) < 0)
         return r;
+    /* The kernel has about 3,000 terminals for all boxes together. */
     if (mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
-              "newinstance,ptmxmode=0666,mode=0620") < 0)
+              "newinstance,ptmxmode=0666,mode=0620,max=16") < 0)
         return -errno;
-    if ((r = mount_proc()) < 0)
-        return r;
-    if ((r = mount_masks()) < 0)
+    if ((r = mount_proc()) < 0 || (r = mount_masks()) < 0 || (r = box_machine_mount(spec)) < 0)
         return r;
     return box_volumes_mount(spec);
 }

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
+#include "engine/host.h"
 
 #include "engine/shared/banned_after_clone.h"
 
@@ -29,9 +30,13 @@ const struct skeleton_directory skeleton_directories[SKELETON_DIRECTORIES] = {
     { "dev/shm", 0755, true },      { "dev/pts", 0755, true },      { "etc", 0755, true },
     { "tmp", 0755, false },         { "workspace", 0755, false },   { "var", 0755, true },
     { "run", 0755, false },         { "root", 0755, false },        { "home", 0755, false },
-    { ".empty", 0555, false },      { "packages", 0755, false },    { "packages/.1", 0555, false },
-    { "packages/.2", 0555, false }, { "packages/.3", 0555, false }, { "packages/.4", 0555, false },
+    { "mnt", 0755, false },         { ".empty", 0555, false },      { "sys", 0555, false },
+    { "opt", 0755, false },         { &BOX_BIN[1], 0755, false },   { "packages", 0755, false },
+    { "packages/.1", 0555, false }, { "packages/.2", 0555, false }, { "packages/.3", 0555, false },
+    { "packages/.4", 0555, false },
 };
+
+const char *const skeleton_aliases[SKELETON_ALIASES] = { "mnt/data", "home/user" };
 
 static int again_tree(int from, int to, unsigned depth);
 

@@ -17,9 +17,15 @@ struct skeleton_directory {
     bool filled; /* not empty before a box adds its own */
 };
 
-#define SKELETON_DIRECTORIES 18
+#define SKELETON_DIRECTORIES 22
 
 extern const struct skeleton_directory skeleton_directories[SKELETON_DIRECTORIES];
+
+/* Where programs written for other sandboxes look for their files: links to /workspace, unless a
+ * template or a volume has something there. Without the first slash. */
+#define SKELETON_ALIASES 2
+
+extern const char *const skeleton_aliases[SKELETON_ALIASES];
 
 /* Fills a new root directory with the contents of the skeleton. Async-signal-safe; 0 or -errno. */
 int skeleton_copy(int root);

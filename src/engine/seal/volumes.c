@@ -58,6 +58,26 @@ static int make_path(int root, const char *path, uint32_t owner)
     return 0;
 }
 
+/* A volume at the place of a link to /workspace, or beneath it, replaces the link. */
+static int drop_aliases(const struct box_spec *spec, int root)
+{
+    for (size_t i = 0; i < SKELETON_ALIASES; i++) {
+        const char *alias = skeleton_aliases[i];
+        size_t len = strlen(alias);
+        bool taken = false;
+
+        for (size_t v = 0; v < spec->volumes->len && !taken; v++) {
+            const char *target = spec->volumes->items[v].target + 1;
+
+            taken = strncmp(target, alias, len) == 0 && (target[len] == '/' || target[len] == '\0');
+        }
+        /* If a template has something there, it is a directory. */
+        if (taken && unlinkat(root, alias, 0) < 0 && errno != EISDIR)
+            return -errno;
+    }
+    return 0;
+}
+
 /* Landlock's rule for /workspace includes everything beneath it. */
 static int make_links(const struct box_spec *spec, int root)
 {
@@ -92,7 +112,8 @@ int box_volumes_root(const struct box_spec *spec)
     root = open(SKELETON_EMPTY, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return -errno;
-    if ((r = skeleton_copy(root)) < 0 || (r = make_links(spec, root)) < 0)
+    if ((r = skeleton_copy(root)) < 0 || (r = drop_aliases(spec, root)) < 0 ||
+        (r = make_links(spec, root)) < 0)
         return r;
     for (size_t i = 0; i < spec->volumes->len; i++)
         if (!in_workspace(&spec->volumes->items[i]) &&

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,16 @@ int box_get_usage(struct box *box, struct cgroup_usage *ret_usage, enum limit_ki
 bool box_is_watched(const struct box *box)
 {
     return engine_get_cgroup_mode(box->engine) == CGROUP_OFF;
+}
+
+unsigned box_cpus(const struct box *box)
+{
+    int64_t wanted = (box->limits.cpu_milli + 999) / 1000;
+    cpu_set_t set;
+
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && wanted > CPU_COUNT(&set))
+        wanted = CPU_COUNT(&set);
+    return wanted > 1 ? (unsigned) wanted : 1;
 }
 
 int box_finish(struct box *box, struct cgroup_usage *ret_usage, enum limit_kind *ret_disk,

@@ -112,6 +112,9 @@ struct disk *engine_get_disk(const struct engine *engine);
 /* Whether the box's memory is limited by our own watch. */
 bool box_is_watched(const struct box *box);
 
+/* How many CPUs it can keep busy, at least 1; the same number as in the box (seal/machine.c). */
+unsigned box_cpus(const struct box *box);
+
 /* The size of the largest file in a list. */
 int64_t files_largest(const struct file_entry *files, size_t files_len);
 
@@ -207,7 +210,11 @@ struct template *template_ref(struct template *t); /* undo with engine_template_
 int64_t template_anon(struct template *t);
 
 /* The environment of its tenants: NAME=value, each NUL-terminated, then an empty one. */
-void template_tenant_env(const struct template *t, char *block, size_t size);
+void template_tenant_env(const struct template *t, unsigned threads, char *block, size_t size);
+
+/* The variables in it that are @threads. */
+#define THREAD_VARIABLES 4
+extern const char *const thread_variables[THREAD_VARIABLES];
 
 struct engine {
     struct engine_config config;

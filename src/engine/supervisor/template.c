@@ -170,7 +170,7 @@ static void env_add(char *block, size_t size, size_t *used, const char *name, co
 /* Programs of the same interpreter (pip, ipython) are found before those of the system. */
 static void path_add(const struct template *t, char *block, size_t size, size_t *used)
 {
-    static const char usual[] = "/usr/local/bin:/usr/bin:/bin:" SHELF_PLACE "/bin";
+    static const char usual[] = "/usr/local/bin:/usr/bin:/bin:" SHELF_PLACE "/bin:" BOX_BIN;
     const char *slash = strrchr(t->python, '/');
     int len = (int) (slash - t->python);
     char path[1024];
@@ -185,8 +185,16 @@ static void path_add(const struct template *t, char *block, size_t size, size_t 
     env_add(block, size, used, "PATH", path);
 }
 
+/* Libraries that would otherwise start a thread for each CPU of the host. */
+const char *const thread_variables[THREAD_VARIABLES] = {
+    "OPENBLAS_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+};
+
 /* The whole environment of a tenant; the template must not have another one. */
-void template_tenant_env(const struct template *t, char *block, size_t size)
+void template_tenant_env(const struct template *t, unsigned threads, char *block, size_t size)
 {
     static const char *const fixed[][2] = {
         { "PYTHONPATH", SHELF_PLACE }, /* for programs; the template itself ignores it */
@@ -200,18 +208,17 @@ void template_tenant_env(const struct template *t, char *block, size_t size)
         { "XDG_CONFIG_HOME", "/tmp/.config" },
         { "MPLBACKEND", "Agg" },
         { "MPLCONFIGDIR", "/tmp/.config/matplotlib" },
-        /* One thread each: threads cannot be cloned, and a box has one core by default. */
-        { "OPENBLAS_NUM_THREADS", "1" },
-        { "OMP_NUM_THREADS", "1" },
-        { "MKL_NUM_THREADS", "1" },
-        { "NUMEXPR_NUM_THREADS", "1" },
     };
+    char count[16];
     size_t used = 0;
 
     memset(block, 0, size);
     path_add(t, block, size, &used);
     for (size_t i = 0; i < ARRAY_LEN(fixed); i++)
         env_add(block, size, &used, fixed[i][0], fixed[i][1]);
+    snprintf(count, sizeof count, "%u", threads);
+    for (size_t i = 0; i < THREAD_VARIABLES; i++)
+        env_add(block, size, &used, thread_variables[i], count);
     env_add(block, size, &used, "LANG", t->engine->lang);
     if (t->engine->tz)
         env_add(block, size, &used, "TZ", t->engine->tz);
@@ -299,7 +306,8 @@ int template_begin(struct template *t, struct gb_err *err)
     said_theirs = pair[1];
     (void) fcntl(said, F_SETFL, O_NONBLOCK);
     snprintf(request.template.python, sizeof request.template.python, "%s", t->python);
-    template_tenant_env(t, request.template.env, sizeof request.template.env);
+    /* Threads cannot be cloned. */
+    template_tenant_env(t, 1, request.template.env, sizeof request.template.env);
     snprintf(setup.preload, sizeof setup.preload, "%s", t->preload);
     request.template.root = t->root >= 0;
     sent[0] = theirs;

@@ -12,19 +12,24 @@
 
 #include "base/banned.h"
 
-#define LIST_MAX      500
-#define READ_DEFAULT  65536
-#define READ_MAX      1048576
-#define IMAGE_READ    (INT64_C(4) * 1024 * 1024)
-#define WORKSPACE     "/workspace/"
-#define WORKSPACE_LEN (sizeof WORKSPACE - 1)
+#define LIST_MAX     500
+#define READ_DEFAULT 65536
+#define READ_MAX     1048576
+#define IMAGE_READ   (INT64_C(4) * 1024 * 1024)
 
-/* Models also use the full path. */
+/* Models also use the full path, and the places that other sandboxes have: in a box these are links
+ * to the first. */
 static const char *beneath(const char *path)
 {
-    if (strncmp(path, WORKSPACE, WORKSPACE_LEN) == 0)
-        return path + WORKSPACE_LEN;
-    return strcmp(path, "/workspace") == 0 || strcmp(path, ".") == 0 ? "" : path;
+    static const char *const places[] = { "/workspace", "/mnt/data", "/home/user" };
+
+    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+        size_t len = strlen(places[i]);
+
+        if (strncmp(path, places[i], len) == 0 && (path[len] == '/' || path[len] == '\0'))
+            return path[len] ? path + len + 1 : "";
+    }
+    return strcmp(path, ".") == 0 ? "" : path;
 }
 
 /* ---- upload ---- */
