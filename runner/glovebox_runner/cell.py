@@ -453,6 +453,7 @@ class Session(script._Ending):
         if getpid() != self._pid:
             return  # the thread that holds the lock may not be in this process
         with self._publisher.lock:  # threads may be showing something
+            self._publisher.in_cell = False
             try:
                 self._control.send_message(frames.FRAME_DONE, fields)
             except BaseException:  # they are broken in another way

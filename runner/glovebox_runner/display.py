@@ -15,10 +15,10 @@ No library is imported for this: rich.py looks only at modules that the program 
 import sys
 from _signal import SIG_BLOCK, SIG_SETMASK, SIGINT
 from _signal import pthread_sigmask as _mask
-from _thread import allocate_lock
+from _thread import allocate_lock, get_ident
 from os import getpid
 
-from . import frames, rich
+from . import calls, frames, rich
 
 TEXT_MAX = 1 << 20  # characters of text/plain; more is cut, not left out
 STRING_MAX = TEXT_MAX // 4  # of a longer string; its repr may be four times as long
@@ -356,12 +356,17 @@ class Publisher:
     def __init__(self, control) -> None:
         self._control = control
         self.lock = allocate_lock()  # the packets of two messages must not mix
+        self._reading = allocate_lock()  # held by the thread that waits for an answer
+        self._thread = get_ident()  # in which cells run
+        self._acks = 0
         self._pid = getpid()
         self.start(False)
+        self.in_cell = False
 
     def start(self, echo: bool, reserve: int = 0) -> None:
         """A new execution. With @echo everything is printed as text on standard output, as in a
         terminal. Displays leave @reserve bytes for the result."""
+        self.in_cell = True  # until its DONE
         self.echo = echo
         self._reserve = reserve
         self.left_out = 0
@@ -375,17 +380,22 @@ class Publisher:
         fields = [(frames.KEY_SEQUENCE, number), (frames.KEY_JSON, text)]
         if getpid() != self._pid:
             return None  # the thread that holds the lock may not be in this process
-        with self.lock:
-            self._control.send_whole(frames.encode(frames.FRAME_ASK, fields))
+        with self._reading:
+            with self.lock:
+                self._control.send_whole(frames.encode(frames.FRAME_ASK, fields))
+            answer = self._receive(frames.KEY_SEQUENCE, number)
+        return None if answer is None else answer.get(frames.KEY_JSON)
+
+    def _receive(self, key: int, number: int):
+        """Waits for the ANSWER with this field; None: there will be none. Others are late: the code
+        that waited for them was interrupted."""
         while True:
             try:
                 message = self._control.receive()
             except (EOFError, OSError, frames.FrameError):
                 return None
-            if message.type == frames.FRAME_ANSWER and message.get(
-                frames.KEY_SEQUENCE
-            ) == b"%d" % number:
-                return message.get(frames.KEY_JSON)
+            if message.type == frames.FRAME_ANSWER and message.get(key) == b"%d" % number:
+                return message
 
     def show(self, value) -> None:
         self._publish(frames.FRAME_DISPLAY, lambda bundle: describe(value, bundle), value)
@@ -445,6 +455,21 @@ class Publisher:
         _flush()
         if getpid() != self._pid:
             return  # a child that the program forked; its messages would mix with ours
+        # The cell prints nothing more until the supervisor has read what was printed before. Other
+        # threads do not wait: they could not tell their answers apart, and between two cells there
+        # is nobody to answer.
+        waits = self.in_cell and type == frames.FRAME_DISPLAY and get_ident() == self._thread
+        if not waits or not self._reading.acquire(False):
+            self._transmit(type, bundle, text, None)
+            return
+        try:
+            self._acks += 1
+            self._transmit(type, bundle, text, self._acks)
+            self._receive(frames.KEY_ACK, self._acks)
+        finally:
+            self._reading.release()
+
+    def _transmit(self, type, bundle: Bundle, text: bytes, ack) -> None:
         with self.lock:
             before = _mask(SIG_BLOCK, (SIGINT,))
             try:
@@ -452,6 +477,8 @@ class Publisher:
                 self._bytes -= len(text)
                 self._nodes = bundle._nodes
                 fields = [(frames.KEY_JSON, text), (frames.KEY_SEQUENCE, b"%d" % self._sequence)]
+                if ack is not None:
+                    fields.append((frames.KEY_ACK, b"%d" % ack))
                 self._control.send_message(type, fields)
             finally:
                 _mask(SIG_SETMASK, before)
@@ -464,6 +491,7 @@ def _flush() -> None:
             getattr(sys, name).flush()
         except Exception:
             pass
+    calls.flush()
 
 
 # ---- display() ----

@@ -62,6 +62,7 @@ KEY_EXECUTION = 14
 KEY_STDIN = 15
 KEY_CALM = 16
 KEY_NAMES = 17
+KEY_ACK = 18
 
 _HEADER = struct.Struct("<BBHII")
 _FIELD = struct.Struct("<HI")

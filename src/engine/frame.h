@@ -43,7 +43,7 @@ enum frame_type {
     FRAME_DISPLAY = 3, /* from the tenant: a MIME bundle that was displayed */
     FRAME_RESULT = 4,  /* from the tenant: the value of the last expression, a MIME bundle */
     FRAME_ASK = 5,     /* from the tenant: a request to the supervisor, while code runs */
-    FRAME_ANSWER = 6,  /* to the tenant: the answer to an ASK */
+    FRAME_ANSWER = 6,  /* to the tenant: the answer to an ASK, or to a DISPLAY with an ACK */
     FRAME_TYPE_LAST = FRAME_ANSWER,
 };
 
@@ -67,6 +67,7 @@ enum frame_key {
     KEY_STDIN = 15,      /* RUN: the contents of sys.stdin */
     KEY_CALM = 16,  /* RUN: an interrupt received before this message was for another program */
     KEY_NAMES = 17, /* RUN: JSON text, names bound before a cell and how it returns its own */
+    KEY_ACK = 18,   /* DISPLAY: decimal text, its sender waits; the ANSWER that repeats it */
 };
 
 /* ---- messages of one packet, in the caller's memory: for the extension inside tenants ---- */

@@ -43,7 +43,7 @@ static int bundle_keep(struct outcome *outcome, const void *json, size_t len, st
         return -ENOMEM;
     memcpy(copy, json, len);
     copy[len] = '\0';
-    *ret = (struct bundle){ copy, len };
+    *ret = (struct bundle){ .json = copy, .len = len };
     outcome->outputs_bytes += len;
     return 0;
 }

@@ -45,6 +45,7 @@ struct stream_cut {
 struct bundle {
     char *json;
     size_t len;
+    int64_t out, err; /* of a display: how many bytes of each stream came before it */
 };
 
 struct outcome {

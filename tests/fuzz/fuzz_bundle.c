@@ -40,7 +40,7 @@ static void check_data(json_t *data)
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
     size_t nodes = 1000, before = nodes;
-    struct bundle bundle = { (char *) input, size };
+    struct bundle bundle = { .json = (char *) input, .len = size };
     json_t *data, *metadata;
     char *text;
 

@@ -34,7 +34,7 @@ def cell(gb):
         assert result.code == receipt["exit_code"]
         assert set(receipt["truncated"]) == {"stdout", "stderr", "outputs"}
         for output in receipt["outputs"]:
-            assert set(output) == {"data", "metadata"}
+            assert set(output) == {"data", "metadata", "stdout_offset", "stderr_offset"}
         return receipt
 
     return run
@@ -393,6 +393,15 @@ HOSTILE_CASES = {
     "two_results": ("bundle(b'{\"data\":{}}', 4); bundle(b'{\"data\":{}}', 4)", 0, 1),
     "flood": ("while bundle(b'{\"data\":{}}'): pass", 200, 100),
     "claims": ("send(2, struct.pack('<HI', 13, 2) + b'-5')", 0, 0),
+    # Acknowledgements that nobody reads, malformed ones, and some of the tenant's own making.
+    "acks_unread": ("ack = struct.pack('<HI', 18, 1) + b'7'\n"
+                    "while send(3, struct.pack('<HI', 10, 11) + b'{\"data\":{}}' + ack): pass",
+                    200, 100),
+    "acks_malformed": (
+        "for a in (b'', b'x', b'-1', b'9' * 40, b'\\0'):\n"
+        "    send(3, struct.pack('<HI', 10, 11) + b'{\"data\":{}}'"
+        " + struct.pack('<HI', 18, len(a)) + a)\n", 5, 0),
+    "sends_acks": ("send(6, struct.pack('<HI', 18, 1) + b'1')\nbundle(b'{\"data\":{}}')", 0, 0),
     "sends_run": ("send(1, b'')\nbundle(b'{\"data\":{}}')", 0, 0),
     "garbage": ("control.send(b'garbage')\nbundle(b'{\"data\":{}}')", 0, 0),
 }
@@ -412,3 +421,33 @@ def test_an_honest_send_ends_when_nobody_listens(cell):
     r = cell(HOSTILE + RICH + "control.send(b'garbage')\n"
              "for i in range(3): display(A(html='x' * (6 << 20)))\nprint('end')")
     assert (r["status"], r["stdout"], r["outputs"]) == ("ok", "end\n", [])
+
+
+def test_order_of_prints_and_displays(cell):
+    """By their position in the whole stream, also when the receipt has only its ends."""
+    r = cell("""
+        import os, subprocess, sys
+        print('é')
+        display(1)
+        print('err', file=sys.stderr)
+        print('b', end='')
+        display(2)
+        os.write(1, b'c')
+        display(3)
+        subprocess.run(['echo', 'd'])
+        display(4)
+    """)
+    data = r["stdout"].encode()
+    assert data == "é\nbcd\n".encode()
+    assert [o["stdout_offset"] for o in r["outputs"]] == [3, 4, 5, 7]
+    assert [o["stderr_offset"] for o in r["outputs"]] == [0, 4, 4, 4]
+    r = cell("print('x' * 3000000)\ndisplay(1)\nprint('end')")
+    assert r["truncated"]["stdout"] > 0
+    assert r["outputs"][0]["stdout_offset"] == 3000001
+
+
+def test_a_display_in_output_beyond_the_limit(cell):
+    r = cell("import os\nos.write(1, b'x' * 3000)\ndisplay(1)\nprint('y' * 99999)",
+             "--output", "2000")
+    assert r["limit"] == "output"
+    assert all(o["stdout_offset"] <= 2000 for o in r["outputs"])

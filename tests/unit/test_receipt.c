@@ -215,7 +215,7 @@ static void test_as_text_rest(void **state)
 {
     char text[] = "x", json[] = "{\"data\":{},\"metadata\":{}}";
     struct file_entry file = { text, 1, FILE_CREATED };
-    struct bundle bundle = { json, sizeof json - 1 };
+    struct bundle bundle = { .json = json, .len = sizeof json - 1 };
     const struct outcome outcomes[] = {
         { .out = cut_of(text, 1, NULL, 0, 5) },
         { .err = cut_of(text, 1, text, 1, 0) },
@@ -490,7 +490,7 @@ static void test_growth(void **state)
 
 static struct bundle bundle_of(const char *json)
 {
-    return (struct bundle){ (char *) json, strlen(json) };
+    return (struct bundle){ .json = (char *) json, .len = strlen(json) };
 }
 
 static int64_t outputs_left_out(json_t *json)
@@ -510,14 +510,19 @@ static void test_shown(void **state)
         .outputs_len = 2,
         .outputs_left_out = 5,
     };
-    json_t *json = build(&o, &plain_ids);
+    json_t *json;
 
     (void) state;
+    outputs[1].out = INT64_C(1) << 40;
+    outputs[1].err = 7;
+    json = build(&o, &plain_ids);
     assert_dumps(json_object_get(json, "result"), "{\"text/plain\":\"4\"}");
     assert_dumps(json_object_get(json, "result_metadata"), "{}");
     assert_dumps(json_object_get(json, "outputs"),
-                 "[{\"data\":{\"image/png\":\"aGk=\"},\"metadata\":{\"a\":1}},"
-                 "{\"data\":{\"text/html\":\"<b>\"},\"metadata\":{}}]");
+                 "[{\"data\":{\"image/png\":\"aGk=\"},\"metadata\":{\"a\":1},"
+                 "\"stdout_offset\":0,\"stderr_offset\":0},"
+                 "{\"data\":{\"text/html\":\"<b>\"},\"metadata\":{},"
+                 "\"stdout_offset\":1099511627776,\"stderr_offset\":7}]");
     assert_int_equal(outputs_left_out(json), 5);
     json_decref(json);
 }
@@ -617,7 +622,7 @@ static struct bundle filled(const char *part, char **ret_text)
         memcpy(text + len, part, size);
     memcpy(text + len, end, sizeof end);
     *ret_text = text;
-    return (struct bundle){ text, len + sizeof end - 1 };
+    return (struct bundle){ .json = text, .len = len + sizeof end - 1 };
 }
 
 /* What would take a hundred times its length is not parsed at all. */
@@ -663,7 +668,8 @@ static void test_bundles_together(void **state)
     (void) state;
     assert_true(json_is_object(json_object_get(json, "result")));
     assert_dumps(json_object_get(json, "outputs"),
-                 "[{\"data\":{\"text/plain\":\"small\"},\"metadata\":{}}]");
+                 "[{\"data\":{\"text/plain\":\"small\"},\"metadata\":{},"
+                 "\"stdout_offset\":0,\"stderr_offset\":0}]");
     assert_int_equal(outputs_left_out(json), 2);
     json_decref(json);
 }
@@ -673,7 +679,7 @@ static void test_bundle_depth(void **state)
     static const char start[] = "{\"data\":{\"application/json\":";
     const size_t depth = 500000;
     autofree char *text = malloc(sizeof start + depth);
-    struct bundle output = { text, sizeof start - 1 + depth };
+    struct bundle output = { .json = text, .len = sizeof start - 1 + depth };
     struct outcome o = { .outputs = &output, .outputs_len = 1 };
     json_t *json;
 

@@ -12,6 +12,7 @@ import collections
 import json
 import os
 import pathlib
+import select
 import shutil
 import signal
 import socket
@@ -109,6 +110,13 @@ def answer_ask(control, message):
                                                    (frames.KEY_JSON, json.dumps(answer))])
 
 
+def acknowledge(control, message):
+    """As the supervisor does when it has read what was printed before."""
+    ack = message.get(frames.KEY_ACK)
+    if ack is not None:
+        frames.send(control, frames.FRAME_ANSWER, [(frames.KEY_ACK, ack)])
+
+
 def collect_cell(control, reader):
     result, outputs, metadata, done, sequence = None, [], None, None, []
     while done is None:
@@ -133,6 +141,7 @@ def collect_cell(control, reader):
         else:
             assert message.type == frames.FRAME_DISPLAY
             outputs.append(bundle)
+            acknowledge(control, message)
     return Shown(result, outputs, metadata, done, sequence)
 
 
@@ -757,12 +766,51 @@ def test_sequence_over_displays_and_result(zygote, workspace):
 
 def test_prints_are_in_the_pipe_before_a_display(zygote, workspace):
     cells = Cells(zygote, workspace)
-    cells.send("import sys\nsys.stdout.write('no newline')\ndisplay(1)\ninput()")
-    frames.recv(cells.tenant.control, cells.reader)
-    # The pipe is read by a thread; what matters is that the tenant waits and has written.
-    os.write(cells.tenant.stdin, b"\n")
+    cells.send("import sys\nsys.stdout.write('no newline')\ndisplay(1)\nprint(' after')")
+    message = frames.recv(cells.tenant.control, cells.reader)
+    # It goes on only when it hears that this was taken, not on an answer to something else.
+    for fields in [(frames.KEY_ACK, "77")], [(frames.KEY_SEQUENCE, "1")], []:
+        frames.send(cells.tenant.control, frames.FRAME_ANSWER, fields)
+    assert not select.select([cells.tenant.control], [], [], 0.2)[0]
+    acknowledge(cells.tenant.control, message)
     cells.wait()
-    assert cells.end().out == "no newline"
+    assert cells.end().out == "no newline after\n"
+
+
+def test_a_display_that_nobody_acknowledges(zygote, workspace):
+    """The supervisor is gone, or has stopped listening."""
+    cells = Cells(zygote, workspace)
+    cells.send("display(1)\nprint('after')")
+    assert frames.recv(cells.tenant.control, cells.reader).type == frames.FRAME_DISPLAY
+    cells.tenant.control.shutdown(socket.SHUT_RDWR)
+    assert cells.end().out == "after\n"
+
+
+def test_late_acknowledgements_are_skipped(zygote, workspace):
+    """The wait for one was interrupted; then it comes, and the next cell is not confused."""
+    cells = Cells(zygote, workspace)
+    cells.send("display(1)")
+    message = frames.recv(cells.tenant.control, cells.reader)
+    os.kill(cells.tenant.pid, signal.SIGINT)
+    assert cells.wait().done[frames.KEY_ERROR_NAME] == "KeyboardInterrupt"
+    acknowledge(cells.tenant.control, message)
+    cells.send("display(2)\nprint('after')")
+    second = frames.recv(cells.tenant.control, cells.reader)
+    assert second.get(frames.KEY_ACK) != message.get(frames.KEY_ACK)
+    acknowledge(cells.tenant.control, message)
+    acknowledge(cells.tenant.control, second)
+    assert cells.wait().done[frames.KEY_EXIT_CODE] == "0"
+    assert cells.end().out == "after\n"
+
+
+def test_displays_of_threads_wait_for_nobody(zygote, workspace):
+    cells = Cells(zygote, workspace)
+    cells.send("import threading\nt = threading.Thread(target=display, args=(1,))\n"
+               "t.start(); t.join()\nprint('after')")
+    message = frames.recv(cells.tenant.control, cells.reader)
+    assert message.type == frames.FRAME_DISPLAY and message.get(frames.KEY_ACK) is None
+    assert cells.wait().done[frames.KEY_EXIT_CODE] == "0"
+    assert cells.end().out == "after\n"
 
 
 def test_displays_are_counted(zygote, workspace):

@@ -21,10 +21,21 @@ FIGURE_TYPES = ("image/png", "image/jpeg", "image/svg+xml", PLOTLY)
 
 @dataclass(frozen=True)
 class Display:
-    """Something that was displayed, by MIME type; images are base64."""
+    """Something that was displayed, by MIME type; images are base64. `stdout_offset` and
+    `stderr_offset` are how many bytes of each whole stream had been printed before; None for the
+    value of the last expression, which comes after everything."""
 
     data: Dict[str, Any]
     metadata: Dict[str, Any] = field(default_factory=dict)
+    stdout_offset: Optional[int] = None
+    stderr_offset: Optional[int] = None
+
+    @classmethod
+    def from_json(cls, output: Dict[str, Any]) -> "Display":
+        """An element of the receipt's `outputs`, or a `display` event."""
+        places = (output.get("stdout_offset"), output.get("stderr_offset"))
+        return cls(dict(output["data"]), dict(output.get("metadata") or {}),
+                   *(int(place) if place is not None else None for place in places))
 
     def _repr_mimebundle_(self, **_: Any) -> Tuple[Dict[str, Any], Dict[str, Any]]:
         return self.data, self.metadata
@@ -123,8 +134,7 @@ class Result:
             limit=receipt.get("limit"),
             result=_object(receipt.get("result")),
             result_metadata=_object(receipt.get("result_metadata")) or {},
-            outputs=[Display(dict(o["data"]), dict(o.get("metadata") or {}))
-                     for o in receipt.get("outputs") or ()],
+            outputs=[Display.from_json(o) for o in receipt.get("outputs") or ()],
             error=error and ErrorInfo(_text(error["name"]), _text(error["value"]),
                                       _text(error["traceback"])),
             files=[FileChange(_text(f["path"]), int(f.get("size") or 0), _text(f["change"]))
@@ -209,11 +219,30 @@ class Result:
         return self.text if self.success else f"{self.text}{self.stderr}"
 
     def _repr_html_(self) -> str:
-        parts = [_pre(self.stdout), _pre(self.stderr, "background: #fdd")]
-        parts += [_html_of(display) for display in self.displays]
+        parts = self._html_in_order()
+        parts.append(_pre(self.stderr, "background: #fdd"))
+        if self.result:
+            parts.append(_html_of(self.displays[-1]))
         if not self.success:
             parts.append(f"<p><b>{html.escape(self.status)}</b>: {html.escape(self.reason)}</p>")
         return "\n".join(part for part in parts if part)
+
+    def _html_in_order(self) -> List[str]:
+        """Printed text and displays, each where it belongs. If text is missing in the middle, the
+        places after that are not known, and the displays come after the text."""
+        whole = not self.truncated.get("stdout")
+        data = self.stdout.encode("utf-8", "surrogatepass")
+        parts, done = [], 0
+        for display in self.outputs:
+            place = display.stdout_offset
+            if whole and place is not None and place > done:
+                parts.append(_pre(data[done:place].decode("utf-8", "replace")))
+                done = min(place, len(data))
+            elif not whole and not parts:
+                parts.append(_pre(self.stdout))
+                done = len(data)
+            parts.append(_html_of(display))
+        return [*parts, _pre(data[done:].decode("utf-8", "replace"))]
 
     def _repr_mimebundle_(self, **_: Any) -> Dict[str, Any]:
         bundle = {"text/plain": str(self), "text/html": self._repr_html_()}

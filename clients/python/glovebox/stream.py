@@ -40,7 +40,7 @@ class Event:
             return Display(self.data)
         if self.kind != "display" or not isinstance(self.data.get("data"), dict):
             return None
-        return Display(self.data["data"], dict(self.data.get("metadata") or {}))
+        return Display.from_json(self.data)
 
 
 def pause_before(call: Call, attempt: int) -> None:

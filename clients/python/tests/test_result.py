@@ -28,7 +28,7 @@ def test_fields():
 
 @pytest.mark.parametrize("bad", [
     None, [], "x", {}, receipt(status=5), receipt(stdout=None), receipt(exit_code="x"),
-    receipt(outputs=[1]), receipt(result=[]), receipt(error={"name": "E"}), receipt(files="x"),
+    receipt(outputs=[1]), receipt(outputs=[{"data": {}, "stdout_offset": "x"}]), receipt(result=[]), receipt(error={"name": "E"}), receipt(files="x"),
 ])
 def test_what_is_no_receipt(bad):
     with pytest.raises(glovebox.ProtocolError):
@@ -47,6 +47,28 @@ def test_each_status_has_its_exception(status, error):
         Result.from_receipt(receipt(status=status, exit_code=137)).check()
     assert type(caught.value) is error and caught.value.receipt["status"] == status
     assert isinstance(pickle.loads(pickle.dumps(caught.value)), error)
+
+
+def test_prints_and_displays_in_their_order():
+    def shown(text, place):
+        return {"data": {"text/plain": text}, "metadata": {}, "stdout_offset": place,
+                "stderr_offset": 0}
+
+    outputs = [shown("D1", 3), shown("D2", 3), shown("D3", 5)]
+    made = Result.from_receipt(receipt(stdout="é\nb\nc\n", outputs=outputs, result={
+        "text/plain": "R"}))
+    page = made._repr_html_()
+    order = [page.index(word) for word in ("é\n", "D1", "D2", "b\n", "D3", "c\n", "R")]
+    assert order == sorted(order)
+    assert [display.stdout_offset for display in made.displays] == [3, 3, 5, None]
+    # Places in text that is not all there, beyond its end, or missing in an old receipt.
+    cut = Result.from_receipt(receipt(stdout="head … tail", outputs=outputs,
+                                      truncated={"stdout": 9, "stderr": 0, "outputs": 0}))
+    assert cut._repr_html_().index("tail") < cut._repr_html_().index("D1")
+    far = Result.from_receipt(receipt(stdout="ab", outputs=[shown("D1", 99), shown("D2", 100)]))
+    assert far._repr_html_().count("ab") == 1 and "D2" in far._repr_html_()
+    old = Result.from_receipt(receipt(stdout="ab", outputs=[{"data": {"text/plain": "D1"}}]))
+    assert "ab" in old._repr_html_() and old.outputs[0].stdout_offset is None
 
 
 def test_figures():

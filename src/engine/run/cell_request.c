@@ -78,7 +78,7 @@ bool ask_take(struct run *run, const struct frame_msg *msg)
     }
     if (!run->spec->ask) {
         refuse(run, sequence,
-               "packages can be installed in sessions of a service: see glovebox serve");
+               "packages can only be installed through a service: see glovebox serve");
         return true;
     }
     text = malloc(json.len + 1u);

@@ -132,9 +132,6 @@ static int send_program(struct run *run, struct gb_err *err)
                              "the program has too many arguments or environment variables");
     if (r < 0)
         return gb_fail(err, -r, "send the program");
-    /* There is no other program after this one: a tenant that runs cells then exits. */
-    if (spec->cell && !spec->ask && shutdown(tenant_control(run->tenant), SHUT_WR) < 0)
-        return gb_fail(err, errno, "shut down the control socket");
     return 0;
 }
 

@@ -236,6 +236,22 @@ void run_empty_pipes(struct run *run)
     }
 }
 
+/* The sink has one slot: while it blocks on one stream the other waits too, as on a terminal. */
+static int sink_blocked(struct run *run, enum stream *ret_stream)
+{
+    const struct run_sink *sink = &run->spec->sink;
+
+    for (int i = 0; i < 2 && sink->blocked_fd; i++) {
+        int fd = sink->blocked_fd(sink->arg, (enum stream) i);
+
+        if (fd >= 0) {
+            *ret_stream = (enum stream) i;
+            return fd;
+        }
+    }
+    return -1;
+}
+
 /* ---- frames ---- */
 
 static void text_keep(const struct frame_msg *msg, enum frame_key key, char **text, size_t *len)
@@ -252,6 +268,14 @@ static void text_keep(const struct frame_msg *msg, enum frame_key key, char **te
     *len = field.len;
 }
 
+/* How much of a stream a reader can see so far. */
+static int64_t stream_position(const struct run *run, enum stream stream)
+{
+    int64_t total = run->streams[stream].total, most = run->spec->limits.output_bytes;
+
+    return total < most ? total : most;
+}
+
 static void bundle_take(struct run *run, const struct frame_msg *msg)
 {
     const struct run_sink *sink = &run->spec->sink;
@@ -262,20 +286,42 @@ static void bundle_take(struct run *run, const struct frame_msg *msg)
     bool kept;
     int r;
 
-    if (!run->spec->cell || !frame_find(msg, KEY_JSON, &json))
-        return; /* a script has no displays */
+    if (!frame_find(msg, KEY_JSON, &json))
+        return;
+    /* What was printed before comes first. A sink that cannot take it now has its own order. */
+    if (sink_blocked(run, &(enum stream){ 0 }) < 0)
+        run_empty_pipes(run);
     kept = result && !o->result.json;
     r = result ? outcome_set_result(o, json.data, json.len)
                : outcome_add_output(o, json.data, json.len);
     if (r < 0)
         o->outputs_left_out++;
-    if (!result)
-        kept = o->outputs_len > had;
+    if (!result && (kept = o->outputs_len > had)) {
+        o->outputs[had].out = stream_position(run, STREAM_OUT);
+        o->outputs[had].err = stream_position(run, STREAM_ERR);
+    }
     if (!sink->bundle || !(result ? kept && o->result.json : kept))
         return;
-    run_empty_pipes(run); /* output printed before comes first */
     sink->bundle(sink->arg, result ? BUNDLE_RESULT : BUNDLE_DISPLAY,
                  result ? o->result.json : o->outputs[had].json, json.len);
+}
+
+/* The tenant waits for this before it prints more, so that what was in the pipes until now was
+ * printed before the display. One that does not read it has itself to blame: a packet that does not
+ * fit is not sent, and we never wait. */
+static void bundle_acknowledge(struct run *run, const struct frame_msg *msg)
+{
+    char text[sizeof "9223372036854775807"];
+    struct frame_out out;
+    int64_t number;
+
+    if (!frame_find_int(msg, KEY_ACK, 0, INT64_MAX, &number))
+        return;
+    snprintf(text, sizeof text, "%lld", (long long) number);
+    frame_out_init(&out, FRAME_ANSWER);
+    frame_put_text(&out, KEY_ACK, text);
+    (void) frame_send(tenant_control(run->tenant), &out, 0);
+    frame_out_release(&out);
 }
 
 /* Whether this belongs to the program that was sent last. */
@@ -303,8 +349,8 @@ static void done_take(struct run *run, const struct frame_msg *msg)
         run->done_code = -1;
     if (run->spec->cell && !run->done && frame_find_int(msg, KEY_LEFT_OUT, 0, INT32_MAX, &left_out))
         o->outputs_left_out += left_out;
-    /* It was left open for answers to the tenant's requests; now the tenant may exit. */
-    if (!run->done && !run->done_ends && run->spec->ask)
+    /* It was left open for answers; now the tenant may exit. */
+    if (!run->done && !run->done_ends && run->spec->cell)
         (void) shutdown(tenant_control(run->tenant), SHUT_WR);
     run->done = true;
 }
@@ -318,7 +364,10 @@ static bool control_message(struct run *run, const struct frame_msg *msg)
         return true;
     case FRAME_DISPLAY:
     case FRAME_RESULT:
-        bundle_take(run, msg);
+        if (run->spec->cell) { /* a script has no displays */
+            bundle_take(run, msg);
+            bundle_acknowledge(run, msg);
+        }
         return true;
     case FRAME_ASK:
         return ask_take(run, msg);
@@ -330,8 +379,8 @@ static bool control_message(struct run *run, const struct frame_msg *msg)
 }
 
 /* A tenant that violates the protocol is no longer read from; that affects only its own receipt.
- * Its end is closed, so that it does not block in a send. A resident has no other way to report
- * that it is done, so it is killed. */
+ * Its end is closed, so that it does not block in a send or wait for an answer. A resident has no
+ * other way to report that it is done, so it is killed. */
 bool run_control_frames(struct run *run)
 {
     struct frame_msg msg;
@@ -344,7 +393,7 @@ bool run_control_frames(struct run *run)
     if (r == 1 && !control_message(run, &msg))
         run->control_open = false;
     if (!run->control_open) {
-        (void) shutdown(tenant_control(run->tenant), SHUT_RD);
+        (void) shutdown(tenant_control(run->tenant), SHUT_RDWR);
         if (run->done_ends && r != -EPIPE)
             run_stop_hard(run, STOP_BROKEN);
     }
@@ -419,22 +468,6 @@ static int timeout_ms(const struct run *run)
 }
 
 /* ---- the loop ---- */
-
-/* The sink has one slot: while it blocks on one stream the other waits too, as on a terminal. */
-static int sink_blocked(struct run *run, enum stream *ret_stream)
-{
-    const struct run_sink *sink = &run->spec->sink;
-
-    for (int i = 0; i < 2 && sink->blocked_fd; i++) {
-        int fd = sink->blocked_fd(sink->arg, (enum stream) i);
-
-        if (fd >= 0) {
-            *ret_stream = (enum stream) i;
-            return fd;
-        }
-    }
-    return -1;
-}
 
 static void poll_fill(struct run *run, struct pollfd fds[ON_COUNT], enum stream *ret_stream)
 {

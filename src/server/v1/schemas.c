@@ -297,7 +297,9 @@ static const struct schema schema_error = { "error", "An uncaught exception.", f
 
 static const struct field fields_display[] = {
     ALWAYS("data", FIELD_OBJECT, "by MIME type; images in base64"),
-    ALWAYS("metadata", FIELD_OBJECT, NULL), END };
+    ALWAYS("metadata", FIELD_OBJECT, NULL),
+    ALWAYS("stdout_offset", FIELD_INT, "how many bytes of the whole stdout were printed before it"),
+    ALWAYS("stderr_offset", FIELD_INT, "likewise of stderr"), END };
 static const struct schema schema_display = { "display", "A figure, table or other display.",
                                               fields_display, 0 };
 

@@ -56,7 +56,7 @@ static void execution_free(struct execution *x)
     free(x->contacts);
     egress_policy_free(x->policy);
     for (size_t i = 0; !x->displays_taken && i < x->displays_len; i++)
-        free(x->displays[i].bundle.json);
+        free(x->displays[i].json);
     free(x->displays);
     output_log_release(&x->logs[STREAM_OUT]);
     output_log_release(&x->logs[STREAM_ERR]);
@@ -102,7 +102,7 @@ static int sink_write(void *arg, enum stream stream, const char *data, size_t le
 static void sink_bundle(void *arg, enum bundle_kind kind, const char *json, size_t len)
 {
     struct execution *x = arg;
-    struct display *displays;
+    struct bundle *displays;
     char *copy;
 
     if (kind != BUNDLE_DISPLAY)
@@ -116,8 +116,9 @@ static void sink_bundle(void *arg, enum bundle_kind kind, const char *json, size
     displays = reallocarray(x->displays, x->displays_len + 1, sizeof *displays);
     if (displays) {
         x->displays = displays;
-        displays[x->displays_len++] = (struct display){
-            .bundle = { copy, len },
+        displays[x->displays_len++] = (struct bundle){
+            .json = copy,
+            .len = len,
             .out = x->logs[STREAM_OUT].total,
             .err = x->logs[STREAM_ERR].total,
         };
@@ -296,7 +297,7 @@ static void displays_join(struct execution *x)
         return;
     for (size_t i = 0; i < x->displays_len; i++) {
         free(x->outcome.outputs[i].json);
-        x->outcome.outputs[i] = x->displays[i].bundle;
+        x->outcome.outputs[i] = x->displays[i];
     }
     x->displays_taken = true;
 }

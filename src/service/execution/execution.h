@@ -6,12 +6,6 @@
 
 struct session_budget;
 
-/* A display and its position among the bytes. */
-struct display {
-    struct bundle bundle; /* while running; afterwards it is in the outcome */
-    int64_t out, err;
-};
-
 struct execution {
     /* under service->lock */
     struct id_node node;
@@ -63,9 +57,9 @@ struct execution {
     int cancel_fd;           /* while it runs; of the session, or own */
     int done_fd;             /* an eventfd that somebody polls, or -1 */
     struct output_log logs[2];
-    struct display *displays;
+    struct bundle *displays;
     size_t displays_len;
-    bool displays_taken; /* the outcome owns their JSON */
+    bool displays_taken; /* the outcome owns their JSON too */
     int64_t started_us, ended_us;
     int64_t execution_count;
     bool session_lost, shell_lost;

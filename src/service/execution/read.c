@@ -249,7 +249,7 @@ void event_release(struct event *event)
 struct view {
     bool done;
     bool has_display;
-    struct display display;
+    struct bundle display;
     int64_t limit[2]; /* up to here before the next display */
     int64_t kept[2];
 };
@@ -321,15 +321,17 @@ static int stream_event(struct execution *x, enum stream stream, const struct vi
 }
 
 /* A bundle as the receipt shows it; NULL if it is malformed. */
-static json_t *bundle_to_json(const struct bundle *bundle, bool with_metadata)
+static json_t *bundle_to_json(const struct bundle *bundle, bool display)
 {
     size_t nodes = FRAME_DISPLAYS_NODES;
     json_t *data, *metadata;
 
     if (!bundle->json || bundle_parse(bundle, &nodes, &data, &metadata) < 0)
         return NULL;
-    if (with_metadata)
-        return json_pack("{s:o, s:o}", "data", data, "metadata", metadata);
+    if (display)
+        return json_pack("{s:o, s:o, s:I, s:I}", "data", data, "metadata", metadata,
+                         "stdout_offset", (json_int_t) bundle->out, "stderr_offset",
+                         (json_int_t) bundle->err);
     json_decref(metadata);
     return data;
 }
@@ -365,7 +367,7 @@ static int view_event(struct execution *x, const struct view *view, struct event
         stream_event(x, STREAM_ERR, view, &cursor->err, buf, size, ret_event) > 0)
         return 1;
     if (view->has_display) {
-        json_t *json = bundle_to_json(&view->display.bundle, true);
+        json_t *json = bundle_to_json(&view->display, true);
 
         cursor->displays++;
         if (!json)

@@ -251,6 +251,8 @@ static void shown_out(struct json_out *out, const struct outcome *o, int64_t *re
         json_out_object(out, NULL);
         json_out_json(out, "data", data);
         json_out_json(out, "metadata", metadata);
+        json_out_int(out, "stdout_offset", o->outputs[i].out);
+        json_out_int(out, "stderr_offset", o->outputs[i].err);
         json_out_end(out);
     }
     json_out_end(out);

@@ -40,8 +40,8 @@ static int texts_keep(struct execution *x)
     struct run_spec *spec = &x->spec;
 
     if (text_keep(&spec->code, spec->code_len, &x->own.code) < 0 ||
-        text_keep(&spec->filename, spec->filename ? strlen(spec->filename) : 0,
-                  &x->own.filename) < 0 ||
+        text_keep(&spec->filename, spec->filename ? strlen(spec->filename) : 0, &x->own.filename) <
+            0 ||
         text_keep(&spec->names, spec->names_len, &x->own.names) < 0 ||
         text_keep(&spec->input, spec->input_len, &x->own.input) < 0 ||
         (spec->env && strv_copy((const char *const *) spec->env, &x->own.env) < 0))
