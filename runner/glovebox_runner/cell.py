@@ -12,7 +12,8 @@ or closed, standard descriptors that it closed, hooks and handlers that it set. 
 is not a security boundary. A child that the program forked runs on after its cell until it exits,
 and the supervisor is not notified.
 
-Top-level await works: code that has one is run by an event loop that belongs to the session.
+Top-level await works: code that has one is run by an event loop that belongs to the session
+(loop.py).
 
 An interrupt is for the running cell. Between cells SIGINT is blocked in this thread, but a thread
 that a cell left behind can still receive it; so between cells our own handler replaces Python's and
@@ -33,7 +34,7 @@ from _signal import signal as _set_handler
 from os import _exit, getpid
 from sys import getrecursionlimit, setprofile, setrecursionlimit, settrace
 
-from . import calls, display, frames, hooks, notebook, packages, script, sources, tenant
+from . import calls, display, frames, hooks, loop, notebook, packages, script, sources, tenant
 
 __builtins__ = dict(vars(builtins))
 
@@ -43,7 +44,7 @@ _COROUTINE = 0x0080  # inspect.CO_COROUTINE
 
 _NEEDED = ("isinstance", "len", "str", "type")  # builtins that most of our code needs
 
-for _module in (display, hooks, notebook, packages, sources, display.rich):
+for _module in (display, hooks, loop, notebook, packages, sources, display.rich):
     script.our_globals.append(_module.__dict__)
 script.our_globals.append(globals())
 
@@ -225,7 +226,6 @@ class Session(script._Ending):
         self._publisher = display.publisher = display.Publisher(control)
         packages.use(self._publisher)
         self._flags = 0
-        self._loop = None
         self._value = None
         self._collector = None  # of the names that the cell binds
         self._ended = False  # the cell, quietly
@@ -235,12 +235,14 @@ class Session(script._Ending):
         self._shell = notebook.Shell(self._main.__dict__, self._program.filename)
         shell = self._shell
         builtins.get_ipython = lambda: shell
+        loop.install()
         hooks.install()
         tenant.workspace = os.getcwd()
 
     def _steps(self):
         return (
             self._serve,
+            self._close_loop,
             self._pass_on,
             self._join,
             self._call_atexit,
@@ -259,6 +261,8 @@ class Session(script._Ending):
                 self._run_steps(self._cell_steps())
             if getpid() != self._pid:
                 return
+            if loop.exists():
+                self._idle()
             try:
                 self._message = self._control.receive()
                 while self._message.type == frames.FRAME_ANSWER:
@@ -269,6 +273,20 @@ class Session(script._Ending):
                 return
             self._program = Cell(self._message)
             packages.refresh()
+
+    def _idle(self) -> None:
+        """Tasks that cells have left run until the next message. An interrupt is for the cell that
+        waits for them."""
+        try:
+            raised = self._interruptible(loop.idle, self._control.fd)
+        except BaseException as error:
+            raised = error
+        calls.block(SIGINT)
+        if issubclass(type(raised), KeyboardInterrupt):
+            self._noted = True
+
+    def _close_loop(self) -> None:
+        self._interruptible(loop.close)
 
     def _pass_on(self) -> None:
         """An interrupt after the last cell is for code that still runs."""
@@ -299,6 +317,7 @@ class Session(script._Ending):
         namespace = self._main.__dict__
         if not self._program.written:
             sources.remember(self._program.filename, self._program.source, namespace)
+        loop.begin()
         # Of warnings that were shown: each cell shows its own, as in Jupyter.
         namespace.pop("__warningregistry__", None)
         reserve = 0 if self._program.names is None else frames.FRAME_BUNDLE_MAX
@@ -376,12 +395,8 @@ class Session(script._Ending):
         return value
 
     def _wait_for(self, coroutine):
-        import asyncio
-
-        if self._loop is None or self._loop.is_closed():
-            self._loop = asyncio.new_event_loop()
         try:
-            return self._loop.run_until_complete(coroutine)
+            return loop.run(coroutine)
         except BaseException as error:
             # The frames of the loop, which are not the user's.
             tb = script._traceback_of(error)

@@ -14,7 +14,7 @@ import types
 from importlib.machinery import ModuleSpec
 
 from . import display as _display
-from . import fonts
+from . import fonts, loop
 from .display import display
 
 
@@ -89,6 +89,7 @@ def _adapt_ipython(module) -> None:
 
 
 _ADAPTERS = {
+    "asyncio.events": loop.adapt,
     "matplotlib.font_manager": fonts.install,
     "matplotlib.pyplot": _adapt_pyplot,
     "matplotlib.figure": _adapt_figure,

@@ -33,7 +33,8 @@ POOLED_AFTER_MS = 20  # no program for this long: cloned in advance
 EXIT_OURS = 125  # our failure, never the program's
 
 # Modules that only mode "cell" needs, each after those that it needs itself.
-CELL_MODULES = ("fonts", "rich", "display", "hooks", "notebook", "sources", "cell")
+CELL_MODULES = ("fonts", "rich", "display", "loop", "hooks", "notebook", "sources",
+                "cell")
 PACKAGE = __name__.rpartition(".")[0]  # zipimport of 3.9 does not set __package__ in time
 NAMES_MODULE = PACKAGE + ".names"  # needed by only some cells
 _cell_sources = []  # (name, text) of those that a template kept for its clones
@@ -116,7 +117,7 @@ class Control:
 
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fileno=fd)
-        self._fd = fd
+        self._fd = self.fd = fd
         self.settle()
 
     def settle(self) -> None:

@@ -599,6 +599,114 @@ def test_everything_closed(zygote, workspace):
     assert ended.code == 0
 
 
+# ---- asyncio ----
+
+ASYNC = "import asyncio\nasync def w(x=8):\n    await asyncio.sleep(0)\n    return x\n"
+
+# name: (cells, the values of the last ones)
+ASYNC_CASES = {
+    "one_cell": ([ASYNC + "t = asyncio.create_task(w())\nawait t"], ["8"]),
+    "task_awaited_later": ([ASYNC + "t = asyncio.create_task(w())", "await t"], ["8"]),
+    "gather_awaited_later": ([ASYNC + "f = asyncio.gather(w(1), w(2))", "await f"], ["[1, 2]"]),
+    "future": ([ASYNC + "f = asyncio.get_running_loop().create_future()\nf.set_result(5)",
+                "await f"], ["5"]),
+    "created_while_awaiting": ([ASYNC + "await w()\nt = asyncio.ensure_future(w(3))",
+                                "await t"], ["3"]),
+    "run": ([ASYNC + "asyncio.run(w(1)) + asyncio.run(w(2))"], ["3"]),
+    "run_then_await": ([ASYNC + "x = asyncio.run(w(1))\nx + await w(2)"], ["3"]),
+    "run_with_tasks_pending": ([ASYNC + "t = asyncio.create_task(w(1))",
+                                "asyncio.run(w(2)) + await t"], None),
+    "run_between": ([ASYNC + "t = asyncio.create_task(w(1))", "y = asyncio.run(w(2))",
+                     "y + await t"], ["3"]),
+    "run_until_complete": ([ASYNC + "asyncio.get_event_loop().run_until_complete(w(4))",
+                            "asyncio.get_event_loop().run_until_complete(w(5))",
+                            "await w(6)"], ["4", "5", "6"]),
+    "own_loop": ([ASYNC + "l = asyncio.new_event_loop(); asyncio.set_event_loop(l)\n"
+                  "v = l.run_until_complete(w(1)); l.close()", "v + await w(1)",
+                  "asyncio.get_event_loop().run_until_complete(w(9))"], ["2", "9"]),
+    "closed": ([ASYNC + "await w()\nasyncio.get_event_loop().close()", "await w(3)",
+                "t = asyncio.create_task(w(4))", "await t"], ["3", "4"]),
+    "is_running_as_it_is": ([ASYNC + "l = asyncio.get_running_loop()\n(l.is_running(), "
+                             "l is asyncio.get_event_loop())",
+                             "(asyncio.get_running_loop().is_running(), await w(1))"],
+                            ["(False, True)", "(True, 1)"]),
+    "context_variables": (["import contextvars, asyncio\nv = contextvars.ContextVar('v')\n"
+                           "v.set(1)\nawait asyncio.sleep(0)\nv.set(2);", "v.get()",
+                           "import decimal\ndecimal.getcontext().prec = 3\n"
+                           "await asyncio.sleep(0)\ndecimal.Decimal(1) / 3",
+                           "decimal.Decimal(1) / 3"], ["2", "Decimal('0.333')", "Decimal('0.333')"]),
+    "threads_have_none": ([ASYNC + "import threading\nr = []\ndef f():\n"
+                           "    try: asyncio.get_running_loop()\n"
+                           "    except RuntimeError as e: r.append(str(e))\n"
+                           "t = threading.Thread(target=f); t.start(); t.join()\nr[0]"],
+                          ["'no running event loop'"]),
+}
+
+
+@pytest.mark.parametrize("name", ASYNC_CASES)
+def test_asyncio(zygote, workspace, name):
+    sources, values = ASYNC_CASES[name]
+    ended = run(zygote, workspace, *sources)
+    if values is None:  # a cell that awaits runs in the loop, as in Jupyter
+        assert ended.cells[-1].done[frames.KEY_ERROR_NAME] == "RuntimeError"
+        return
+    shown = [cell.result["text/plain"] for cell in ended.cells if cell.result]
+    assert shown[-len(values):] == values, ended
+    assert ended.err == "" and ended.code == 0
+
+
+def test_tasks_run_between_cells(zygote, workspace):
+    cells = Cells(zygote, workspace)
+    cells.run(ASYNC + "import os\nr, done = os.pipe()\nasync def work():\n    for i in range(3):\n"
+              "        await asyncio.sleep(0.001)\n        display(i)\n        print(i)\n"
+              "    print('done')\nt = asyncio.create_task(work())")
+    # Nobody runs a cell: the displays come all the same, and wait for nobody.
+    for _ in range(3):
+        message = frames.recv(cells.tenant.control, cells.reader)
+        assert message.type == frames.FRAME_DISPLAY and message.get(frames.KEY_ACK) is None
+    assert cells.run("t.done() or await t").done[frames.KEY_EXIT_CODE] == "0"
+    ended = cells.end()
+    assert (ended.out, ended.err, ended.code) == ("0\n1\n2\ndone\n", "", 0)
+
+
+def test_tasks_that_misbehave_between_cells(zygote, workspace):
+    cells = Cells(zygote, workspace)
+    cells.run(ASYNC + "import sys\nasync def bad(e):\n    raise e\n"
+              "ts = [asyncio.create_task(bad(e)) for e in (SystemExit(3), ValueError('v'))]")
+    assert cells.run("1").result == {"text/plain": "1"}
+    cells.run("del ts\nasync def spin():\n    display('up')\n    while True: pass\n"
+              "t = asyncio.create_task(spin())")
+    assert frames.recv(cells.tenant.control, cells.reader).type == frames.FRAME_DISPLAY
+    # A task that never yields: the interrupt is for the cell that waits, and ends both.
+    cells.send("2")
+    os.kill(cells.tenant.pid, signal.SIGINT)
+    assert cells.wait().done[frames.KEY_ERROR_NAME] == "KeyboardInterrupt"
+    assert cells.run("await w(3)").result == {"text/plain": "3"}
+    assert cells.end().code == 0
+
+
+def test_interrupt_of_an_await(zygote, workspace):
+    cells = Cells(zygote, workspace)
+    cells.run(ASYNC)
+    cells.send("asyncio.get_running_loop().call_soon(display, 'asleep')\n"
+               "await asyncio.sleep(1000)  # here\nprint('zombie')")
+    acknowledge(cells.tenant.control, frames.recv(cells.tenant.control, cells.reader))
+    os.kill(cells.tenant.pid, signal.SIGINT)
+    shown = cells.wait()
+    assert shown.done[frames.KEY_ERROR_NAME] == "KeyboardInterrupt"
+    assert "await asyncio.sleep(1000)  # here" in shown.done[frames.KEY_TRACEBACK]
+    assert "base_events" not in shown.done[frames.KEY_TRACEBACK]
+    assert cells.run("len(asyncio.all_tasks())").result == {"text/plain": "0"}
+    ended = cells.end()
+    assert ended.out == "" and "never retrieved" not in ended.err and ended.code == 0
+
+
+def test_tasks_at_the_end(zygote, workspace):
+    ended = run(zygote, workspace, ASYNC + "async def f():\n    try:\n        await asyncio.sleep(99)\n"
+                "    finally:\n        print('cleaned up')\nt = asyncio.create_task(f())\nawait w()")
+    assert (ended.out, ended.err, ended.code) == ("cleaned up\n", "", 0)
+
+
 # ---- rich output ----
 
 RICH = """
