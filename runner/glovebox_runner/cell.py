@@ -82,6 +82,7 @@ class Cell(script.Program):
         self.id = get(frames.KEY_EXECUTION)
         self.input = get(frames.KEY_STDIN)
         self.names = get(frames.KEY_NAMES)
+        self.env = message.get_all(frames.KEY_CELL_ENV) if frames.KEY_CELL_ENV in fields else ()
         self.timed = False
 
     def _text(self) -> str:
@@ -227,6 +228,7 @@ class Session(script._Ending):
         packages.use(self._publisher)
         self._flags = 0
         self._value = None
+        self._environment = ()  # variables that the cell's message has set: what they were before
         self._collector = None  # of the names that the cell binds
         self._ended = False  # the cell, quietly
         self._untouched = (vars(sys), self._streams, self._kept.identity)
@@ -322,6 +324,8 @@ class Session(script._Ending):
         namespace.pop("__warningregistry__", None)
         reserve = 0 if self._program.names is None else frames.FRAME_BUNDLE_MAX
         self._publisher.start(self._program.echo, reserve)
+        if self._program.env:
+            self._environment = tenant.set_environment(self._program.env)
         if self._program.input is not None:
             sys.stdin = sys.__stdin__ = _text_input(self._program.input)
 
@@ -455,6 +459,9 @@ class Session(script._Ending):
         return super()._show(error, target)
 
     def _send(self) -> None:
+        if self._environment:
+            before, self._environment = self._environment, ()
+            tenant.reset_environment(before)
         if self._died_of_interrupt:
             self.code = script.EXIT_INTERRUPTED
         fields = [(frames.KEY_EXIT_CODE, b"%d" % self.code), *self._fields]

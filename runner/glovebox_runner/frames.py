@@ -63,6 +63,7 @@ KEY_STDIN = 15
 KEY_CALM = 16
 KEY_NAMES = 17
 KEY_ACK = 18
+KEY_CELL_ENV = 19
 
 _HEADER = struct.Struct("<BBHII")
 _FIELD = struct.Struct("<HI")

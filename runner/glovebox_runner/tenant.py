@@ -229,12 +229,29 @@ def _open_streams() -> None:
     sys.stderr = sys.__stderr__ = _open_stream(2, "<stderr>", "backslashreplace")
 
 
-def _apply_environment(message: frames.Message) -> None:
-    for item in message.get_all(frames.KEY_ENV):
+_environb = os.environb  # the program may bind the name to something else
+
+
+def set_environment(items) -> list:
+    """Sets NAME=value of each. Returns what reset_environment() needs to undo that."""
+    before = []
+    for item in items:
         name, equals, value = item.partition(b"=")
         if not name or not equals or b"\0" in item:
             continue
-        os.environb[name] = value
+        before.append((name, _environb.get(name)))
+        _environb[name] = value
+        if name == b"TZ":
+            time.tzset()
+    return before
+
+
+def reset_environment(before: list) -> None:
+    for name, value in reversed(before):
+        if value is not None:
+            _environb[name] = value
+        else:
+            _environb.pop(name, None)
         if name == b"TZ":
             time.tzset()
         elif name == b"OPENBLAS_NUM_THREADS":
@@ -295,7 +312,7 @@ def main(control_fd: int):
             script.warm_up()
         message = control.receive()
         if message.type == frames.FRAME_RUN:
-            _apply_environment(message)
+            set_environment(message.get_all(frames.KEY_ENV))
             MODES[message.get_text(frames.KEY_MODE, "script")](message, control)
     except EOFError:
         pass  # this tenant is not needed

@@ -305,10 +305,11 @@ struct resident;
 int resident_open(struct box *box, char *const *env, struct resident **ret_resident,
                   struct gb_err *err);
 
-/* Runs one cell (spec->cell must be set; spec->env is not used). Variables, imports, working
- * directory, threads and children stay. `sys.exit` ends only the cell, so the exit code of a cell
- * that ended normally is the tenant's own claim; it can only falsify its own receipt. All other
- * verdicts are ours. A cell's input is only in sys.stdin; descriptor 0 is always at end of file.
+/* Runs one cell (spec->cell must be set; spec->env is set for this cell and then undone).
+ * Variables, imports, working directory, threads and children stay. `sys.exit` ends only the cell,
+ * so the exit code of a cell that ended normally is the tenant's own claim; it can only falsify its
+ * own receipt. All other verdicts are ours. A cell's input is only in sys.stdin; descriptor 0 is
+ * always at end of file.
  *
  * With outcome.lost the tenant has ended (it was killed after the grace, ran out of memory,
  * crashed, called os._exit or broke the protocol): its variables and everything that ran in the box

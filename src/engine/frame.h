@@ -65,9 +65,10 @@ enum frame_key {
     KEY_LEFT_OUT = 13,   /* DONE: decimal text, how many displays were not sent */
     KEY_EXECUTION = 14,  /* RUN, and the DONE that answers it: bytes chosen by the supervisor */
     KEY_STDIN = 15,      /* RUN: the contents of sys.stdin */
-    KEY_CALM = 16,  /* RUN: an interrupt received before this message was for another program */
-    KEY_NAMES = 17, /* RUN: JSON text, names bound before a cell and how it returns its own */
-    KEY_ACK = 18,   /* DISPLAY: decimal text, its sender waits; the ANSWER that repeats it */
+    KEY_CALM = 16,     /* RUN: an interrupt received before this message was for another program */
+    KEY_NAMES = 17,    /* RUN: JSON text, names bound before a cell and how it returns its own */
+    KEY_ACK = 18,      /* DISPLAY: decimal text, its sender waits; the ANSWER that repeats it */
+    KEY_CELL_ENV = 19, /* RUN: NAME=value, repeated; set for this cell only */
 };
 
 /* ---- messages of one packet, in the caller's memory: for the extension inside tenants ---- */

@@ -330,7 +330,7 @@ struct execution_request {
     const char *names; /* of a cell: JSON text, names to bind and to return, as in docs/PROTOCOL.md.
                           Not checked here. NULL: none */
     size_t names_len;
-    const char *const *env; /* NAME=value; of one-shots and commands only */
+    const char *const *env; /* NAME=value, for this execution; not of a persistent shell */
     const char *template;   /* of one-shots only: a name or an alias; NULL: the default one */
     json_t *network;        /* of one-shots only: as in struct session_request */
     struct limits limits;   /* as requested; in a session only wall_us may be set */

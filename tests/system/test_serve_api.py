@@ -112,6 +112,45 @@ def test_session(server):
     server.problem(404, "DELETE", f"/v1/sessions/{session}")
 
 
+def test_env_of_one_execution(server):
+    session = server.session(env={"A": "1"})
+    path = f"/v1/sessions/{session}/execute"
+    show = "import os, subprocess, time\nprint(os.environ.get('A'), os.environ.get('B'), end=' ', flush=True)\n" \
+           "subprocess.run('echo $A $B; date +%Z', shell=True);"
+    body = {"code": show, "env": {"A": "2", "B": "é=x", "TZ": "UTC+3"}}
+    assert server.good("POST", path, body)["stdout"] == "2 é=x 2 é=x\nUTC\n"
+    # Restored, also after an error and what the code itself did to them.
+    body = {"code": "del os.environ['A']; os.environ['B'] = 'mine'; os.environ['C'] = 'kept'\n1 / 0",
+            "env": {"A": "3", "B": "4"}}
+    assert server.good("POST", path, body)["status"] == "error"
+    assert server.run(session, "print(os.environ.get('A'), os.environ.get('B'), os.environ['C'], "
+                               "os.environ.get('TZ'))")["stdout"] == "1 None kept None\n"
+    for bad in {"": "x"}, {"A=B": "x"}, {"1A": "x"}, {"A B": "x"}, {"A": 1}, {"A": "\0"}, ["A=1"]:
+        server.problem(422, "POST", path, {"code": "1", "env": bad})
+    server.problem(422, "POST", path, {"code": "1", "env": {"A": "x" * 70000}})
+    shell = f"/v1/sessions/{session}/commands"
+    server.problem(422, "POST", shell, {"command": "ls", "shell": True, "env": {"A": "1"}})
+    simple = {"code": "import os; print(input(), os.environ['A'], os.environ.get('E'))"}
+    receipt = server.good("POST", "/execute", {**simple, "stdin": "in\n", "env": {"A": "e"}})
+    assert receipt["stdout"] == "in e None\n", receipt
+    receipt = server.good("POST", "/execute", {**simple, "stdin": "in\n", "env": {"E": "f"},
+                                               "session_id": session})
+    assert receipt["stdout"] == "in 1 f\n", receipt
+    server.problem(422, "POST", "/execute", {**simple, "env": {"=": "e"}})
+
+
+def test_null_characters(server):
+    """Valid JSON that nothing can use: the reply says where they are."""
+    found = server.problem(422, "POST", "/v1/execute", {"code": "x = '\0'", "stdin": "\0",
+                                                        "limits": {"memory": "\0"}})
+    said = {error["loc"][-1]: error["msg"] for error in found["errors"]}
+    assert set(said) == {"code", "stdin", "limits"}
+    assert said["code"] == "source code string cannot contain null bytes"
+    server.problem(422, "POST", "/v1/execute", '["\\u0000"]')
+    unknown = server.problem(422, "POST", "/v1/execute", {"code": "1", "stdim": "x"})
+    assert "did you mean \"stdin\"" in unknown["errors"][0]["msg"]
+
+
 def test_timeout_keeps_the_session(server):
     session = server.session()
     server.run(session, "kept = 'still here'")

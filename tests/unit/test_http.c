@@ -413,7 +413,7 @@ static void test_bodies(void **state)
         { "{\"code\": \"x\"", 400 },
         { "{\"code\": \"x\"} trailing", 400 },
         { "{\"code\": \"\xff\"}", 400 },
-        { "{\"code\": \"a\\u0000b\"}", 400 },
+        { "{\"code\": \"a\\u0000b\"}", 422 },
         { "{\"code\": \"a\", \"code\": \"b\"}", 400 },
         { "{\"code\": 5}", 422 },
         { "{\"code\": \"x\", \"timeout\": \"5\"}", 422 },

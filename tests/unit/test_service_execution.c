@@ -328,6 +328,7 @@ static void test_bad_requests(void **state)
           .session = true },
         { .type = "env-not-here",
           .code = "x",
+          .kind = EXECUTION_SHELL,
           .fault = FAULT_INVALID,
           .session = true,
           .env = { "A=b" } },

@@ -287,15 +287,17 @@ class Session:
         check: bool = False,
         timeout: Optional[float] = None,
         stdin: Optional[str] = None,
+        env: Optional[Mapping[str, str]] = None,
         filename: Optional[str] = None,
         reply_bytes: Optional[Size] = None,
         accept_loss: Optional[bool] = None,
     ) -> Result:
         """Runs a cell. If it fails, the result says so; with `check` that raises an exception.
+        `env` is for this cell only.
 
         If the previous execution had to be killed, the variables are gone. This raises
         `SessionLost` once, unless `accept_loss` is set."""
-        body = _body(code=code, timeout=timeout, stdin=stdin, filename=filename,
+        body = _body(code=code, timeout=timeout, stdin=stdin, env=env, filename=filename,
                      reply_bytes=reply_bytes, accept_loss=accept_loss)
         return self._execute("/execute", body, check)
 
@@ -346,12 +348,13 @@ class Session:
         *,
         timeout: Optional[float] = None,
         stdin: Optional[str] = None,
+        env: Optional[Mapping[str, str]] = None,
         filename: Optional[str] = None,
         accept_loss: Optional[bool] = None,
         cancel_on_disconnect: Optional[bool] = None,
     ) -> Stream:
         """Like run(), but returns the events as they happen."""
-        body = _body(code=code, timeout=timeout, stdin=stdin, filename=filename,
+        body = _body(code=code, timeout=timeout, stdin=stdin, env=env, filename=filename,
                      accept_loss=accept_loss, cancel_on_disconnect=cancel_on_disconnect)
         return stream.open_stream(self._transport, self._path + "/execute", body)
 

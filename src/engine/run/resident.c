@@ -112,6 +112,8 @@ static int cell_send(struct resident *resident, const struct run *run)
     frame_put_text(&out, KEY_EXECUTION, run->done_id);
     if (run->spec->input)
         frame_put(&out, KEY_STDIN, run->spec->input, run->spec->input_len);
+    for (char *const *item = run->spec->env; item && *item; item++)
+        frame_put_text(&out, KEY_CELL_ENV, *item);
     if (resident->interrupted)
         frame_put_text(&out, KEY_CALM, "1");
     r = frame_send(tenant_control(run->tenant), &out,
@@ -128,7 +130,8 @@ static int resident_start(struct run *run, struct gb_err *err)
     run->control_open = true;
     r = cell_send(resident, run);
     if (r == -EMSGSIZE)
-        return gb_fail_plain(err, E2BIG, "code and input of a cell together are too large");
+        return gb_fail_plain(err, E2BIG,
+                             "code, input and environment of a cell together are too large");
     if (r == -ENOMEM)
         return gb_fail(err, ENOMEM, "send the cell");
     strv_free(resident->env);

@@ -5,6 +5,7 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/text/parse.h"
+#include "base/text/strv.h"
 #include "server/compat/schemas.h"
 #include "server/handlers.h"
 #include "server/server_internal.h"
@@ -35,19 +36,28 @@ void simple_execute(struct request *rq)
     struct execution_request request;
     struct body_execute body = { 0 };
     struct session *session = NULL;
+    char **env = NULL;
 
     if (request_json(rq, &body) < 0 || check_timeout(rq, &body) < 0)
         return;
     if (body.session_id && request_session_named(rq, body.session_id, &session) < 0)
         return;
+    if (body.env && body_env_read(rq, body.env, &env) < 0) {
+        session_unref(session);
+        return;
+    }
     execution_request_init(&request);
     request.kind = EXECUTION_CELL;
     request.code = body.code;
     request.code_len = strlen(body.code);
+    request.input = body.stdin_text;
+    request.input_len = body.stdin_text ? strlen(body.stdin_text) : 0;
+    request.env = (const char *const *) env;
     if (body.timeout_us != FIELD_ABSENT)
         request.limits.wall_us = body.timeout_us;
     run_request(rq, session, &request, &options);
     session_unref(session);
+    strv_free(env);
 }
 
 /* ---- packages ---- */

@@ -49,6 +49,47 @@ int request_query(struct request *rq, void *ret)
     return 0;
 }
 
+/* Whether a string with a NUL is in it. Names with one are refused by the parser. */
+static bool has_null(const json_t *value)
+{
+    const char *key;
+    json_t *item;
+    size_t i;
+
+    if (json_is_string(value))
+        return strlen(json_string_value(value)) < json_string_length(value);
+    json_object_foreach ((json_t *) value, key, item)
+        if (has_null(item))
+            return true;
+    json_array_foreach ((json_t *) value, i, item)
+        if (has_null(item))
+            return true;
+    return false;
+}
+
+/* \u0000 is valid JSON, but nothing here can have a NUL in it: code is refused with Python's words.
+ */
+static void refuse_null(struct request *rq)
+{
+    json_t *json = json_loadb(rq->body, rq->body_len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    json_t *errors = json_array(), *value;
+    const char *key;
+
+    json_object_foreach (json, key, value)
+        if (has_null(value))
+            fields_add_error(errors, "body", key, "null_character",
+                             strcmp(key, "code") == 0
+                                 ? "source code string cannot contain null bytes"
+                                 : "cannot contain null characters");
+    json_decref(json);
+    if (json_array_size(errors) > 0) {
+        reply_invalid(rq, errors);
+        return;
+    }
+    json_decref(errors);
+    reply_problem(rq, PROBLEM_INVALID_REQUEST, "the body cannot contain null characters");
+}
+
 static int parse_body(struct request *rq)
 {
     json_error_t error;
@@ -59,6 +100,10 @@ static int parse_body(struct request *rq)
         return -1;
     }
     rq->json = json_loadb(rq->body, rq->body_len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
+    if (!rq->json && json_error_code(&error) == json_error_null_character) {
+        refuse_null(rq);
+        return -1;
+    }
     if (!rq->json) {
         reply_problem(rq, PROBLEM_BAD_JSON,
                       "the body is not JSON: %s (line %d, "

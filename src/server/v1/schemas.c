@@ -121,6 +121,7 @@ static const struct field fields_session_execute[] = {
     ROW_CODE("the cell"),
     ROW_STDIN,
     ROW_TIMEOUT("wall time in seconds"),
+    ROW_ENV("environment variables for this execution only"),
     { "filename", FIELD_TEXT, 0, AT(body_execute, filename), 1, 255,
       .help = "name of the cell in tracebacks" },
     ROW_REPLY,

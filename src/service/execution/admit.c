@@ -46,9 +46,10 @@ static int request_check(struct service *service, const struct session *session,
     if (session && request->kind == EXECUTION_SCRIPT)
         return fault_set(fault, PROBLEM_KIND_NOT_IN_SESSION, "kind",
                          "sessions run cells and commands, not scripts");
-    if (session && request->env && request->env[0] && request->kind != EXECUTION_COMMAND)
+    if (session && request->env && request->env[0] && request->kind == EXECUTION_SHELL)
         return fault_set(fault, PROBLEM_ENV_NOT_HERE, "env",
-                         "a session's environment is set when the session is created");
+                         "the persistent shell has its own environment; use export, or leave out "
+                         "shell");
     return env_check(request->env, fault);
 }
 
