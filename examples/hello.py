@@ -7,7 +7,8 @@ import pandas as pd
 
 print(f"Hello from process {os.getpid()}, user {os.getuid()}, on host {socket.gethostname()!r}.")
 print("Processes I can see:", len([pid for pid in os.listdir("/proc") if pid.isdigit()]))
-print("Homes I can see:", os.listdir("/home") or "none")
+homes = [home.path for home in os.scandir("/home") if not home.is_symlink()]  # user is /workspace
+print("Homes I can see:", homes or "none")
 try:
     socket.create_connection(("192.0.2.1", 80), timeout=2)
 except OSError as refused:

@@ -355,7 +355,7 @@ static void run_trials(struct engine *engine, struct doctor_findings *findings)
 /* ---- the probe ---- */
 
 static const char *const host_paths[] = {
-    "/boot", "/etc/shadow", "/home", "/root", "/run", "/srv", "/sys", "/var/lib", "/var/log",
+    "/boot", "/etc/shadow", "/home", "/root", "/run", "/srv", "/sys/kernel", "/var/lib", "/var/log",
 };
 
 static void note_host_uid(void *arg, struct tenant *tenant)

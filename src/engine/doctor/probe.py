@@ -98,9 +98,10 @@ def tell_calls():
 
 
 def is_there(path):
-    """A file, or a directory that is not empty: programs expect some empty ones."""
+    """A file, or a directory that is not empty: programs expect some empty ones, and some with
+    links into the box."""
     try:
-        return bool(os.listdir(path))
+        return any(not entry.is_symlink() for entry in os.scandir(path))
     except NotADirectoryError:
         return True
     except OSError:
