@@ -31,6 +31,7 @@ struct cgroup_usage {
     int64_t pids; /* now */
     int64_t pids_peak;
     int64_t oom_kills;    /* processes that the kernel killed for memory */
+    int64_t ooms;         /* at least as many: also times when a victim was dying already */
     int64_t pids_refused; /* forks refused by the limit */
 };
 

@@ -55,6 +55,7 @@ struct outcome {
     int64_t wall_us; /* -1 below: unknown on this host */
     int64_t cpu_us;
     int64_t memory_peak_bytes;
+    int64_t oom_kills;       /* processes that the kernel killed for memory */
     int64_t processes;       /* most at one time, or 1 if unknown on this host */
     bool memory_peak_is_box; /* the peak is that of the box's whole lifetime: it cannot be reset on
                                 this host */

@@ -276,6 +276,62 @@ def test_out_of_memory_in_a_child(limited):
     ended(r, "oom", "memory", 137)
 
 
+LOST = """
+    import subprocess, sys
+    greedy = "a = []\\nwhile True: a.append(bytearray(b'x' * (8 << 20)))"
+    print(subprocess.run([sys.executable, "-c", greedy]).returncode)
+    """
+LOST_NOTE = "glovebox: 1 process of this program was killed: the box's memory of 128m was full\n"
+
+
+def test_a_lost_child_is_told(limited, uncounted):
+    """A program that does not mind is `ok`, but not silently. Our own watch kills all at once."""
+    r = limited(LOST, "--memory", "128m")
+    if uncounted:
+        ended(r, "oom", "memory", 137)
+        assert r["usage"]["oom_kills"] is None
+        return
+    ended(r, "ok", None, 0)
+    assert r["usage"]["oom_kills"] == 1
+    assert (r["stdout"], r["stderr"]) == ("-9\n", LOST_NOTE)
+
+
+def test_a_pool_that_lost_a_worker(limited, uncounted):
+    """It waits for ever; the receipt names the reason besides the time."""
+    if uncounted:
+        pytest.skip("our own watch kills all at once")
+    r = limited(
+        """
+        import multiprocessing, os
+        def work(n):
+            block = []
+            while True: block.append(bytearray(b"x" * (8 << 20)))
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            pool.map(work, [1])
+        """,
+        "--memory", "128m", "--timeout", "3",
+    )
+    ended(r, "timeout", "wall_time", 124)
+    assert r["usage"]["oom_kills"] >= 1  # the pool starts another worker
+    assert "killed: the box's memory of 128m was full\n" in r["stderr"]
+
+
+def test_the_note_about_a_lost_child_respects_the_limit_on_output(limited, uncounted):
+    if uncounted:
+        pytest.skip("our own watch kills all at once")
+    code = LOST + "sys.stderr.write('x' * 1000)"
+    r = limited(code, "--memory", "128m", "--output", "1k")
+    ended(r, "ok", None, 0)
+    assert (r["usage"]["oom_kills"], r["stderr"]) == (1, "x" * 1000)
+
+
+def test_a_child_that_was_killed_otherwise(limited, uncounted):
+    r = limited("import subprocess; print(subprocess.run('kill -9 $$', shell=True).returncode)")
+    ended(r, "ok", None, 0)
+    assert (r["stdout"], r["stderr"]) == ("-9\n", "")
+    assert r["usage"]["oom_kills"] == (None if uncounted else 0)
+
+
 def test_killing_itself_is_not_out_of_memory(limited):
     code = "import os\nb = bytearray(b'x' * (64 << 20))\nos.kill(os.getpid(), 9)"
     ended(limited(code, "--memory", "256m"), "killed", None, 137)

@@ -131,6 +131,25 @@ def test_blas_uses_the_cpus_of_its_box(gb):
     assert two == ["True", "True", "2"]
 
 
+def test_a_lost_child_in_a_session(server, has_cgroups):  # noqa: F811
+    if not has_cgroups:
+        pytest.skip("our own watch kills all at once")
+    session = server.session(limits={"memory": "128m"})
+    note = "glovebox: 1 process of this program was killed: the box's memory of 128m was full\n"
+    server.good("PUT", f"/v1/sessions/{session}/files/greedy.py",
+                b"a = []\nwhile True: a.append(bytearray(b'x' * (8 << 20)))", 201)
+    cell = server.run(session, "!python3 greedy.py")
+    assert (cell["status"], cell["usage"]["oom_kills"]) == ("ok", 1), cell
+    assert cell["stderr"].endswith(note)
+    assert server.run(session, "1 + 1")["usage"]["oom_kills"] == 0
+    found = server.good("POST", f"/v1/sessions/{session}/commands",
+                        {"command": "python3 greedy.py; echo $?"})
+    assert (found["status"], found["stdout"]) == ("ok", "137\n"), found
+    assert found["usage"]["oom_kills"] == 1 and found["stderr"].endswith(note)
+    large = server.run(session, "x = b'x' * (80 << 20); del x")
+    assert (large["status"], large["usage"]["oom_kills"], large["stderr"]) == ("ok", 0, "")
+
+
 def test_names_that_programs_expect(gb):
     receipt = gb.receipt("""
         import os, pathlib, subprocess, sys

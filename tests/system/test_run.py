@@ -448,7 +448,7 @@ def check_receipt(r):
         assert {"name", "value", "traceback"} <= set(r["error"])
     assert set(r["truncated"]) >= {"stdout", "stderr"}
     usage = r["usage"]
-    for key in ("cpu_ms", "peak_memory_bytes", "wall_ms", "processes"):
+    for key in ("cpu_ms", "peak_memory_bytes", "wall_ms", "processes", "oom_kills"):
         assert key in usage and (usage[key] is None or is_number(usage[key])), key
     assert usage["hosts"] == []
     assert r["session_id"] is None

@@ -88,6 +88,7 @@ static void test_everything(void **state)
         .wall_us = 2100,
         .cpu_us = 2600,
         .memory_peak_bytes = 1048576,
+        .oom_kills = 2,
         .processes = 3,
         .out = whole(out),
         .err = whole(err_text),
@@ -118,7 +119,7 @@ static void test_everything(void **state)
                  "{\"path\":\"gone\",\"size\":0,\"change\":\"deleted\"}],"
                  "\"truncated\":{\"stdout\":0,\"stderr\":0,\"outputs\":0},"
                  "\"usage\":{\"cpu_ms\":3,\"peak_memory_bytes\":1048576,\"wall_ms\":2,"
-                 "\"processes\":3,\"hosts\":[]},"
+                 "\"processes\":3,\"oom_kills\":2,\"hosts\":[]},"
                  "\"session_id\":\"sess_1\",\"execution_id\":\"exec_1\",\"execution_count\":7,"
                  "\"template\":\"py312\","
                  "\"session_lost\":true,\"shell_lost\":true}");
@@ -127,7 +128,7 @@ static void test_everything(void **state)
 
 static void test_nothing(void **state)
 {
-    struct outcome o = { .cpu_us = -1, .memory_peak_bytes = -1, .processes = 1 };
+    struct outcome o = { .cpu_us = -1, .memory_peak_bytes = -1, .oom_kills = -1, .processes = 1 };
     json_t *json = build(&o, &plain_ids);
 
     (void) state;
@@ -136,7 +137,7 @@ static void test_nothing(void **state)
                        "\"outputs\":[],\"error\":null,\"files\":[],"
                        "\"truncated\":{\"stdout\":0,\"stderr\":0,\"outputs\":0},"
                        "\"usage\":{\"cpu_ms\":null,\"peak_memory_bytes\":null,\"wall_ms\":0,"
-                       "\"processes\":1,\"hosts\":[]},"
+                       "\"processes\":1,\"oom_kills\":null,\"hosts\":[]},"
                        "\"session_id\":null,\"execution_id\":\"exec_1\",\"execution_count\":1,"
                        "\"template\":\"default\"}");
     json_decref(json);

@@ -69,7 +69,7 @@ static const struct verdict_case stop_cases[] = {
     { "wall outranks every counter",
       { .stop = STOP_WALL,
         KILLED(SIGKILL),
-        .oom_kills = 3,
+        .ooms = 3,
         .pids_refused = 3,
         .disk = LIMIT_DISK_BYTES,
         .largest_file = FILE_LIMIT },
@@ -79,7 +79,7 @@ static const struct verdict_case stop_cases[] = {
     { "output outranks every counter",
       { .stop = STOP_OUTPUT,
         EXITED(1),
-        .oom_kills = 3,
+        .ooms = 3,
         .pids_refused = 3,
         .disk = LIMIT_DISK_BYTES,
         .largest_file = FILE_LIMIT },
@@ -89,7 +89,7 @@ static const struct verdict_case stop_cases[] = {
     { "cancel outranks every counter",
       { .stop = STOP_CANCEL,
         KILLED(SIGKILL),
-        .oom_kills = 1,
+        .ooms = 1,
         .pids_refused = 1,
         .disk = LIMIT_DISK_INODES },
       RUN_CANCELLED,
@@ -100,7 +100,7 @@ static const struct verdict_case stop_cases[] = {
 /* A limit that was merely touched is no verdict. */
 static const struct verdict_case ok_cases[] = {
     { "nothing special", { EXITED(0) }, RUN_OK, LIMIT_NONE, 0 },
-    { "lost a child to memory", { EXITED(0), .oom_kills = 1 }, RUN_OK, LIMIT_NONE, 0 },
+    { "lost a child to memory", { EXITED(0), .ooms = 1 }, RUN_OK, LIMIT_NONE, 0 },
     { "could not fork once", { EXITED(0), .pids_refused = 1 }, RUN_OK, LIMIT_NONE, 0 },
     { "as many as there may be",
       { EXITED(0), .watched = true, .pids_peak = PIDS_LIMIT },
@@ -113,21 +113,17 @@ static const struct verdict_case ok_cases[] = {
 };
 
 static const struct verdict_case memory_cases[] = {
-    { "killed by the kernel", { KILLED(SIGKILL), .oom_kills = 1 }, RUN_OOM, LIMIT_MEMORY, 137 },
-    { "a child was, and it failed", { EXITED(1), .oom_kills = 1 }, RUN_OOM, LIMIT_MEMORY, 137 },
-    { "before processes",
-      { EXITED(1), .oom_kills = 1, .pids_refused = 9 },
-      RUN_OOM,
-      LIMIT_MEMORY,
-      137 },
+    { "killed by the kernel", { KILLED(SIGKILL), .ooms = 1 }, RUN_OOM, LIMIT_MEMORY, 137 },
+    { "a child was, and it failed", { EXITED(1), .ooms = 1 }, RUN_OOM, LIMIT_MEMORY, 137 },
+    { "before processes", { EXITED(1), .ooms = 1, .pids_refused = 9 }, RUN_OOM, LIMIT_MEMORY, 137 },
     { "before the disk",
-      { EXITED(1), .oom_kills = 1, .disk = LIMIT_DISK_BYTES },
+      { EXITED(1), .ooms = 1, .disk = LIMIT_DISK_BYTES },
       RUN_OOM,
       LIMIT_MEMORY,
       137 },
     { "SIGKILL alone is no proof", { KILLED(SIGKILL) }, RUN_KILLED, LIMIT_NONE, 137 },
     { "exit 137 alone neither", { EXITED(137) }, RUN_ERROR, LIMIT_NONE, 137 },
-    { "no such counter", { KILLED(SIGKILL), .oom_kills = UNKNOWN }, RUN_KILLED, LIMIT_NONE, 137 },
+    { "no such counter", { KILLED(SIGKILL), .ooms = UNKNOWN }, RUN_KILLED, LIMIT_NONE, 137 },
 };
 
 static const struct verdict_case pids_cases[] = {

@@ -328,7 +328,7 @@ void entry_usage(const struct cgroup_root *cgroups, struct box_entry *box, int64
     if (cgroup_root_mode(cgroups) == CGROUP_OFF) {
         entry_watch(box, template_anon, &usage);
     } else if (cgroup_usage(cgroups, &box->cgroup, &usage) < 0) {
-        usage = (struct cgroup_usage){ -1, -1, -1, -1, -1, -1, -1 };
+        usage = (struct cgroup_usage){ -1, -1, -1, -1, -1, -1, -1, -1 };
     }
     /* Some kernels record no peak: then it is the highest value that we saw. */
     peak_raise(&box->peak.cpu_us, usage.cpu_us);

@@ -94,7 +94,7 @@ void entry_watch(const struct box_entry *box, int64_t template_anon, struct cgro
     int64_t own;
     struct dirent *entry;
 
-    *ret_usage = (struct cgroup_usage){ -1, -1, -1, -1, -1, -1, -1 };
+    *ret_usage = (struct cgroup_usage){ -1, -1, -1, -1, -1, -1, -1, -1 };
     if (dir_open_at(box->root, "proc", &dir) < 0)
         return;
     while ((entry = readdir(dir))) {

@@ -706,7 +706,7 @@ static void usage_track(struct cgroup_seen *seen, struct cgroup_usage *usage)
 int cgroup_usage(const struct cgroup_root *root, const struct cgroup *cg,
                  struct cgroup_usage *ret_usage)
 {
-    struct cgroup_usage usage = { -1, -1, -1, -1, -1, -1, -1 };
+    struct cgroup_usage usage = { -1, -1, -1, -1, -1, -1, -1, -1 };
     struct cgroup_seen *seen;
     int r;
 

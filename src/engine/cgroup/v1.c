@@ -172,6 +172,7 @@ static int v1_usage(const struct cgroup_root *root, const struct cgroup *cg,
         return -ENODEV;
     usage->memory_peak_bytes = cgroup_read_int(memory, "memory.max_usage_in_bytes");
     usage->oom_kills = cgroup_read_key(memory, "memory.oom_control", "oom_kill");
+    usage->ooms = usage->oom_kills;
     if (pids >= 0) {
         usage->pids = cgroup_read_int(pids, "pids.current");
         usage->pids_peak = cgroup_read_int(pids, "pids.peak"); /* 6.11 and later */

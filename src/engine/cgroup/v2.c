@@ -410,7 +410,6 @@ static int v2_usage(const struct cgroup_root *root, const struct cgroup *cg,
                     struct cgroup_usage *usage)
 {
     int fd = cg->dir_fds[0];
-    int64_t ooms;
 
     (void) root;
     usage->memory_bytes = cgroup_read_int(fd, "memory.current");
@@ -423,9 +422,9 @@ static int v2_usage(const struct cgroup_root *root, const struct cgroup *cg,
     usage->pids_refused = cgroup_read_key(fd, "pids.events", "max");
     /* A victim that was dying already counts as `oom` but not as `oom_kill`. */
     usage->oom_kills = cgroup_read_key(fd, "memory.events", "oom_kill");
-    ooms = cgroup_read_key(fd, "memory.events", "oom");
-    if (ooms > usage->oom_kills)
-        usage->oom_kills = ooms;
+    usage->ooms = cgroup_read_key(fd, "memory.events", "oom");
+    if (usage->ooms < usage->oom_kills)
+        usage->ooms = usage->oom_kills;
     return 0;
 }
 

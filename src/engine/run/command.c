@@ -179,7 +179,7 @@ static int refused(struct run *run, int r, struct gb_err *err)
         o->status = RUN_PIDS;
         o->limit = LIMIT_PIDS;
         o->exit_code = 126;
-    } else if (r == -EPROTO && run->usage.oom_kills > 0) {
+    } else if (r == -EPROTO && run->usage.ooms > 0) {
         o->status = RUN_OOM;
         o->limit = LIMIT_MEMORY;
         o->exit_code = 137;

@@ -46,7 +46,7 @@ enum stop {
 struct verdict_facts {
     enum stop stop;
     int code, status; /* si_code and si_status of waitid(2) */
-    int64_t oom_kills, pids_refused, pids_peak;
+    int64_t ooms, pids_refused, pids_peak;
     int64_t largest_file;
     bool watched; /* no cgroups: the counters are our own */
     enum limit_kind disk;

@@ -19,6 +19,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
+#include "base/text/parse.h"
 #include "engine/run/internal.h"
 
 #include "base/banned.h"
@@ -560,12 +561,34 @@ void run_tell_usage(struct run *run, int64_t own)
 
     o->cpu_us = run->usage.cpu_us;
     o->memory_peak_bytes = run->usage.memory_peak_bytes;
+    o->oom_kills = run->usage.oom_kills;
     o->processes = run->usage.pids_peak;
     /* The cgroup counts our own processes too, our watch does not. */
     if (!box_is_watched(run->box))
         o->processes -= own;
     if (o->processes < 1)
         o->processes = 1;
+}
+
+/* A killed child is easily missed: a pool of processes waits for it forever, a shell command just
+ * ends. If the run ended as `oom`, its status says the same. */
+static void tell_oom(struct run *run)
+{
+    const struct outcome *o = &run->outcome;
+    int64_t room = run->spec->limits.output_bytes - run->streams[STREAM_ERR].total;
+    char limit[FORMAT_NUMBER_MAX], text[160];
+
+    if (o->oom_kills <= 0 || o->status == RUN_OOM)
+        return;
+    format_size(run->box->limits.memory_bytes, limit);
+    snprintf(
+        text, sizeof text,
+        "glovebox: %lld process%s of this program w%s killed: the box's memory of %s was full\n",
+        (long long) o->oom_kills, o->oom_kills == 1 ? "" : "es", o->oom_kills == 1 ? "as" : "ere",
+        limit);
+    /* The verdict is made; this must not exceed the limit on output. */
+    if ((int64_t) strlen(text) <= room)
+        run_take_text(run, STREAM_ERR, text);
 }
 
 int run_judge(struct run *run, struct gb_err *err)
@@ -575,7 +598,7 @@ int run_judge(struct run *run, struct gb_err *err)
         .stop = run->stop,
         .code = run->code,
         .status = run->status,
-        .oom_kills = run->usage.oom_kills,
+        .ooms = run->usage.ooms,
         .pids_refused = run->usage.pids_refused,
         .pids_peak = run->usage.pids_peak,
         .largest_file = files_largest(o->files, o->files_len),
@@ -585,6 +608,7 @@ int run_judge(struct run *run, struct gb_err *err)
     };
 
     verdict(&facts, o);
+    tell_oom(run);
     for (int i = 0; i < 2; i++) {
         struct pipe_in *in = &run->streams[i];
         struct stream_cut *cut = i == STREAM_OUT ? &o->out : &o->err;

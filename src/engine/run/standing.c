@@ -133,6 +133,7 @@ static void meters_read(const struct box *box, unsigned what, struct cgroup_usag
         .pids = meter_read(fds[METER_PIDS], NULL),
         .pids_peak = meter_read(fds[METER_PIDS_PEAK], NULL),
         .oom_kills = -1,
+        .ooms = -1,
         .pids_refused = -1,
     };
     if (!v2 && ret_usage->cpu_us > 0)
@@ -142,8 +143,8 @@ static void meters_read(const struct box *box, unsigned what, struct cgroup_usag
     ret_usage->oom_kills = meter_read(fds[METER_OOM], "oom_kill");
     ret_usage->pids_refused = meter_read(fds[METER_PIDS_EVENTS], "max");
     /* A victim that was dying already counts as `oom` but not as `oom_kill`. */
-    if (v2 && (ooms = meter_read(fds[METER_OOM], "oom")) > ret_usage->oom_kills)
-        ret_usage->oom_kills = ooms;
+    ooms = v2 ? meter_read(fds[METER_OOM], "oom") : -1;
+    ret_usage->ooms = ooms > ret_usage->oom_kills ? ooms : ret_usage->oom_kills;
 }
 
 static int usage_read(struct run *run, unsigned what, struct cgroup_usage *ret_usage,
@@ -166,6 +167,8 @@ static void usage_since(struct run *run, const struct cgroup_usage *now)
         usage->cpu_us = now->cpu_us - before->cpu_us;
     if (now->oom_kills >= 0 && before->oom_kills >= 0)
         usage->oom_kills = now->oom_kills - before->oom_kills;
+    if (now->ooms >= 0 && before->ooms >= 0)
+        usage->ooms = now->ooms - before->ooms;
     if (now->pids_refused >= 0 && before->pids_refused >= 0)
         usage->pids_refused = now->pids_refused - before->pids_refused;
     /* This peak cannot be reset: only a new maximum belongs to this run. */
@@ -477,6 +480,20 @@ static int status_take(struct run *run, struct gb_err *err)
     return r < 0 ? gb_fail(err, -r, "wait for the tenant") : 0;
 }
 
+/* Memory is charged in small pieces, so a run that used less than half of it lost no process. */
+static void count_after(struct run *run, bool failed)
+{
+    int64_t half = run->box->limits.memory_bytes / 2;
+
+    count(run, failed ? READ_PEAK | READ_BLAME : READ_PEAK);
+    if (failed || run->usage.oom_kills >= 0 || run->before.oom_kills < 0)
+        return;
+    if (run->usage.memory_peak_bytes >= 0 && run->usage.memory_peak_bytes < half)
+        run->usage.oom_kills = run->usage.ooms = 0;
+    else
+        count(run, READ_PEAK | READ_BLAME);
+}
+
 /* After the loop: kills what a stopped run started, then counters, files, verdict. */
 static int look_after(struct run *run, struct gb_err *err)
 {
@@ -493,7 +510,7 @@ static int look_after(struct run *run, struct gb_err *err)
     while (run->ended && run->control_open && run->ops->control && run->ops->control(run))
         ;
     failed = run->code != CLD_EXITED || run->status != 0;
-    count(run, failed ? READ_PEAK | READ_BLAME : READ_PEAK);
+    count_after(run, failed);
     run_tell_usage(run, 1 + holders(run->box)); /* PID 1 */
     if (failed)
         disk_look(run);

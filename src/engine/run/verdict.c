@@ -3,7 +3,8 @@
  * counters, then the program's own exit.
  *
  * Hitting a limit is not a verdict by itself: a program that lost a child to the memory limit, or
- * could not fork once, and still exited with 0 is `ok`.
+ * could not fork once, and still exited with 0 is `ok`. Of a lost child it hears on its standard
+ * error (run.c), and the receipt counts it.
  */
 #include <signal.h>
 #include <sys/wait.h>
@@ -82,7 +83,7 @@ void verdict(const struct verdict_facts *facts, struct outcome *outcome)
     }
     if (!failed)
         set(outcome, RUN_OK, LIMIT_NONE, 0);
-    else if (facts->oom_kills > 0)
+    else if (facts->ooms > 0)
         set(outcome, RUN_OOM, LIMIT_MEMORY, RUN_EXIT_OOM);
     else
         verdict_failed(facts, outcome);

@@ -349,7 +349,8 @@ static const struct field fields_receipt[] = {
       .help = "files that were created, changed or deleted" },
     ALWAYS("truncated", FIELD_OBJECT, "bytes of stdout and stderr, and the number of outputs, that "
                                       "were left out"),
-    ALWAYS("usage", FIELD_OBJECT, "cpu_ms, peak_memory_bytes, wall_ms, processes, hosts (the hosts "
+    ALWAYS("usage", FIELD_OBJECT, "cpu_ms, peak_memory_bytes, wall_ms, processes, oom_kills "
+                                  "(processes killed because memory was full), hosts (the hosts "
                                   "that were reached, as host:port)"),
     { "network", FIELD_LIST, 0, .of = &schema_contact,
       .help = "hosts that the program tried to reach, if any" },

@@ -304,6 +304,7 @@ static void usage_out(struct json_out *out, const struct outcome *o, const struc
     count_out(out, "peak_memory_bytes", o->memory_peak_bytes);
     ms_out(out, "wall_ms", o->wall_us);
     count_out(out, "processes", o->processes);
+    count_out(out, "oom_kills", o->oom_kills);
     hosts_out(out, ids);
     json_out_end(out);
 }
