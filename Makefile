@@ -17,7 +17,7 @@ C_FILES = $(shell find src tests bench tools -name '*.[ch]')
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-run: deps-run binary ## start the service on 127.0.0.1:8080 (Ctrl-C stops it)
+run: deps-run binary locales ## start the service on 127.0.0.1:8080 (Ctrl-C stops it)
 	@exec $(BUILD)/glovebox serve $(ARGS)
 
 example: deps-run binary ## run an example program in a box and show its receipt
@@ -67,12 +67,19 @@ deps: ## install the missing packages of packages.txt
 clean: ## remove all build directories
 	@rm -rf build build-*
 
-install: deps-build $(BUILD)/build.ninja ## install to DESTDIR and prefix (default /usr/local)
+install: deps-build $(BUILD)/build.ninja locales ## install to DESTDIR and prefix (default /usr/local)
 	@meson configure $(BUILD) --prefix $(prefix)
 	@ninja -C $(BUILD)
 	@meson install -C $(BUILD) --no-rebuild $(if $(DESTDIR),--destdir "$(abspath $(DESTDIR))")
+	@if [ -d $(BUILD)/locales ]; then \
+		mkdir -p "$(DESTDIR)$(prefix)/lib/glovebox" && \
+		cp -a --no-preserve=ownership $(BUILD)/locales "$(DESTDIR)$(prefix)/lib/glovebox"; fi
 
 # ---- parts of the above ----
+
+# Of the usual languages, for programs in boxes; once.
+locales:
+	@tools/locales.sh $(BUILD)/locales
 
 deps-build:
 	@tools/deps.sh build
@@ -103,6 +110,6 @@ compile: $(BUILD)/build.ninja
 binary: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) glovebox
 
-.PHONY: help run example test test-without test-v2 test-v2-short build cross bench soak fmt lint deps \
+.PHONY: help run example locales test test-without test-v2 test-v2-short build cross bench soak fmt lint deps \
 	clean install compile \
 	binary deps-build deps-run deps-test deps-vm deps-lint deps-bench

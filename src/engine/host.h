@@ -60,3 +60,6 @@ enum disk_kind {
 
 /* A directory of boxes, the last in PATH, for names that people expect and /usr does not have. */
 #define BOX_BIN "/opt/bin"
+
+/* Where locales are mounted that are not beneath /usr. */
+#define BOX_LOCALES "/opt/locales"

@@ -3,9 +3,12 @@
 import json
 import os
 import pathlib
+import shutil
+import subprocess
 import textwrap
 
 import pytest
+from conftest import BINARY, need
 from serve_kit import serve, server  # noqa: F401
 from test_limits import mode  # noqa: F401  a fixture: with and without control groups
 
@@ -114,7 +117,6 @@ print(e["OMP_NUM_THREADS"], e["MKL_NUM_THREADS"])'"""):
 def test_blas_uses_the_cpus_of_its_box(gb):
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("needs two CPUs")
-    pytest.importorskip("numpy", reason="the interpreter of the tests shares /usr with boxes")
     code = """
         import os, sys
         print("numpy" in sys.modules)
@@ -195,3 +197,77 @@ def test_terminals_are_limited(gb):
             print(len(kept), errno.errorcode[error.errno])
         """, "--preload", "none")
     assert result.out.split() == ["16", "ENOSPC"], (result.out, result.err)
+
+
+# ---- locales -----------------------------------------------------------------------------------
+
+SOURCES = "/usr/share/i18n/locales"
+SCRIPT = os.path.join(os.path.dirname(__file__), "..", "..", "tools", "locales.sh")
+GERMAN = """
+    import locale, os, subprocess, time
+    print(os.environ["LANG"], locale.setlocale(locale.LC_ALL, "de_DE.UTF-8"))
+    print(locale.format_string("%.1f", 1234.5, grouping=True), time.strftime("%A", (0,) * 9))
+    print(subprocess.run(["date", "-d", "2024-03-01", "+%B"], env={**os.environ, "LC_ALL": "de_DE.utf8"},
+                         capture_output=True, text=True).stdout.strip())
+    """
+
+
+@pytest.fixture(scope="module")
+def german(tmp_path_factory):
+    """A copy of the binary with one locale next to it."""
+    need(os.path.isdir(SOURCES), "the package locales is not installed")
+    place = tmp_path_factory.mktemp("german")
+    for directory in (place, place.parent):
+        directory.chmod(0o755)
+    shutil.copy(BINARY, place / "glovebox")
+    subprocess.run([SCRIPT, place / "locales", "de_DE"], check=True, timeout=120)
+    return place
+
+
+def test_locales(gb, german, monkeypatch):
+    monkeypatch.setattr(gb, "binary", str(german / "glovebox"))
+    expected = ["C.UTF-8 de_DE.UTF-8", "1.234,5 Montag", "März"]
+    plain = {"LANG": None, "LC_ALL": None}
+    found = gb.py(GERMAN, "--preload", "none", env=plain)
+    assert found.out.splitlines() == expected, found.err
+    found = gb.py("import locale; print(locale.setlocale(locale.LC_ALL, ''))", "--preload", "none",
+                  env={**plain, "LANG": "de_DE.UTF-8"})
+    assert found.out == "de_DE.UTF-8\n", found.err
+    # One that only the host has, perhaps: the C library must look there.
+    for lang in ("xx_XX.UTF-8", "xx", "de_DE.ISO-8859-1", "xx@" + "y" * 60):
+        found = gb.py("import os; print('LOCPATH' in os.environ)", "--preload", "none",
+                      env={**plain, "LANG": lang})
+        assert found.out == "False\n", (lang, found.err)
+
+
+@pytest.mark.parametrize("spoil", ["open to others", "a link", "a file", "gone"])
+def test_locales_that_are_not_used(gb, german, tmp_path, monkeypatch, spoil):
+    tmp_path.chmod(0o755)
+    shutil.copy(german / "glovebox", tmp_path)
+    place = tmp_path / "locales"
+    if spoil == "open to others":
+        shutil.copytree(german / "locales", place)
+        place.chmod(0o777)
+    elif spoil == "a link":
+        place.symlink_to("nowhere")
+    elif spoil == "a file":
+        place.write_text("")
+    monkeypatch.setattr(gb, "binary", str(tmp_path / "glovebox"))
+    found = gb.py("import os; print('LOCPATH' in os.environ)", "--preload", "none",
+                  env={"LANG": None, "LC_ALL": None})
+    assert found.out == "False\n", found.err
+
+
+@pytest.mark.parametrize("name,code,said", [
+    ("xx_XX", 123, "there is no locale xx_XX"),
+    ("../../etc/passwd", 2, "not the name of a locale"),
+    ("de_DE; id", 2, "not the name of a locale"),
+    ("de_DE", 0, "no locales are made: there is no "),
+])
+def test_bad_locales(tmp_path, name, code, said):
+    need(os.path.isdir(SOURCES), "the package locales is not installed")
+    env = {**os.environ, "I18N_SOURCES": SOURCES if code else str(tmp_path / "nothing")}
+    found = subprocess.run([SCRIPT, tmp_path / "made", name], capture_output=True, text=True, env=env)
+    assert (found.returncode, said in found.stderr) == (code, True), found
+    made = tmp_path / "made"
+    assert not made.exists() or [p.name for p in made.iterdir()] == [".version"]

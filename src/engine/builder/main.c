@@ -126,11 +126,14 @@ static int setup_place(struct builder *builder, const struct exchange *x, struct
     const struct builder_request *request = x->request;
     size_t shelves = (size_t) request->setup.shelves;
     size_t before = (request->setup.template != 0) + (request->setup.volumes != 0);
+    struct skeleton_more more = { .venv_lib = "",
+                                  .packages = "",
+                                  .locales = request->setup.locales };
     int list = request->setup.volumes ? x->fds[before - 1] : -EBADF, tree = -EBADF;
     int r = skeleton_isolate(err);
 
     if (r == 0)
-        r = skeleton_enter(request->setup.disk_dir, NULL, &tree, list, &builder->volumes,
+        r = skeleton_enter(request->setup.disk_dir, &more, &tree, list, &builder->volumes,
                            &builder->shelves, x->fds + before, shelves, err);
     if (r == 0) {
         builder->own_mounts = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);

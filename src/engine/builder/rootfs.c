@@ -485,7 +485,7 @@ int skeleton_enter(const char *disk_dir, const struct skeleton_more *more, int *
                    int volumes_fd, struct volume_trees *volumes, struct shelf_set *shelves,
                    const int *shelf_fds, size_t shelf_fds_len, struct gb_err *err)
 {
-    autoclose int root = -EBADF, disk = -EBADF, set = -EBADF;
+    autoclose int root = -EBADF, disk = -EBADF, set = -EBADF, words = -EBADF;
     struct stat st;
     int r;
 
@@ -502,8 +502,10 @@ int skeleton_enter(const char *disk_dir, const struct skeleton_more *more, int *
         return r;
     if (volumes_fd >= 0 && (r = volume_trees_take(volumes, volumes_fd, err)) < 0)
         return r;
-    if (more && more->packages[0] && (r = open_extra(more->packages, &set, &st, err)) < 0)
+    if (more->packages[0] && (r = open_extra(more->packages, &set, &st, err)) < 0)
         return r;
+    if (more->locales[0] && (r = open_extra(more->locales, &words, &st, err)) < 0 && r != -ENOENT)
+        return r; /* boxes can do without them */
     /* The tmpfs needs a mount point until the pivot; any directory will do. */
     if (mount("glovebox", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=64m") < 0)
         return gb_fail(err, errno, "mount the box's root");
@@ -515,7 +517,9 @@ int skeleton_enter(const char *disk_dir, const struct skeleton_more *more, int *
         (r = bind_usr(root, err)) < 0 || (r = bind_devices(root, err)) < 0 ||
         (r = bind_proc(root, err)) < 0)
         return r;
-    if (more && (r = bind_more(root, set, more, err)) < 0)
+    if ((r = bind_more(root, set, more, err)) < 0)
+        return r;
+    if (words >= 0 && (r = bind_tree(root, words, more->locales, &BOX_LOCALES[1], err)) < 0)
         return r;
     if ((r = link_workspace(root, err)) < 0 || (r = pivot(root, err)) < 0)
         return r;

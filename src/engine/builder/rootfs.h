@@ -10,16 +10,17 @@ struct volume_trees;
 /* For builder, templates and boxes. */
 #define SKELETON_HOSTNAME "glovebox"
 
-/* What the skeleton of one template has besides: files and directories of the host (absolute,
+/* What a skeleton has besides. For one template: files and directories of the host (absolute,
  * resolved, NULL-terminated), and a virtual environment (struct template_packages). */
 struct skeleton_more {
     const char *binds[ROOT_BINDS_MAX + 1];
     const char *venv_lib, *packages; /* "": none */
+    const char *locales;             /* mounted at BOX_LOCALES; "": none */
 };
 
 /* Moves the calling process (single-threaded) into a new mount namespace whose root is a fresh
  * tmpfs with only the files that programs need; afterwards no path of the host can be reached
- * except /usr and @more (may be NULL), all read-only. Unless @disk_dir is "", @ret_disk is a
+ * except /usr and @more, all read-only. Unless @disk_dir is "", @ret_disk is a
  * detached mount of it. The operator's directories for volumes are opened likewise, unless
  * @volumes_fd, their list, is negative; and so are the directories @shelf_fds. */
 int skeleton_enter(const char *disk_dir, const struct skeleton_more *more, int *ret_disk,

@@ -38,6 +38,7 @@ void builder_end_strings(struct builder_request *request)
         request->setup.cgroup_name[sizeof request->setup.cgroup_name - 1] = '\0';
         request->setup.disk_name[sizeof request->setup.disk_name - 1] = '\0';
         request->setup.disk_dir[sizeof request->setup.disk_dir - 1] = '\0';
+        request->setup.locales[sizeof request->setup.locales - 1] = '\0';
         return;
     case BOX_SHELF:
         request->shelf.name[sizeof request->shelf.name - 1] = '\0';

@@ -37,7 +37,9 @@ static int join_outer(struct gb_err *err)
 
 static int root_make(const struct root_request *request, int *ret_fd, struct gb_err *err)
 {
-    struct skeleton_more more = { .venv_lib = request->venv_lib, .packages = request->packages };
+    struct skeleton_more more = { .venv_lib = request->venv_lib,
+                                  .packages = request->packages,
+                                  .locales = request->locales };
     int unused = -EBADF, r;
 
     if (request->count > ROOT_BINDS_MAX)
@@ -69,6 +71,7 @@ int root_main(void)
         request->binds[i][WIRE_PATH_MAX - 1] = '\0';
     request->packages[WIRE_PATH_MAX - 1] = '\0';
     request->venv_lib[VENV_LIB_MAX - 1] = '\0';
+    request->locales[WIRE_PATH_MAX - 1] = '\0';
     r = root_make(request, &made, &err);
     reply.error = -r;
     if (r < 0)

@@ -84,6 +84,7 @@ struct builder_request {
             int32_t shelves;                   /* how many */
             char disk_name[DISK_NAME_MAX];     /* "" or its directory for workspaces */
             char disk_dir[WIRE_PATH_MAX];      /* where that is; "": no workspaces on disk */
+            char locales[WIRE_PATH_MAX];       /* mounted at BOX_LOCALES; "": none */
         } setup;
         struct {
             char python[WIRE_PATH_MAX];
@@ -194,6 +195,7 @@ struct root_request {
     char binds[ROOT_BINDS_MAX][WIRE_PATH_MAX]; /* absolute, without links in them */
     char venv_lib[VENV_LIB_MAX];               /* of struct template_packages; "": no environment */
     char packages[WIRE_PATH_MAX];              /* absolute, without links in it; "": an empty one */
+    char locales[WIRE_PATH_MAX];               /* likewise, mounted at BOX_LOCALES; "": none */
 };
 
 /* fd: the mount namespace */

@@ -266,6 +266,8 @@ static int builder_setup(struct engine *engine, struct gb_err *err)
              engine->cgroup_name);
     snprintf(request.setup.disk_name, sizeof request.setup.disk_name, "%s", engine->disk_name);
     snprintf(request.setup.disk_dir, sizeof request.setup.disk_dir, "%s", disk_path(engine->disk));
+    snprintf(request.setup.locales, sizeof request.setup.locales, "%s",
+             locales_mount(engine->locales));
     r = builder_exchange(engine, &request, sent, sent_len, &reply, fds, &fds_len);
     if (r < 0)
         return gb_fail_about(err, -r, "the builder exited during startup");
@@ -386,6 +388,7 @@ static bool engine_copy_config(struct engine *engine, const struct engine_config
     engine->config.disk_dir = NULL; /* disk and volumes have their own copies */
     engine->config.volume_roots = NULL;
     engine->config.volume_roots_len = 0;
+    locales_find(engine->locales, sizeof engine->locales);
     engine->lang = strdup(config->lang ? config->lang : "C.UTF-8");
     engine->tz = config->tz ? strdup(config->tz) : NULL;
     return engine->lang && (engine->tz || !config->tz);

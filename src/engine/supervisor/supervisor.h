@@ -218,7 +218,8 @@ extern const char *const thread_variables[THREAD_VARIABLES];
 
 struct engine {
     struct engine_config config;
-    char *lang, *tz; /* copies */
+    char *lang, *tz;             /* copies */
+    char locales[WIRE_PATH_MAX]; /* of locales_find() */
     struct peer builder;
     struct template *first; /* the default one; the others come after it */
     pthread_mutex_t templates_lock;
@@ -252,6 +253,17 @@ void peer_end(struct peer *peer, bool kill_it);
 
 /* Starts a process for one root file system. */
 int builder_spawn_root(struct engine *engine, struct peer *ret_peer, struct gb_err *err);
+
+/* ---- locales.c ---- */
+
+/* The directory of the locales that belong to this binary; "" if there is none. */
+void locales_find(char *ret_path, size_t size);
+
+/* @path if it has to be mounted into boxes, else "". */
+const char *locales_mount(const char *path);
+
+/* Where they are in a box; NULL if programs should use those of the host. */
+const char *locales_place(const char *path, const char *lang);
 
 /* ---- pool.c ---- */
 

@@ -209,6 +209,7 @@ void template_tenant_env(const struct template *t, unsigned threads, char *block
         { "MPLBACKEND", "Agg" },
         { "MPLCONFIGDIR", "/tmp/.config/matplotlib" },
     };
+    const char *locales = locales_place(t->engine->locales, t->engine->lang);
     char count[16];
     size_t used = 0;
 
@@ -220,6 +221,8 @@ void template_tenant_env(const struct template *t, unsigned threads, char *block
     for (size_t i = 0; i < THREAD_VARIABLES; i++)
         env_add(block, size, &used, thread_variables[i], count);
     env_add(block, size, &used, "LANG", t->engine->lang);
+    if (locales)
+        env_add(block, size, &used, "LOCPATH", locales);
     if (t->engine->tz)
         env_add(block, size, &used, "TZ", t->engine->tz);
 }
@@ -239,6 +242,7 @@ static int root_ask(int control, const struct template *t, int *ret_root, struct
         snprintf(request->binds[request->count], WIRE_PATH_MAX, "%s", t->binds[request->count]);
     snprintf(request->packages, WIRE_PATH_MAX, "%s", t->packages);
     snprintf(request->venv_lib, VENV_LIB_MAX, "%s", t->venv_lib);
+    snprintf(request->locales, WIRE_PATH_MAX, "%s", locales_mount(t->engine->locales));
     r = wire_send(control, request, sizeof *request, NULL, 0);
     if (r == 0)
         r = wire_recv(control, &reply, sizeof reply, fds, &fds_len);

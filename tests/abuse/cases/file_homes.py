@@ -1,5 +1,5 @@
 # tries: list the directories of the host that people keep things in
-OURS = (("/home", ["user"]), ("/mnt", ["data"]), ("/opt", ["bin"]))
+OURS = (("/home", ["user"]), ("/mnt", ["data"]), ("/opt", ["bin", "locales"]))
 for link in ("/home/user", "/mnt/data"):
     if os.path.realpath(link) != "/workspace":
         escaped(f"{link} is {os.path.realpath(link)}")
@@ -8,7 +8,7 @@ if os.listdir("/opt/bin") != ["python"]:
 for path in ("/root", "/home", "/mnt", "/media", "/srv", "/opt", "/var/lib", "/var/log", "/boot",
              "/run", "/work", "/data", "/lost+found", "/var/spool"):
     try:
-        names = os.listdir(path)
+        names = sorted(os.listdir(path))
     except OSError:
         continue
     if names and (path, names) not in OURS:

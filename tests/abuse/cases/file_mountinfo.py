@@ -7,6 +7,8 @@ for name in ("mountinfo", "mounts", "mountstats", "cgroup", "status", "stat"):
             text = open(f"/proc/{pid}/{name}").read()
         except OSError:
             continue
+        # Of locales that are not in /usr it shows where the binary was built; that is accepted.
+        text = "".join(line for line in text.splitlines(True) if " /opt/locales " not in line)
         words = re.split(r"[\s,:=]+", text)
         for secret in sys.argv[1:]:
             if any(w == secret or w.startswith(secret + "/") for w in words):
