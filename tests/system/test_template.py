@@ -161,6 +161,7 @@ def test_preloads(template, gb, data, place):
                      raises="raise ValueError('no\\nway')\n", leaves="import sys\nsys.exit(3)\n",
                      prints="import sys\nprint('x' * 200000, file=sys.stderr)\n",
                      holds="f = open('/usr/bin/env')\n",
+                     counts="import os\nthen = os.cpu_count(), len(os.sched_getaffinity(0))\n",
                      spins="import threading, time\n"
                            "threading.Thread(target=time.sleep, args=(9999,), daemon=True).start()\n")
     for module, why, code in [
@@ -177,6 +178,11 @@ def test_preloads(template, gb, data, place):
     r = gb("run", "--data", data, "--template", "lab", "-c",
            "import sys; print('prints' in sys.modules); import prints")
     assert r.out == "True\n", r.err
+    # A library that counts CPUs when it is imported must not find those of the host.
+    template("add", "counting", "--venv", venv, "--preload", "counts")
+    r = gb("run", "--data", data, "--template", "counting", "--cpus", "64", "-c",
+           "import counts, os; print(counts.then, counts.then[0] <= os.cpu_count())")
+    assert r.out == "(1, 1) True\n", r.err
     # What is right today may be wrong tomorrow: added without a check, told when it is used.
     template("add", "bad", "--venv", venv, "--preload", "crashes", "--no-check")
     r = gb("run", "--data", data, "--template", "bad", "--preload", "crashes", "-c", "1")

@@ -87,7 +87,7 @@ static const char *const etc_copies[] = {
 
 static const struct {
     const char *path, *text;
-} etc_texts[] = {
+} texts[] = {
     { "etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\n"
                     "user:x:1000:1000:user:/workspace:/bin/sh\n"
                     "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n" },
@@ -96,6 +96,9 @@ static const struct {
     { "etc/hostname", SKELETON_HOSTNAME "\n" },
     { "etc/resolv.conf", "" },
     { "etc/shells", "/bin/sh\n/bin/bash\n" },
+    /* For templates: what a library learns when it is imported, its clones know. A box has its own
+     * /sys. */
+    { "sys/devices/system/cpu/online", "0\n" },
 };
 
 static int sys_open_tree(const char *path, unsigned flags)
@@ -225,10 +228,10 @@ static int fill_etc(int root, struct gb_err *err)
         if (r < 0)
             return gb_fail(err, -r, "copy /etc/%s into the box's root", name);
     }
-    for (size_t i = 0; i < ARRAY_LEN(etc_texts); i++) {
-        r = put_file(root, etc_texts[i].path, etc_texts[i].text, strlen(etc_texts[i].text));
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        r = put_file(root, texts[i].path, texts[i].text, strlen(texts[i].text));
         if (r < 0)
-            return gb_fail(err, -r, "write %s", etc_texts[i].path);
+            return gb_fail(err, -r, "write %s", texts[i].path);
     }
     return 0;
 }

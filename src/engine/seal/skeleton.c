@@ -26,17 +26,31 @@
 #define COPY_DEPTH_MAX 32
 
 const struct skeleton_directory skeleton_directories[SKELETON_DIRECTORIES] = {
-    { "usr", 0755, true },          { "proc", 0555, true },
-    { "dev", 0755, true },          { "dev/shm", 0755, true },
-    { "dev/pts", 0755, true },      { "etc", 0755, true },
-    { "tmp", 0755, false },         { "workspace", 0755, false },
-    { "var", 0755, true },          { "run", 0755, false },
-    { "root", 0755, false },        { "home", 0755, false },
-    { "mnt", 0755, false },         { ".empty", 0555, false },
-    { "sys", 0555, false },         { "opt", 0755, false },
-    { &BOX_BIN[1], 0755, false },   { &BOX_LOCALES[1], 0755, false },
-    { "packages", 0755, false },    { "packages/.1", 0555, false },
-    { "packages/.2", 0555, false }, { "packages/.3", 0555, false },
+    { "usr", 0755, true },
+    { "proc", 0555, true },
+    { "dev", 0755, true },
+    { "dev/shm", 0755, true },
+    { "dev/pts", 0755, true },
+    { "etc", 0755, true },
+    { "tmp", 0755, false },
+    { "workspace", 0755, false },
+    { "var", 0755, true },
+    { "run", 0755, false },
+    { "root", 0755, false },
+    { "home", 0755, false },
+    { "mnt", 0755, false },
+    { ".empty", 0555, false },
+    { "sys", 0755, false },
+    { "sys/devices", 0755, false },
+    { "sys/devices/system", 0755, false },
+    { "sys/devices/system/cpu", 0755, false },
+    { "opt", 0755, false },
+    { &BOX_BIN[1], 0755, false },
+    { &BOX_LOCALES[1], 0755, false },
+    { "packages", 0755, false },
+    { "packages/.1", 0555, false },
+    { "packages/.2", 0555, false },
+    { "packages/.3", 0555, false },
     { "packages/.4", 0555, false },
 };
 
@@ -100,6 +114,8 @@ static int again_entry(int from, int to, const char *name, unsigned depth)
         return -errno;
     if (depth == 0 && strcmp(name, &SKELETON_EMPTY[1]) == 0)
         return 0; /* the new root is mounted there */
+    if (depth == 0 && strcmp(name, "sys") == 0)
+        return 0; /* only for templates */
     if (mounted || is_whole(name, depth))
         return copy_mounts(from, to, name);
     below = openat(from, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
