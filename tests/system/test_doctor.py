@@ -13,7 +13,7 @@ from conftest import need
 
 STATES = {"active", "missing", "off", "failed"}
 MAY_BE_MISSING = {"ids", "landlock", "landlock_scope", "cgroups", "swap", "cpu_share", "packages",
-                  "workspace_quota"}  # fmt: skip
+                  "workspace_quota", "machine", "locales"}  # fmt: skip
 WALLS = {
     "box", "user_namespace", "ids", "namespaces", "capabilities", "no_new_privs", "seccomp",
     "system_calls", "host_files", "read_only", "proc", "devices", "descriptors", "init", "network",
@@ -21,7 +21,7 @@ WALLS = {
 }  # fmt: skip
 LIMITS = {
     "cgroups", "memory", "swap", "processes", "cpu_share", "cpu_time", "wall_time", "leftovers",
-    "disk", "inodes", "workspace_quota", "file_size", "output",
+    "disk", "inodes", "workspace_quota", "file_size", "output", "machine",
 }  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def report(gb, kept):
 def test_schema(report):
     assert set(report) == {"isolated", "checks", "host"} and report["isolated"] is True
     assert [c["name"] for c in report["checks"]] == list(checks_of(report)), "a name twice"
-    assert set(checks_of(report)) == WALLS | LIMITS | {"python", "packages"}
+    assert set(checks_of(report)) == WALLS | LIMITS | {"python", "packages", "locales"}
     for check in report["checks"]:
         assert set(check) == {"name", "group", "state", "required", "reason", "cure"}
         assert check["state"] in STATES and isinstance(check["required"], bool)
@@ -135,6 +135,7 @@ def test_table(gb):
     assert {name.strip().replace(" ", "_") for name in rows} == WALLS | LIMITS | {
         "python",
         "packages",
+        "locales",
     }
     assert [line for line in lines if line and line[0] != " "][1:4] == ["Walls", "Limits", "Python"]
     counts = r"\d+ active, \d+ missing, 0 off, 0 failed"

@@ -50,6 +50,10 @@ static const char good_probe[] = "python 3.11.2\n"
                                  "loopback ok\n"
                                  "raw EAFNOSUPPORT\n"
                                  "packet EAFNOSUPPORT\n"
+                                 "memory_kb 524288\n"
+                                 "cpus 1\n"
+                                 "locales de_DE fr_FR\n"
+                                 "no_locales -\n"
                                  "calls_refused 19\n"
                                  "calls_let -\n";
 
@@ -286,6 +290,30 @@ static void test_workspace(void **state)
     (void) gb_fail_plain(&findings.disk, EINVAL, "is in memory");
     assert_int_equal(judged("workspace_quota")->state, DOCTOR_MISSING);
     assert_says(judged("workspace_quota")->reason, "is in memory");
+}
+
+static void test_what_programs_are_told(void **state)
+{
+    static const struct {
+        const char *fact, *value, *check, *says;
+    } cases[] = {
+        { "memory_kb", "24000000", "machine", "24000000 kB" },
+        { "memory_kb", NULL, "machine", "unknown kB" },
+        { "cpus", "64", "machine", "64 CPUs" },
+        { "no_locales", "ja_JP", "locales", "cannot set ja_JP; they can: de_DE fr_FR" },
+        { "no_locales", NULL, "locales", "cannot set unknown" },
+    };
+
+    assert_int_equal(judged("machine")->state, DOCTOR_ACTIVE);
+    assert_says(judged("machine")->reason, "512 MiB of memory, 1 CPU");
+    assert_int_equal(judged("locales")->state, DOCTOR_ACTIVE);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        setup(state);
+        tell(cases[i].fact, cases[i].value);
+        assert_int_equal(judged(cases[i].check)->state, DOCTOR_MISSING);
+        assert_says(judged(cases[i].check)->reason, cases[i].says);
+        assert_true(report.isolated);
+    }
 }
 
 static void test_late_and_left(void **state)
@@ -589,6 +617,7 @@ int main(void)
         cmocka_unit_test_setup(test_a_probe_that_failed, setup),
         cmocka_unit_test_setup(test_limits_that_do_not_bite, setup),
         cmocka_unit_test_setup(test_workspace, setup),
+        cmocka_unit_test_setup(test_what_programs_are_told, setup),
         cmocka_unit_test_setup(test_late_and_left, setup),
         cmocka_unit_test_setup(test_cpu_share, setup),
         cmocka_unit_test_setup(test_swap, setup),

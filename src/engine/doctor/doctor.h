@@ -15,7 +15,7 @@
 #include "base/err.h"
 #include "engine/engine.h"
 
-#define DOCTOR_CHECKS_MAX   32
+#define DOCTOR_CHECKS_MAX   34
 #define DOCTOR_PACKAGES_MAX 9
 #define DOCTOR_TEXT_MAX     360
 

@@ -126,6 +126,8 @@ void doctor_judge_leftovers(const struct doctor_findings *f, struct doctor_check
 void doctor_judge_workspace(const struct doctor_findings *f, struct doctor_check *check);
 void doctor_judge_python(const struct doctor_findings *f, struct doctor_check *check);
 void doctor_judge_packages(const struct doctor_findings *f, struct doctor_check *check);
+void doctor_judge_machine(const struct doctor_findings *f, struct doctor_check *check);
+void doctor_judge_locales(const struct doctor_findings *f, struct doctor_check *check);
 
 /* The results of importing; @ret_packages has room for DOCTOR_PACKAGES_MAX. */
 void doctor_read_packages(const struct doctor_findings *f, struct doctor_package *ret_packages);

@@ -363,3 +363,41 @@ void doctor_judge_packages(const struct doctor_findings *f, struct doctor_check 
     else
         packages_cure(absent, broken, check);
 }
+
+/* ---- what a box tells its programs ---- */
+
+/* Libraries choose their memory and threads by these, and would be killed for the host's. */
+void doctor_judge_machine(const struct doctor_findings *f, struct doctor_check *check)
+{
+    char memory[FACT_MAX] = "unknown", cpus[FACT_MAX] = "unknown";
+    struct limits limits;
+
+    limits_default(&limits); /* the probe's */
+    (void) doctor_fact(f->probe.out, "memory_kb", memory, sizeof memory);
+    (void) doctor_fact(f->probe.out, "cpus", cpus, sizeof cpus);
+    if (strtoll(memory, NULL, 10) == limits.memory_bytes / 1024 &&
+        strtoll(cpus, NULL, 10) == (limits.cpu_milli + 999) / 1000)
+        doctor_say(check, DOCTOR_ACTIVE,
+                   "programs see the limits of their box: %" PRId64 " MiB of memory, %s CPU",
+                   limits.memory_bytes >> 20, cpus);
+    else
+        doctor_say(check, DOCTOR_MISSING,
+                   "programs see %s kB of memory and %s CPUs, which are not those of their box",
+                   memory, cpus);
+}
+
+void doctor_judge_locales(const struct doctor_findings *f, struct doctor_check *check)
+{
+    char have[FACT_MAX] = "-", lack[FACT_MAX] = "unknown";
+
+    (void) doctor_fact(f->probe.out, "locales", have, sizeof have);
+    (void) doctor_fact(f->probe.out, "no_locales", lack, sizeof lack);
+    if (strcmp(lack, "-") == 0) {
+        doctor_say(check, DOCTOR_ACTIVE, "those of the usual languages: %s and others", have);
+        return;
+    }
+    doctor_say(check, DOCTOR_MISSING, "of those tried, programs cannot set %s%s%s", lack,
+               strcmp(have, "-") == 0 ? "" : "; they can: ", strcmp(have, "-") == 0 ? "" : have);
+    doctor_say_cure(check, "install the package locales, then run make locales in the checkout, "
+                           "or make install again");
+}

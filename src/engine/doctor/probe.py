@@ -8,6 +8,7 @@ reported.
 
 import ctypes
 import errno
+import locale
 import os
 import platform
 import socket
@@ -17,6 +18,7 @@ import sys
 NAMESPACES = ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup")
 DEVICES = "null zero full random urandom shm pts ptmx fd stdin stdout stderr core".split()
 MASKED = "cmdline kallsyms kcore keys modules partitions sysrq-trigger timer_list".split()
+LOCALES = "de_DE en_US es_ES fr_FR ja_JP zh_CN".split()
 CLONE_NEWUSER = 0x10000000
 SIGCHLD = 17
 
@@ -186,12 +188,32 @@ def tell_descriptors():
     say("descriptors", words(sorted(open_now)))
 
 
+def tell_machine():
+    with open("/proc/meminfo", encoding="ascii") as f:
+        say("memory_kb", f.readline().split()[1])
+    say("cpus", os.cpu_count())
+
+
+def has_locale(name):
+    try:
+        locale.setlocale(locale.LC_TIME, name + ".UTF-8")
+    except locale.Error:
+        return False
+    locale.setlocale(locale.LC_TIME, "C")
+    return True
+
+
+def tell_locales():
+    say("locales", words(name for name in LOCALES if has_locale(name)))
+    say("no_locales", words(name for name in LOCALES if not has_locale(name)))
+
+
 def tell_python():
     say("python", platform.python_version())
 
 
 for tell in (tell_python, tell_ids, tell_namespaces, tell_descriptors, tell_files, tell_proc,
-             tell_devices, tell_network, tell_calls):  # fmt: skip
+             tell_devices, tell_network, tell_machine, tell_locales, tell_calls):  # fmt: skip
     try:
         tell()
     except Exception as e:

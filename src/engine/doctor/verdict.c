@@ -178,8 +178,10 @@ static const struct row {
     { "workspace_quota", "Limits", false, doctor_judge_workspace },
     { "file_size", "Limits", true, doctor_judge_plain_limit },
     { "output", "Limits", true, doctor_judge_plain_limit },
+    { "machine", "Limits", false, doctor_judge_machine },
     { "python", "Python", true, doctor_judge_python },
     { "packages", "Python", false, doctor_judge_packages },
+    { "locales", "Python", false, doctor_judge_locales },
 };
 
 _Static_assert(ARRAY_LEN(rows) <= DOCTOR_CHECKS_MAX, "the report has room for every row");
