@@ -51,6 +51,7 @@ bench: deps-bench $(BUILD)/build.ninja ## measure the engine against bubblewrap,
 	@$(BUILD)/bench_service bench/peer.py $(BUILD)/bench-service.json
 	@$(PYTHON) bench/network.py $(BUILD)/glovebox $(BUILD)/bench-network.json
 	@$(PYTHON) bench/packages.py $(BUILD)/glovebox $(BUILD)/bench-packages.json
+	@$(PYTHON) bench/printing.py $(BUILD)/glovebox $(BUILD)/bench-printing.json
 
 soak: deps-run binary ## 30 minutes of mixed load on the service (SOAK_SECONDS=60 for less)
 	@$(PYTHON) tests/soak/soak.py $(BUILD)/glovebox

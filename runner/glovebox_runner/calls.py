@@ -7,6 +7,7 @@ which is also used without the C part.
 """
 
 import builtins
+import io
 from _signal import SIG_BLOCK, SIG_UNBLOCK
 from _signal import pthread_sigmask as _mask
 from os import fstat
@@ -69,7 +70,20 @@ def flush() -> None:
         _fflush(None)
 
 
-NAMES = ("receive", "send", "settle", "identify", "is_same", "block", "unblock", "flush")
+def open_output(raw, errors: str):
+    """sys.stdout or sys.stderr over a raw file: line-buffered, so that output is streamed. The
+    version of the extension writes blocks while a program prints much (output_ext.c)."""
+    return io.TextIOWrapper(io.BufferedWriter(raw), "utf-8", errors, newline="\n",
+                            line_buffering=True)
+
+
+def after_output(call):
+    """The same function, which first writes output that open_output() holds back."""
+    return call
+
+
+NAMES = ("receive", "send", "settle", "identify", "is_same", "block", "unblock", "flush",
+         "open_output", "after_output")
 
 
 def use(extension) -> None:

@@ -207,18 +207,38 @@ def _reset_signals() -> None:
 
 
 def _open_stream(fd: int, name: str, errors: str):
-    """A standard stream as in python3, but line-buffered so that output is streamed. None for a
-    descriptor that is not open, as in python3."""
+    """A standard stream as in python3, but output is streamed. None for a descriptor that is not
+    open, as in python3."""
     mode = "w" if fd else "r"
     try:
         raw = io.FileIO(fd, mode, closefd=False)
     except OSError:
         return None
     raw.name = name
-    buffered = io.BufferedWriter(raw) if fd else io.BufferedReader(raw)
-    stream = io.TextIOWrapper(buffered, "utf-8", errors, newline="\n", line_buffering=bool(fd))
+    if fd:
+        stream = calls.open_output(raw, errors)
+    else:
+        stream = io.TextIOWrapper(io.BufferedReader(raw), "utf-8", errors, newline="\n")
     stream.mode = mode
     return stream
+
+
+def _order_output() -> None:
+    """Output that is held back is written before another program can write to the same file, and
+    before _exit()."""
+    import _posixsubprocess
+    import posix
+
+    names = [(posix, name) for name in ("_exit", "execv", "execve", "posix_spawn", "posix_spawnp",
+                                        "system")]
+    for home, name in [*names, (_posixsubprocess, "fork_exec")]:
+        plain = getattr(home, name)
+        ordered = calls.after_output(plain)
+        setattr(home, name, ordered)
+        for user in (os, sys.modules.get("subprocess")):
+            for alias in (name, "_" + name):
+                if getattr(user, alias, None) is plain:
+                    setattr(user, alias, ordered)
 
 
 def _open_streams() -> None:
@@ -281,6 +301,7 @@ def prepare_template(control_fd=None) -> None:
     global _prepared, _control
     _reset_signals()
     _open_streams_over_pipes()
+    _order_output()
     _control = None if control_fd is None else Control(control_fd)
     _prepared = True
     packages.prepare_template()

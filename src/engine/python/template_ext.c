@@ -39,6 +39,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
+#include "engine/python/output_ext.h"
 #include "engine/python/tenant_ext.h"
 #include "engine/seal/seal.h"
 #include "engine/shared/wire.h"
@@ -302,6 +303,8 @@ static PyMethodDef ext_methods[] = {
     { "block", ext_block, METH_O, ext_block_doc },
     { "unblock", ext_unblock, METH_O, ext_unblock_doc },
     { "flush", ext_flush, METH_NOARGS, ext_flush_doc },
+    { "open_output", output_open, METH_VARARGS, output_open_doc },
+    { "after_output", output_before, METH_O, output_before_doc },
     { NULL, NULL, 0, NULL },
 };
 
@@ -315,7 +318,7 @@ PyMODINIT_FUNC PyInit__glovebox(void);
 __attribute__((visibility("default"))) PyObject *PyInit__glovebox(void)
 {
     arenas_gather();
-    if (ext_tenant_init() < 0)
+    if (ext_tenant_init() < 0 || output_init() < 0)
         return NULL;
     return PyModule_Create(&ext_module);
 }

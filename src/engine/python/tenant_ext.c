@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "engine/frame.h"
+#include "engine/python/output_ext.h"
 #include "engine/python/tenant_ext.h"
 
 #include "base/banned.h"
@@ -398,12 +399,13 @@ PyObject *ext_unblock(PyObject *module, PyObject *number)
     return change_mask(SIG_UNBLOCK, number);
 }
 
-const char ext_flush_doc[] = "flush()\n\nThe buffers of C's stdio.";
+const char ext_flush_doc[] = "flush()\n\nThe buffers of C's stdio, and output that is held back.";
 
 PyObject *ext_flush(PyObject *module, PyObject *unused)
 {
     (void) module;
     (void) unused;
+    output_drain();
     Py_BEGIN_ALLOW_THREADS /* clang-format off */
     (void) fflush(NULL);
     Py_END_ALLOW_THREADS /* clang-format on */
