@@ -261,8 +261,7 @@ def set_environment(items) -> list:
             continue
         before.append((name, _environb.get(name)))
         _environb[name] = value
-        if name == b"TZ":
-            time.tzset()
+        _follow(name)
     return before
 
 
@@ -272,10 +271,15 @@ def reset_environment(before: list) -> None:
             _environb[name] = value
         else:
             _environb.pop(name, None)
-        if name == b"TZ":
-            time.tzset()
-        elif name == b"OPENBLAS_NUM_THREADS":
-            machine.use_threads()
+        _follow(name)
+
+
+def _follow(name: bytes) -> None:
+    """Some libraries read the environment only when they are loaded."""
+    if name == b"TZ":
+        time.tzset()
+    elif name == b"OPENBLAS_NUM_THREADS":
+        machine.use_threads()
 
 
 def _open_streams_over_pipes() -> None:
