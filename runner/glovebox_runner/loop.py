@@ -145,7 +145,9 @@ def _stopped(loop, task, error):
     try:
         loop.run_until_complete(task)
     except asyncio.CancelledError as cancelled:
-        # It knows the line at which the cell waited.
+        # It knows the line at which the cell waited; before 3.11 the one that it stands for does.
+        if isinstance(cancelled.__context__, asyncio.CancelledError):
+            cancelled = cancelled.__context__
         return KeyboardInterrupt().with_traceback(cancelled.__traceback__)
     except Exception:
         pass

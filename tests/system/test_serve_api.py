@@ -197,6 +197,40 @@ def test_streams(server):
     assert b"last" in seen and b"event: receipt\ndata: {" in seen
 
 
+def test_prints_and_displays_are_streamed_in_order(server):
+    session = server.session()
+    code = "for i in range(5):\n    print('é', i)\n    display(i)\nprint('end')"
+    events = server.events(f"/v1/sessions/{session}/execute", {"code": code})
+    text, places, printed = "", [], []
+    for event in events:
+        if event["event"] == "stdout":
+            text += event["data"]["text"]
+        elif event["event"] == "display":
+            places.append(event["data"]["stdout_offset"])
+            printed.append(text)
+    assert text.splitlines() == [*(f"é {i}" for i in range(5)), "end"]
+    assert places == [5, 10, 15, 20, 25]
+    assert [len(before.encode()) for before in printed] == places
+    outputs = events[-1]["data"]["outputs"]
+    assert [output["stdout_offset"] for output in outputs] == places
+
+
+def test_tasks_of_a_session(server):
+    """They go on while nobody runs anything; what they print belongs to the next execution."""
+    session = server.session()
+    server.run(session, "import asyncio, pathlib\nasync def work():\n    await asyncio.sleep(0.01)\n"
+                        "    print('between')\n    pathlib.Path('done').touch()\n    return 42\n"
+                        "t = asyncio.create_task(work())")
+    wait_for(lambda: server.ask("GET", f"/v1/sessions/{session}/files/done").status == 200,
+             what="the task")
+    receipt = server.run(session, "await t")
+    assert receipt["result"]["text/plain"] == "42" and receipt["stdout"] == "between\n"
+    # One that never yields costs the next execution its time, and then its own life.
+    server.run(session, "async def spin():\n    while True: pass\nt = asyncio.create_task(spin())")
+    assert server.run(session, "1", timeout=0.5)["status"] == "timeout"
+    assert server.run(session, "await asyncio.sleep(0, 'alive')")["result"]["text/plain"] == "'alive'"
+
+
 def test_coming_back(server):
     session = server.session()
     code = ("import os, time\nprint('one', flush=True)\nwhile not os.path.exists('go'): time.sleep(.01)\n"

@@ -89,6 +89,8 @@ CASES = {
         "assert repr(sys.stdout) == \"<_io.TextIOWrapper name='<stdout>' mode='w' encoding='utf-8'>\"\n"
         "assert repr(sys.stdout.buffer) == \"<_io.BufferedWriter name='<stdout>'>\"\n"
         "assert str(inspect.signature(os.system)) == '(command)' and os.system.__doc__\n"
+        "import pickle; assert pickle.loads(pickle.dumps(os.system)) is os.system\n"
+        "assert repr(os._exit) == '<built-in function _exit>'\n"
         "assert sys.stdout.line_buffering and sys.stdout.writable() and not sys.stdout.isatty()\n"
         "import gc; gc.collect()\nassert threading.active_count() == 1\n"
         "for i in many: print(i)\nassert os.listdir('/proc/self/task') == [str(os.getpid())]",

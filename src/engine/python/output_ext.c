@@ -393,10 +393,17 @@ PyObject *output_open(PyObject *module, PyObject *args)
     return text;
 }
 
-static PyObject *call_after_drain(PyObject *call, PyObject *args, PyObject *options)
+/* @self is a module that has the function as "call": functions of modules can be pickled by their
+ * names. */
+static PyObject *call_after_drain(PyObject *self, PyObject *args, PyObject *options)
 {
+    PyObject *call = PyObject_GetAttrString(self, "call"), *result = NULL;
+
     output_drain();
-    return PyObject_Call(call, args, options);
+    if (call)
+        result = PyObject_Call(call, args, options);
+    Py_XDECREF(call);
+    return result;
 }
 
 /* The text from which Python makes the documentation and the signature of a function. */
@@ -424,26 +431,40 @@ static const char *doc_of(PyObject *call, const char *name)
 const char output_before_doc[] = "after_output(call) -> call\n\n"
                                  "The same function, which first writes what is held back.";
 
+/* A function of this name, which lasts for ever. */
+static PyMethodDef *method_of(PyObject *call, const char *name)
+{
+    PyMethodDef *def = calloc(1, sizeof *def);
+
+    if (!def || !(def->ml_name = strdup(name))) {
+        free(def);
+        (void) PyErr_NoMemory();
+        return NULL;
+    }
+    def->ml_meth = (PyCFunction) (void (*)(void)) call_after_drain;
+    def->ml_flags = METH_VARARGS | METH_KEYWORDS;
+    def->ml_doc = doc_of(call, name);
+    return def;
+}
+
 PyObject *output_before(PyObject *module, PyObject *call)
 {
     PyObject *name = PyObject_GetAttrString(call, "__name__");
+    PyObject *home = PyObject_GetAttrString(call, "__module__");
     PyObject *bytes = name ? PyUnicode_AsUTF8String(name) : NULL;
-    PyMethodDef *def = bytes ? calloc(1, sizeof *def) : NULL;
+    PyObject *self = home ? PyModule_NewObject(home) : NULL, *made = NULL;
+    PyMethodDef *def = NULL;
 
     (void) module;
-    if (def) {
-        def->ml_name = strdup(PyBytes_AsString(bytes));
-        def->ml_meth = (PyCFunction) (void (*)(void)) call_after_drain;
-        def->ml_flags = METH_VARARGS | METH_KEYWORDS;
-        def->ml_doc = doc_of(call, def->ml_name ? def->ml_name : "");
-    }
+    if (bytes && self && PyObject_SetAttrString(self, "call", call) == 0)
+        def = method_of(call, PyBytes_AsString(bytes));
+    if (def)
+        made = PyCFunction_NewEx(def, self, home);
     Py_XDECREF(name);
+    Py_XDECREF(home);
     Py_XDECREF(bytes);
-    if (!def || !def->ml_name) {
-        free(def);
-        return PyErr_Occurred() ? NULL : PyErr_NoMemory();
-    }
-    return PyCFunction_New(def, call);
+    Py_XDECREF(self);
+    return made;
 }
 
 static PyMethodDef writer_methods[] = {
