@@ -29,6 +29,7 @@ def install() -> None:
     """In the template, before libraries are imported: some take the function from os."""
     if _affinity is not None:
         _sched_getaffinity.__name__ = _sched_getaffinity.__qualname__ = "sched_getaffinity"
+        _sched_getaffinity.__module__ = "os"  # so that it can be pickled
         os.sched_getaffinity = _sched_getaffinity
 
 

@@ -76,7 +76,8 @@ def test_limits_are_the_machine(gb, mode, cpus, memory):  # noqa: F811
 def test_own_affinity_is_not_hidden(gb):
     """A program that ties itself to a CPU sees that one; one that does not exist is an error."""
     result = gb.py("""
-        import os, posix
+        import os, pickle, posix
+        assert pickle.loads(pickle.dumps(os.sched_getaffinity)) is os.sched_getaffinity
         last = max(posix.sched_getaffinity(0))
         os.sched_setaffinity(0, {last})
         print(os.sched_getaffinity(0) == {last} == posix.sched_getaffinity(0))
