@@ -5,6 +5,9 @@ filter already loaded. Descriptor 3 is the socket to the supervisor: the first p
 modules to import; while it imports, the template reports progress; then the extension's serve()
 takes over. If serve() returns a number this process is no longer the template but a clone of it,
 sealed in a box, and continues as a tenant.
+
+A module that leaves something behind that clones cannot have (leftovers.py) cannot be taken back:
+the template names it and waits for its end, and the supervisor starts another one without it.
 """
 
 import gc
@@ -15,6 +18,7 @@ import io
 import os
 import struct
 import sys
+import time
 import warnings
 
 from . import calls, fonts, machine, tenant
@@ -22,7 +26,7 @@ from . import calls, fonts, machine, tenant
 # struct template_setup and struct template_event of src/engine/shared/wire.h
 SETUP_SIZE = 4096
 EVENT = struct.Struct("=iII128s")
-GOES_ON, UNFIT, MISSING = range(3)
+GOES_ON, UNFIT, MISSING, LEFT_OUT, CULPRIT, USES = range(6)
 
 # Commonly used modules of the standard library; a module that some version lacks is skipped.
 STANDARD = """
@@ -52,28 +56,49 @@ def report(control, error, done, total, text=""):
     os.write(control, EVENT.pack(error, done, total, text.encode()))
 
 
-def preload(control, names):
+def give_up(control, index, why):
+    """The supervisor ends this process, with everything that a module has started."""
+    report(control, CULPRIT, index, 0, why)
+    while True:
+        time.sleep(3600)
+
+
+def preload(control, names, left):
     """Imports each name and reports it. A module that cannot be imported is reported and
-    simply not preloaded: a program that imports it will see why."""
+    simply not preloaded: a program that imports it will see why. Returns for each module that is
+    exercised the index of the name that brought it."""
     total = len(names) + 1
+    owners = {}
     for done, name in enumerate(names):
         report(control, GOES_ON, done, total, name)
         try:
             importlib.import_module(name)
-        except BaseException as error:  # a module may even call sys.exit()
+        except Exception as error:
             why = str(error).partition("\n")[0] or "it failed"
             report(control, MISSING, done, total, f"{name}: {type(error).__name__}: {why}")
+        except BaseException as error:  # such as sys.exit()
+            report(control, LEFT_OUT, done, total, f"it raised {type(error).__name__}")
+        for module in EXERCISES:
+            if module in sys.modules:
+                owners.setdefault(module, done)
+        why = left.find()
+        if why:
+            give_up(control, done, why)
+    return owners
 
 
-def exercise():
+def exercise(control, owners, left):
     """Uses common functions once. Libraries defer a good part of their initialization until then;
-    done here, no clone has to do it again."""
-    for name, use in EXERCISES.items():
-        if name in sys.modules:
-            try:
-                use(sys.modules[name])
-            except Exception:  # an unknown version of a library is merely less warm
-                continue
+    done here, no clone has to do it again. Only what needs no pool of threads."""
+    for name, owner in owners.items():
+        report(control, USES, owner, 0, name)
+        try:
+            EXERCISES[name](sys.modules[name])
+        except Exception:  # an unknown version of a library is merely less warm
+            pass
+        why = left.find()
+        if why:
+            give_up(control, owner, why)
 
 
 def use_numpy(numpy):
@@ -113,17 +138,33 @@ def settle():
 
 
 def unfit(control):
-    """Why this process cannot be cloned, or None."""
+    """Why this process cannot be cloned, or None. What modules leave is found before."""
     threads = len(os.listdir("/proc/self/task"))
     if threads != 1:
         return f"{threads} threads are running after the imports; only one can be cloned"
     for name in os.listdir("/proc/self/fd"):
         if int(name) > control:
             try:
-                return f"a preloaded module holds {os.readlink('/proc/self/fd/' + name)} open"
+                return f"{os.readlink('/proc/self/fd/' + name)} is open after the imports"
             except OSError:
                 continue  # the directory that was just listed
     return None
+
+
+def warm(control, extension, names):
+    """Imports everything that programs are likely to use."""
+    from . import leftovers
+
+    left = leftovers.Leftovers(extension.end_thread)
+    leftovers.hush()
+    standard = [name for name in STANDARD if importlib.util.find_spec(name)]
+    owners = preload(control, names, left)
+    for name in standard:
+        importlib.import_module(name)
+    exercise(control, owners, left)
+    leftovers.unhush()
+    tenant.load_cells()
+    tenant.load_names()
 
 
 def main(control, ext_fd, zip_fd):
@@ -133,15 +174,9 @@ def main(control, ext_fd, zip_fd):
         os.close(ext_fd)
         calls.use(extension)
         names = os.read(control, SETUP_SIZE).rstrip(b"\0").decode("ascii").split()
-        standard = [name for name in STANDARD if importlib.util.find_spec(name)] if names else []
         machine.install()
-        preload(control, names)
-        for name in standard:
-            importlib.import_module(name)
-        exercise()
         if names:
-            tenant.load_cells()
-            tenant.load_names()
+            warm(control, extension, names)
         else:
             tenant.keep_cells()
     os.close(zip_fd)

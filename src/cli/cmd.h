@@ -77,6 +77,9 @@ void cmd_say_warnings(const json_t *result);
 /* The modules that a service's default template loads. */
 const char *cmd_preload(const struct config *cfg, const struct template_entry *template);
 
+/* Says which modules were not preloaded and why: the lines of a template_report. */
+void cmd_say_left_out(const char *lines);
+
 /* Prints the object on stdout, for people or for programs, and takes it; NULL is out of memory. */
 int cmd_print_json(json_t *json, struct gb_err *err);
 

@@ -176,6 +176,16 @@ int cmd_default_template(const struct config *cfg, const char *data_dir,
     return r;
 }
 
+void cmd_say_left_out(const char *lines)
+{
+    while (*lines) {
+        size_t len = strcspn(lines, "\n");
+
+        say("not preloaded: %.*s; programs can still import it", (int) len, lines);
+        lines += len + (lines[len] == '\n');
+    }
+}
+
 int cmd_data_dir(const struct config *cfg, char **ret_dir, struct gb_err *err)
 {
     if (!cfg->data_dir)

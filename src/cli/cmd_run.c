@@ -31,7 +31,7 @@ struct job {
     const struct config *cfg;
     struct program program;
     struct limits limits;
-    char preload[1024];
+    char preload[PRELOAD_MAX];
     struct template_entry template;
     struct engine *engine;
     struct box *box;
@@ -354,6 +354,18 @@ static int fill_box(struct job *job, struct gb_err *err)
     return r < 0 ? r : open_network(job, err);
 }
 
+/* Only to those who asked for these modules: otherwise nobody would miss them. */
+static void tell_left_out(const struct job *job)
+{
+    bool asked = strcmp(job->cfg->preload, "auto") != 0 && strcmp(job->cfg->preload, "all") != 0;
+    struct template_report report;
+
+    if (!asked || job->cfg->quiet || job->cfg->json)
+        return;
+    engine_template_report(job->engine, NULL, &report);
+    cmd_say_left_out(report.left_out);
+}
+
 static int run(struct job *job, struct gb_err *err)
 {
     const struct config *cfg = job->cfg;
@@ -378,6 +390,7 @@ static int run(struct job *job, struct gb_err *err)
     hide_progress(job);
     if (r < 0 || (r = catch_signals(err)) < 0)
         return r;
+    tell_left_out(job);
     spec.env = job->network.env;
     spec.cancel_fd = cancel_pipe[0];
     if (!cfg->json) {

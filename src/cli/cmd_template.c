@@ -97,8 +97,37 @@ static int trial_run(struct engine *engine, const char *preload, struct trial *t
     return r;
 }
 
-static int try_template(const struct config *cfg, const struct template_entry *entry,
-                        struct trial *trial, struct gb_err *err)
+/* Whether one of @lines is about this module. */
+static bool lines_name(const char *lines, const char *name, size_t len)
+{
+    for (; *lines; lines += strcspn(lines, "\n"), lines += *lines == '\n')
+        if (strncmp(lines, name, len) == 0 && strncmp(lines + len, ": ", 2) == 0)
+            return true;
+    return false;
+}
+
+/* Removes the modules that @lines are about from @preload. */
+static void preload_trim(char *preload, const char *lines)
+{
+    char *from = preload, *to = preload;
+
+    while (*from) {
+        size_t len = strcspn(from, " ");
+
+        if (!lines_name(lines, from, len)) {
+            if (to != preload)
+                *to++ = ' ';
+            memmove(to, from, len);
+            to += len;
+        }
+        from += len + (from[len] == ' ');
+    }
+    *to = '\0';
+}
+
+/* Removes from its list what had to be left out: the template is not to be tried with it again. */
+static int try_template(const struct config *cfg, struct template_entry *entry, struct trial *trial,
+                        struct gb_err *err)
 {
     struct engine_config config = {
         .python = entry->python,
@@ -116,6 +145,7 @@ static int try_template(const struct config *cfg, const struct template_entry *e
         return r;
     r = engine_wait_ready(engine, err);
     engine_template_report(engine, NULL, &trial->report);
+    preload_trim(entry->preload, trial->report.left_out);
     if (r == 0)
         r = trial_run(engine, entry->preload, trial, err);
     engine_close(engine);
@@ -134,29 +164,6 @@ static const char *first_missing(const struct trial *trial)
 
 /* ---- add ---- */
 
-/* Removes the modules that could not be imported from @preload. */
-static void preload_trim(char *preload, const struct trial *trial)
-{
-    char *from = preload, *to = preload;
-
-    while (*from) {
-        size_t len = strcspn(from, " ");
-        char line[256];
-        bool gone;
-
-        snprintf(line, sizeof line, "%.*s: ", (int) len, from);
-        gone = strstr(trial->report.missing, line) != NULL;
-        if (!gone) {
-            if (to != preload)
-                *to++ = ' ';
-            memmove(to, from, len);
-            to += len;
-        }
-        from += len + (from[len] == ' ');
-    }
-    *to = '\0';
-}
-
 /* The modules that --preload asks for. With "auto", those that the trial could import. */
 static int preload_fill(const struct config *cfg, struct template_entry *entry, struct gb_err *err)
 {
@@ -172,6 +179,15 @@ static int preload_fill(const struct config *cfg, struct template_entry *entry, 
         if (*p == ',')
             *p = ' ';
     return 0;
+}
+
+static void left_out_to_json(const struct template_entry *entry, json_t *json)
+{
+    json_t *list = json_array();
+
+    for (char *const *text = entry->left_out; text && *text; text++)
+        (void) json_array_append_new(list, json_string(*text));
+    (void) json_object_set_new(json, "left_out", list);
 }
 
 /* Only for sets of packages. */
@@ -199,6 +215,7 @@ static int print_added(const struct config *cfg, const struct template_entry *en
         json = json_pack("{s:s, s:s, s:s, s:s?, s:s}", "name", entry->name, "kind",
                          template_kind_name(entry->kind), "python", entry->python, "version",
                          version[0] ? version : NULL, "preload", entry->preload);
+        left_out_to_json(entry, json);
         packages_to_json(entry, json);
         return cmd_print_json(json, err);
     }
@@ -220,11 +237,15 @@ static int add_checked(const struct config *cfg, struct template_entry *entry, s
 
     if (r < 0)
         return r;
+    if (template_entry_leave_out(entry, trial->report.left_out) < 0)
+        return gb_fail(err, ENOMEM, "add a template");
+    if (!cfg->json)
+        cmd_say_left_out(trial->report.left_out);
     if (strcmp(cfg->preload, "auto") == 0) {
         if (entry->packages && first_missing(trial))
             say("not preloaded: %.*s", (int) strcspn(first_missing(trial), "\n"),
                 first_missing(trial));
-        preload_trim(entry->preload, trial);
+        preload_trim(entry->preload, trial->report.missing);
     } else if (first_missing(trial))
         return gb_fail_plain(err, EINVAL, "%.*s: install it there, or leave it out of --preload",
                              (int) strcspn(first_missing(trial), "\n"), first_missing(trial));
@@ -352,6 +373,7 @@ static json_t *entry_to_json(const struct template_entry *entry, const char *pro
     json = json_pack("{s:s, s:s, s:s?, s:s, s:o, s:s?}", "name", entry->name, "kind",
                      template_kind_name(entry->kind), "python", entry->python, "preload",
                      entry->preload ? entry->preload : "", "binds", binds, "problem", problem);
+    left_out_to_json(entry, json);
     packages_to_json(entry, json);
     if (json && entry->packages_dir)
         (void) json_object_set_new(json, "bytes", json_integer(entry->packages_bytes));
@@ -491,6 +513,8 @@ static void print_trial(const struct template_entry *entry, const struct trial *
         printf("  preloaded  %s\n", entry->preload);
     for (char *const *text = entry->packages; text && *text; text++)
         printf("  requested  %s\n", *text);
+    for (char *const *text = entry->left_out; text && *text; text++)
+        print_lines("left out   ", *text);
     print_lines("missing    ", trial->report.missing);
     for (size_t i = 0; i < json_array_size(missing); i++)
         print_lines("in a box   ", json_string_value(json_array_get(missing, i)));
@@ -498,6 +522,11 @@ static void print_trial(const struct template_entry *entry, const struct trial *
         printf("  boxes see  %s\n", *bind);
     for (size_t i = 0; i < json_array_size(packages); i++)
         printf("  package    %s\n", json_string_value(json_array_get(packages, i)));
+    if (entry->left_out)
+        printf("  fix        programs can import what is left out; after an upgrade, have it tried "
+               "again:\n"
+               "             glovebox template add %s --replace with the same options\n",
+               entry->name);
     if (trial->report.missing[0])
         printf("  fix        install the missing modules there, or: glovebox template add %s "
                "--replace "
@@ -542,6 +571,27 @@ static int print_trial_json(const struct template_entry *entry, const struct tri
     return cmd_print_json(json, err);
 }
 
+/* Those that were left out when it was added, and now those that its definition still names. */
+static int note_left_out(struct template_entry *entry, const struct trial *trial,
+                         struct gb_err *err)
+{
+    autofree char *all = NULL;
+    size_t size = 0;
+    FILE *text;
+
+    if (!trial->report.left_out[0])
+        return 0;
+    text = open_memstream(&all, &size);
+    if (!text)
+        return gb_fail(err, ENOMEM, "check a template");
+    for (char *const *line = entry->left_out; line && *line; line++)
+        fprintf(text, "%s\n", *line);
+    fprintf(text, "%s", trial->report.left_out);
+    if (fclose(text) != 0 || template_entry_leave_out(entry, all) < 0)
+        return gb_fail(err, ENOMEM, "check a template");
+    return 0;
+}
+
 static int check(const struct config *cfg, const char *data_dir, struct gb_err *err)
 {
     struct template_entry entry = { 0 };
@@ -554,6 +604,8 @@ static int check(const struct config *cfg, const char *data_dir, struct gb_err *
     r = template_furnish_from(data_dir, &entry, &why);
     if (r == 0)
         r = try_template(cfg, &entry, &trial, &why);
+    if (r == 0)
+        r = note_left_out(&entry, &trial, &why);
     if (cfg->json)
         printed = print_trial_json(&entry, &trial, r, &why, err);
     else if (r == 0)

@@ -224,25 +224,25 @@ static bool has_name(const char *list, const char *name, size_t len)
     return false;
 }
 
-int program_preload(const struct program *program, const char *which, const char *more, char *buf,
+int program_preload(const struct program *program, const char *which, const char *all, char *buf,
                     size_t size, struct gb_err *err)
 {
-    bool automatic = strcmp(which, "auto") == 0, all = strcmp(which, "all") == 0;
-    const char *lists[] = { automatic || all ? engine_preload_all : which,
-                            (automatic || all) && more ? more : "" };
+    bool automatic = strcmp(which, "auto") == 0;
+    const char *at = automatic || strcmp(which, "all") == 0 ? all : which;
     size_t used = 0;
 
     buf[0] = '\0';
     if (strcmp(which, "none") == 0)
         return 0;
-    for (size_t i = 0; i < ARRAY_LEN(lists); i++)
-        for (const char *at = lists[i]; *at;) {
-            size_t len = strcspn(at, " ,");
+    if (!at)
+        at = engine_preload_all;
+    while (*at) {
+        size_t len = strcspn(at, " ,");
 
-            if (len > 0 && (!automatic || wants(program, at, len)) && !has_name(buf, at, len) &&
-                add_name(buf, size, &used, at, len) < 0)
-                return gb_fail_plain(err, E2BIG, "--preload names too many modules");
-            at += len + (at[len] != '\0');
-        }
+        if (len > 0 && (!automatic || wants(program, at, len)) && !has_name(buf, at, len) &&
+            add_name(buf, size, &used, at, len) < 0)
+            return gb_fail_plain(err, E2BIG, "--preload names too many modules");
+        at += len + (at[len] != '\0');
+    }
     return 0;
 }

@@ -19,7 +19,8 @@ struct program {
 int program_load(const struct config *cfg, struct program *ret_program, struct gb_err *err);
 void program_release(struct program *program);
 
-/* Writes into @buf which modules to preload: as --preload says; with "auto" those of a full
- * template and of @more (names with blanks between, may be NULL) that the program's text names. */
-int program_preload(const struct program *program, const char *which, const char *more, char *buf,
+/* Writes into @buf which modules to preload: as --preload says. "all" are those of the template
+ * (@all: names with blanks between; NULL: the default one), and "auto" those of them that the
+ * program's text names. */
+int program_preload(const struct program *program, const char *which, const char *all, char *buf,
                     size_t size, struct gb_err *err);

@@ -115,12 +115,19 @@ void engine_template_put(struct template *t); /* accepts NULL */
 struct template_report {
     char version[32];   /* of Python; "" unless it became ready */
     char missing[2048]; /* modules that could not be imported and why, one per line */
-    char said[2048];    /* the end of its output meanwhile */
+    /* Modules that importing would have made it unfit to be cloned, likewise. Programs can import
+     * them. */
+    char left_out[2048];
+    char said[2048]; /* the end of its output meanwhile */
 };
 
 /* @t NULL: the default one. */
 void engine_template_report(struct engine *engine, struct template *t,
                             struct template_report *ret_report);
+
+/* The same, for a log: true only if modules are left out and nobody was told yet. */
+bool engine_template_news(struct engine *engine, struct template *t,
+                          struct template_report *ret_report);
 
 /* ---- boxes ---- */
 

@@ -347,6 +347,7 @@ int service_wait_ready(struct service *service, struct gb_err *err)
 
     if (r < 0)
         return r;
+    template_log_left_out(service, service_template_name(service), NULL);
     pthread_mutex_lock(&service->lock);
     service->engine_ready = true;
     pthread_mutex_unlock(&service->lock);

@@ -119,6 +119,9 @@ void template_describe(struct service *service);
 int template_wish(struct service *service, const char *wanted, char ret_name[TEMPLATE_NAME_MAX],
                   struct fault *fault);
 
+/* Logs, once, which modules it could not preload. NULL is the default one. */
+void template_log_left_out(struct service *service, const char *name, struct template *template);
+
 /* The template of that name, ready for boxes, until engine_template_put(); NULL is the default one.
  * Any other is read again each time, so changes by the operator take effect. */
 int template_open(struct service *service, const char *name, struct template **ret_template,

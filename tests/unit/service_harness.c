@@ -201,6 +201,15 @@ void engine_template_put(struct template *t)
     (void) t;
 }
 
+bool engine_template_news(struct engine *engine, struct template *t,
+                          struct template_report *ret_report)
+{
+    (void) engine;
+    (void) t;
+    (void) ret_report;
+    return false;
+}
+
 int box_acquire_with(struct engine *engine, const struct limits *limits,
                      const struct box_options *options, struct box **ret_box, struct gb_err *err)
 {

@@ -150,8 +150,9 @@ static const struct config_option options[] = {
       .choices = preload_choices, .valid = preload_valid,
       .expected = "auto, all, none or module names such as numpy,pandas",
       .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_TEMPLATE | FOR_PIP, .group = "Program",
-      .help = "modules imported before the program starts: auto (those its text names; in a "
-              "template, those installed there), all, none, or a list such as numpy,pandas" },
+      .help = "modules imported before the program starts: auto (those of the template that its "
+              "text names; in a new template, those installed there), all, none, or a list such as "
+              "numpy,pandas" },
     { "template", 0, OPT_STRING, MEMBER(template_name), "default", 1, 255, .metavar = "NAME",
       .commands = FOR_RUN, .group = "Program",
       .help = "run the program with the Python of this template (see glovebox template add)" },

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -124,7 +125,10 @@ static int step_session(const struct template_spec *spec)
     sigemptyset(&none);
     (void) sigprocmask(SIG_SETMASK, &none, NULL);
     (void) signal(SIGPIPE, SIG_DFL);
-    return setsid() < 0 ? -errno : 0;
+    /* Processes that a module starts and leaves are to be found among its children. */
+    if (setsid() < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
+        return -errno;
+    return 0;
 }
 
 static int step_caps(const struct template_spec *spec)

@@ -12,7 +12,9 @@
  * The clone is a raw system call, as no libc function has CLONE_PARENT or CLONE_INTO_CGROUP.
  * Therefore two tasks of fork() are done here: the C library's cached thread id is rewritten by the
  * kernel (CLONE_CHILD_SETTID at the address that libc itself registered), and CPython's own hooks
- * run before and after. There is exactly one thread, so no lock can be held by another.
+ * run before and after. There is exactly one thread, so no lock can be held by another: a module
+ * that leaves threads is not preloaded, and those that are known to be idle are ended
+ * (end_thread()).
  *
  * The cost of a clone is mostly copying and tearing down page tables, entry by entry. So the
  * interpreter's heap is kept in one place (its arenas come from a region of ours), and once
@@ -283,6 +285,7 @@ static PyObject *ext_serve(PyObject *module, PyObject *args)
     state.own_pid_ns = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
     if (state.own_pid_ns < 0 || prctl(PR_GET_TID_ADDRESS, &state.tid_address, 0, 0, 0) < 0)
         return PyErr_SetFromErrno(PyExc_OSError);
+    (void) signal(SIGRTMAX, SIG_DFL); /* of end_thread() */
     memory_settle();
     do
         r = serve_one(&state);
@@ -293,8 +296,40 @@ static PyObject *ext_serve(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* ---- threads that modules leave ---- */
+
+/* The thread alone, without its destructors: it may be waiting for something that never comes, and
+ * for the library it is still there, as for any library after a fork. Unlike after a fork, the
+ * kernel marks it as ended where the C library looks, so that a join does not wait forever. */
+static void on_thread_end(int sig)
+{
+    (void) sig;
+    (void) syscall(SYS_exit, 0);
+}
+
+PyDoc_STRVAR(end_thread_doc, "end_thread(tid)\n\n"
+                             "Asks another thread of this process to end. One that blocks the\n"
+                             "signal does not; the caller has to look.");
+
+static PyObject *ext_end_thread(PyObject *module, PyObject *args)
+{
+    struct sigaction action = { .sa_handler = on_thread_end };
+    int tid;
+
+    (void) module;
+    if (!PyArg_ParseTuple(args, "i", &tid))
+        return NULL;
+    sigfillset(&action.sa_mask);
+    /* The handler stays until serve(): the signal may be delivered later. */
+    if (tid == getpid() || sigaction(SIGRTMAX, &action, NULL) < 0 ||
+        syscall(SYS_tgkill, getpid(), tid, SIGRTMAX) < 0)
+        return PyErr_SetFromErrno(PyExc_OSError);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef ext_methods[] = {
     { "serve", ext_serve, METH_VARARGS, serve_doc },
+    { "end_thread", ext_end_thread, METH_VARARGS, end_thread_doc },
     { "receive", ext_receive, METH_O, ext_receive_doc },
     { "send", ext_send, METH_VARARGS, ext_send_doc },
     { "settle", ext_settle, METH_O, ext_settle_doc },

@@ -82,8 +82,10 @@ static int step_place(const struct seal_spec *spec)
 static int step_ids(const struct seal_spec *spec)
 {
     (void) spec;
-    /* Supplementary groups: the template has none, and setgroups is denied in the box. */
-    if (setresgid(BOX_GID, BOX_GID, BOX_GID) < 0 || setresuid(BOX_UID, BOX_UID, BOX_UID) < 0)
+    /* Supplementary groups: the template has none, and setgroups is denied in the box. Not through
+     * the C library, which would tell threads that the template once had, and wait for them. */
+    if (syscall(SYS_setresgid, BOX_GID, BOX_GID, BOX_GID) < 0 ||
+        syscall(SYS_setresuid, BOX_UID, BOX_UID, BOX_UID) < 0)
         return -errno;
     return 0;
 }

@@ -211,17 +211,21 @@ struct template_setup {
     char preload[PRELOAD_MAX]; /* names, separated by spaces */
 };
 
-/* From the template while it starts: done < total is progress, done == total means ready. */
+/* From the template while it starts. */
 enum template_news {
-    TEMPLATE_GOES_ON,
-    TEMPLATE_UNFIT,   /* it exits, for this reason */
-    TEMPLATE_MISSING, /* a module that could not be imported, and why; it continues without it */
+    TEMPLATE_GOES_ON,  /* done < total: module @done is imported next; done == total: ready */
+    TEMPLATE_UNFIT,    /* it exits, for this reason */
+    TEMPLATE_MISSING,  /* a module that could not be imported, and why; it continues without it */
+    TEMPLATE_LEFT_OUT, /* why module @done is not preloaded; it continues without it */
+    TEMPLATE_CULPRIT,  /* why module @done cannot be preloaded; the template is spoilt, and waits
+                          to be ended */
+    TEMPLATE_USES,     /* it tries out what module @done brought */
 };
 
 struct template_event {
-    int32_t error; /* enum template_news */
-    uint32_t done, total;
-    char text[128]; /* the module being imported, what went wrong, the version of Python */
+    int32_t error;        /* enum template_news */
+    uint32_t done, total; /* @done is an index into the names of template_setup */
+    char text[128];       /* the module being imported, what went wrong, the version of Python */
 };
 
 /* fds: pidfd of the box's PID 1, tenant's 0, 1, 2, its control socket, cgroup descriptors */

@@ -152,7 +152,42 @@ struct peer {
     pid_t pid;
 };
 
+/* ---- preload.c ---- */
+
+/* The modules of a template: those that its next start imports, and those that are left out. */
+struct preload {
+    char names[PRELOAD_MAX];
+    char left_out[sizeof((struct template_report *) 0)->left_out];
+    unsigned culprits, slow; /* how often it was started again, and after a time-out */
+    bool told;               /* the caller knows what is left out */
+};
+
+bool preload_has(const struct preload *preload, size_t index);
+
+/* Notes that the module with this index is not preloaded. */
+void preload_note(struct preload *preload, size_t index, const char *why);
+
+/* The same, and does not import it again; after too many, nor those that come after it. @slow: it
+ * was found by a time-out. False if there is no such module. */
+bool preload_drop(struct preload *preload, size_t index, bool slow, const char *why);
+bool preload_drop_all(struct preload *preload, const char *why);
+
+/* Fills @t->modules from the definition, or as the engine remembers them. */
+void preload_begin(struct template *t);
+void preload_remember(const struct template *t);
+void preload_forget_all(struct engine *engine);
+
 /* ---- template.c ---- */
+
+/* What went wrong while it started, if a module is to blame. */
+struct blame {
+    int index; /* of the module that it imports or tries out; BLAME_NOBODY, BLAME_ALL */
+    bool slow;
+    char why[128]; /* "": nothing went wrong */
+};
+
+#define BLAME_NOBODY (-1)
+#define BLAME_ALL    (-2)
 
 struct template
 {
@@ -182,6 +217,8 @@ struct template
     char at[136]; /* what it is doing while it starts */
     int64_t anon; /* of a template that is ready; 0 until asked for */
     struct template_report report;
+    struct preload modules;
+    struct blame blame;
 };
 
 /* @def must have passed template_def_check(). NULL when out of memory. */
@@ -224,6 +261,7 @@ struct engine {
     struct template *first; /* the default one; the others come after it */
     pthread_mutex_t templates_lock;
     uint64_t template_clock;
+    struct verdict *verdicts; /* of preload.c; under templates_lock */
     int32_t id_mode, cgroup_mode;
     char cgroup_name[CGROUP_NAME_MAX], disk_name[DISK_NAME_MAX];
     char note[CGROUP_NOTE_MAX];

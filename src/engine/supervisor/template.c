@@ -3,7 +3,8 @@
  *
  * Theory of operation. Each has a connection with a lock, and each request waits for its answer. It
  * is started by the builder and reports while it imports; its output meanwhile is kept, to show why
- * it failed. One that died is started again at the next clone; its clones do not need it.
+ * it failed. One that died is started again at the next clone; its clones do not need it. One that
+ * a module has made unfit for cloning is started again at once, without that module (preload.c).
  *
  * If the interpreter is not in /usr, or there are packages, a template and its boxes have a
  * separate root file system: a mount namespace that a helper process creates
@@ -13,11 +14,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/autoclean.h"
@@ -29,7 +33,44 @@
 #include "base/banned.h"
 
 #define AT_START         "startup"
+#define EXIT_WAIT_MS     1000 /* for one whose socket is closed */
+#define FAMILY_ROUNDS    4    /* children, and their orphans */
 #define TEMPLATE_WAIT_US (120 * USEC_PER_SEC)
+
+/* ---- ending ---- */
+
+/* Kills what modules have started: its process group, and its children in any other, to which all
+ * orphans come, as it is their reaper. It is stopped, so none of their numbers is used again. */
+static void family_kill(const struct template *t)
+{
+    char path[64], text[4096];
+    siginfo_t info;
+
+    (void) syscall(SYS_pidfd_send_signal, t->peer.pidfd, SIGSTOP, NULL, 0);
+    if (waitid(P_PIDFD, (id_t) t->peer.pidfd, &info, WSTOPPED | WEXITED | WNOWAIT) < 0)
+        return;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", t->peer.pid, t->peer.pid);
+    for (int round = 0; round < FAMILY_ROUNDS; round++) {
+        char *next = text, *pid;
+
+        if (io_read_text_at(AT_FDCWD, path, text, sizeof text) <= 0)
+            break;
+        while ((pid = strsep(&next, " ")))
+            if (*pid)
+                (void) kill((pid_t) strtol(pid, NULL, 10), SIGKILL);
+        (void) usleep(1000);
+    }
+    if (getpgid(t->peer.pid) == t->peer.pid)
+        (void) kill(-t->peer.pid, SIGKILL);
+}
+
+static void template_end(struct template *t)
+{
+    __atomic_store_n(&t->runs, false, __ATOMIC_RELEASE);
+    if (!t->ready && t->peer.pidfd >= 0 && t->peer.pid > 1)
+        family_kill(t);
+    peer_end(&t->peer, true);
+}
 
 /* ---- its definition ---- */
 
@@ -63,7 +104,7 @@ void template_free(struct template *t)
 {
     if (!t)
         return;
-    peer_end(&t->peer, true);
+    template_end(t);
     gb_closep(&t->said);
     gb_closep(&t->root);
     gb_closep(&t->packages_fd);
@@ -108,6 +149,7 @@ struct template *template_new(struct engine *engine, const struct template_def *
         template_free(t);
         return NULL;
     }
+    preload_begin(t);
     return t;
 }
 
@@ -282,12 +324,6 @@ bool template_runs(const struct template *t)
     return __atomic_load_n(&t->runs, __ATOMIC_ACQUIRE);
 }
 
-static void template_end(struct template *t)
-{
-    __atomic_store_n(&t->runs, false, __ATOMIC_RELEASE);
-    peer_end(&t->peer, true);
-}
-
 /* Starts it; it imports in the background. The template's lock is held. */
 int template_begin(struct template *t, struct gb_err *err)
 {
@@ -298,6 +334,7 @@ int template_begin(struct template *t, struct gb_err *err)
     int pair[2], got[WIRE_FDS_MAX], sent[3], r = root_ensure(t, err);
     size_t got_len = 0;
 
+    t->blame = (struct blame){ .index = BLAME_NOBODY };
     if (r < 0)
         return r;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
@@ -312,7 +349,7 @@ int template_begin(struct template *t, struct gb_err *err)
     snprintf(request.template.python, sizeof request.template.python, "%s", t->python);
     /* Threads cannot be cloned. */
     template_tenant_env(t, 1, request.template.env, sizeof request.template.env);
-    snprintf(setup.preload, sizeof setup.preload, "%s", t->preload);
+    snprintf(setup.preload, sizeof setup.preload, "%s", t->modules.names);
     request.template.root = t->root >= 0;
     sent[0] = theirs;
     sent[1] = said_theirs;
@@ -400,6 +437,57 @@ static void missing_add(struct template *t, const char *text)
         snprintf(t->report.missing + used, room, "%s\n", text);
 }
 
+/* Its socket is closed: how did it end? */
+static void exit_explain(struct template *t)
+{
+    struct pollfd end = { t->peer.pidfd, POLLIN, 0 };
+    siginfo_t info = { 0 };
+    const char *name;
+
+    if (poll(&end, 1, EXIT_WAIT_MS) <= 0 ||
+        waitid(P_PIDFD, (id_t) t->peer.pidfd, &info, WEXITED | WNOWAIT) < 0) {
+        snprintf(t->blame.why, sizeof t->blame.why, "it closed a descriptor of the template");
+    } else if (info.si_code == CLD_EXITED) {
+        snprintf(t->blame.why, sizeof t->blame.why, "it ended the interpreter with exit code %d",
+                 info.si_status);
+    } else {
+        name = sigabbrev_np(info.si_status);
+        snprintf(t->blame.why, sizeof t->blame.why, "it ended the interpreter with signal %d (%s)",
+                 info.si_status, name ? name : "?");
+    }
+}
+
+static void blame_set(struct template *t, const struct template_event *event)
+{
+    if (event->done < PRELOAD_MAX && preload_has(&t->modules, event->done))
+        t->blame.index = (int) event->done;
+}
+
+/* Handles an event other than progress. */
+static int event_special(struct template *t, const struct template_event *event, struct gb_err *err)
+{
+    switch (event->error) {
+    case TEMPLATE_MISSING:
+        missing_add(t, event->text);
+        return 0;
+    case TEMPLATE_LEFT_OUT:
+        preload_note(&t->modules, event->done, event->text);
+        return 0;
+    case TEMPLATE_USES:
+        blame_set(t, event);
+        return 0;
+    case TEMPLATE_CULPRIT:
+        blame_set(t, event);
+        break;
+    default: /* unfit; if it has imported something, nobody knows what it was */
+        if (t->blame.index != BLAME_NOBODY)
+            t->blame.index = BLAME_ALL;
+        break;
+    }
+    snprintf(t->blame.why, sizeof t->blame.why, "%s", event->text);
+    return gb_fail_plain(err, EIO, "%.60s: %s", t->python, event->text);
+}
+
 /* Handles one event. Returns 1 when it is ready. */
 static int event_take(struct template *t, struct gb_err *err)
 {
@@ -408,31 +496,39 @@ static int event_take(struct template *t, struct gb_err *err)
     int fds[WIRE_FDS_MAX];
     size_t fds_len;
 
-    if (wire_recv(t->peer.socket, &event, sizeof event, fds, &fds_len) < 0)
+    if (wire_recv(t->peer.socket, &event, sizeof event, fds, &fds_len) < 0) {
+        exit_explain(t);
         return template_fail(t, EPIPE, "exited during", err);
+    }
     wire_close_fds(fds, fds_len);
     event.text[sizeof event.text - 1] = '\0';
-    if (event.error == TEMPLATE_MISSING) {
-        missing_add(t, event.text);
-        return 0;
-    }
     if (event.error)
-        return gb_fail_plain(err, EIO, "%.60s: %s", t->python, event.text);
+        return event_special(t, &event, err);
     if (event.done == event.total) {
         snprintf(t->report.version, sizeof t->report.version, "%.30s", event.text);
         return 1;
     }
+    blame_set(t, &event);
     snprintf(t->at, sizeof t->at, "import %s", event.text);
     if (config->progress && t == t->engine->first)
         config->progress(config->progress_arg, event.done, event.total, event.text);
     return 0;
 }
 
+static int template_late(struct template *t, int64_t wait_us, struct gb_err *err)
+{
+    t->blame.slow = true;
+    snprintf(t->blame.why, sizeof t->blame.why, "it took longer than %lld seconds",
+             (long long) ((wait_us + USEC_PER_SEC - 1) / USEC_PER_SEC));
+    return template_fail(t, ETIMEDOUT, "timed out during", err);
+}
+
 /* Waits until it has imported everything. The template's lock is held. */
 static int template_finish(struct template *t, struct gb_err *err)
 {
-    int64_t wait_us = t->engine->config.template_wait_us;
-    int64_t until = clock_now_us() + (wait_us > 0 ? wait_us : TEMPLATE_WAIT_US);
+    int64_t wait_us = t->engine->config.template_wait_us > 0 ? t->engine->config.template_wait_us
+                                                             : TEMPLATE_WAIT_US;
+    int64_t until = clock_now_us() + wait_us;
     struct pollfd news[] = { { t->peer.socket, POLLIN, 0 }, { t->said, POLLIN, 0 } };
     int r = t->ready;
 
@@ -445,7 +541,7 @@ static int template_finish(struct template *t, struct gb_err *err)
             continue;
         }
         if (r <= 0)
-            return template_fail(t, ETIMEDOUT, "timed out during", err);
+            return template_late(t, wait_us, err);
         if (news[1].revents & POLLIN)
             said_read(t);
         else if (news[1].revents)
@@ -461,19 +557,40 @@ static int template_finish(struct template *t, struct gb_err *err)
     return r < 0 ? r : 0;
 }
 
+/* Whether it can be started again, without the modules that are to blame for its end. */
+static bool template_mend(struct template *t)
+{
+    const struct blame *blame = &t->blame;
+    bool mended;
+
+    if (!blame->why[0] || blame->index == BLAME_NOBODY)
+        return false;
+    mended = blame->index == BLAME_ALL
+                 ? preload_drop_all(&t->modules, blame->why)
+                 : preload_drop(&t->modules, (size_t) blame->index, blame->slow, blame->why);
+    if (mended) {
+        t->modules.told = false;
+        preload_remember(t);
+    }
+    return mended;
+}
+
 /* A working template, restarted if necessary. Its lock is held. */
 static int template_ensure(struct template *t, struct gb_err *err)
 {
-    int r = 0;
+    int r;
 
-    if (t->peer.socket < 0) {
-        template_end(t);
-        r = template_begin(t, err);
-    }
-    if (r == 0)
-        r = template_finish(t, err);
-    if (r < 0)
-        template_end(t);
+    do {
+        r = 0;
+        if (t->peer.socket < 0) {
+            template_end(t);
+            r = template_begin(t, err);
+        }
+        if (r == 0)
+            r = template_finish(t, err);
+        if (r < 0)
+            template_end(t);
+    } while (r < 0 && template_mend(t));
     return r;
 }
 
@@ -523,10 +640,15 @@ static int template_clone(struct tenant_source *source, const struct clone_reque
         if (r < 0)
             break;
         r = template_exchange(t, request, fds, fds_len, &reply, ret_pidfd);
-        if (r == 0)
+        if (r == 0 && reply.error != EDEADLK)
             break;
         (void) gb_fail_about(err, -r, "the template exited");
         template_end(t);
+        if (r == 0) { /* a thread that started late: nobody knows which module it belongs to */
+            t->blame = (struct blame){ .index = BLAME_ALL,
+                                       .why = "a thread was started after the imports" };
+            (void) template_mend(t);
+        }
     }
     pthread_mutex_unlock(&t->peer.lock);
     if (r < 0)

@@ -120,7 +120,23 @@ void engine_template_report(struct engine *engine, struct template *t,
         t = engine->first;
     pthread_mutex_lock(&t->peer.lock);
     *ret_report = t->report;
+    memcpy(ret_report->left_out, t->modules.left_out, sizeof ret_report->left_out);
     pthread_mutex_unlock(&t->peer.lock);
+}
+
+bool engine_template_news(struct engine *engine, struct template *t,
+                          struct template_report *ret_report)
+{
+    bool told;
+
+    if (!t)
+        t = engine->first;
+    engine_template_report(engine, t, ret_report);
+    pthread_mutex_lock(&t->peer.lock);
+    told = t->modules.told;
+    t->modules.told = true;
+    pthread_mutex_unlock(&t->peer.lock);
+    return !told && ret_report->left_out[0];
 }
 
 int engine_wait_ready(struct engine *engine, struct gb_err *err)
@@ -161,6 +177,7 @@ void templates_close(struct engine *engine)
         template_free(t);
     }
     engine->first = NULL;
+    preload_forget_all(engine);
 }
 
 unsigned templates_running(struct engine *engine)

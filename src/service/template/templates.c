@@ -29,6 +29,7 @@
 
 #define FILE_MAX      65536
 #define BINDS_MAX     16
+#define NOTE_MAX      512
 #define TEMPLATES_MAX 1000
 #define SUFFIX        ".json"
 #define FILE_NAME_MAX (TEMPLATE_NAME_MAX + sizeof SUFFIX)
@@ -57,6 +58,7 @@ void template_entry_release(struct template_entry *entry)
 {
     templates_names_free(entry->binds);
     templates_names_free(entry->packages);
+    templates_names_free(entry->left_out);
     free(entry->source);
     free(entry->python);
     free(entry->preload);
@@ -65,6 +67,27 @@ void template_entry_release(struct template_entry *entry)
         gb_closep(&entry->packages_fd);
     free(entry->packages_dir);
     *entry = (struct template_entry){ 0 };
+}
+
+int template_entry_leave_out(struct template_entry *entry, const char *lines)
+{
+    size_t len = 0, max = 0;
+
+    templates_names_free(entry->left_out);
+    entry->left_out = NULL;
+    for (const char *at = lines; *at; at++)
+        max += *at == '\n';
+    if (max == 0)
+        return 0;
+    entry->left_out = calloc(max + 1, sizeof *entry->left_out);
+    for (; entry->left_out && len < max; len++) {
+        size_t size = strcspn(lines, "\n");
+
+        if (!(entry->left_out[len] = strndup(lines, size)))
+            break;
+        lines += size + 1;
+    }
+    return len == max ? 0 : -ENOMEM;
 }
 
 struct template_def template_entry_def(const struct template_entry *entry)
@@ -256,6 +279,11 @@ static json_t *entry_to_json(const struct template_entry *entry)
                   template_kind_name(entry->kind), "source", entry->source, "python", entry->python,
                   "preload", entry->preload, "binds", strings_to_json(entry->binds));
 
+    if (json && entry->left_out &&
+        json_object_set_new(json, "left_out", strings_to_json(entry->left_out)) < 0) {
+        json_decref(json);
+        return NULL;
+    }
     if (json && entry->kind == TEMPLATE_KIND_PACKAGES &&
         (json_object_set_new(json, "packages", strings_to_json(entry->packages)) < 0 ||
          json_object_set_new(json, "layer", json_string(entry->layer)) < 0 ||
@@ -273,6 +301,15 @@ static bool path_good(const char *path)
     return path[0] == '/' && len > 1 && len < 4096 && path[len - 1] != '/' && !strstr(path, "//") &&
            !strstr(path, "/../") && !strstr(path, "/./") &&
            (len < 3 || strcmp(path + len - 3, "/..") != 0);
+}
+
+/* It is printed. */
+static bool note_good(const char *text)
+{
+    for (const char *at = text; *at; at++)
+        if ((unsigned char) *at < ' ' || *at == 0x7f)
+            return false;
+    return strlen(text) < NOTE_MAX;
 }
 
 static bool requirement_good(const char *text)
@@ -325,6 +362,7 @@ static int entry_from_json(json_t *json, struct template_entry *entry)
 {
     const char *kind = NULL, *source = NULL, *python = NULL, *preload = NULL;
     json_t *binds = NULL;
+    const json_t *left_out;
     size_t found = 0;
     int version = 0;
 
@@ -339,6 +377,9 @@ static int entry_from_json(json_t *json, struct template_entry *entry)
         strings_read(binds, BINDS_MAX, path_good, &entry->binds) < 0)
         return -EINVAL;
     entry->kind = (enum template_kind) found;
+    if ((left_out = json_object_get(json, "left_out")) &&
+        strings_read(left_out, PRELOAD_MAX / 2, note_good, &entry->left_out) < 0)
+        return -EINVAL;
     entry->source = strdup(source);
     entry->python = strdup(python);
     entry->preload = strdup(preload);

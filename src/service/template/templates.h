@@ -41,6 +41,9 @@ struct template_entry {
     char *python;  /* the interpreter that is executed */
     char *preload; /* modules, separated by spaces; "": none */
     char **binds;  /* what boxes see besides /usr; NULL-terminated, never NULL */
+    /* "module: why", modules that were asked for and cannot be preloaded; NULL-terminated, or
+     * NULL: none */
+    char **left_out;
 
     /* of a set of packages */
     char **packages; /* requirements; NULL-terminated; NULL: another kind */
@@ -58,6 +61,9 @@ struct template_entry {
  * work, the error is worded for the operator. Nothing is executed. (find.c) */
 int template_find(enum template_kind kind, const char *path, struct template_entry *ret_entry,
                   struct gb_err *err);
+
+/* Fills left_out from lines of text. */
+int template_entry_leave_out(struct template_entry *entry, const char *lines);
 
 void template_entry_release(struct template_entry *entry);
 

@@ -98,6 +98,19 @@ static int entry_load(struct service *service, const char *name, struct template
     return r < 0 ? r : template_furnish(packages_layers(service), ret_entry, err);
 }
 
+void template_log_left_out(struct service *service, const char *name, struct template *template)
+{
+    struct template_report report;
+    char *rest = report.left_out, *line;
+
+    if (!engine_template_news(service->engine, template, &report))
+        return;
+    while ((line = strsep(&rest, "\n")))
+        if (*line)
+            service_log(service, LOG_LEVEL_WARNING,
+                        "template %s: not preloaded: %s; programs can still import it", name, line);
+}
+
 int template_open(struct service *service, const char *name, struct template **ret_template,
                   struct fault *fault)
 {
@@ -117,8 +130,10 @@ int template_open(struct service *service, const char *name, struct template **r
         r = engine_template_get(service->engine, &def, ret_template, &err);
     }
     template_entry_release(&entry);
-    if (r == 0)
+    if (r == 0) {
+        template_log_left_out(service, name, *ret_template);
         return 0;
+    }
     /* Internal errors are for the operator only. */
     service_log(service, LOG_LEVEL_ERROR, "template %s: %s", name, err.msg);
     (void) fault_set(fault, PROBLEM_TEMPLATE_UNUSABLE, "template",
