@@ -9,14 +9,17 @@ and ended, so that a template has exactly one thread when it is cloned. Which lo
 may hold, and why a library copes without it, is in docs/notes/engine.md (Templates).
 """
 
+import atexit
 import os
 import time
 
-# By the first 15 bytes of the name, which is all the kernel keeps.
+# By the first 15 bytes of the name, which is all the kernel keeps. The value is the name of the exit
+# callback that would wait for the thread, or None.
 IDLE_THREADS = {
-    # Removes files of queries that spilled to disk, on request over a channel. Nobody waits for it,
-    # and the files are in the box's own /tmp.
-    "polars-ooc-clea": "polars",
+    # Removes files of queries that spilled to disk, on request over a channel; the files are in the
+    # box's own /tmp. At exit polars waits until they are gone, unless it finds that it is in a
+    # fork. It compares process ids for that, and in its PID namespace a clone may have the same.
+    "polars-ooc-clea": "PyCapsule.pyo3-closure",
 }
 
 # Set while a template imports, and not seen by programs. An allocator that is told so when it is
@@ -34,12 +37,25 @@ STEP = 0.005
 NAMED_MAX = 3  # in a message
 
 
-def hush() -> None:
+_at_exit = []  # callbacks that were registered since the last import began
+_register = atexit.register
+
+
+def _register_noted(function, /, *args, **kwargs):
+    """In place of atexit.register() while modules are imported; some keep it."""
+    _at_exit.append(function)
+    return _register(function, *args, **kwargs)
+
+
+def begin() -> None:
     """Before the first import."""
     os.environ.update(QUIET)
+    atexit.register = _register_noted
 
 
-def unhush() -> None:
+def end() -> None:
+    atexit.register = _register
+    _at_exit.clear()
     for name in QUIET:
         os.environ.pop(name, None)
 
@@ -115,10 +131,6 @@ class Leftovers:
                 continue  # the directory that was just listed
         return found
 
-    def forget(self, fd: int) -> None:
-        """It is about to be closed by us."""
-        self._open.pop(fd, None)
-
     def _threads_left(self) -> list:
         """Ends the idle ones that are known; returns the others."""
         left = _threads()
@@ -126,7 +138,14 @@ class Leftovers:
             if name in IDLE_THREADS and number not in self._told_to_end and _sleeps(number):
                 self._told_to_end.add(number)
                 self._end_thread(_own_number(number))
+                self._unregister(IDLE_THREADS[name])
         return left
+
+    @staticmethod
+    def _unregister(name) -> None:
+        for function in _at_exit:
+            if getattr(function, "__qualname__", "") == name:
+                atexit.unregister(function)
 
     @staticmethod
     def _child_left() -> bool:
@@ -142,6 +161,7 @@ class Leftovers:
     def find(self):
         """What is left since the first look, in words; None: nothing."""
         left = _until(self._threads_left)
+        _at_exit.clear()
         if left:
             many = f"{len(left)} threads" if len(left) > 1 else "a thread"
             busy = " busy" if all(name in IDLE_THREADS for _, name in left) else ""

@@ -156,13 +156,13 @@ def warm(control, extension, names):
     from . import leftovers
 
     left = leftovers.Leftovers(extension.end_thread)
-    leftovers.hush()
+    leftovers.begin()
     standard = [name for name in STANDARD if importlib.util.find_spec(name)]
     owners = preload(control, names, left)
     for name in standard:
         importlib.import_module(name)
     exercise(control, owners, left)
-    leftovers.unhush()
+    leftovers.end()
     tenant.load_cells()
     tenant.load_names()
 

@@ -203,7 +203,9 @@ def _reset_signals() -> None:
             _signal.signal(number, _signal.SIG_DFL)
     for number in _IGNORED_AT_START:
         _signal.signal(number, _signal.SIG_IGN)
-    _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+    # A preloaded library may have put a handler of its own in front, to stop its work (polars).
+    if _signal.getsignal(_signal.SIGINT) is not _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, _signal.default_int_handler)
 
 
 def _open_stream(fd: int, name: str, errors: str):

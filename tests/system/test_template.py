@@ -227,9 +227,13 @@ def test_unfit_modules_are_left_out(template, gb, data, place):
 
 
 def test_known_idle_threads_are_ended(template, gb, data, place):
-    """Such a thread is no reason to leave out its module; the box has one thread, and a join does
-    not wait for what is not there."""
-    venv = make_venv(place, pool=THREAD.format(name=KNOWN_THREAD))
+    """Such a thread is no reason to leave out its module; the box has one thread, a join does not
+    wait for what is not there, and neither does the end of the program."""
+    exits = ("import atexit\n"
+             "def wait():\n    print('waits')\n"
+             "wait.__qualname__ = 'PyCapsule.pyo3-closure'\n"
+             "atexit.register(wait)\natexit.register(print, 'exits')\n")
+    venv = make_venv(place, pool=THREAD.format(name=KNOWN_THREAD) + exits)
     r = template("add", "lab", "--venv", venv, "--preload", "pool")
     assert "not preloaded" not in r.err, r.err
     code = ("import os, pool, signal, sys\n"
@@ -237,7 +241,18 @@ def test_known_idle_threads_are_ended(template, gb, data, place):
             "print(int(signal.getsignal(signal.SIGRTMAX)), os.waitpid(os.fork() or os._exit(7), 0)[1] >> 8)\n"
             "print([name for name in os.environ if 'MALLOC' in name])\n")
     r = gb("run", "--data", data, "--template", "lab", "-c", code)
-    assert r.out == "1 0\n0 7\n[]\n", (r.out, r.err)
+    assert r.out == "1 0\n0 7\n[]\nexits\n", (r.out, r.err)
+
+
+def test_a_library_handles_interrupts(template, gb, data, place):
+    """A handler that a library has put in front of Python's stays: here one that does nothing."""
+    handler = ("import ctypes\nlibc = ctypes.CDLL(None)\nlibc.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)\n"
+               "libc.signal.restype = ctypes.c_void_p\n"
+               "libc.signal(2, ctypes.cast(libc.abs, ctypes.c_void_p))\n")
+    template("add", "lab", "--venv", make_venv(place, handler=handler), "--preload", "handler")
+    r = gb("run", "--data", data, "--template", "lab", "-c",
+           "import handler, signal; signal.raise_signal(signal.SIGINT); print('goes on')")
+    assert r.out == "goes on\n", (r.out, r.err)
 
 
 def test_many_unfit_modules(template, gb, data, place):
