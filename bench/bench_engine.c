@@ -5,6 +5,7 @@
  *   box      (b) a fresh box made on request, a tenant cloned into it
  *   pooled   (c) a box from the pool, a tenant cloned into it on request
  *   tenant   (d) a box from the pool with a sealed, warmed tenant in it
+ *   default      the same of the default template, next to another one
  *   bwrap    (e) bubblewrap, python3, the imports
  *   python   (f) python3 and the imports, no isolation
  *
@@ -13,6 +14,9 @@
  * count, and rounds are interleaved so that a slow moment affects all alike.
  *
  * Parts, all of them unless some are named: latency, rate, burst, empty, memory, inside.
+ *
+ * With --template all but (default) use that template: its interpreter, its packages and the
+ * modules that it preloads.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,6 +36,8 @@
 #include "bench/kit.h"
 #include "engine/builder.h"
 #include "engine/engine.h"
+#include "service/access/data.h"
+#include "service/template/templates.h"
 
 #include "base/banned.h"
 
@@ -57,10 +63,11 @@
 #define RATE_SECONDS   3
 #define POOL           6
 #define THREADS_MAX    64
+#define BINDS          17 /* of a template, and its packages */
 
 extern char **environ;
 
-enum { FLOOR, BOX, POOLED, TENANT, BWRAP, PYTHON, SERIES };
+enum { FLOOR, BOX, POOLED, TENANT, DEFAULT, BWRAP, PYTHON, SERIES };
 
 struct series {
     struct samples first, end, idle_first, idle_end;
@@ -74,7 +81,8 @@ struct floor {
 
 struct bench {
     struct series series[SERIES];
-    struct engine *engines[SERIES]; /* BOX, POOLED, TENANT */
+    struct engine *engines[SERIES]; /* BOX, POOLED, TENANT; DEFAULT if it is another template */
+    struct template_entry template; /* without a name: the default one */
     struct limits limits;
     struct floor floor;
     const char *floor_script;
@@ -82,14 +90,25 @@ struct bench {
     json_t *result;
 };
 
-static const char *const names[SERIES] = { "floor", "box", "pooled", "tenant", "bwrap", "python" };
+static const char *const names[SERIES] = { "floor",   "box",   "pooled", "tenant",
+                                           "default", "bwrap", "python" };
 
 /* ---- the floor ---- */
 
-static void floor_start(struct floor *floor, const char *script)
+static char *python_of(const struct bench *bench)
 {
-    char *const argv[] = { (char *) "/usr/bin/python3", (char *) script, (char *) CELL,
-                           (char *) engine_preload_all, NULL };
+    return bench->template.python ? bench->template.python : (char *) "/usr/bin/python3";
+}
+
+static const char *preload_of(const struct bench *bench)
+{
+    return bench->template.python ? bench->template.preload : engine_preload_all;
+}
+
+static void floor_start(struct floor *floor, const struct bench *bench)
+{
+    char *const argv[] = { python_of(bench), (char *) bench->floor_script, (char *) CELL,
+                           (char *) preload_of(bench), NULL };
     posix_spawn_file_actions_t actions;
     int in[2], out[2];
     char line[64];
@@ -165,35 +184,35 @@ static void command_one(char *const argv[], struct samples *first, struct sample
     (void) close(out[0]);
 }
 
-static void python_one(struct samples *first, struct samples *end)
+static void python_one(const struct bench *bench, struct samples *first, struct samples *end)
 {
-    char *const argv[] = { (char *) "/usr/bin/python3", (char *) "-c", (char *) CELL, NULL };
+    char *const argv[] = { python_of(bench), (char *) "-c", (char *) CELL, NULL };
 
     command_one(argv, first, end);
 }
 
-static void bwrap_one(struct samples *first, struct samples *end)
+static void bwrap_one(const struct bench *bench, struct samples *first, struct samples *end)
 {
     static const char *const words[] = {
-        "bwrap",     "--unshare-all",
-        "--ro-bind", "/usr",
-        "/usr",      "--ro-bind",
-        "/etc",      "/etc",
-        "--symlink", "usr/bin",
-        "/bin",      "--symlink",
-        "usr/lib",   "/lib",
-        "--symlink", "usr/lib64",
-        "/lib64",    "--proc",
-        "/proc",     "--dev",
-        "/dev",      "--tmpfs",
-        "/tmp",      "/usr/bin/python3",
-        "-c",        CELL,
+        "bwrap",   "--unshare-all", "--ro-bind", "/usr",      "/usr",   "--ro-bind",
+        "/etc",    "/etc",          "--proc",    "/proc",     "--dev",  "/dev",
+        "--tmpfs", "/tmp",          "--symlink", "usr/bin",   "/bin",   "--symlink",
+        "usr/lib", "/lib",          "--symlink", "usr/lib64", "/lib64",
     };
-    char *argv[ARRAY_LEN(words) + 1] = { 0 };
+    const char *argv[ARRAY_LEN(words) + 3 * BINDS + 4];
+    size_t len = ARRAY_LEN(words);
 
-    for (size_t i = 0; i < ARRAY_LEN(words); i++)
-        argv[i] = (char *) words[i];
-    command_one(argv, first, end);
+    memcpy(argv, words, sizeof words);
+    for (size_t i = 0; bench->template.binds && bench->template.binds[i] && i < BINDS; i++) {
+        argv[len++] = "--ro-bind";
+        argv[len++] = bench->template.binds[i];
+        argv[len++] = bench->template.binds[i];
+    }
+    argv[len++] = python_of(bench);
+    argv[len++] = "-c";
+    argv[len++] = CELL;
+    argv[len] = NULL;
+    command_one((char *const *) argv, first, end);
 }
 
 /* ---- boxes ---- */
@@ -249,19 +268,29 @@ static void box_one(struct bench *bench, int which, struct samples *first, struc
     sample_add(end, end_us);
 }
 
-static struct engine *engine_start(const struct bench *bench, unsigned pool, bool tenants)
+static struct engine *engine_start(const struct bench *bench, unsigned pool, bool tenants,
+                                   bool standard)
 {
-    struct engine_config config = { .preload = engine_preload_all,
+    struct engine_config config = { .preload = standard ? engine_preload_all : preload_of(bench),
                                     .cgroups = CGROUP_AUTO,
                                     .landlock = true,
                                     .pool_boxes = pool,
                                     .pool_tenants = tenants,
                                     .pool_limits = bench->limits };
+    struct template_report report;
     struct engine *engine;
     struct gb_err err;
 
+    if (!standard && bench->template.python) {
+        config.python = bench->template.python;
+        config.binds = (const char *const *) bench->template.binds;
+        config.packages = template_entry_def(&bench->template).packages;
+    }
     if (engine_open(&config, &engine, &err) < 0 || engine_wait_ready(engine, &err) < 0)
         die("engine", err.msg);
+    engine_template_report(engine, NULL, &report);
+    if (report.missing[0] || report.left_out[0])
+        fprintf(stderr, "not preloaded:\n%s%s", report.missing, report.left_out);
     return engine;
 }
 
@@ -275,16 +304,21 @@ static void one(struct bench *bench, int which, bool idle)
 
     if (idle)
         (void) sleep(1);
-    else if (which == POOLED || which == TENANT)
+    else if (which == POOLED || which == TENANT || which == DEFAULT)
         (void) usleep(50000); /* time to fill the pool, which is meant for occasional requests */
     if (which == FLOOR)
         floor_one(bench, first, end);
     else if (which == BWRAP)
-        bwrap_one(first, end);
+        bwrap_one(bench, first, end);
     else if (which == PYTHON)
-        python_one(first, end);
+        python_one(bench, first, end);
     else
         box_one(bench, which, first, end);
+}
+
+static bool is_measured(const struct bench *bench, int which)
+{
+    return which != DEFAULT || bench->engines[DEFAULT];
 }
 
 static void latency(struct bench *bench, int rounds)
@@ -292,13 +326,14 @@ static void latency(struct bench *bench, int rounds)
     for (int round = 0; round < rounds; round++) {
         fprintf(stderr, "\r\033[Klatency, round %d of %d", round + 1, rounds);
         for (int which = FLOOR; which < SERIES; which++)
-            if (which < BWRAP || round < PEER_ROUNDS)
+            if ((which < BWRAP || round < PEER_ROUNDS) && is_measured(bench, which))
                 one(bench, which, false);
     }
     for (int round = 0; round < IDLE_ROUNDS; round++) {
         fprintf(stderr, "\r\033[Kafter an idle second, round %d of %d", round + 1, IDLE_ROUNDS);
-        for (int which = FLOOR; which <= TENANT; which++)
-            one(bench, which, true);
+        for (int which = FLOOR; which <= DEFAULT; which++)
+            if (is_measured(bench, which))
+                one(bench, which, true);
     }
     fprintf(stderr, "\r\033[K");
 }
@@ -319,6 +354,8 @@ static void latency_report(struct bench *bench)
         double first99 = percentile_ms(&series->first, 0.99);
         double end99 = percentile_ms(&series->end, 0.99);
 
+        if (!is_measured(bench, i))
+            continue;
         printf("%-8s %9.2f %9.2f %9.2f %9.2f %7.2f x %7.1f x ", names[i], first, first99, end,
                end99, end / floor_end, bwrap / end);
         if (series->idle_end.len)
@@ -333,6 +370,10 @@ static void latency_report(struct bench *bench)
                                       floor_idle > 0 ? idle / floor_idle : 0.0));
     }
     json_object_set_new(bench->result, "latency", all);
+    if (bench->engines[DEFAULT])
+        printf("tenant   %.2f x that of the default template\n",
+               percentile_ms(&bench->series[TENANT].end, 0.5) /
+                   percentile_ms(&bench->series[DEFAULT].end, 0.5));
 }
 
 /* ---- rate and bursts ---- */
@@ -405,7 +446,7 @@ static void rate(struct bench *bench)
     if (cores > THREADS_MAX)
         cores = THREADS_MAX;
     for (int i = 0; i < cores; i++)
-        floor_start(&floors[i], bench->floor_script);
+        floor_start(&floors[i], bench);
     fork_cpu = machine_cpu_ms();
     for (int i = 0; i < cores; i++) {
         fprintf(floors[i].to, "loop %d\n", RATE_SECONDS);
@@ -569,13 +610,17 @@ static void memory(struct bench *bench)
 /* With all three engines; after this one is enough. */
 static void latencies(struct bench *bench)
 {
-    bench->engines[POOLED] = engine_start(bench, POOL, false);
-    bench->engines[TENANT] = engine_start(bench, POOL, true);
+    bench->engines[POOLED] = engine_start(bench, POOL, false, false);
+    bench->engines[TENANT] = engine_start(bench, POOL, true, false);
+    if (bench->template.python)
+        bench->engines[DEFAULT] = engine_start(bench, POOL, true, true);
     (void) sleep(1); /* until the pools are full */
     latency(bench, bench->rounds);
     latency_report(bench);
     engine_close(bench->engines[POOLED]);
     engine_close(bench->engines[TENANT]);
+    engine_close(bench->engines[DEFAULT]);
+    bench->engines[DEFAULT] = NULL;
 }
 
 static void insides(struct bench *bench)
@@ -592,24 +637,67 @@ static const struct part {
     { "empty", empty },       { "memory", memory }, { "inside", insides },
 };
 
+/* The template of that name in the default data directory, or in $GLOVEBOX_DATA. Python outside of
+ * boxes finds its packages too. */
+static void template_use(struct bench *bench, const char *name)
+{
+    autofree char *data_dir = NULL;
+    const char *named = getenv("GLOVEBOX_DATA");
+    struct gb_err err = { 0 };
+
+    if (named)
+        data_dir = strdup(named);
+    else if (data_default_dir(&data_dir, &err) < 0)
+        die("template", err.msg);
+    if (!data_dir || templates_load(data_dir, name, &bench->template, &err) < 0 ||
+        template_furnish_from(data_dir, &bench->template, &err) < 0)
+        die("template", err.msg);
+    if (bench->template.packages_dir && setenv("PYTHONPATH", bench->template.packages_dir, 1) < 0)
+        die("template", NULL);
+}
+
+static void bench_release(struct bench *bench)
+{
+    json_decref(bench->result);
+    template_entry_release(&bench->template);
+    for (int i = 0; i < SERIES; i++) {
+        struct series *series = &bench->series[i];
+
+        samples_release(&series->first);
+        samples_release(&series->end);
+        samples_release(&series->idle_first);
+        samples_release(&series->idle_end);
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct bench bench = { .result = json_object() };
-    const char *path = argc > 2 ? argv[2] : "bench.json";
-    int rounds = argc > 3 ? (int) strtol(argv[3], NULL, 10) : 0;
+    const char *path, *template = NULL;
+    int rounds;
 
     if (argc > 1 && strcmp(argv[1], BUILDER_COMMAND) == 0)
         return builder_main(argc, argv); /* the engine executes the program that it is part of */
+    if (argc > 2 && strcmp(argv[1], "--template") == 0) {
+        template = argv[2];
+        argc -= 2;
+        argv += 2;
+    }
     if (argc < 2) {
-        fprintf(stderr, "usage: bench_engine FLOOR.PY [OUT.JSON [ROUNDS [PART...]]]\n");
+        fprintf(stderr, "usage: bench_engine [--template NAME] FLOOR.PY [OUT.JSON [ROUNDS "
+                        "[PART...]]]\n");
         return 2;
     }
+    path = argc > 2 ? argv[2] : "bench.json";
+    rounds = argc > 3 ? (int) strtol(argv[3], NULL, 10) : 0;
     (void) signal(SIGPIPE, SIG_IGN);
     bench.floor_script = argv[1];
     bench.rounds = rounds > 0 ? rounds : ROUNDS_DEFAULT;
     limits_default(&bench.limits);
-    floor_start(&bench.floor, bench.floor_script);
-    bench.engines[BOX] = engine_start(&bench, 0, false);
+    if (template)
+        template_use(&bench, template);
+    floor_start(&bench.floor, &bench);
+    bench.engines[BOX] = engine_start(&bench, 0, false, false);
     for (size_t i = 0; i < ARRAY_LEN(parts); i++)
         if (is_named(argc, argv, 4, parts[i].name))
             parts[i].run(&bench);
@@ -617,14 +705,6 @@ int main(int argc, char **argv)
     floor_end(&bench.floor);
     if (json_dump_file(bench.result, path, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) == 0)
         printf("saved as %s\n", path);
-    json_decref(bench.result);
-    for (int i = 0; i < SERIES; i++) {
-        struct series *series = &bench.series[i];
-
-        samples_release(&series->first);
-        samples_release(&series->end);
-        samples_release(&series->idle_first);
-        samples_release(&series->idle_end);
-    }
+    bench_release(&bench);
     return 0;
 }

@@ -37,12 +37,23 @@ STEP = 0.005
 NAMED_MAX = 3  # in a message
 
 
+# Exit callbacks that only free memory, by the file and the name in their code. In a clone that means
+# copying it first, page by page.
+IN_VAIN = {
+    # nanobind, such as in duckdb: empties the caches of typing, so that its own search for leaks,
+    # which is made when an interpreter is finalized, does not find them. Ours never is.
+    ("<internal>", "cleanup"),
+}
+
 _at_exit = []  # callbacks that were registered since the last import began
 _register = atexit.register
 
 
 def _register_noted(function, /, *args, **kwargs):
     """In place of atexit.register() while modules are imported; some keep it."""
+    code = getattr(function, "__code__", None)
+    if (getattr(code, "co_filename", None), getattr(code, "co_name", None)) in IN_VAIN:
+        return function
     _at_exit.append(function)
     return _register(function, *args, **kwargs)
 

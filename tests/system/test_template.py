@@ -232,7 +232,9 @@ def test_known_idle_threads_are_ended(template, gb, data, place):
     exits = ("import atexit\n"
              "def wait():\n    print('waits')\n"
              "wait.__qualname__ = 'PyCapsule.pyo3-closure'\n"
-             "atexit.register(wait)\natexit.register(print, 'exits')\n")
+             "atexit.register(wait)\natexit.register(print, 'exits')\n"
+             "exec(compile('def cleanup(): print(1)', '<internal>', 'exec'))\n"  # as nanobind does
+             "atexit.register(cleanup)\n")
     venv = make_venv(place, pool=THREAD.format(name=KNOWN_THREAD) + exits)
     r = template("add", "lab", "--venv", venv, "--preload", "pool")
     assert "not preloaded" not in r.err, r.err
