@@ -66,6 +66,7 @@ void cmd_fill_packages(const struct config *cfg, struct package_config *packages
         cfg->allowed_packages && cfg->allowed_packages[0] ? cfg->allowed_packages : NULL;
     packages->builds = cfg->package_builds;
     packages->urls = cfg->package_urls;
+    packages->uv = cfg->uv;
     packages->index_url = cfg->index_url;
     packages->extra_indexes = cfg->extra_indexes;
     packages->wheels = cfg->wheels;

@@ -60,6 +60,7 @@ static int pip_install(const struct config *cfg, const struct caller *caller, co
 {
     const char *const *wanted = (const char *const *) cfg->args;
     struct template_entry entry = { 0 };
+    const struct install_order order = { .wanted = wanted, .cancel_fd = -1 };
     struct service *service = NULL;
     struct fault fault = { 0 };
     json_t *result = NULL;
@@ -72,7 +73,7 @@ static int pip_install(const struct config *cfg, const struct caller *caller, co
     template.preload = cmd_preload(cfg, &entry);
     cmd_show_progress("installing");
     r = cmd_open_installer(cfg, dir, &template, wanted, &service, err);
-    if (r == 0 && packages_install(service, caller, NULL, wanted, false, &result, &fault) < 0)
+    if (r == 0 && packages_install(service, caller, NULL, &order, &result, &fault) < 0)
         r = gb_fail_plain(err, ECANCELED, "%.190s", fault.detail);
     service_close(service);
     template_entry_release(&entry);

@@ -1,13 +1,13 @@
 /*
  * Shelves: directories of the host, parts of which are mounted into boxes read-only, also while
- * code runs in them. The first holds the package layers, the others are the operator's wheel
- * directories.
+ * code runs in them. The first holds the package layers, the second programs for the installer's
+ * box, the others are the operator's wheel directories.
  */
 #pragma once
 
 #include <stdbool.h>
 
-#define SHELVES_MAX    5
+#define SHELVES_MAX    6
 #define SHELF_NAME_MAX 128
 /* Where in a box: a mount at the first place hides all others. */
 #define SHELF_PLACE "/packages"

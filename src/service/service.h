@@ -95,6 +95,7 @@ struct package_config {
                                       Dependencies need not be allowed, but must not be blocked */
     bool builds;                   /* packages without a wheel may be built */
     bool urls;                     /* "name @ https://..." is allowed */
+    const char *uv;                /* the program uv; NULL, "auto": found or fetched; "none" */
     const char *index_url;         /* NULL: the host's pip configuration; "none": none */
     char *const *extra_indexes;    /* NULL: the same */
     char *const *wheels;           /* directories or URLs, besides pip's own; may be NULL */
@@ -428,16 +429,43 @@ int execution_read_output(struct execution *x, enum stream stream, int64_t offse
 
 /* ---- packages ---- */
 
-/* Installs packages (requirements of PEP 508, NULL-terminated) into a live session, where they can
- * be imported at once, or with @session NULL into the caller's default set, which all later fresh
- * boxes of the caller have. @newest: requirements without a version get the newest one in the
- * index. A failed install is a fault. The caller owns the object:
+enum install_stage { INSTALL_RESOLVING, INSTALL_FETCHING, INSTALL_UNPACKING };
+
+/* "resolving", ... */
+const char *install_stage_name(enum install_stage stage);
+
+struct install_progress {
+    enum install_stage stage;
+    int64_t done, total;        /* packages */
+    int64_t bytes, bytes_total; /* of downloads; 0: unknown */
+    const char *name;           /* of the package that is done, in ASCII, or "" */
+};
+
+/* Follows an install. Called on the thread that installs, which waits meanwhile. */
+struct install_watch {
+    void (*tell)(void *arg, const struct install_progress *progress); /* may be NULL */
+    void *arg;
+};
+
+struct install_order {
+    const char *const *wanted; /* requirements of PEP 508, NULL-terminated; or, to remove packages,
+                                  their names */
+    bool newest;               /* requirements without a version get the newest one in the index */
+    bool remove;
+    struct install_watch watch;
+    int cancel_fd; /* readable: stop. -1: none */
+};
+
+/* Installs packages into a live session, where they can be imported at once, or with @session NULL
+ * into the caller's default set, which all later fresh boxes of the caller have; or removes them
+ * from there. Versions that are there already may change if a requirement needs that. A failed
+ * install is a fault. The caller owns the object:
  *
  *   {"success": true, "message", "installed": [{"name", "version", "sha256"}], "present": [{"name",
- *    "version"}], "warnings": [...], "layer", "cached", "seconds"} */
+ *    "version"}], "removed": [{"name", "version"}], "warnings": [...], "layer", "cached",
+ *    "seconds"} */
 int packages_install(struct service *service, const struct caller *caller, struct session *session,
-                     const char *const *wanted, bool newest, json_t **ret_json,
-                     struct fault *fault);
+                     const struct install_order *order, json_t **ret_json, struct fault *fault);
 
 /* The same for one package by its name, which may have extras, and a version: NULL, "" and "latest"
  * are the newest. An error that the caller can fix, or a temporary one, is a fault; otherwise the
@@ -445,7 +473,8 @@ int packages_install(struct service *service, const struct caller *caller, struc
  * success. */
 int packages_install_named(struct service *service, const struct caller *caller,
                            struct session *session, const char *package, const char *version,
-                           json_t **ret_json, struct fault *fault);
+                           const struct install_watch *watch, json_t **ret_json,
+                           struct fault *fault);
 /* {"packages": [{"name", "version", "sha256", "requested"}], "requirements": [...], "layer"} */
 int packages_list(struct service *service, const struct caller *caller, struct session *session,
                   json_t **ret_json, struct fault *fault);

@@ -51,7 +51,8 @@ json_t *file_info_to_json(const struct file_info *i) { return json_object(); }
 void session_request_init(struct session_request *r) { *r = (struct session_request){ 0 }; }
 void execution_request_init(struct execution_request *r) { *r = (struct execution_request){ 0 }; }
 int packages_install_named(struct service *s, const struct caller *c, struct session *n,
-                           const char *p, const char *v, json_t **ret, struct fault *f)
+                           const char *p, const char *v, const struct install_watch *w,
+                           json_t **ret, struct fault *f)
 { return refuse(f); }
 int session_create(struct service *s, const struct caller *c, const struct session_request *r,
                    struct session **ret, struct fault *f) { return refuse(f); }

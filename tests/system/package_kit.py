@@ -7,13 +7,17 @@ can be as bad as a test wants them.
 
 import base64
 import contextlib
+import functools
 import hashlib
 import http.server
 import importlib.util
 import io
 import os
+import pathlib
+import shutil
 import socket
 import ssl
+import subprocess
 import sys
 import tarfile
 import threading
@@ -21,8 +25,34 @@ import zipfile
 
 PATIENCE = 400  # seconds: pip is slow, and a machine can be too
 
-# This machine's own configuration is not the test's.
-ALONE = {"PIP_CONFIG_FILE": "/dev/null", "PIP_FIND_LINKS": None, "PIP_INDEX_URL": None,
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@functools.lru_cache(maxsize=None)
+def find_uv():
+    """The machine's uv, or the one that Glovebox would fetch, kept in the user's cache; or None."""
+    found = shutil.which("uv")
+    if found:
+        return found
+    lock = ROOT / "src" / "service" / "package" / "uv.lock"
+    key = hashlib.sha256(lock.read_bytes()).hexdigest()[:16]
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+    kit = cache / "glovebox" / f"uv-{key}"
+    if not (kit / "bin" / "uv").exists():
+        part = kit.with_name(f"{kit.name}.{os.getpid()}")
+        got = subprocess.run(["/usr/bin/python3", "-m", "pip", "install", "-q", "--only-binary", ":all:",
+                              "--no-deps", "--require-hashes", "--retries", "0", "--target", part, "-r",
+                              lock], capture_output=True, timeout=PATIENCE)
+        if got.returncode == 0:
+            with contextlib.suppress(OSError):
+                part.rename(kit)
+        shutil.rmtree(part, ignore_errors=True)
+    return str(kit / "bin" / "uv") if (kit / "bin" / "uv").exists() else None
+
+
+# This machine's own configuration is not the test's. Without uv the tests are of pip.
+ALONE = {"GLOVEBOX_UV": find_uv() or "none",
+         "PIP_CONFIG_FILE": "/dev/null", "PIP_FIND_LINKS": None, "PIP_INDEX_URL": None,
          "PIP_EXTRA_INDEX_URL": None, "PIP_CERT": None, "PIP_NO_INDEX": None, "PIP_PROXY": None,
          "HTTPS_PROXY": None, "https_proxy": None}
 
@@ -118,6 +148,16 @@ def make_built(name, version, probe):
         "backend.py": probe + BACKEND.format(name=name, version=version)})
 
 
+def metadata_of(data):
+    """The METADATA of a wheel, or nothing."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+            return archive.read(name)
+    except (zipfile.BadZipFile, StopIteration):
+        return b""
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -126,7 +166,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         index = self.server
-        index.seen.append(self.path)
+        if self.command != "HEAD":
+            index.seen.append(self.path)
         index.gate.wait()
         if index.user and self.headers.get("Authorization") != index.user:
             return self.answer(401, b"who are you?")
@@ -135,7 +176,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(200, index.page(name), "text/html")
         if kind == "files" and name in index.files:
             return self.answer(200, index.files[name], "application/octet-stream")
+        if kind == "files" and name.endswith(".metadata") and name[:-9] in index.files:
+            return self.answer(200, metadata_of(index.files[name[:-9]]))
         return self.answer(404, b"not here")
+
+    do_HEAD = do_GET
 
     def answer(self, status, body, kind="text/plain"):
         self.send_response(status)
@@ -143,6 +188,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         endless = isinstance(body, Endless)
         self.send_header("Content-Length", str(body.size if endless else len(body)))
         self.end_headers()
+        if self.command == "HEAD":
+            return
         with contextlib.suppress(OSError):
             body.write_to(self.wfile) if endless else self.wfile.write(body)
 
@@ -178,16 +225,22 @@ class Index(http.server.ThreadingHTTPServer):
         self.add(*make_wheel(name, version, *args, **how))
 
     def page(self, project):
-        links = (f'<a href="/files/{file}#sha256={self.digest(file)}">{file}</a>'
+        links = (f'<a href="/files/{file}#sha256={self.digest(file)}"{self.has_metadata(file)}>{file}</a>'
                  for file in self.projects[project])
         return ("<!DOCTYPE html><html><body>" + "\n".join(links) + "</body></html>").encode()
+
+    def has_metadata(self, file):
+        """PEP 658: nobody needs the whole file to know what it requires."""
+        good = isinstance(self.files[file], bytes) and metadata_of(self.files[file])
+        return ' data-dist-info-metadata="true"' if good else ""
 
     def digest(self, file):
         data = self.files[file]
         return hashlib.sha256(b"" if isinstance(data, Endless) else data).hexdigest()
 
     def fetched(self):
-        return [path for path in self.seen if path.startswith("/files/")]
+        return [path for path in self.seen
+                if path.startswith("/files/") and not path.endswith(".metadata")]
 
     def process_request(self, request, client_address):
         self.connections.add(request)

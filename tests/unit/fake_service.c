@@ -173,9 +173,11 @@ void service_get_stats(struct service *s, struct service_stats *ret)
 
 /* The name that is asked for says what comes of it. */
 int packages_install(struct service *s, const struct caller *caller, struct session *session,
-                     const char *const *wanted, bool newest, json_t **ret, struct fault *fault)
+                     const struct install_order *order, json_t **ret, struct fault *fault)
 {
-    (void) s, (void) caller, (void) session, (void) newest;
+    const char *const *wanted = order->wanted;
+
+    (void) s, (void) caller, (void) session;
     if (strcmp(wanted[0], "blocked") == 0)
         return fault_set(fault, PROBLEM_PACKAGE_BLOCKED, "packages", "it is blocked");
     if (strcmp(wanted[0], "odd==1.x") == 0)

@@ -301,7 +301,7 @@ static void test_bad_keys(void **state)
                          entries(place, "requests"),
                      0);
     assert_int_equal(entries(place, ".."), 1); /* nothing beside packages */
-    assert_int_equal(entries(place, "."), 6);
+    assert_int_equal(entries(place, "."), 8);
 }
 
 static void test_age(void **state)

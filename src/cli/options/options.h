@@ -99,6 +99,7 @@ struct config {
     char **wheels, **package_hosts;
     char *blocked_packages, *allowed_packages;
     bool package_builds, package_urls;
+    char *uv;
     int64_t package_bytes, package_timeout_us, package_rate, package_refresh_us;
     int64_t packages_bytes, packages_age_us;
     char *pip_for; /* NULL: the default address */

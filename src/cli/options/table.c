@@ -403,7 +403,12 @@ static const struct config_option options[] = {
     { "package-urls", 0, OPT_BOOL, MEMBER(package_urls), "no",
       .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
       .help = "let clients install from URLs of their choice" },
-    { "package-size", 0, OPT_SIZE, MEMBER(package_bytes), "512m", MIB, PIB, .metavar = "SIZE",
+    { "uv", 0, OPT_STRING, MEMBER(uv), "auto", 1, 4000, .metavar = "FILE",
+      .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
+      .help =
+          "the program uv, which resolves requirements faster than pip; auto finds it or fetches "
+          "it once, none uses pip" },
+    { "package-size", 0, OPT_SIZE, MEMBER(package_bytes), "2g", MIB, PIB, .metavar = "SIZE",
       .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
       .help = "largest size of a set of packages" },
     { "package-timeout", 0, OPT_SECONDS, MEMBER(package_timeout_us), "300", SEC, 86400 * SEC,

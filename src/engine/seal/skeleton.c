@@ -52,6 +52,7 @@ const struct skeleton_directory skeleton_directories[SKELETON_DIRECTORIES] = {
     { "packages/.2", 0555, false },
     { "packages/.3", 0555, false },
     { "packages/.4", 0555, false },
+    { "packages/.5", 0555, false },
 };
 
 const char *const skeleton_aliases[SKELETON_ALIASES] = { "mnt/data", "home/user" };

@@ -17,7 +17,7 @@ struct skeleton_directory {
     bool filled; /* not empty before a box adds its own */
 };
 
-#define SKELETON_DIRECTORIES 26
+#define SKELETON_DIRECTORIES 27
 
 extern const struct skeleton_directory skeleton_directories[SKELETON_DIRECTORIES];
 

@@ -59,7 +59,7 @@ static void pip_install(struct mcp_call *call, const void *arguments)
         return;
     }
     if (packages_install_named(call->mcp->config.service, &call->caller, session, args->package,
-                               args->version, &json, &fault) < 0)
+                               args->version, NULL, &json, &fault) < 0)
         tool_fail_fault(call, &fault);
     else
         tool_reply(call, json, NULL, !json_is_true(json_object_get(json, "success")));

@@ -90,7 +90,7 @@ void simple_pip_install(struct request *rq)
     if (body.session_id && request_session_named(rq, body.session_id, &session) < 0)
         return;
     if (packages_install_named(rq->server->config.service, &rq->caller, session, body.package,
-                               body.version, &json, &fault) < 0)
+                               body.version, NULL, &json, &fault) < 0)
         reply_fault(rq, &fault);
     else
         reply_json(rq, MHD_HTTP_OK, json);

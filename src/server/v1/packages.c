@@ -33,6 +33,7 @@ static void list(struct request *rq, struct session *session)
 
 static void install(struct request *rq, struct session *session)
 {
+    struct install_order order = { .cancel_fd = -1 };
     struct body_packages body = { 0 };
     struct fault fault = { 0 };
     autofree const char **wanted = NULL;
@@ -43,10 +44,12 @@ static void install(struct request *rq, struct session *session)
         return;
     }
     wanted = body_texts(body.packages);
+    order.wanted = wanted;
+    order.newest = body.newest;
     if (!wanted)
         reply_no_memory(rq);
-    else if (packages_install(rq->server->config.service, &rq->caller, session, wanted, body.newest,
-                              &json, &fault) < 0)
+    else if (packages_install(rq->server->config.service, &rq->caller, session, &order, &json,
+                              &fault) < 0)
         reply_fault(rq, &fault);
     else
         reply_json(rq, MHD_HTTP_OK, json);

@@ -60,7 +60,7 @@ static int place_change(struct execution *x, struct layer *layer, struct fault *
     return r;
 }
 
-int packages_install_here(struct execution *x, const char *const *wanted, json_t **ret_json,
+int packages_install_here(struct execution *x, const struct install_order *order, json_t **ret_json,
                           struct fault *fault)
 {
     struct install_job job;
@@ -68,13 +68,14 @@ int packages_install_here(struct execution *x, const char *const *wanted, json_t
 
     if (!packages_template_fits(x->service, x->template))
         return packages_template_refuse(x->template, fault);
-    if (install_job_init(&job, x->service, wanted, false, fault) < 0)
+    if (install_job_init(&job, x->service, order, fault) < 0)
         return -1;
     job.scope = x->set_name;
+    job.live = true;
     pthread_mutex_lock(&x->place_lock);
     job.before = layer_ref(x->layer);
     pthread_mutex_unlock(&x->place_lock);
-    r = install_job_resolve(&job, fault);
+    r = install_job_resolve(&job, NULL, fault);
     if (r == 0 && job.result.layer && job.result.layer != job.before)
         r = place_change(x, job.result.layer, fault);
     if (r == 0)
@@ -111,43 +112,75 @@ void packages_leave(struct execution *x)
     layer_unref(layer);
 }
 
-/* The requirements of {"op": "install", "requirements": [...]}: pointers into it, or NULL. */
-static const char **wanted_of(const json_t *wish)
+/* {"op": "install" or "uninstall", "requirements": [...], "newest"?}: pointers into it, or
+ * false. */
+static bool order_read(const json_t *wish, struct install_order *ret_order,
+                       const char ***ret_wanted)
 {
     const json_t *list = json_object_get(wish, "requirements");
     size_t len = json_array_size(list);
     const char *op = json_string_value(json_object_get(wish, "op"));
     const char **wanted;
 
-    if (!op || strcmp(op, "install") != 0 || len == 0 || len > REQUIREMENTS_MAX)
-        return NULL;
+    if (!op || (strcmp(op, "install") != 0 && strcmp(op, "uninstall") != 0) || len == 0 ||
+        len > REQUIREMENTS_MAX)
+        return false;
     wanted = calloc(len + 1, sizeof *wanted);
     for (size_t i = 0; wanted && i < len; i++) {
         wanted[i] = json_string_value(json_array_get(list, i));
         if (!wanted[i] || strlen(wanted[i]) != json_string_length(json_array_get(list, i))) {
             free(wanted);
-            return NULL;
+            return false;
         }
     }
-    return wanted;
+    *ret_wanted = wanted;
+    *ret_order = (struct install_order){ .wanted = wanted,
+                                         .remove = strcmp(op, "uninstall") == 0,
+                                         .newest = json_is_true(json_object_get(wish, "newest")) };
+    return wanted != NULL;
+}
+
+static json_t *packages_told(struct ask_job *job)
+{
+    struct execution *x = job->x;
+    struct fault fault = { 0 };
+    json_t *json = NULL;
+
+    if (job->session) {
+        struct caller caller = { .principal = x->principal, .limits = { -1, -1, -1 } };
+
+        (void) packages_list(x->service, &caller, job->session, &json, &fault);
+        return json;
+    }
+    pthread_mutex_lock(&x->place_lock);
+    json = layer_to_json(x->layer, NULL);
+    pthread_mutex_unlock(&x->place_lock);
+    return json;
 }
 
 static json_t *answer_make(struct ask_job *job)
 {
     struct execution *x = job->x;
     struct caller caller = { .principal = x->principal, .limits = { -1, -1, -1 } };
-    autofree const char **wanted = wanted_of(job->wish);
+    const char *op = json_string_value(json_object_get(job->wish, "op"));
+    autofree const char **wanted = NULL;
+    struct install_order order;
     struct fault fault = { 0 };
     json_t *json = NULL;
     int r;
 
-    if (!wanted)
+    if (op && strcmp(op, "list") == 0)
+        return packages_told(job);
+    if (!order_read(job->wish, &order, &wanted))
         r = fault_set(&fault, PROBLEM_ASK_MALFORMED, NULL,
                       "malformed install request; use %%pip install NAME");
-    else if (job->session)
-        r = packages_install(x->service, &caller, job->session, wanted, false, &json, &fault);
-    else if ((r = account_take_install(x->service, &caller, &fault)) == 0)
-        r = packages_install_here(x, wanted, &json, &fault);
+    else {
+        order.cancel_fd = job->fd; /* it reports an error once nobody reads the answer */
+        if (job->session)
+            r = packages_install(x->service, &caller, job->session, &order, &json, &fault);
+        else if ((r = account_take_install(x->service, &caller, &fault)) == 0)
+            r = packages_install_here(x, &order, &json, &fault);
+    }
     if (r == 0 && json)
         return json;
     return json_pack("{s:b,s:s,s:s}", "success", 0, "message", fault.detail, "type",

@@ -2,11 +2,12 @@
  * An install: from requirements as text to a layer of packages in a session, in a caller's default
  * set, or just in the store.
  *
- * Installing into a session means to find or make the layer of the larger set and to mount it over
- * the previous one; installed versions stay, so modules that are already imported remain valid. An
- * install into a session holds the session's packages_lock and one into a set holds a lock on that
- * set, both while pip runs. Installs count as work in flight, so draining waits for them; they are
- * cut short when draining has waited long enough.
+ * Installing into a session means to find or make the layer of the new set and to mount it over
+ * the previous one. Versions stay unless a requirement needs others; modules that are already
+ * imported stay in memory, whatever becomes of their files. An install into a session holds the
+ * session's packages_lock and one into a set holds a lock on that set, both while pip runs.
+ * Installs count as work in flight, so draining waits for them; they are cut short when draining
+ * has waited long enough.
  *
  * struct install_job carries an install through all of this.
  */
@@ -14,12 +15,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/text/strv.h"
 #include "service/access/audit.h"
 #include "service/package/internal.h"
+#include "service/package/lock.h"
 #include "service/session/session.h"
 
 #include "base/banned.h"
@@ -88,13 +92,36 @@ int packages_check(const struct package_config *config, const char *const *wante
 
 /* ---- the job ---- */
 
-int install_job_init(struct install_job *job, struct service *service, const char *const *wanted,
-                     bool newest, struct fault *fault)
+/* Names of packages to remove. */
+static int names_parse(const char *const *wanted, struct requirement **ret_items, size_t *ret_len,
+                       struct fault *fault)
 {
-    *job = (struct install_job){
-        .service = service, .scope = NOBODY, .newest = newest, .begun_us = clock_now_us()
-    };
-    return wanted_parse(&service->config.packages, wanted, &job->items, &job->len, fault);
+    static const struct package_config any = { .blocked = NULL };
+
+    if (wanted_parse(&any, wanted, ret_items, ret_len, fault) < 0)
+        return -1;
+    for (size_t i = 0; i < *ret_len; i++)
+        if (strcmp((*ret_items)[i].text, (*ret_items)[i].name) != 0) {
+            free(*ret_items);
+            return fault_set(fault, PROBLEM_REQUIREMENT_MALFORMED, "packages",
+                             "name the packages to remove, without versions");
+        }
+    return 0;
+}
+
+int install_job_init(struct install_job *job, struct service *service,
+                     const struct install_order *order, struct fault *fault)
+{
+    *job = (struct install_job){ .service = service,
+                                 .scope = NOBODY,
+                                 .newest = order->newest,
+                                 .removes = order->remove,
+                                 .watch = order->watch,
+                                 .cancel_fd = order->cancel_fd,
+                                 .begun_us = clock_now_us() };
+    return order->remove ? names_parse(order->wanted, &job->items, &job->len, fault)
+                         : wanted_parse(&service->config.packages, order->wanted, &job->items,
+                                        &job->len, fault);
 }
 
 void install_job_release(struct install_job *job)
@@ -104,17 +131,93 @@ void install_job_release(struct install_job *job)
     free(job->items);
 }
 
-int install_job_resolve(struct install_job *job, struct fault *fault)
+static int on_trial(void *arg, const struct layer *layer, struct fault *fault)
 {
-    struct packages *packages = job->service->packages;
+    return trial_run(arg, layer, fault);
+}
+
+/* The end of the service and that of the request, as one descriptor. */
+static int stop_fd(const struct install_job *job)
+{
+    const int fds[] = { job->service->packages->stop[0], job->cancel_fd };
+    int all = epoll_create1(EPOLL_CLOEXEC);
+
+    for (size_t i = 0; i < ARRAY_LEN(fds) && all >= 0; i++) {
+        struct epoll_event event = { .events = EPOLLIN };
+
+        if (fds[i] >= 0 && epoll_ctl(all, EPOLL_CTL_ADD, fds[i], &event) < 0) {
+            (void) close(all);
+            return -1;
+        }
+    }
+    return all;
+}
+
+/* The names that are there to be removed; a fault if there are none. */
+static json_t *names_there(const struct install_job *job, struct fault *fault)
+{
+    const json_t *packages =
+        job->before ? json_object_get(layer_record(job->before), "packages") : NULL;
+    json_t *names = json_array(), *item;
+    size_t n;
+
+    for (size_t i = 0; i < job->len; i++)
+        json_array_foreach ((json_t *) packages, n, item) {
+            const json_t *name = json_object_get(item, "name");
+
+            if (strcmp(json_string_value(name), job->items[i].normal) == 0)
+                (void) json_array_append(names, (json_t *) name);
+        }
+    if (json_array_size(names) > 0)
+        return names;
+    json_decref(names);
+    (void) fault_set(fault, PROBLEM_PACKAGE_NOT_INSTALLED, "packages",
+                     "%s is not installed here; packages that every box has cannot be removed",
+                     job->items[0].name);
+    return NULL;
+}
+
+static int job_remove(struct install_job *job, struct install_request *request, struct fault *fault)
+{
+    json_t *names = names_there(job, fault);
+    int r;
+
+    if (!names)
+        return -1;
+    r = install_without(&job->service->packages->installer, request, names, &job->result, fault);
+    json_decref(names);
+    return r;
+}
+
+int install_job_resolve(struct install_job *job, const json_t *requirements, struct fault *fault)
+{
+    json_t *kept = requirements_kept(job, requirements);
+    autoclose int cancel = stop_fd(job);
     struct install_request request = { .items = job->items,
                                        .len = job->len,
                                        .base = job->before ? layer_record(job->before) : NULL,
+                                       .kept = kept,
                                        .newest = job->newest,
+                                       .isolated = job->isolated,
+                                       .lock = job->lock,
+                                       .template = job->template,
+                                       .environment = job->environment,
                                        .scope = job->scope,
-                                       .cancel_fd = packages->stop[0] };
-    int r = install(&packages->installer, &request, &job->result, fault);
+                                       .cancel_fd = cancel,
+                                       .watch = job->watch };
+    int r;
 
+    if (!kept || cancel < 0) {
+        json_decref(kept);
+        return fault_no_memory(fault);
+    }
+    if (!job->isolated) {
+        request.trial = on_trial;
+        request.trial_arg = job;
+    }
+    r = job->removes ? job_remove(job, &request, fault)
+                     : install(&job->service->packages->installer, &request, &job->result, fault);
+    json_decref(kept);
     if (r == 0 && !job->result.layer && job->before)
         job->result.layer = layer_ref(job->before);
     return r;
@@ -163,8 +266,8 @@ static int session_change(struct session *session, struct install_job *job, stru
         session->layer = layer_ref(layer);
     }
     if (!session->requirements)
-        session->requirements = json_array();
-    requirements_add(session->requirements, job->items, job->len);
+        session->requirements = requirements_kept(job, NULL);
+    requirements_change(session->requirements, job);
     return 0;
 }
 
@@ -179,8 +282,9 @@ static int install_into_session(struct install_job *job, struct session *session
     if (r < 0)
         return r;
     pthread_mutex_lock(&session->packages_lock);
+    job->live = true;
     job->before = layer_ref(session->layer);
-    r = install_job_resolve(job, fault);
+    r = install_job_resolve(job, session->requirements, fault);
     if (r == 0)
         r = session_change(session, job, fault);
     pthread_mutex_unlock(&session->packages_lock);
@@ -201,9 +305,9 @@ static int set_keep(struct install_job *job, json_t *requirements, struct fault 
 
     if (!json_is_array(requirements)) {
         json_decref(requirements);
-        requirements = json_array();
+        requirements = requirements_kept(job, NULL);
     }
-    requirements_add(requirements, job->items, job->len);
+    requirements_change(requirements, job);
     python_stamp(&packages->installer, python);
     set = json_pack("{s:o,s:s,s:s}", "requirements", requirements, "key",
                     job->result.layer ? layer_key(job->result.layer) : "", "python", python);
@@ -232,7 +336,7 @@ static int install_into_set(struct install_job *job, struct fault *fault)
     if (set_get(layers, job->scope, &set) < 0)
         set = NULL;
     job->before = set ? set_layer(job->service, job->scope, set) : NULL;
-    r = install_job_resolve(job, fault);
+    r = install_job_resolve(job, json_object_get(set, "requirements"), fault);
     if (r == 0)
         r = set_keep(job, json_deep_copy(json_object_get(set, "requirements")), fault);
     json_decref(set);
@@ -307,8 +411,10 @@ static void audit_install(const struct install_job *job, const struct caller *ca
     size_t used = 0;
 
     for (size_t i = 0; i < job->len && used < sizeof text - 1; i++)
-        used += (size_t) snprintf(text + used, sizeof text - used, "%s%s", i ? "\n" : "",
-                                  job->items[i].text);
+        used += (size_t) snprintf(text + used, sizeof text - used, "%s%s%s", i ? "\n" : "",
+                                  job->removes ? "-" : "", job->items[i].text);
+    if (job->lock)
+        snprintf(text, sizeof text, "(lock file)");
     used = strlen(text);
     service_log(service, LOG_LEVEL_INFO, "install%s%s: %s: %s", session_id ? " session " : "",
                 session_id ? session_id : "", text, ok ? "ok" : "failed");
@@ -341,7 +447,7 @@ static int job_run(struct install_job *job, const struct caller *caller, const s
         job->scope = name;
     r = place->session ? install_into_session(job, place->session, fault)
         : place->set   ? install_into_set(job, fault)
-                       : install_job_resolve(job, fault);
+                       : install_job_resolve(job, NULL, fault);
     job->scope = NULL; /* @name goes */
     count(job, r == 0);
     audit_install(job, caller, place->session ? place->session->id : NULL, r == 0);
@@ -349,55 +455,83 @@ static int job_run(struct install_job *job, const struct caller *caller, const s
     return r;
 }
 
-/* Parses and runs it; @job is the caller's to release unless this fails. */
-static int install_wanted(struct install_job *job, struct service *service,
-                          const struct caller *caller, const struct place *place,
-                          const char *const *wanted, bool newest, struct fault *fault)
-{
-    if (install_job_init(job, service, wanted, newest, fault) < 0) {
-        atomic_fetch_add(&service->installs_failed, 1);
-        return -1;
-    }
-    if (job_run(job, caller, place, fault) < 0) {
-        install_job_release(job);
-        return -1;
-    }
-    return 0;
-}
-
 /* ---- the calls ---- */
 
+/* Counts a failure before it begins, too. */
+static int job_begin(struct install_job *job, struct service *service,
+                     const struct install_order *order, struct fault *fault)
+{
+    if (install_job_init(job, service, order, fault) == 0)
+        return 0;
+    atomic_fetch_add(&service->installs_failed, 1);
+    return -1;
+}
+
 int packages_install(struct service *service, const struct caller *caller, struct session *session,
-                     const char *const *wanted, bool newest, json_t **ret_json, struct fault *fault)
+                     const struct install_order *order, json_t **ret_json, struct fault *fault)
 {
     const struct place place = { .session = session, .set = true };
     struct install_job job;
+    int r;
 
-    if (install_wanted(&job, service, caller, &place, wanted, newest, fault) < 0)
+    if (job_begin(&job, service, order, fault) < 0)
         return -1;
-    *ret_json = install_to_json(&job);
+    r = job_run(&job, caller, &place, fault);
+    if (r == 0)
+        *ret_json = install_to_json(&job);
     install_job_release(&job);
-    return *ret_json ? 0 : fault_no_memory(fault);
+    return r < 0 || *ret_json ? r : fault_no_memory(fault);
 }
 
-int packages_make_layer(struct service *service, const char *const *wanted,
+int packages_make_layer(struct service *service, const struct layer_order *order,
                         struct layer **ret_layer, json_t **ret_json, struct fault *fault)
 {
+    const struct install_order wanted = { .wanted = order->wanted,
+                                          .watch = order->watch,
+                                          .cancel_fd = -1 };
     const struct caller caller = { .limits = { -1, -1, -1 } };
     struct install_job job;
+    struct gb_err err;
+    size_t ignored;
+    int r;
 
-    if (install_wanted(&job, service, &caller, &(struct place){ 0 }, wanted, false, fault) < 0)
+    if (order->lock && lock_check(order->lock, &ignored, &err) < 0)
+        return fault_set(fault, PROBLEM_REQUIREMENT_MALFORMED, "packages", "%s", err.msg);
+    if (order->lock)
+        job = (struct install_job){ .service = service,
+                                    .scope = NOBODY,
+                                    .lock = order->lock,
+                                    .watch = order->watch,
+                                    .cancel_fd = -1,
+                                    .begun_us = clock_now_us() };
+    else if (job_begin(&job, service, &wanted, fault) < 0)
         return -1;
-    *ret_json = install_to_json(&job);
-    if (*ret_json)
+    job.isolated = true;
+    r = job_run(&job, &caller, &(struct place){ 0 }, fault);
+    if (r == 0)
+        *ret_json = install_to_json(&job);
+    if (r == 0 && *ret_json)
         *ret_layer = layer_ref(job.result.layer);
     install_job_release(&job);
-    return *ret_json ? 0 : fault_no_memory(fault);
+    return r < 0 || *ret_json ? r : fault_no_memory(fault);
+}
+
+/* What the caller's default set was requested with; NULL: unknown. */
+static json_t *set_requirements(struct service *service, const char *name)
+{
+    json_t *set = NULL, *list;
+
+    if (set_get(service->packages->installer.layers, name, &set) < 0)
+        return NULL;
+    list = json_deep_copy(json_object_get(set, "requirements"));
+    json_decref(set);
+    return list;
 }
 
 int packages_move_in(struct session *session, const struct caller *caller,
                      const char *const *wanted, struct fault *fault)
 {
+    const struct install_order order = { .wanted = wanted, .cancel_fd = -1 };
     struct service *service = session->service;
     char name[SET_NAME_MAX];
     json_t *ignored = NULL;
@@ -411,9 +545,11 @@ int packages_move_in(struct session *session, const struct caller *caller,
     if (session->layer && packages_mount(service, session->lodging.box, session->layer, fault) < 0)
         return -1;
     session->mounts = session->layer != NULL;
+    if (session->layer)
+        session->requirements = set_requirements(service, name);
     if (!wanted || !wanted[0])
         return 0;
-    r = packages_install(service, caller, session, wanted, false, &ignored, fault);
+    r = packages_install(service, caller, session, &order, &ignored, fault);
     json_decref(ignored);
     return r;
 }

@@ -25,6 +25,8 @@ void installer_init(struct installer *installer)
 {
     pthread_mutex_init(&installer->lock, NULL);
     pthread_cond_init(&installer->free, NULL);
+    pthread_mutex_init(&installer->tool.lock, NULL);
+    installer->tool.fd = -EBADF;
     installer->running = 0;
 }
 
@@ -32,12 +34,16 @@ void installer_release(struct installer *installer)
 {
     pthread_mutex_destroy(&installer->lock);
     pthread_cond_destroy(&installer->free);
+    pthread_mutex_destroy(&installer->tool.lock);
+    gb_closep(&installer->tool.fd);
+    installer->tool.fd = -EBADF;
 }
 
 void install_result_release(struct install_result *result)
 {
     layer_unref(result->layer);
     json_decref(result->present);
+    json_decref(result->older);
     *result = (struct install_result){ 0 };
 }
 
@@ -109,7 +115,7 @@ static json_t *list_of(char *const *texts)
 }
 
 /* "name==version" of each package in a layer. */
-json_t *installer_pins(const json_t *record)
+static json_t *pins_of(const json_t *record)
 {
     json_t *list = json_array(), *item;
     char text[2 * PACKAGE_NAME_MAX + 8];
@@ -132,13 +138,22 @@ static const char *python_of(const struct installer *installer)
 static int request_hash(const struct installer *installer, const struct install_request *request,
                         char ret_hash[LAYER_KEY_MAX])
 {
-    const char *texts[REQUIREMENTS_MAX];
+    char texts[REQUIREMENTS_MAX][REQUIREMENT_MAX + 1];
+    const char *sortable[REQUIREMENTS_MAX];
     json_t *all = json_array();
     char *dump;
 
-    for (size_t i = 0; i < request->len; i++)
-        texts[i] = request->items[i].text;
-    add_text(all, "1");
+    for (size_t i = 0; i < request->len; i++) {
+        const struct requirement *item = &request->items[i];
+
+        /* However the name is spelled. */
+        snprintf(texts[i], sizeof texts[i], "%s%s", item->normal, item->text + strlen(item->name));
+        sortable[i] = texts[i];
+    }
+    add_text(all, "2");
+    add_text(all, request->environment);
+    add_text(all, request->isolated ? "isolated" : "");
+    add_text(all, request->lock);
     add_text(all, python_of(installer));
     add_stamp(all, python_of(installer));
     if (installer->venv) {
@@ -154,8 +169,10 @@ static int request_hash(const struct installer *installer, const struct install_
     (void) json_array_append_new(all, list_of(installer->pip->dirs));
     add_text(all, installer->config->builds ? request->scope : "");
     add_text(all, request->newest ? "newest" : "");
-    (void) json_array_append_new(all, installer_pins(request->base));
-    (void) json_array_append_new(all, sorted(texts, request->len));
+    (void) json_array_append_new(all, pins_of(request->base));
+    (void) json_array_append_new(all, sorted(sortable, request->len));
+    if (request->kept)
+        (void) json_array_append(all, request->kept);
     dump = json_dumps(all, JSON_COMPACT);
     json_decref(all);
     if (!dump)
@@ -168,14 +185,15 @@ static int request_hash(const struct installer *installer, const struct install_
 /* Exact versions do not expire. */
 static int64_t age_allowed(const struct installer *installer, const struct install_request *request)
 {
+    if (request->lock)
+        return FOREVER_US;
     for (size_t i = 0; i < request->len; i++)
         if (!strstr(request->items[i].text, "=="))
             return installer->config->refresh_us;
     return FOREVER_US;
 }
 
-/* Versions of the base stay, so a package requested by name or by exactly the base's version is
- * already installed. */
+/* A package requested by name or by exactly the base's version is already installed. */
 static bool base_has(const json_t *base, const struct requirement *item)
 {
     char text[REQUIREMENT_MAX + 1];
@@ -197,9 +215,10 @@ static bool base_has(const json_t *base, const struct requirement *item)
 static bool base_has_all(const struct install_request *request)
 {
     for (size_t i = 0; i < request->len; i++)
-        if (!base_has(request->base, &request->items[i]))
+        if ((request->newest && !request->items[i].versioned) ||
+            !base_has(request->base, &request->items[i]))
             return false;
-    return true;
+    return request->len > 0;
 }
 
 /* ---- cached results ---- */
@@ -218,8 +237,10 @@ static int known_get(struct installer *installer, const char *hash, int64_t age_
     key = json_string_value(json_object_get(json, "key"));
     if (key && key[0])
         r = layer_get(installer->layers, key, &ret_result->layer, &ignored);
-    if (r == 0)
+    if (r == 0) {
         ret_result->present = json_incref(json_object_get(json, "present"));
+        ret_result->older = json_incref(json_object_get(json, "older"));
+    }
     json_decref(json);
     return r;
 }
@@ -227,14 +248,28 @@ static int known_get(struct installer *installer, const char *hash, int64_t age_
 static void known_put(struct installer *installer, const char *hash,
                       const struct install_result *result)
 {
-    json_t *json = json_pack("{s:s,s:O}", "key", result->layer ? layer_key(result->layer) : "",
-                             "present", result->present);
+    json_t *json = json_pack("{s:s,s:O,s:O?}", "key", result->layer ? layer_key(result->layer) : "",
+                             "present", result->present, "older", result->older);
     struct gb_err err;
 
     if (!json || layers_request_put(installer->layers, hash, json, &err) < 0)
         installer_log(installer, LOG_LEVEL_WARNING, "packages: %s",
                       json ? err.msg : "out of memory");
     json_decref(json);
+}
+
+/* Whoever asks for the newest once more, with what came of it, asks for the same. */
+static void known_put_next(struct installer *installer, const struct install_request *request,
+                           const struct install_result *result)
+{
+    struct install_request next = *request;
+    char hash[LAYER_KEY_MAX];
+
+    if (!request->newest || !result->layer)
+        return;
+    next.base = layer_record(result->layer);
+    if (request_hash(installer, &next, hash) == 0)
+        known_put(installer, hash, result);
 }
 
 /* ---- one at a time ---- */
@@ -271,8 +306,17 @@ static int install_new(struct installer *installer, const struct install_request
         r = installer_box_run(installer, request, ret_result, fault);
         slot_give(installer);
     }
+    if (r == 0 && ret_result->layer && request->trial) {
+        r = request->trial(request->trial_arg, ret_result->layer, fault);
+        if (r < 0) {
+            layer_discard(TAKE_PTR(ret_result->layer));
+            install_result_release(ret_result);
+            return r;
+        }
+    }
     if (r == 0) {
         known_put(installer, hash, ret_result);
+        known_put_next(installer, request, ret_result);
         return 0;
     }
     /* If the index is unreachable, an older result is better than none. */

@@ -1,4 +1,4 @@
-/* The installer box: creates it, runs the installer twice, copies the result into the store. */
+/* The installer box: creates it, and runs the phases of installer.py in it. */
 #include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
@@ -22,24 +22,10 @@
 #define MIB        (INT64_C(1) << 20)
 #define RESULT_MAX (4 << 20)
 #define INDEX_S    15 /* seconds without a byte from the index */
-#define ITEMS_MAX  512
-
-/* An install in progress. */
-struct job {
-    struct installer *installer;
-    const struct install_request *request;
-    struct box *box;
-    struct network network;
-    struct limits limits;
-    int64_t deadline_us;
-    json_t *result;   /* of the last phase */
-    json_t *packages; /* packages of the layer to be made, checked */
-    char key[LAYER_KEY_MAX];
-};
 
 /* ---- what went wrong ---- */
 
-static int ours(struct job *job, const char *what, const struct gb_err *err, struct fault *fault)
+int installer_ours(struct job *job, const char *what, const struct gb_err *err, struct fault *fault)
 {
     installer_log(job->installer, LOG_LEVEL_ERROR, "packages: %s: %s", what, err->msg);
     if (err->code == ENOSPC || err->code == EDQUOT)
@@ -62,25 +48,19 @@ static const struct {
       "the index has no wheel of %s for this Python, and packages are built from source only if "
       "the operator sets --package-builds" },
     { "conflict", PROBLEM_PACKAGE_CONFLICT, "these packages cannot be installed together: %s" },
-    { "shadows", PROBLEM_PACKAGE_SHADOWS,
-      "the package contains a module %s, which would hide the one in the standard library" },
-    { "hidden", PROBLEM_PACKAGE_PRELOADED,
-      "the package contains modules that the template has already loaded (%s), which it could not "
-      "replace; use a template that does not preload them" },
     { "unreachable", PROBLEM_INDEX_UNREACHABLE, "the package index cannot be reached: %s" },
     { "refused", PROBLEM_INDEX_REFUSED,
       "the package index refers to a host that is not allowed; the operator can allow it with "
       "--package-host: %s" },
     { "too-large", PROBLEM_PACKAGES_TOO_LARGE,
-      "these packages are larger than the operator allows with --package-size%.0s" },
+      "these packages are larger than the operator allows with --package-size: %s" },
     { "bad-wheel", PROBLEM_BAD_WHEEL, "invalid wheel: %s" },
     { "hash", PROBLEM_HASH_MISMATCH, "a downloaded file does not match its hash: %s" },
     { "build", PROBLEM_BUILD_FAILED, "the package failed to build: %s" },
     { "no-pip", PROBLEM_NO_PIP, "pip is not installed on the server: install python3-pip%.0s" },
 };
 
-/* Text from a box is hostile: reduced to short, printable ASCII on one line. */
-static void words(const json_t *from, char *buf, size_t size)
+void installer_words(const json_t *from, char *buf, size_t size)
 {
     const char *text = json_string_value(from);
     size_t n = 0;
@@ -113,7 +93,7 @@ static int failed(struct job *job, struct fault *fault)
     const char *kind = json_string_value(json_object_get(job->result, "kind"));
     char detail[180];
 
-    words(json_object_get(job->result, "detail"), detail, sizeof detail);
+    installer_words(json_object_get(job->result, "detail"), detail, sizeof detail);
     for (size_t i = 0; kind && i < ARRAY_LEN(kinds); i++) {
         if (strcmp(kinds[i].kind, kind) != 0)
             continue;
@@ -140,8 +120,10 @@ static void limits_fill(struct job *job)
     job->limits.cpu_milli = 2000;
     job->limits.pids = 256;
     job->limits.memory_bytes = 1024 * MIB;
-    /* For the downloaded and the unpacked files, with some room to spare. */
-    job->limits.disk_bytes = 3 * config->set_bytes + 64 * MIB;
+    /* For a wheel and what is in it. Other wheels come in batches. */
+    job->limits.disk_bytes = 2 * config->set_bytes + 64 * MIB;
+    if (job->limits.disk_bytes > config->set_bytes + 1024 * MIB)
+        job->limits.disk_bytes = config->set_bytes + 1024 * MIB;
     job->limits.disk_inodes = 131072;
     job->limits.file_bytes = config->set_bytes;
     if (!job->installer->disk)
@@ -237,30 +219,33 @@ static int network_make(struct job *job, struct gb_err *err)
                         &job->network, err);
 }
 
-static int box_make(struct job *job, struct fault *fault)
+int installer_box_open(struct job *job, struct fault *fault)
 {
-    const struct box_options options = { .disk = job->installer->disk };
+    const struct box_options options = { .template = job->request->template,
+                                         .disk = job->installer->disk };
     const struct pip_config *pip = job->installer->pip;
     struct gb_err err;
-    int r = box_acquire_with(job->installer->engine, &job->limits, &options, &job->box, &err);
+    int r;
 
+    limits_fill(job);
+    r = box_acquire_with(job->installer->engine, &job->limits, &options, &job->box, &err);
     if (r < 0)
-        return ours(job, "could not create an installer box", &err, fault);
-    for (unsigned i = 0; i < SHELVES_MAX && pip->dirs[i] && r == 0; i++)
-        r = box_mount_shelf(job->box, i + 1, "", i + 1, &err);
+        return installer_ours(job, "could not create an installer box", &err, fault);
+    for (unsigned i = 0; pip->dirs[i] && r == 0; i++)
+        r = box_mount_shelf(job->box, i + 2, "", i + 1, &err);
     if (r == 0 && pip->cert)
         r = workspace_put(job->box, pip->cert, "cert.pem", &err);
     if (r == 0)
         r = network_make(job, &err);
-    return r < 0 ? ours(job, "could not set up the installer box", &err, fault) : 0;
+    job->uv = installer_tool_mount(job->installer, job->box);
+    return r < 0 ? installer_ours(job, "could not set up the installer box", &err, fault) : 0;
 }
 
-static void job_release(struct job *job)
+void installer_box_close(struct job *job)
 {
     network_close(&job->network);
     box_release(job->box);
-    json_decref(job->result);
-    json_decref(job->packages);
+    job->box = NULL;
 }
 
 /* ---- a phase ---- */
@@ -274,24 +259,90 @@ static json_t *strings(char *const *list)
     return array;
 }
 
-static json_t *wish_make(struct job *job, const char *phase)
+static json_t *wanted_json(const struct install_request *request)
 {
-    const struct pip_config *pip = job->installer->pip;
-    const struct install_request *request = job->request;
     json_t *wanted = json_array();
 
     for (size_t i = 0; i < request->len; i++)
         (void) json_array_append_new(
             wanted, json_pack("{s:s,s:s,s:b}", "name", request->items[i].name, "text",
                               request->items[i].text, "versioned", request->items[i].versioned));
-    return json_pack("{s:s,s:s?,s:o,s:o,s:o,s:b,s:b,s:b,s:i,s:I,s:o,s:o,s:O?}", "phase", phase,
+    return wanted;
+}
+
+/* {name: version} of the packages in a record. */
+static json_t *pins_json(const json_t *record)
+{
+    json_t *pins = json_object(), *item;
+    size_t i;
+
+    json_array_foreach (json_object_get(record, "packages"), i, item)
+        (void) json_object_set(pins, json_string_value(json_object_get(item, "name")),
+                               json_object_get(item, "version"));
+    return pins;
+}
+
+static json_t *wish_make(struct job *job, const char *phase)
+{
+    const struct pip_config *pip = job->installer->pip;
+    const struct install_request *request = job->request;
+
+    return json_pack("{s:s,s:s?,s:o,s:o,s:o,s:b,s:b,s:b,s:b,s:i,s:I,s:s?}", "phase", phase,
                      "index_url", pip->index_url, "extra_indexes", strings(pip->extra_indexes),
                      "find_links", strings(pip->find_links), "trusted_hosts",
                      strings(pip->trusted_hosts), "cert", pip->cert != NULL, "builds",
-                     job->installer->config->builds, "newest", request->newest, "timeout", INDEX_S,
-                     "bytes", (json_int_t) job->installer->config->set_bytes, "requirements",
-                     wanted, "pins", installer_pins(request->base), "install",
-                     json_object_get(job->result, "install"));
+                     job->installer->config->builds && !request->lock, "newest", request->newest,
+                     "isolated", request->isolated, "timeout", INDEX_S, "bytes",
+                     (json_int_t) job->installer->config->set_bytes, "uv", job->uv);
+}
+
+static json_t *wish_resolve(const struct install_request *request)
+{
+    return json_pack("{s:o,s:o,s:O?,s:s?}", "requirements", wanted_json(request), "pins",
+                     pins_json(request->base), "kept", request->kept, "lock", request->lock);
+}
+
+/* ---- its progress ---- */
+
+static void line_take(struct job *job)
+{
+    const struct install_watch *watch = &job->request->watch;
+    struct install_progress progress = { 0 };
+    json_t *json = json_loadb(job->line, job->line_len, 0, NULL);
+    char name[60], stage[16];
+
+    installer_words(json_object_get(json, "stage"), stage, sizeof stage);
+    installer_words(json_object_get(json, "name"), name, sizeof name);
+    progress.stage = strcmp(stage, "fetching") == 0    ? INSTALL_FETCHING
+                     : strcmp(stage, "unpacking") == 0 ? INSTALL_UNPACKING
+                                                       : INSTALL_RESOLVING;
+    progress.name = name;
+    progress.done = json_integer_value(json_object_get(json, "done"));
+    progress.total = json_integer_value(json_object_get(json, "total"));
+    progress.bytes = json_integer_value(json_object_get(json, "bytes"));
+    progress.bytes_total = json_integer_value(json_object_get(json, "bytes_total"));
+    if (json_is_object(json) && progress.done >= 0 && progress.done <= progress.total &&
+        progress.total <= INSTALL_ITEMS_MAX && progress.bytes >= 0 && progress.bytes_total >= 0)
+        watch->tell(watch->arg, &progress);
+    json_decref(json);
+}
+
+/* run_sink.write: lines of JSON. What is too long is none of ours. */
+static int on_output(void *arg, enum stream stream, const char *data, size_t len)
+{
+    struct job *job = arg;
+
+    for (size_t i = 0; stream == STREAM_OUT && i < len; i++) {
+        if (data[i] != '\n') {
+            if (job->line_len < sizeof job->line)
+                job->line[job->line_len++] = data[i];
+            continue;
+        }
+        if (job->line_len < sizeof job->line)
+            line_take(job);
+        job->line_len = 0;
+    }
+    return 0;
 }
 
 static int result_read(struct job *job, struct gb_err *err)
@@ -343,217 +394,80 @@ static int stopped(struct job *job, const struct outcome *outcome, struct fault 
                      "the installer failed; see the server log");
 }
 
-static int phase_run(struct job *job, const char *phase, struct fault *fault)
+int installer_phase(struct job *job, const char *phase, json_t *more, struct fault *fault)
 {
     json_t *wish = wish_make(job, phase);
-    autofree char *input = wish ? json_dumps(wish, JSON_COMPACT) : NULL;
+    autofree char *input = NULL;
     struct run_spec spec = { .code = installer_program,
                              .code_len = strlen(installer_program),
                              .filename = "<string>",
                              .env = job->network.env,
                              .limits = job->limits,
                              .reply_bytes = 4096,
-                             .input = input,
                              .stdin_fd = -1,
                              .cancel_fd = job->request->cancel_fd };
     struct outcome outcome = { 0 };
     struct gb_err err;
     int r;
 
+    if (wish && more)
+        (void) json_object_update(wish, more);
+    input = wish ? json_dumps(wish, JSON_COMPACT) : NULL;
+    json_decref(more);
     json_decref(wish);
     if (!input)
         return fault_no_memory(fault);
+    spec.input = input;
     spec.input_len = strlen(input);
+    job->line_len = 0;
+    if (job->request->watch.tell)
+        spec.sink = (struct run_sink){ .arg = job, .write = on_output };
     spec.limits.wall_us = job->deadline_us - clock_now_us();
     if (spec.limits.wall_us < USEC_PER_MSEC)
         spec.limits.wall_us = USEC_PER_MSEC;
     if (oneshot_run(job->box, &spec, &outcome, &err) < 0)
-        return ours(job, "could not run the installer", &err, fault);
+        return installer_ours(job, "could not run the installer", &err, fault);
     r = outcome.status == RUN_OK && outcome.exit_code == 0 ? 0 : stopped(job, &outcome, fault);
     outcome_release(&outcome);
     if (r < 0)
         return r;
     if (result_read(job, &err) < 0)
-        return ours(job, "the installer returned no usable result", &err, fault);
+        return installer_ours(job, "the installer returned no usable result", &err, fault);
     return json_is_true(json_object_get(job->result, "ok")) ? 0 : failed(job, fault);
-}
-
-/* ---- the resolved set ---- */
-
-static bool hash_valid(const char *text)
-{
-    return text && hex_is(text, 64);
-}
-
-/* One package of the result, checked; NULL: malformed. */
-static json_t *package_check(const json_t *item)
-{
-    const char *name = json_string_value(json_object_get(item, "name"));
-    const char *version = json_string_value(json_object_get(item, "version"));
-    const char *sha256 = json_string_value(json_object_get(item, "sha256"));
-    const char *file = json_string_value(json_object_get(item, "file"));
-    char normal[PACKAGE_NAME_MAX + 1];
-
-    if (!name || !version || !hash_valid(sha256) || !file || strlen(file) > 300 ||
-        strlen(version) > PACKAGE_NAME_MAX || !package_version_valid(version) ||
-        !utf8_valid(file, strlen(file)))
-        return NULL;
-    package_normal(name, normal);
-    if (!normal[0] || strcmp(normal, name) != 0)
-        return NULL;
-    return json_pack("{s:s,s:s,s:s,s:s}", "name", name, "version", version, "sha256", sha256,
-                     "file", file);
-}
-
-static int refuse_clashes(const json_t *clashes, struct fault *fault)
-{
-    const json_t *first = json_array_get(clashes, 0);
-    char name[60], loaded[40], wanted[40];
-
-    if (json_array_size(clashes) == 0)
-        return 0;
-    words(json_object_get(first, "name"), name, sizeof name);
-    words(json_object_get(first, "loaded"), loaded, sizeof loaded);
-    words(json_object_get(first, "wanted"), wanted, sizeof wanted);
-    return fault_set(fault, PROBLEM_PACKAGE_PRELOADED, "packages",
-                     "this needs %s %s, but the template has already loaded %s %s; request "
-                     "versions that work with it, or use a template that does not preload it",
-                     name, wanted, name, loaded);
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(json_string_value(json_object_get(*(json_t *const *) a, "name")),
-                  json_string_value(json_object_get(*(json_t *const *) b, "name")));
-}
-
-/* The layer's key: the wheels, by name, and the interpreter. */
-static int key_make(struct job *job, bool shared, struct fault *fault)
-{
-    json_t *items[ITEMS_MAX], *all = json_array(), *sorted = json_array();
-    size_t len = json_array_size(job->packages);
-    const char *abi = json_string_value(json_object_get(job->result, "abi"));
-    autofree char *dump = NULL;
-
-    for (size_t i = 0; i < len; i++)
-        items[i] = json_array_get(job->packages, i);
-    qsort(items, len, sizeof *items, by_name);
-    (void) json_array_append_new(all, json_string(abi ? abi : ""));
-    (void) json_array_append_new(all, json_string(shared ? "" : job->request->scope));
-    for (size_t i = 0; i < len; i++) {
-        (void) json_array_append(sorted, items[i]);
-        (void) json_array_append(all, json_object_get(items[i], "sha256"));
-    }
-    dump = json_dumps(all, JSON_COMPACT);
-    json_decref(all);
-    json_decref(job->packages);
-    job->packages = sorted;
-    if (!dump || !abi || strlen(abi) > 200)
-        return fault_set(fault, PROBLEM_INSTALLER_FAILED, NULL,
-                         "the installer returned malformed output; see the server log");
-    layers_hash(dump, strlen(dump), job->key);
-    return 0;
-}
-
-static int resolved_check(struct job *job, struct fault *fault)
-{
-    const json_t *list = json_object_get(job->result, "install");
-    const char *blocked = job->installer->config->blocked;
-    bool shared = true;
-    json_t *item;
-    size_t i;
-
-    job->packages = json_array();
-    if (!json_is_array(list) || json_array_size(list) > ITEMS_MAX)
-        return fault_set(fault, PROBLEM_PACKAGES_TOO_LARGE, "packages",
-                         "this would install more than %d packages", ITEMS_MAX);
-    json_array_foreach ((json_t *) list, i, item) {
-        json_t *package = package_check(item);
-        const char *name = json_string_value(json_object_get(package, "name"));
-
-        if (!package)
-            return fault_set(fault, PROBLEM_BAD_WHEEL, "packages",
-                             "the index returned a package without a valid name, version or hash");
-        (void) json_array_append_new(job->packages, package);
-        if (package_listed(blocked, name))
-            return fault_set(fault, PROBLEM_PACKAGE_BLOCKED, "packages",
-                             "%s, a dependency, is blocked by the operator", name);
-        shared = shared && json_is_true(json_object_get(item, "wheel"));
-    }
-    if (refuse_clashes(json_object_get(job->result, "clashes"), fault) < 0)
-        return -1;
-    return key_make(job, shared, fault);
-}
-
-/* The entries of the form {name: version}. */
-static json_t *present_check(const json_t *from)
-{
-    json_t *to = json_object(), *value;
-    const char *name;
-    char normal[PACKAGE_NAME_MAX + 1];
-
-    json_object_foreach ((json_t *) from, name, value) {
-        const char *version = json_string_value(value);
-
-        package_normal(name, normal);
-        if (normal[0] && version && package_version_valid(version) && strlen(version) < 100)
-            (void) json_object_set(to, normal, value);
-    }
-    return to;
 }
 
 /* ---- the whole install ---- */
 
-static int layer_make(struct job *job, struct layer **ret_layer, struct fault *fault)
+void installer_job_release(struct job *job)
 {
-    const char *abi = json_string_value(json_object_get(job->result, "abi"));
-    autofree char *abi_copy = strdup(abi);
-    struct layer_work work = { .fd = -EBADF };
-    int64_t bytes = 0, files = 0;
-    struct gb_err err = { 0 };
-    json_t *record;
-    int r = phase_run(job, "fetch", fault);
-
-    if (r < 0)
-        return r;
-    if (layer_work_begin(job->installer->layers, &work, &err) < 0)
-        return ours(job, "could not store the packages", &err, fault);
-    r = layer_copy(job->box, "tree", work.fd, job->installer->config->set_bytes, &bytes, &files,
-                   &err);
-    if (r < 0) {
-        layer_work_abort(&work);
-        if (r == -EFBIG || r == -E2BIG)
-            return fault_set(fault, PROBLEM_PACKAGES_TOO_LARGE, "packages",
-                             "these packages are larger than the operator allows with "
-                             "--package-size, or have too many files");
-        return ours(job, "could not store the packages", &err, fault);
-    }
-    record =
-        json_pack("{s:s,s:s,s:O,s:I,s:I,s:I}", "key", job->key, "abi", abi_copy ? abi_copy : "",
-                  "packages", job->packages, "bytes", (json_int_t) bytes, "files",
-                  (json_int_t) files, "made", (json_int_t) time(NULL));
-    r = layer_work_publish(&work, job->key, record, ret_layer, &err);
-    json_decref(record);
-    return r < 0 ? ours(job, "could not store the packages", &err, fault) : 0;
+    installer_box_close(job);
+    for (size_t i = 0; job->trees && i < json_array_size(job->packages); i++)
+        tree_put(&job->trees[i]);
+    free(job->trees);
+    free(job->abi);
+    json_decref(job->result);
+    json_decref(job->packages);
+    json_decref(job->links);
 }
 
 static int job_run(struct job *job, struct install_result *ret_result, struct fault *fault)
 {
     struct install_result result = { 0 };
     struct gb_err ignored;
-    int r;
 
-    if (box_make(job, fault) < 0 || phase_run(job, "resolve", fault) < 0 ||
-        resolved_check(job, fault) < 0)
+    if (installer_box_open(job, fault) < 0 ||
+        installer_phase(job, "resolve", wish_resolve(job->request), fault) < 0 ||
+        resolved_take(job, fault) < 0)
         return -1;
-    result.present = present_check(json_object_get(job->result, "present"));
+    result.present = resolved_present(json_object_get(job->result, "present"));
+    result.older = json_incref(json_object_get(job->result, "older"));
     if (json_array_size(job->packages) > 0 &&
         layer_get(job->installer->layers, job->key, &result.layer, &ignored) < 0) {
-        r = layer_make(job, &result.layer, fault);
-        if (r < 0) {
-            json_decref(result.present);
-            return r;
+        if (layer_make(job, &result.layer, fault) < 0) {
+            install_result_release(&result);
+            return -1;
         }
+        result.made = true;
     }
     *ret_result = result;
     return 0;
@@ -566,10 +480,10 @@ int installer_box_run(struct installer *installer, const struct install_request 
     int64_t begun = clock_now_us();
     int r;
 
-    limits_fill(&job);
-    job.deadline_us = begun + installer->config->timeout_us;
+    installer_tool_fetch(installer, request);
+    job.deadline_us = clock_now_us() + installer->config->timeout_us;
     r = job_run(&job, ret_result, fault);
-    job_release(&job);
+    installer_job_release(&job);
     installer_log(installer, r < 0 ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO,
                   "packages: install took %lld ms: %s",
                   (long long) ((clock_now_us() - begun) / USEC_PER_MSEC),

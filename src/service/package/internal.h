@@ -32,30 +32,48 @@ struct install_job {
     size_t len;
     bool newest; /* items without a version are to be the newest, not just installed */
     int64_t begun_us;
+    struct install_watch watch;
+    int cancel_fd; /* readable: stop, besides the service's own end. -1: none */
+    bool isolated; /* as in struct install_request, like the next three */
+    const char *lock;
+    struct template *template;
+    const char *environment;
+    bool removes;         /* the items are to be removed: names only */
+    bool live;            /* it goes into a session, which may have imported what changes */
     struct layer *before; /* what it adds to, a reference; NULL: nothing */
     struct install_result result;
 };
 
 /* Parses and checks the requirements. Release it unless this fails. */
-int install_job_init(struct install_job *job, struct service *service, const char *const *wanted,
-                     bool newest, struct fault *fault);
+int install_job_init(struct install_job *job, struct service *service,
+                     const struct install_order *order, struct fault *fault);
 void install_job_release(struct install_job *job);
 
-/* Finds or makes the layer that has the previous packages and the items. */
-int install_job_resolve(struct install_job *job, struct fault *fault);
+/* Finds or makes the layer that has the previous packages and the items. @requirements are those
+ * that the previous packages were requested with; may be NULL. */
+int install_job_resolve(struct install_job *job, const json_t *requirements, struct fault *fault);
+
+/* ---- trial.c ---- */
+
+/* Imports the items of a new layer in a box of its own. What cannot be imported is a fault. */
+int trial_run(struct install_job *job, const struct layer *layer, struct fault *fault);
 
 /* Whether packages can be installed into sessions of that template, and the fault if not. */
 bool packages_template_fits(const struct service *service, const char *template);
 int packages_template_refuse(const char *template, struct fault *fault);
 
 /* For one-shots: installs into the box of the execution, and nothing else. */
-int packages_install_here(struct execution *x, const char *const *wanted, json_t **ret_json,
+int packages_install_here(struct execution *x, const struct install_order *order, json_t **ret_json,
                           struct fault *fault);
 
 /* ---- json.c ---- */
 
-/* Adds the items to a list of requirements, replacing those of the same name. */
-void requirements_add(json_t *list, const struct requirement *items, size_t len);
+/* Adds the items of the job to a list of requirements, replacing those of the same name, or
+ * removes them. */
+void requirements_change(json_t *list, const struct install_job *job);
+
+/* The requirements of the list that are for other packages than the items; NULL: out of memory. */
+json_t *requirements_kept(const struct install_job *job, const json_t *list);
 
 /* The result of packages_install(); NULL: out of memory. */
 json_t *install_to_json(const struct install_job *job);

@@ -17,6 +17,7 @@
 #include "base/io.h"
 #include "engine/disk/disk.h"
 #include "service/package/layers_internal.h"
+#include "service/package/trees.h"
 #include "service/template/templates.h"
 
 #include "base/banned.h"
@@ -89,8 +90,7 @@ int64_t set_stamp(struct layers *layers, const char *name)
     return (int64_t) st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec + (int64_t) st.st_ino;
 }
 
-/* Calls @each with NAME for every file NAME.json of a directory. */
-static int each_json(int dir, int (*each)(void *arg, const char *name), void *arg)
+int layers_each_json(int dir, int (*each)(void *arg, const char *name), void *arg)
 {
     autoclosedir DIR *stream = NULL;
     struct dirent *entry;
@@ -131,7 +131,7 @@ int set_each(struct layers *layers, int (*each)(void *arg, const char *name, jso
              void *arg, struct gb_err *err)
 {
     struct set_walk walk = { layers, each, arg };
-    int r = each_json(layers->dirs[DIR_SETS], set_visit, &walk);
+    int r = layers_each_json(layers->dirs[DIR_SETS], set_visit, &walk);
 
     return r < 0 ? gb_fail(err, -r, "read the sets of packages") : r;
 }
@@ -140,14 +140,49 @@ int set_each(struct layers *layers, int (*each)(void *arg, const char *name, jso
 
 struct candidate {
     char key[LAYER_KEY_MAX];
-    int64_t bytes, used; /* seconds since 1970 */
+    int64_t used; /* seconds since 1970 */
+    json_t *record;
 };
 
+/* Files that several layers have in common count once. */
 struct prune {
     struct layers *layers;
     struct candidate *items;
     size_t len, cap;
+    json_t *uses; /* {tree: how many layers have it} */
+    int64_t bytes;
 };
+
+/* Counts the layer's trees in (@step 1) or out (-1). */
+static void prune_count(struct prune *prune, const json_t *record, int step)
+{
+    const json_t *packages = json_object_get(record, "packages");
+    bool linked = false;
+    json_t *item;
+    size_t i;
+
+    json_array_foreach ((json_t *) packages, i, item) {
+        const char *tree = json_string_value(json_object_get(item, "tree"));
+        json_int_t before = tree ? json_integer_value(json_object_get(prune->uses, tree)) : 0;
+
+        if (!tree)
+            continue;
+        linked = true;
+        (void) json_object_set_new(prune->uses, tree, json_integer(before + step));
+        if ((before == 0 && step > 0) || (before == 1 && step < 0))
+            prune->bytes += step * json_integer_value(json_object_get(item, "bytes"));
+    }
+    if (!linked)
+        prune->bytes += step * json_integer_value(json_object_get(record, "bytes"));
+}
+
+static void prune_release(struct prune *prune)
+{
+    for (size_t i = 0; i < prune->len; i++)
+        json_decref(prune->items[i].record);
+    free(prune->items);
+    json_decref(prune->uses);
+}
 
 static int candidate_add(void *arg, const char *name)
 {
@@ -168,9 +203,10 @@ static int candidate_add(void *arg, const char *name)
     item = &prune->items[prune->len++];
     *item = (struct candidate){ .used = st.st_mtime };
     memcpy(item->key, name, sizeof item->key);
-    if (layers_json_read(prune->layers->dirs[DIR_RECORDS], file, &record) == 0)
-        item->bytes = json_integer_value(json_object_get(record, "bytes"));
-    json_decref(record);
+    if (layers_json_read(prune->layers->dirs[DIR_RECORDS], file, &record) == 0) {
+        item->record = record;
+        prune_count(prune, record, 1);
+    }
     return 0;
 }
 
@@ -228,6 +264,17 @@ static bool layer_remove(struct layers *layers, const char *key)
     return true;
 }
 
+void layer_discard(struct layer *layer)
+{
+    struct layers *layers = layer->layers;
+    char key[LAYER_KEY_MAX];
+
+    memcpy(key, layer->key, sizeof key);
+    layer_unref(layer);
+    if (layer_remove(layers, key))
+        layers_rubbish_empty(layers);
+}
+
 static bool layer_is_missing(const struct layers *layers, const char *key)
 {
     return faccessat(layers->dirs[DIR_LAYERS], key, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
@@ -282,31 +329,33 @@ static int request_age(void *arg, const char *name)
 int layers_prune(struct layers *layers, int64_t bytes, int64_t age_us, unsigned *ret_removed,
                  struct gb_err *err)
 {
-    struct prune prune = { .layers = layers };
-    int64_t total = 0, now = (int64_t) time(NULL);
+    struct prune prune = { .layers = layers, .uses = json_object() };
+    int64_t now = (int64_t) time(NULL), loose = trees_loose_bytes(layers);
     unsigned removed = 0;
-    int r = each_json(layers->dirs[DIR_RECORDS], candidate_add, &prune);
+    int r = layers_each_json(layers->dirs[DIR_RECORDS], candidate_add, &prune);
 
     if (r < 0) {
-        free(prune.items);
+        prune_release(&prune);
         return gb_fail(err, -r, "list the layers");
     }
+    /* Trees that no layer has are the first to go. */
+    trees_prune(layers, prune.bytes + loose > bytes);
     if (prune.len > 0)
         qsort(prune.items, prune.len, sizeof *prune.items, by_use);
-    for (size_t i = 0; i < prune.len; i++)
-        total += prune.items[i].bytes;
     for (size_t i = 0; i < prune.len; i++) {
         const struct candidate *item = &prune.items[i];
-        bool stays = total <= bytes && now - item->used <= age_us / USEC_PER_SEC;
+        bool stays = prune.bytes <= bytes && now - item->used <= age_us / USEC_PER_SEC;
 
         if (stays ? leftover_remove(layers, item->key) : layer_remove(layers, item->key)) {
-            total -= item->bytes;
+            prune_count(&prune, item->record, -1);
             removed++;
         }
     }
-    free(prune.items);
+    prune_release(&prune);
+    if (removed > 0)
+        trees_prune(layers, true);
     layers_work_sweep(layers);
-    (void) each_json(layers->dirs[DIR_REQUESTS], request_age, layers);
+    (void) layers_each_json(layers->dirs[DIR_REQUESTS], request_age, layers);
     temps_sweep(layers->dirs[DIR_RECORDS]);
     temps_sweep(layers->dirs[DIR_REQUESTS]);
     temps_sweep(layers->dirs[DIR_SETS]);
@@ -317,12 +366,9 @@ int layers_prune(struct layers *layers, int64_t bytes, int64_t age_us, unsigned 
 
 void layers_get_stats(struct layers *layers, struct layers_stats *ret_stats)
 {
-    struct prune prune = { .layers = layers };
+    struct prune prune = { .layers = layers, .uses = json_object() };
 
-    *ret_stats = (struct layers_stats){ 0 };
-    (void) each_json(layers->dirs[DIR_RECORDS], candidate_add, &prune);
-    ret_stats->count = (int64_t) prune.len;
-    for (size_t i = 0; i < prune.len; i++)
-        ret_stats->bytes += prune.items[i].bytes;
-    free(prune.items);
+    (void) layers_each_json(layers->dirs[DIR_RECORDS], candidate_add, &prune);
+    *ret_stats = (struct layers_stats){ .count = (int64_t) prune.len, .bytes = prune.bytes };
+    prune_release(&prune);
 }

@@ -27,8 +27,8 @@
 #define TOUCH_S       60 /* times of use need not be exact */
 #define WORK_PREFIX   "new-"
 
-static const char *const dir_names[DIRS] = { "layers", "records", "requests",
-                                             "sets",   "work",    "locks" };
+static const char *const dir_names[DIRS] = { "layers",   "trees", "tools", "records",
+                                             "requests", "sets",  "work",  "locks" };
 
 /* ---- files ---- */
 
@@ -159,9 +159,13 @@ int layers_open(const char *data_dir, struct layers **ret_layers, struct gb_err 
         layers->dirs[i] = -EBADF;
     if (asprintf(&layers->path, "%s/packages/%s", real, dir_names[DIR_LAYERS]) < 0)
         layers->path = NULL;
+    if (asprintf(&layers->tools, "%s/packages/%s", real, dir_names[DIR_TOOLS]) < 0)
+        layers->tools = NULL;
     layers->data = TAKE_PTR(real);
-    for (size_t i = 0; i < DIRS && layers->path; i++) {
-        layers->dirs[i] = directory(base, dir_names[i], i == DIR_LAYERS ? 0755 : 0700);
+    for (size_t i = 0; i < DIRS && layers->path && layers->tools; i++) {
+        bool shown = i == DIR_LAYERS || i == DIR_TOOLS; /* parts of it are mounted into boxes */
+
+        layers->dirs[i] = directory(base, dir_names[i], shown ? 0755 : 0700);
         if (layers->dirs[i] < 0) {
             int r =
                 gb_fail(err, -layers->dirs[i], "create %.80s/packages/%s", data_dir, dir_names[i]);
@@ -170,7 +174,7 @@ int layers_open(const char *data_dir, struct layers **ret_layers, struct gb_err 
             return r;
         }
     }
-    if (!layers->path) {
+    if (!layers->path || !layers->tools) {
         layers_close(layers);
         return gb_fail(err, ENOMEM, "open the package store");
     }
@@ -188,12 +192,18 @@ void layers_close(struct layers *layers)
     pthread_mutex_destroy(&layers->lock);
     free(layers->data);
     free(layers->path);
+    free(layers->tools);
     free(layers);
 }
 
 const char *layers_dir(const struct layers *layers)
 {
     return layers->path;
+}
+
+const char *layers_tools_dir(const struct layers *layers)
+{
+    return layers->tools;
 }
 
 /* ---- layers in use ---- */
@@ -218,6 +228,13 @@ static int lock_wait(int fd, int operation)
 
 /* A lock keeps the directory, so only a check made after locking is reliable. We wait for the lock:
  * pruning holds it for a few file operations, and may decide that the layer stays. */
+int layers_lock_shared(int dir, const char *name, int fd)
+{
+    int r = lock_wait(fd, LOCK_SH);
+
+    return r < 0 ? r : is_there(dir, name, fd);
+}
+
 static int layer_open(struct layers *layers, const char *key, struct layer **ret_layer)
 {
     autoclose int fd =
@@ -229,9 +246,7 @@ static int layer_open(struct layers *layers, const char *key, struct layer **ret
 
     if (fd < 0)
         return -errno;
-    r = lock_wait(fd, LOCK_SH);
-    if (r == 0)
-        r = is_there(layers->dirs[DIR_LAYERS], key, fd);
+    r = layers_lock_shared(layers->dirs[DIR_LAYERS], key, fd);
     if (r < 0)
         return r;
     layers_json_name(key, name);
@@ -432,9 +447,7 @@ static int work_make(struct layer_work *work)
     work->fd = openat(dir, work->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (work->fd < 0)
         return errno == ENOENT ? -EEXIST : -errno;
-    r = lock_wait(work->fd, LOCK_SH);
-    if (r == 0)
-        r = is_there(dir, work->name, work->fd);
+    r = layers_lock_shared(dir, work->name, work->fd);
     if (r == -ENOENT) {
         gb_closep(&work->fd);
         work->fd = -EBADF;

@@ -2,6 +2,8 @@
  * The store of package layers, beneath the data directory:
  *
  *   packages/layers/KEY          a set of packages as files, never changed once it exists
+ *   packages/trees/KEY           one wheel as files (trees.h); layers consist of links to them
+ *   packages/tools/NAME          programs for the installer's box
  *   packages/records/KEY.json    names, versions and hashes; mtime is the last use
  *   packages/requests/HASH.json  the layer that a request resolved to
  *   packages/sets/NAME.json      the default set of a key or a listener
@@ -38,6 +40,9 @@ void layers_close(struct layers *layers); /* accepts NULL */
 /* The directory of layers: an absolute path. */
 const char *layers_dir(const struct layers *layers);
 
+/* The directory of tools, likewise. */
+const char *layers_tools_dir(const struct layers *layers);
+
 /* 64 hex digits, as the key of a layer is. */
 bool layer_key_valid(const char *text);
 
@@ -49,11 +54,14 @@ void layers_hash(const void *data, size_t len, char ret_hex[LAYER_KEY_MAX]);
 int layer_get(struct layers *layers, const char *key, struct layer **ret_layer, struct gb_err *err);
 struct layer *layer_ref(struct layer *layer); /* accepts NULL */
 void layer_unref(struct layer *layer);        /* accepts NULL */
+/* The same, and removes it unless somebody else uses or names it. */
+void layer_discard(struct layer *layer);
 const char *layer_key(const struct layer *layer);
 /* A descriptor of its directory. As long as it or a copy of it is open the layer is in use, even
  * after @layer is released. Returns -errno. */
 int layer_open_dir(const struct layer *layer);
-/* {"key", "abi", "packages": [{"name", "version", "sha256", "file"}], "bytes", "files", "made"} */
+/* {"key", "abi", "packages": [{"name", "version", "sha256", "file", "tree", "bytes"}], "bytes",
+ *  "files", "made"}; "tree" is a key of trees.h */
 const json_t *layer_record(const struct layer *layer);
 
 /* The result of a request, if it is not older than @age_us; the caller owns it. -ENOENT:

@@ -7,7 +7,17 @@
 
 #include "service/package/layers.h"
 
-enum { DIR_LAYERS, DIR_RECORDS, DIR_REQUESTS, DIR_SETS, DIR_WORK, DIR_LOCKS, DIRS };
+enum {
+    DIR_LAYERS,
+    DIR_TREES,
+    DIR_TOOLS,
+    DIR_RECORDS,
+    DIR_REQUESTS,
+    DIR_SETS,
+    DIR_WORK,
+    DIR_LOCKS,
+    DIRS
+};
 
 struct layer {
     LIST_ENTRY(layer) entry;
@@ -19,7 +29,7 @@ struct layer {
 };
 
 struct layers {
-    char *data, *path; /* of the data directory, and of the layers */
+    char *data, *path, *tools; /* of the data directory, the layers, and the tools */
     int dirs[DIRS];
     pthread_mutex_t lock;
     LIST_HEAD(, layer) live;
@@ -31,6 +41,13 @@ void layers_json_name(const char *name, char buf[NAME_MAX + 1]);
 int layers_json_read(int dir, const char *name, json_t **ret_json);
 /* Complete or not at all, even if the disk is full or we are killed. */
 int layers_json_write(int dir, const char *name, const json_t *json);
+
+/* Calls @each with NAME for every file NAME.json of a directory; stops unless it returns 0. */
+int layers_each_json(int dir, int (*each)(void *arg, const char *name), void *arg);
+
+/* A shared lock on directory @fd, which was opened as @name in @dir. -ENOENT: it is no longer
+ * there. */
+int layers_lock_shared(int dir, const char *name, int fd);
 
 /* Empties the trash in work/. */
 void layers_rubbish_empty(struct layers *layers);

@@ -35,10 +35,15 @@ static bool is_refusal(const struct fault *fault)
 
 int packages_install_named(struct service *service, const struct caller *caller,
                            struct session *session, const char *package, const char *version,
-                           json_t **ret_json, struct fault *fault)
+                           const struct install_watch *watch, json_t **ret_json,
+                           struct fault *fault)
 {
     struct requirement item;
     const char *const wanted[] = { item.text, NULL };
+    const struct install_order order = { .wanted = wanted,
+                                         .newest = true,
+                                         .watch = watch ? *watch : (struct install_watch){ 0 },
+                                         .cancel_fd = -1 };
     int64_t begun = clock_now_us();
     json_t *result = NULL;
     double took;
@@ -46,8 +51,7 @@ int packages_install_named(struct service *service, const struct caller *caller,
     if (requirement_from_name(package, version, &item) < 0)
         return fault_set(fault, PROBLEM_REQUIREMENT_MALFORMED, "package",
                          "not a valid package name and version");
-    if (packages_install(service, caller, session, wanted, true, &result, fault) < 0 &&
-        is_refusal(fault))
+    if (packages_install(service, caller, session, &order, &result, fault) < 0 && is_refusal(fault))
         return -1;
     took = (double) (clock_now_us() - begun) / USEC_PER_SEC;
     if (result)

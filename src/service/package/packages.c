@@ -63,9 +63,13 @@ int packages_open(struct service *service, struct engine_config *engine, struct 
         installer->python = engine->python;
     installer->log = on_log;
     installer->log_arg = service;
+    r = installer_tool_find(installer, err);
+    if (r < 0)
+        return r;
     engine->shelves[0] = layers_dir(installer->layers);
-    for (size_t i = 0; i + 1 < SHELVES_MAX && installer->pip->dirs[i]; i++)
-        engine->shelves[i + 1] = installer->pip->dirs[i];
+    engine->shelves[1] = layers_tools_dir(installer->layers);
+    for (size_t i = 0; installer->pip->dirs[i]; i++)
+        engine->shelves[i + 2] = installer->pip->dirs[i];
     return 0;
 }
 

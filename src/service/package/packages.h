@@ -34,9 +34,15 @@ int packages_mount(struct service *service, struct box *box, const struct layer 
 int packages_move_in(struct session *session, const struct caller *caller,
                      const char *const *wanted, struct fault *fault);
 
-/* Installs into the store and nowhere else. *@ret_layer is a reference to the result, or NULL if
- * boxes have all of it anyway. */
-int packages_make_layer(struct service *service, const char *const *wanted,
+/* Installs into the store and nowhere else, for boxes that do not have the host's packages: all
+ * dependencies are in it. *@ret_layer is a reference to the result. */
+struct layer_order {
+    const char *const *wanted; /* requirements, NULL-terminated; or NULL */
+    const char *lock; /* or the text of a lock file (lock.h): exactly those wheels of it that
+                         are for this interpreter, each by one of its hashes */
+    struct install_watch watch;
+};
+int packages_make_layer(struct service *service, const struct layer_order *order,
                         struct layer **ret_layer, json_t **ret_json, struct fault *fault);
 
 /* ---- cell_request.c ---- */

@@ -347,11 +347,11 @@ static int dir_add(struct pip_config *config, const char *path, char *ret_url, s
 {
     size_t n = 0;
 
-    while (n < SHELVES_MAX - 1 && config->dirs[n] && strcmp(config->dirs[n], path) != 0)
+    while (n < PIP_DIRS_MAX && config->dirs[n] && strcmp(config->dirs[n], path) != 0)
         n++;
-    if (n == SHELVES_MAX - 1)
+    if (n == PIP_DIRS_MAX)
         return gb_fail_plain(err, E2BIG, "at most %d directories of wheels can be used",
-                             SHELVES_MAX - 1);
+                             PIP_DIRS_MAX);
     if (!config->dirs[n] && !(config->dirs[n] = strdup(path)))
         return gb_fail(err, ENOMEM, "read the pip configuration");
     snprintf(ret_url, size, "file://%s/.%zu", SHELF_PLACE, n + 1);
@@ -518,7 +518,7 @@ void pip_config_free(struct pip_config *config)
     list_free(config->extra_indexes);
     list_free(config->find_links);
     list_free(config->trusted_hosts);
-    for (size_t i = 0; i < SHELVES_MAX; i++)
+    for (size_t i = 0; i < PIP_DIRS_MAX; i++)
         free(config->dirs[i]);
     for (size_t i = 0; i < config->hosts_len; i++) {
         char *secret = config->hosts[i].authorization;

@@ -13,6 +13,7 @@
 #include "engine/shelf.h"
 
 #define PIP_SOURCES_MAX 16
+#define PIP_DIRS_MAX    (SHELVES_MAX - 2) /* the other shelves are ours */
 
 /* The operator's options. */
 struct pip_options {
@@ -32,8 +33,8 @@ struct pip_config {
     char *extra_indexes[PIP_SOURCES_MAX + 1]; /* ends with NULL, as those below */
     char *find_links[PIP_SOURCES_MAX + 1];
     char *trusted_hosts[PIP_SOURCES_MAX + 1];
-    char *cert;              /* a file of the host, or NULL */
-    char *dirs[SHELVES_MAX]; /* directories: the first is at SHELF_PLACE/.1; ends with NULL */
+    char *cert;                   /* a file of the host, or NULL */
+    char *dirs[PIP_DIRS_MAX + 1]; /* directories: the first is at SHELF_PLACE/.1; ends with NULL */
     struct pip_host hosts[2 * PIP_SOURCES_MAX];
     size_t hosts_len;
     bool proxy;     /* pip would use a proxy, and we do not */

@@ -329,7 +329,8 @@ int template_install(struct service *service, const char *const *wanted, const c
     struct layer *layer = NULL;
     json_t *json = NULL;
     struct gb_err err;
-    int r = packages_make_layer(service, wanted, &layer, &json, fault);
+    int r = packages_make_layer(service, &(struct layer_order){ .wanted = wanted }, &layer, &json,
+                                fault);
 
     if (r < 0)
         return r;
