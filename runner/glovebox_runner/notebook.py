@@ -32,11 +32,6 @@ _INDENT = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*([ \t]+)[^\s#]")
 _PIP = re.compile(r"(?:python3?\s+-m\s+)?pip3?(?:\s+(?P<args>.*))?\Z", re.DOTALL)
 _NAME = re.compile(r"\s*([A-Za-z_]\w*)\s*(.*)\Z", re.DOTALL)
 _EXPAND = re.compile(r"\{\{|\}\}|\{(?P<expr>[^{}\n]+)\}|\$(?P<name>[A-Za-z_]\w*)")
-# Options often given to pip install that have no effect here.
-_PIP_NOISE = {"-q", "-qq", "-qqq", "--quiet", "-U", "--upgrade", "--user", "--no-cache-dir",
-              "--disable-pip-version-check", "--break-system-packages", "-y", "--no-input",
-              "--root-user-action=ignore", "--progress-bar=off"}
-
 _LINE_MAGICS = ("autoreload", "cd", "conda", "config", "env", "load_ext", "ls", "mamba",
                 "matplotlib", "pip", "pwd", "pylab", "set_env", "sx", "system", "time", "timeit")
 _CELL_MAGICS = ("bash", "file", "html", "javascript", "latex", "markdown", "sh", "svg", "time",
@@ -265,31 +260,11 @@ class Shell:
     _line_set_env = _line_env
 
     def _line_pip(self, line) -> None:
-        """install is sent to the service; commands that only read are run by pip itself."""
-        command, _, rest = self._expand(line).partition(" ")
-        if command in ("list", "show", "freeze", "--version"):
-            self.system("%s -m pip %s" % (sys.executable or "python3", line))
-            return
-        if command != "install":
-            print("glovebox: pip %s is not supported in a box" % line, file=sys.stderr)
-            return
-        wanted, odd = _requirements(rest)
-        if odd:
-            print("glovebox: pip install accepts only package names here; remove %s" % odd, file=sys.stderr)
-        elif wanted:
-            self._pip_install(wanted)
-
-    def _pip_install(self, wanted) -> None:
         from . import packages
 
-        _flush()
-        answer = packages.install(wanted)
-        good = answer.get("success") is True
-        self.user_ns["_exit_code"] = 0 if good else 1
-        print(answer.get("message") or "no message from the service",
-              file=sys.stdout if good else sys.stderr)
-        for warning in answer.get("warnings") or ():
-            print("WARNING: %s" % warning, file=sys.stderr)
+        self.user_ns["_exit_code"] = 1
+        packages.pip(self._expand(line))
+        self.user_ns["_exit_code"] = 0
 
     def _line_conda(self, line) -> None:
         print("glovebox: conda is not available in a box; use %pip install", file=sys.stderr)
@@ -346,19 +321,6 @@ class Shell:
         print("Wrote", name)
 
     _cell_file = _cell_writefile
-
-
-def _requirements(text):
-    """The requirements of a pip install line, and the words that are none."""
-    import shlex
-
-    try:
-        words = shlex.split(text.partition(" #")[0])
-    except ValueError:
-        return [], text
-    wanted = [word for word in words if word not in _PIP_NOISE]
-    odd = [word for word in wanted if word.startswith("-")]
-    return wanted, " ".join(odd)
 
 
 def _shell() -> str:

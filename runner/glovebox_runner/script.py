@@ -218,7 +218,21 @@ def _skip_our_frames(tb):
 
 
 def _without_our_frames(error):
-    return BaseException.with_traceback(error, _skip_our_frames(_traceback_of(error)))
+    tb = _skip_our_frames(_traceback_of(error))
+    if tb is not None and getattr(error, "glovebox_ends_here", False) is True:
+        _cut_our_frames(tb)
+    return BaseException.with_traceback(error, tb)
+
+
+def _cut_our_frames(tb) -> None:
+    """An exception that we raise on purpose, such as that of %pip, ends where the program called
+    us."""
+    while tb.tb_next is not None:
+        name = tb.tb_next.tb_frame.f_globals.get("__name__")
+        if isinstance(name, str) and name.partition(".")[0] in ("glovebox_runner", "IPython"):
+            tb.tb_next = None
+        else:
+            tb = tb.tb_next
 
 
 def _unraisable(args) -> None:

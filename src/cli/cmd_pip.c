@@ -60,7 +60,10 @@ static int pip_install(const struct config *cfg, const struct caller *caller, co
 {
     const char *const *wanted = (const char *const *) cfg->args;
     struct template_entry entry = { 0 };
-    const struct install_order order = { .wanted = wanted, .cancel_fd = -1 };
+    const struct install_order order = { .wanted = wanted,
+                                         .newest = cfg->pip_upgrade,
+                                         .remove = cfg->action == ACTION_PIP_UNINSTALL,
+                                         .cancel_fd = -1 };
     struct service *service = NULL;
     struct fault fault = { 0 };
     json_t *result = NULL;
@@ -71,7 +74,7 @@ static int pip_install(const struct config *cfg, const struct caller *caller, co
         return r;
     template = template_entry_def(&entry);
     template.preload = cmd_preload(cfg, &entry);
-    cmd_show_progress("installing");
+    cmd_show_progress(order.remove ? "removing" : "installing");
     r = cmd_open_installer(cfg, dir, &template, wanted, &service, err);
     if (r == 0 && packages_install(service, caller, NULL, &order, &result, &fault) < 0)
         r = gb_fail_plain(err, ECANCELED, "%.190s", fault.detail);
@@ -179,15 +182,16 @@ int cmd_pip(const struct config *cfg)
     struct layers *layers = NULL;
     struct store *store = NULL;
     struct caller caller;
+    bool changes = cfg->action == ACTION_PIP_INSTALL || cfg->action == ACTION_PIP_UNINSTALL;
     int r = caller_of(cfg, &caller, &err);
 
     if (r == 0)
         r = data_dir(cfg, &dir, &err);
     /* Creates the data directory, or checks its owner. */
     if (r == 0)
-        r = cmd_open_store(cfg, cfg->action != ACTION_PIP_INSTALL, &store, &err);
+        r = cmd_open_store(cfg, !changes, &store, &err);
     store_close(store);
-    if (r == 0 && cfg->action == ACTION_PIP_INSTALL)
+    if (r == 0 && changes)
         r = pip_install(cfg, &caller, dir, &err);
     else if (r == 0 && (r = layers_open(dir, &layers, &err)) == 0)
         r = cfg->action == ACTION_PIP_RESET ? pip_reset(cfg, &caller, layers, &err)

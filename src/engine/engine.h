@@ -273,6 +273,7 @@ struct run_spec {
      * negative number. NULL: requests are refused. */
     int (*ask)(void *arg, const char *json, size_t len);
     void *ask_arg;
+    int64_t ask_us; /* how long a run may wait for such answers in total, beyond its wall_us */
     const struct snapshot *before;                        /* of the workspace; NULL: it was empty */
     void (*on_started)(void *arg, struct tenant *tenant); /* may be NULL */
     void *on_started_arg;

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import subprocess
+import time
 
 import pytest
 
@@ -150,6 +151,109 @@ def test_live_session(serve, index):
                            "timeout": 300})
     assert receipt["result"]["text/plain"] == "'2.0'", receipt
     assert server.good("POST", "/execute", {"code": "import gamma"})["status"] == "error"
+
+
+def shown(server, path):
+    return [(p["name"], p["version"]) for p in server.good("GET", path)["packages"]]
+
+
+def test_versions_change(serve, index, gb):
+    """Raised, lowered, removed: in a session and in a default set."""
+    for version in ("1.0", "2.0", "3.0"):
+        index.wheel("delta", version)
+    index.wheel("gamma", "1.0", requires=["delta>=2"])
+    index.wheel("omega", "1.0")
+    server = serve("--index-url", index.url, env=ALONE)
+    session = server.session()
+    path = f"/v1/sessions/{session}/packages"
+    install(server, "delta<2", "omega", session=session)
+    assert value(server, session, "import delta\ndelta.version") == "'1.0'"
+    # A dependency needs another version: it changes, and the session is told what it still has.
+    index.projects["delta"].remove("delta-3.0-py3-none-any.whl")
+    refused(server, 409, "package-conflict", "gamma", "delta<2", session=session)
+    reply = install(server, "gamma", "delta", session=session)
+    assert [(p["name"], p["version"]) for p in reply["installed"]] == [("delta", "2.0"),
+                                                                       ("gamma", "1.0")]
+    assert "delta 1.0 was replaced" in reply["warnings"][0], reply
+    assert value(server, session, "delta.version") == "'1.0'"
+    assert value(server, session, "import importlib\nimportlib.reload(delta).version") == "'2.0'"
+    index.projects["delta"].append("delta-3.0-py3-none-any.whl")
+    assert install(server, "delta", session=session)["cached"]
+    receipt = server.run(session, "%pip install -U delta\n%pip list")
+    assert receipt["status"] == "ok", receipt
+    assert receipt["stdout"].startswith("Installed delta 3.0\n"), receipt
+    assert "\ndelta " in receipt["stdout"] and "delta 2.0 was replaced" in receipt["stderr"], receipt
+    assert shown(server, path) == [("delta", "3.0"), ("gamma", "1.0"), ("omega", "1.0")]
+    # Nothing is asked of the index to remove something.
+    seen = len(index.seen)
+    receipt = server.run(session, "%pip uninstall -y omega gamma")
+    assert receipt["stdout"] == "Removed gamma 1.0, omega 1.0\n", receipt
+    assert server.run(session, "import omega")["error"]["name"] == "ModuleNotFoundError"
+    status, problem = ask(server, "DELETE", path + "/omega")
+    assert status == 404 and problem["type"].endswith("package-not-installed"), problem
+    for name in ("pip%20install", "delta==3.0", "..%2Fx"):
+        assert ask(server, "DELETE", f"{path}/{name}")[0] in (404, 422)
+    status, reply = ask(server, "DELETE", path + "/Delta")
+    assert status == 200 and reply["removed"] == [{"name": "delta", "version": "3.0"}], reply
+    assert shown(server, path) == [] and len(index.seen) == seen
+    fresh = server.run(session, "import sys\nsys.modules.pop('delta', 0)\nimport delta")
+    assert fresh["error"]["name"] == "ModuleNotFoundError", fresh
+    # The default set.
+    install(server, "delta==1.0", "omega")
+    install(server, "delta", newest=True)
+    assert shown(server, "/v1/packages") == [("delta", "3.0"), ("omega", "1.0")]
+    status, reply = ask(server, "DELETE", "/v1/packages/omega")
+    assert status == 200 and reply["message"] == "Removed omega 1.0", reply
+    who = f"127.0.0.1:{server.port}"
+    gone = gb("pip", "uninstall", "--data", server.data, "--for", who, "delta", env=ALONE)
+    assert gone.code == 0 and gone.out == "Removed delta 3.0\n", gone
+    assert shown(server, "/v1/packages") == []
+    again = gb("pip", "uninstall", "--data", server.data, "--for", who, "delta", env=ALONE)
+    assert again.code == 1 and "not installed" in again.err, again
+
+
+def test_what_comes_of_pip(serve, index):
+    """A failed %pip is a failed cell; the time it takes is not the cell's; it can be interrupted."""
+    index.wheel("alpha", "1.0")
+    index.wheel("broken", "1.0", {"broken.py": "raise ImportError('libmissing.so.1: cannot open')\n"})
+    server = serve("--index-url", index.url, env=ALONE)
+    session = server.session()
+    for line, words in (("%pip install nosuchthing", "no such package"),
+                        ("!pip install 'x; rm'", "not a requirement"),
+                        ("%pip install broken", "libmissing.so.1"),
+                        ("%pip install --target /tmp alpha", "remove --target"),
+                        ("%pip uninstall nothere", "not installed"),
+                        ("%pip download x", "not supported"),
+                        ("%pip show nothere", "not installed")):
+        receipt = server.run(session, line + "\nprint('not reached')")
+        assert receipt["status"] == "error" and receipt["exit_code"] == 1, receipt
+        assert receipt["error"]["name"] == "InstallError", receipt
+        assert words in receipt["error"]["value"], receipt
+        assert receipt["stdout"] == "" and "glovebox_runner" not in receipt["stderr"], receipt
+    assert server.good("GET", f"/v1/sessions/{session}/packages")["packages"] == []
+    index.gate.clear()
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        code = {"code": "%pip install alpha\nimport alpha\nalpha.version", "timeout": 1}
+        waiting = pool.submit(ask, server, "POST", f"/v1/sessions/{session}/execute", code)
+        time.sleep(2.5)  # longer than the cell may take
+        index.gate.set()
+        status, receipt = waiting.result(PATIENCE)
+        assert receipt["status"] == "ok" and receipt["result"]["text/plain"] == "'1.0'", receipt
+        index.wheel("beta", "1.0")
+        index.gate.clear()
+        seen = len(index.seen)
+        waiting = pool.submit(ask, server, "POST", f"/v1/sessions/{session}/execute",
+                              {"code": "%pip install beta", "timeout": 60})
+        wait_for(lambda: len(index.seen) > seen, 60, "the index to be asked")
+        server.good("POST", f"/v1/sessions/{session}/interrupt")
+        status, receipt = waiting.result(PATIENCE)
+        index.gate.set()
+    assert receipt["status"] == "cancelled", receipt
+    assert "interrupted; nothing was changed" in receipt["stderr"], receipt
+    wait_for(lambda: "beta: failed" in server.log.read_text(), 60, "the install to end")
+    assert shown(server, f"/v1/sessions/{session}/packages") == [("alpha", "1.0")]
+    # A cell that is stuck for another reason still ends.
+    assert server.run(session, "while True: pass", timeout=1)["status"] == "timeout"
 
 
 def test_what_is_refused(serve, index):

@@ -101,9 +101,11 @@ def strict(text):
 def answer_ask(control, message):
     """As a supervisor that installs what begins with good, and answers once too often."""
     wish = strict(message.get(frames.KEY_JSON))
-    assert set(wish) == {"op", "requirements"} and wish["op"] == "install"
+    assert set(wish) in ({"op", "requirements"}, {"op", "requirements", "newest"})
+    assert wish["op"] in ("install", "uninstall")
     good = wish["requirements"][0].startswith("good")
-    answer = {"success": good, "message": "asked for " + " ".join(wish["requirements"]),
+    words = [*wish["requirements"], *(["newest"] if wish.get("newest") else [])]
+    answer = {"success": good, "message": "asked for " + " ".join(words),
               "warnings": ["careful"] if good else []}
     for number in ("77", message.get(frames.KEY_SEQUENCE).decode()):
         frames.send(control, frames.FRAME_ANSWER, [(frames.KEY_SEQUENCE, number),
@@ -379,12 +381,21 @@ CASES = {
     "autoreload": ("%load_ext autoreload\n%autoreload 2\n1", {"plain": "1"}),
     "pip_good": ("%pip install -q good 'b[x]>=2, <3' # yes\n_exit_code",
                  {"plain": "0", "out": "asked for good b[x]>=2, <3\n", "err": "WARNING: careful"}),
-    "pip_bad": ("%pip install bad\n_exit_code", {"plain": "1", "err": "asked for bad\n", "out": ""}),
-    "pip_bang": ("!pip install bad", {"err": "asked for bad"}),
+    "pip_bad": ("%pip install bad\nprint('not reached')",
+                {"code": 1, "error": "InstallError", "err": "InstallError: asked for bad\n", "out": ""}),
+    "pip_caught": ("try:\n    %pip install bad\nexcept Exception as e:\n    print(e, _exit_code)",
+                   {"out": "asked for bad 1\n"}),
+    "pip_bang": ("!pip install bad", {"code": 1, "error": "InstallError", "err": "asked for bad"}),
     "pip_module": ("!python -m pip install 'good[x]==1'", {"out": "asked for good[x]==1\n", "err": "careful"}),
-    "pip_option": ("%pip install -r requirements.txt", {"err": "remove -r", "out": ""}),
-    "pip_quote": ("%pip install 'x", {"err": "remove 'x", "out": ""}),
-    "pip_other": ("%pip uninstall x", {"err": "is not supported in a box"}),
+    "pip_option": ("%pip install -r requirements.txt",
+                   {"code": 1, "error": "InstallError", "err": "remove -r", "out": ""}),
+    "pip_quote": ("%pip install 'x", {"code": 1, "error": "InstallError", "err": "No closing quotation"}),
+    "pip_nothing": ("%pip install", {"code": 1, "error": "InstallError", "err": "name at least one"}),
+    "pip_uninstall": ("%pip uninstall -y good", {"out": "asked for good\n", "err": "careful"}),
+    "pip_upgrade": ("%pip install -U good", {"out": "asked for good newest\n", "err": "careful"}),
+    "pip_show": ("%pip show no-such-thing", {"code": 1, "error": "InstallError", "err": "not installed"}),
+    "pip_other": ("%pip download x",
+                  {"code": 1, "error": "InstallError", "err": "is not supported in a box"}),
     "conda": ("%conda install x", {"err": "conda is not available"}),
     "unknown_magic": (
         "print(1)\n\n%frobnicate x",

@@ -180,6 +180,9 @@ class AsyncClient:
     async def pip_install(self, *packages: str, **options: Any) -> Dict[str, Any]:
         return await in_thread(self.sync.pip_install, *packages, **options)
 
+    async def pip_uninstall(self, *names: str, **options: Any) -> Dict[str, Any]:
+        return await in_thread(self.sync.pip_uninstall, *names, **options)
+
     async def packages(self) -> Dict[str, Any]:
         return await in_thread(self.sync.packages)
 
@@ -259,6 +262,9 @@ class AsyncSession:
 
     async def pip_install(self, *packages: str, **options: Any) -> Dict[str, Any]:
         return await in_thread(self.sync.pip_install, *packages, **options)
+
+    async def pip_uninstall(self, *names: str, **options: Any) -> Dict[str, Any]:
+        return await in_thread(self.sync.pip_uninstall, *names, **options)
 
     async def packages(self) -> Dict[str, Any]:
         return await in_thread(self.sync.packages)

@@ -158,6 +158,10 @@ class Client:
         """Your default set: "packages" with name, version and hash, and the "requirements"."""
         return self.transport.object("GET", "/v1/packages", repeat=True)
 
+    def pip_uninstall(self, *names: str, timeout: float = INSTALL_SECONDS) -> Dict[str, Any]:
+        """Removes packages from your default set. See `Session.pip_uninstall`."""
+        return _uninstall(self.transport, "/v1/packages", names, timeout)
+
     def reset_packages(self) -> None:
         """Empties your default set. Existing boxes keep it."""
         self.transport.json("DELETE", "/v1/packages", repeat=True)
@@ -384,6 +388,11 @@ class Session:
         "warnings". Raises an exception that says why if a package cannot be installed."""
         return _install(self._transport, self._path + "/packages", packages, newest, timeout)
 
+    def pip_uninstall(self, *names: str, timeout: float = INSTALL_SECONDS) -> Dict[str, Any]:
+        """Removes packages that were installed into it; modules that are already imported stay.
+        Returns what was "removed". Raises an exception for a package that is not installed."""
+        return _uninstall(self._transport, self._path + "/packages", names, timeout)
+
     def packages(self) -> Dict[str, Any]:
         """The packages installed into it: "packages" with name, version and hash, and the
         "requirements"."""
@@ -557,6 +566,17 @@ def _install(
 ) -> Dict[str, Any]:
     body = {"packages": list(packages), **({"newest": True} if newest else {})}
     return transport.object("POST", path, body, timeout=timeout)
+
+
+def _uninstall(
+    transport: Transport, path: str, names: Sequence[str], timeout: float
+) -> Dict[str, Any]:
+    removed: List[Any] = []
+    reply: Dict[str, Any] = {}
+    for name in names:
+        reply = transport.object("DELETE", f"{path}/{quote(name)}", timeout=timeout)
+        removed += reply.get("removed") or []
+    return {**reply, "removed": removed}
 
 
 def _body(**fields: Any) -> Dict[str, Any]:

@@ -35,6 +35,7 @@ static const struct {
     { COMMAND_KEY, ACTION_KEY_LIST, "list", 0 },
     { COMMAND_KEY, ACTION_KEY_REVOKE, "revoke", 1 },
     { COMMAND_PIP, ACTION_PIP_INSTALL, "install", 0 },
+    { COMMAND_PIP, ACTION_PIP_UNINSTALL, "uninstall", 0 },
     { COMMAND_PIP, ACTION_PIP_LIST, "list", 0 },
     { COMMAND_PIP, ACTION_PIP_FREEZE, "freeze", 0 },
     { COMMAND_PIP, ACTION_PIP_RESET, "reset", 0 },
@@ -116,6 +117,11 @@ static int check_args(const struct config *cfg, struct gb_err *err)
                cfg->action == ACTION_TEMPLATE_CHECK;
     int most = one ? 1 : 0;
 
+    if (cfg->action == ACTION_PIP_UNINSTALL)
+        return cfg->args_len > 0 ? 0
+                                 : gb_fail_plain(err, EINVAL,
+                                                 "no name; which packages are to be "
+                                                 "removed?");
     if (cfg->action == ACTION_PIP_INSTALL)
         return cfg->args_len > 0
                    ? 0

@@ -32,8 +32,9 @@ enum action_id {
     ACTION_NONE,
     ACTION_KEY_CREATE,
     ACTION_KEY_LIST,
-    ACTION_KEY_REVOKE,  /* args[0] is the id */
-    ACTION_PIP_INSTALL, /* args are requirements */
+    ACTION_KEY_REVOKE,    /* args[0] is the id */
+    ACTION_PIP_INSTALL,   /* args are requirements */
+    ACTION_PIP_UNINSTALL, /* args are names */
     ACTION_PIP_LIST,
     ACTION_PIP_FREEZE,
     ACTION_PIP_RESET,
@@ -99,6 +100,7 @@ struct config {
     char **wheels, **package_hosts;
     char *blocked_packages, *allowed_packages;
     bool package_builds, package_urls;
+    bool pip_upgrade;
     char *uv;
     int64_t package_bytes, package_timeout_us, package_rate, package_refresh_us;
     int64_t packages_bytes, packages_age_us;

@@ -373,6 +373,9 @@ static const struct config_option options[] = {
       .flags = CONFIG_ARGS_ONLY, .group = "Packages",
       .help = "whose default set to use: the id of a key, or an address of the service that needs "
               "no key (default: 127.0.0.1:8080)" },
+    { "upgrade", 'U', OPT_BOOL, MEMBER(pip_upgrade), "no", .commands = FOR_PIP,
+      .flags = CONFIG_ARGS_ONLY, .group = "Packages",
+      .help = "install the newest versions, even if others are installed" },
     { "index-url", 0, OPT_STRING, MEMBER(index_url), NULL, 1, 1000, .metavar = "URL",
       .commands = FOR_SERVE | FOR_MCP | FOR_PIP | FOR_TEMPLATE, .group = "Packages",
       .help = "package index: a URL, a file:// directory, or 'none' (default: the host's pip "
@@ -540,17 +543,19 @@ static const struct config_command commands[] = {
     [COMMAND_PIP - 1] = {
         .name = "pip",
         .mask = FOR_PIP,
-        .synopsis = "install|list|freeze|reset [OPTIONS] [REQUIREMENT...]",
+        .synopsis = "install|uninstall|list|freeze|reset [OPTIONS] [PACKAGE...]",
         .summary = "manage the packages that callers of the service have by default",
-        .description = "A caller's default set of packages is available in all its fresh boxes. install adds to it, as a client can over HTTP; list shows the sets, freeze prints one as requirements with hashes, reset empties one. A running service picks up the change.",
+        .description = "A caller's default set of packages is available in all its fresh boxes. install adds to it and uninstall removes from it, as a client can over HTTP; list shows the sets, freeze prints one as requirements with hashes, reset empties one. A running service picks up the change.",
         .examples = "  glovebox pip install humanize 'requests>=2.31'\n"
+                    "  glovebox pip install -U humanize\n"
                     "  glovebox pip install --for 3f9c2a7d51e0 ujson\n"
                     "  glovebox pip install --index-url none --wheels /srv/wheels six\n"
+                    "  glovebox pip uninstall humanize\n"
                     "  glovebox pip list\n"
                     "  glovebox pip freeze > requirements.txt\n"
                     "  glovebox pip reset\n",
         .args = CONFIG_ARGS_WORDS,
-        .words = "install list freeze reset",
+        .words = "install uninstall list freeze reset",
     },
     [COMMAND_TEMPLATE - 1] = {
         .name = "template",

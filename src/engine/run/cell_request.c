@@ -25,6 +25,7 @@
 
 struct ask {
     int fd;
+    int64_t since_us, lent_us; /* the run's deadline was moved by so much */
     char sequence[SEQUENCE_MAX + 1];
     size_t len;
     char answer[ASK_ANSWER_MAX];
@@ -51,10 +52,32 @@ static void refuse(struct run *run, const char *sequence, const char *why)
     answer_send(run, sequence, json, (size_t) len);
 }
 
+/* Time spent waiting for us is not the program's: its deadline moves for as long as that takes, but
+ * in total not further than the caller allows. */
+static void time_lend(struct run *run)
+{
+    int64_t left = run->spec->ask_us - run->ask_used_us;
+
+    run->ask->since_us = clock_now_us();
+    run->ask->lent_us = left > 0 ? left : 0;
+    run->deadline_us += run->ask->lent_us;
+}
+
+static void time_return(struct run *run)
+{
+    int64_t used = clock_now_us() - run->ask->since_us;
+
+    if (used > run->ask->lent_us)
+        used = run->ask->lent_us;
+    run->deadline_us -= run->ask->lent_us - used;
+    run->ask_used_us += used;
+}
+
 void ask_drop(struct run *run)
 {
     if (!run->ask)
         return;
+    time_return(run);
     gb_closep(&run->ask->fd);
     free(run->ask);
     run->ask = NULL;
@@ -92,6 +115,7 @@ bool ask_take(struct run *run, const struct frame_msg *msg)
     memcpy(text, json.data, json.len);
     text[json.len] = '\0';
     memcpy(run->ask->sequence, sequence, sizeof sequence);
+    time_lend(run);
     run->ask->fd = run->spec->ask(run->spec->ask_arg, text, json.len);
     if (run->ask->fd < 0) {
         ask_drop(run);

@@ -53,6 +53,7 @@ struct run {
     int64_t done_code;   /* as reported by DONE; -1: not reported */
     struct ask *ask;     /* of cell_request.c: one waiting for its answer; NULL: none */
     int asked;           /* how many so far */
+    int64_t ask_used_us; /* how long it waited for answers so far */
     struct input *input; /* may be NULL */
     void *owner;         /* for the functions of the table */
 

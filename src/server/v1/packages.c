@@ -17,7 +17,7 @@ const char **body_texts(const json_t *list)
     return texts;
 }
 
-/* Both take @session, which may be NULL, and reply. */
+/* All take @session, which may be NULL, and reply. */
 
 static void list(struct request *rq, struct session *session)
 {
@@ -56,6 +56,21 @@ static void install(struct request *rq, struct session *session)
     session_unref(session);
 }
 
+static void uninstall(struct request *rq, struct session *session)
+{
+    const char *const names[] = { request_param(rq, "name"), NULL };
+    const struct install_order order = { .wanted = names, .remove = true, .cancel_fd = -1 };
+    struct fault fault = { 0 };
+    json_t *json = NULL;
+
+    if (packages_install(rq->server->config.service, &rq->caller, session, &order, &json, &fault) <
+        0)
+        reply_fault(rq, &fault);
+    else
+        reply_json(rq, MHD_HTTP_OK, json);
+    session_unref(session);
+}
+
 void v1_session_packages(struct request *rq)
 {
     struct session *session;
@@ -70,6 +85,19 @@ void v1_session_packages_add(struct request *rq)
 
     if (request_session(rq, &session) == 0)
         install(rq, session);
+}
+
+void v1_session_packages_remove(struct request *rq)
+{
+    struct session *session;
+
+    if (request_session(rq, &session) == 0)
+        uninstall(rq, session);
+}
+
+void v1_packages_remove(struct request *rq)
+{
+    uninstall(rq, NULL);
 }
 
 void v1_packages(struct request *rq)

@@ -469,6 +469,8 @@ static const struct field fields_packages_added[] = {
     { "installed", FIELD_LIST, FIELD_REQUIRED, .of = &schema_package, .help = "newly installed" },
     { "present", FIELD_LIST, FIELD_REQUIRED, .of = &schema_package,
       .help = "already installed" },
+    { "removed", FIELD_LIST, FIELD_REQUIRED, .of = &schema_package,
+      .help = "no longer installed" },
     ALWAYS("warnings", FIELD_LIST, "for example names that look like others"),
     MAYBE("layer", FIELD_TEXT, "key of the set; the same set always has the same key"),
     ALWAYS("cached", FIELD_BOOL, "the set was in the cache; no index was contacted"),

@@ -136,6 +136,7 @@ static void spec_fill(struct execution *x, const struct execution_request *reque
         .sink = execution_sink(x),
         .ask = x->service->packages ? packages_ask : NULL,
         .ask_arg = x,
+        .ask_us = x->service->config.packages.timeout_us,
     };
 }
 

@@ -292,8 +292,8 @@ int install_without(struct installer *installer, const struct install_request *r
     struct gb_err ignored;
     int r = remaining_take(&job, names, fault);
 
-    if (r == 0 && json_array_size(job.packages) > 0 &&
-        layer_get(installer->layers, job.key, &result.layer, &ignored) < 0)
+    /* Even an empty layer: it is mounted over the previous one. */
+    if (r == 0 && layer_get(installer->layers, job.key, &result.layer, &ignored) < 0)
         r = layer_make(&job, &result.layer, fault);
     installer_job_release(&job);
     if (r < 0)
