@@ -10,6 +10,7 @@
 
 #include "base/autoclean.h"
 #include "cli/cmd.h"
+#include "cli/teller.h"
 #include "service/access/data.h"
 #include "service/package/layers.h"
 #include "service/service.h"
@@ -60,9 +61,11 @@ static int pip_install(const struct config *cfg, const struct caller *caller, co
 {
     const char *const *wanted = (const char *const *) cfg->args;
     struct template_entry entry = { 0 };
+    struct teller teller;
     const struct install_order order = { .wanted = wanted,
                                          .newest = cfg->pip_upgrade,
                                          .remove = cfg->action == ACTION_PIP_UNINSTALL,
+                                         .watch = { teller_tell, &teller },
                                          .cancel_fd = -1 };
     struct service *service = NULL;
     struct fault fault = { 0 };
@@ -74,6 +77,7 @@ static int pip_install(const struct config *cfg, const struct caller *caller, co
         return r;
     template = template_entry_def(&entry);
     template.preload = cmd_preload(cfg, &entry);
+    teller_init(&teller, NULL);
     cmd_show_progress(order.remove ? "removing" : "installing");
     r = cmd_open_installer(cfg, dir, &template, wanted, &service, err);
     if (r == 0 && packages_install(service, caller, NULL, &order, &result, &fault) < 0)

@@ -247,6 +247,10 @@ struct run_sink {
 };
 
 #define ASK_ANSWER_MAX 65536u
+/* What comes before an answer: lines for the user, each with this sign in front. They become output
+ * of the run. */
+#define ASK_LINE_SIGN '#'
+#define ASK_LINE_MAX  200u
 
 struct run_spec {
     const char *code;

@@ -468,13 +468,35 @@ int packages_install(struct service *service, const struct caller *caller, struc
                      const struct install_order *order, json_t **ret_json, struct fault *fault);
 
 /* The same for one package by its name, which may have extras, and a version: NULL, "" and "latest"
- * are the newest. An error that the caller can fix, or a temporary one, is a fault; otherwise the
- * object has {"success", "message", "installed_version", "installation_time"}, and "warnings" on
- * success. */
+ * are the newest. Of @how, which may be NULL, the watch and cancel_fd are used. An error that the
+ * caller can fix, or a temporary one, is a fault; otherwise the object has {"success", "message",
+ * "installed_version", "installation_time"}, and "warnings" on success. */
 int packages_install_named(struct service *service, const struct caller *caller,
                            struct session *session, const char *package, const char *version,
-                           const struct install_watch *watch, json_t **ret_json,
-                           struct fault *fault);
+                           const struct install_order *how, json_t **ret_json, struct fault *fault);
+/* An install on a separate thread, for streams and for calls that report progress. */
+struct install_task;
+
+struct install_event {
+    bool last;                        /* @json or @fault; otherwise progress */
+    struct install_progress progress; /* its name is valid until the next call */
+    json_t *json;                     /* as packages_install() returns it, or NULL; the caller's */
+    struct fault fault;
+};
+
+/* Starts it. With @package it is packages_install_named(), otherwise packages_install(), and what
+ * the order points to is copied; its watch and cancel_fd are not used. */
+int install_task_start(struct service *service, const struct caller *caller,
+                       struct session *session, const struct install_order *order,
+                       const char *package, const char *version, struct install_task **ret_task,
+                       struct fault *fault);
+/* Waits for the next event: 1, 0 if there was none within @timeout_us, -1 after the last. A reader
+ * that is slow misses some of the progress. */
+int install_task_next(struct install_task *task, int64_t timeout_us,
+                      struct install_event *ret_event);
+/* Cancels it unless it has ended, and does not wait. Accepts NULL. */
+void install_task_free(struct install_task *task);
+
 /* {"packages": [{"name", "version", "sha256", "requested"}], "requirements": [...], "layer"} */
 int packages_list(struct service *service, const struct caller *caller, struct session *session,
                   json_t **ret_json, struct fault *fault);

@@ -51,9 +51,15 @@ json_t *file_info_to_json(const struct file_info *i) { return json_object(); }
 void session_request_init(struct session_request *r) { *r = (struct session_request){ 0 }; }
 void execution_request_init(struct execution_request *r) { *r = (struct execution_request){ 0 }; }
 int packages_install_named(struct service *s, const struct caller *c, struct session *n,
-                           const char *p, const char *v, const struct install_watch *w,
+                           const char *p, const char *v, const struct install_order *w,
                            json_t **ret, struct fault *f)
 { return refuse(f); }
+int install_task_start(struct service *s, const struct caller *c, struct session *n,
+                       const struct install_order *o, const char *p, const char *v,
+                       struct install_task **ret, struct fault *f) { return refuse(f); }
+int install_task_next(struct install_task *t, int64_t us, struct install_event *e) { return -1; }
+void install_task_free(struct install_task *t) { must(!t); }
+const char *install_stage_name(enum install_stage s) { return ""; }
 int session_create(struct service *s, const struct caller *c, const struct session_request *r,
                    struct session **ret, struct fault *f) { return refuse(f); }
 int session_find(struct service *s, const struct caller *c, const char *id, struct session **ret,

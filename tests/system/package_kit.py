@@ -103,6 +103,20 @@ class Endless:
             self.sent += 1 << 16
 
 
+class Cut:
+    """A file that ends in the middle: the connection is closed, or it hangs until the gate opens."""
+
+    def __init__(self, data, gate=None):
+        self.data, self.size, self.gate = data, len(data), gate
+
+    def write_to(self, stream):
+        stream.write(self.data[:self.size // 2])
+        stream.flush()
+        if self.gate is not None:
+            self.gate.wait()
+        raise OSError("cut")
+
+
 def _record_hash(data):
     return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
 
@@ -148,6 +162,10 @@ def make_built(name, version, probe):
         "backend.py": probe + BACKEND.format(name=name, version=version)})
 
 
+def bytes_of(data):
+    return b"" if isinstance(data, Endless) else data.data if isinstance(data, Cut) else data
+
+
 def metadata_of(data):
     """The METADATA of a wheel, or nothing."""
     try:
@@ -177,7 +195,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if kind == "files" and name in index.files:
             return self.answer(200, index.files[name], "application/octet-stream")
         if kind == "files" and name.endswith(".metadata") and name[:-9] in index.files:
-            return self.answer(200, metadata_of(index.files[name[:-9]]))
+            return self.answer(200, metadata_of(bytes_of(index.files[name[:-9]])))
         return self.answer(404, b"not here")
 
     do_HEAD = do_GET
@@ -185,13 +203,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def answer(self, status, body, kind="text/plain"):
         self.send_response(status)
         self.send_header("Content-Type", kind)
-        endless = isinstance(body, Endless)
+        endless = isinstance(body, (Endless, Cut))
         self.send_header("Content-Length", str(body.size if endless else len(body)))
         self.end_headers()
         if self.command == "HEAD":
             return
-        with contextlib.suppress(OSError):
+        try:
             body.write_to(self.wfile) if endless else self.wfile.write(body)
+        except OSError:
+            self.close_connection = True
 
 
 class Index(http.server.ThreadingHTTPServer):
@@ -200,6 +220,7 @@ class Index(http.server.ThreadingHTTPServer):
 
     def __init__(self, user=None, tls=False):
         self.projects, self.files, self.seen, self.connections = {}, {}, [], set()
+        self.lies = {}  # {file: a hash that is not its own}
         self.gate = threading.Event()  # closed, the index hangs
         self.gate.set()
         self.user = user and "Basic " + base64.b64encode(user.encode()).decode()
@@ -231,12 +252,11 @@ class Index(http.server.ThreadingHTTPServer):
 
     def has_metadata(self, file):
         """PEP 658: nobody needs the whole file to know what it requires."""
-        good = isinstance(self.files[file], bytes) and metadata_of(self.files[file])
+        good = metadata_of(bytes_of(self.files[file]))
         return ' data-dist-info-metadata="true"' if good else ""
 
     def digest(self, file):
-        data = self.files[file]
-        return hashlib.sha256(b"" if isinstance(data, Endless) else data).hexdigest()
+        return self.lies.get(file) or hashlib.sha256(bytes_of(self.files[file])).hexdigest()
 
     def fetched(self):
         return [path for path in self.seen

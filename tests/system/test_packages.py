@@ -5,14 +5,15 @@ import contextlib
 import json
 import os
 import subprocess
+import threading
 import time
 
 import pytest
 
 from conftest import wait_for
-from mcp_wire import MODERN, Http, call, failed, ran
+from mcp_wire import MODERN, Http, call, failed, messages_of, ran
 from net_kit import CA, names  # noqa: F401  a fixture
-from package_kit import (ALONE, PATIENCE, Endless, Index, make_built, make_compiled_wheel, make_sdist,
+from package_kit import (ALONE, PATIENCE, Cut, Endless, Index, make_built, make_compiled_wheel, make_sdist,
                          make_wheel)
 from serve_kit import serve  # noqa: F401  a fixture
 
@@ -298,6 +299,113 @@ def test_what_is_refused(serve, index):
     warned = install(server, "fine", "reqests", session=session)
     assert "requests" in warned["warnings"][0], warned
     assert value(server, session, "import fine\nfine.version") == "'1.0'"
+
+
+def test_progress(serve, index, gb, tmp_path):
+    index.wheel("heavy", "1.0", {"heavy.py": "version = '1.0'\n", "heavy.bin": os.urandom(9 << 20)})
+    index.wheel("light", "1.0", requires=["heavy"])
+    server = serve("--index-url", index.url, env=ALONE)
+    session = server.session()
+    path = f"/v1/sessions/{session}/packages"
+    for accept in ("application/x-ndjson", "text/event-stream"):
+        connection, reply = server.stream(path, {"packages": ["nosuchthing"]}, accept=accept)
+        text = reply.read().decode()
+        connection.close()
+        assert "package-not-found" in text.splitlines()[-1 if "json" in accept else -2], text
+    receipt = server.run(session, "%pip install light\nimport heavy\nheavy.version", timeout=1)
+    assert receipt["result"]["text/plain"] == "'1.0'", receipt
+    assert receipt["stdout"].splitlines()[0] == "Fetching 2 packages, 9.4 MB", receipt
+    assert receipt["stdout"].endswith("Installed heavy 1.0, light 1.0\n"), receipt
+    data = tmp_path / "data"
+    done = gb("pip", "install", "--data", data, "--preload", "none", "--index-url", index.url, "light",
+              env=ALONE, timeout=PATIENCE)
+    assert done.code == 0 and done.out == "Installed heavy 1.0, light 1.0\n", done
+    assert "looking up the packages\n" in done.err and "fetching, 0 of 2 packages" in done.err, done
+    server = serve("--index-url", index.url, env=ALONE)
+    connection, reply = server.stream(f"/v1/sessions/{server.session()}/packages",
+                                      {"packages": ["light"]})
+    events = [json.loads(line) for line in reply.read().splitlines()]
+    connection.close()
+    assert events[-1]["event"] == "installed" and events[-1]["data"]["success"], events
+    told = [e["data"] for e in events if e["event"] == "progress"]
+    assert [t["stage"] for t in told[:1]] == ["resolving"] and told[-1]["stage"] == "unpacking", told
+    fetching = [t for t in told if t["stage"] == "fetching"]
+    assert fetching and all(t["total"] == 2 and t["bytes"] <= t["bytes_total"] for t in fetching)
+    assert {"heavy", "light"} >= {t["name"] for t in fetching} - {""}, told
+
+
+def test_progress_over_mcp(serve, index):
+    index.wheel("alpha-one", "1.0")
+    server = serve("--index-url", index.url, env=ALONE)
+    asked = call("pip_install", package="alpha-one")
+    asked["params"]["_meta"] = {"progressToken": "p"}
+    client = Http(server)
+    *told, done = messages_of(client.post({**asked, "id": 77}))
+    assert "1.0" in ran(done), done
+    assert told and all(t["method"] == "notifications/progress" for t in told), told
+    assert told[0]["params"]["message"] == "resolving" and told[0]["params"]["total"] == 1, told
+
+
+def test_an_interrupted_install_goes_on(serve, index):
+    """What was complete is not fetched again."""
+    for name in ("one", "two"):
+        index.wheel(name, "1.0")
+    file, data = make_wheel("three", "1.0", requires=["one", "two"])
+    index.add(file, Cut(data))
+    server = serve("--index-url", index.url, env=ALONE)
+    session = server.session()
+    assert "three" in refused(server, 503, "index-unreachable", "three", session=session)
+    assert store(server, "layers") == store(server, "records") == store(server, "work") == []
+    index.files[file] = data
+    index.seen.clear()
+    install(server, "three", session=session)
+    assert index.fetched() == ["/files/" + file], index.seen
+    assert value(server, session, "import one, two, three\nthree.version") == "'1.0'"
+    # One more package costs one more package, and links to the rest.
+    index.wheel("four", "1.0")
+    index.seen.clear()
+    layers = [server.good("GET", f"/v1/sessions/{session}/packages")["layer"],
+              install(server, "four", session=session)["layer"]]
+    assert index.fetched() == ["/files/four-1.0-py3-none-any.whl"], index.seen
+    inodes = {os.stat(os.path.join(server.data, "packages", "layers", layer, "one.py")).st_ino
+              for layer in layers}
+    assert len(inodes) == 1
+    # It hangs in the middle: the install ends in time, and can be repeated.
+    file, data = make_wheel("five", "1.0")
+    gate = threading.Event()
+    index.add(file, Cut(data, gate))
+    try:
+        slow = serve("--index-url", index.url, "--package-timeout", "5", env=ALONE)
+        problem = refused(slow, 503, "install-timeout", "five")
+        assert "--package-timeout" in problem and store(slow, "work") == []
+    finally:
+        gate.set()
+    index.files[file] = data
+    assert install(slow, "five")["success"]
+
+
+def test_wheels_that_are_not_what_they_seem(serve, index):
+    index.wheel("liar", "1.0")
+    index.lies["liar-1.0-py3-none-any.whl"] = "0" * 64
+    index.wheel("truth", "1.0", requires=["liar"])
+    for number, name in enumerate(("a\\b.py", "/etc/x.py", "./x.py", "a//b.py", "a/../../x.py")):
+        index.wheel(f"odd{number}", "1.0", members={name: "x = 1\n"})
+    index.wheel("control", "1.0", members={"a\x01b.py": "x = 1\n"})
+    index.wheel("deep", "1.0", members={"d/" * 60 + "x.py": "x = 1\n"})
+    index.wheel("left", "1.0", {"left.py": "", "common.py": "x = 'left'\n", "same.txt": "same"})
+    index.wheel("right", "1.0", {"right.py": "", "common.py": "x = 'right'\n", "same.txt": "same"})
+    index.wheel("wall", "1.0", {"wall.py": "", "common.py/x.txt": "a directory"})
+    server = serve("--index-url", index.url, env=ALONE)
+    session = server.session()
+    refused(server, 422, "hash-mismatch", "truth", session=session)
+    for name in ("odd0", "odd1", "odd2", "odd3", "odd4", "control", "deep"):
+        refused(server, 422, "bad-wheel", name, session=session)
+    # Two packages with one file: that of the later one. A file and a directory: neither.
+    install(server, "right", "left", session=session)
+    assert value(server, session, "import common\ncommon.x") == "'right'"
+    assert "directory" in refused(server, 409, "package-conflict", "wall", session=session)
+    assert shown(server, f"/v1/sessions/{session}/packages") == [("left", "1.0"), ("right", "1.0")]
+    assert store(server, "work") == []
 
 
 def test_an_index_that_hangs(serve, index):

@@ -195,6 +195,55 @@ int packages_install(struct service *s, const struct caller *caller, struct sess
     return 0;
 }
 
+/* Done when it starts. */
+struct install_task {
+    struct install_event event;
+    bool read;
+};
+
+int install_task_start(struct service *s, const struct caller *caller, struct session *session,
+                       const struct install_order *order, const char *package, const char *version,
+                       struct install_task **ret, struct fault *fault)
+{
+    struct install_task *task = calloc(1, sizeof *task);
+    struct install_event *event = &task->event;
+
+    (void) fault;
+    event->last = true;
+    if (package)
+        (void) packages_install_named(s, caller, session, package, version, order, &event->json,
+                                      &event->fault);
+    else
+        (void) packages_install(s, caller, session, order, &event->json, &event->fault);
+    *ret = task;
+    return 0;
+}
+
+int install_task_next(struct install_task *task, int64_t timeout_us, struct install_event *ret)
+{
+    (void) timeout_us;
+    if (task->read)
+        return -1;
+    task->read = true;
+    *ret = task->event;
+    task->event.json = NULL;
+    return 1;
+}
+
+void install_task_free(struct install_task *task)
+{
+    if (!task)
+        return;
+    json_decref(task->event.json);
+    free(task);
+}
+
+const char *install_stage_name(enum install_stage stage)
+{
+    (void) stage;
+    return "fetching";
+}
+
 int packages_list(struct service *s, const struct caller *caller, struct session *session,
                   json_t **ret, struct fault *fault)
 {

@@ -129,6 +129,27 @@ int ask_fd(const struct run *run)
     return run->ask ? run->ask->fd : -1;
 }
 
+/* Lines that begin with a sign are for the user, and come before the answer. */
+static void lines_tell(struct run *run)
+{
+    struct ask *ask = run->ask;
+    char *end;
+
+    while (ask->len > 0 && ask->answer[0] == ASK_LINE_SIGN &&
+           (end = memchr(ask->answer, '\n', ask->len))) {
+        size_t len = (size_t) (end - ask->answer) + 1;
+        char text[ASK_LINE_MAX + 1];
+
+        if (len - 1 <= ASK_LINE_MAX) {
+            memcpy(text, ask->answer + 1, len - 1);
+            text[len - 1] = '\0';
+            run_take_text(run, STREAM_OUT, text);
+        }
+        ask->len -= len;
+        memmove(ask->answer, ask->answer + len, ask->len);
+    }
+}
+
 void ask_read(struct run *run)
 {
     struct ask *ask = run->ask;
@@ -140,8 +161,10 @@ void ask_read(struct run *run)
         return;
     }
     n = read(ask->fd, ask->answer + ask->len, sizeof ask->answer - ask->len);
-    if (n > 0)
+    if (n > 0) {
         ask->len += (size_t) n;
+        lines_tell(run);
+    }
     if (n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)))
         return;
     if (ask->len > 0)

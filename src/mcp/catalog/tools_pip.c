@@ -2,11 +2,15 @@
  * have. */
 #include "mcp/catalog/tools.h"
 
+#include <stdio.h>
+
+#include "base/clock.h"
 #include "service/package/requirement.h"
 
 #include "base/banned.h"
 
 #define NAME_BYTES_MAX 200
+#define TICK_US        USEC_PER_SEC
 
 struct pip_args {
     const char *package, *version, *session_id;
@@ -39,12 +43,56 @@ static const struct schema schema_pip_result = {
         },
 };
 
+/* The share of the work that is done: fetching is most of it. */
+static double share(const struct install_progress *progress)
+{
+    double packages = progress->total > 0 ? (double) progress->done / (double) progress->total : 0;
+
+    if (progress->stage == INSTALL_RESOLVING)
+        return 0;
+    return progress->bytes_total > 0 ? (double) progress->bytes / (double) progress->bytes_total
+                                     : packages;
+}
+
+static void tell(struct mcp_call *call, const struct install_progress *progress)
+{
+    char text[200];
+
+    snprintf(text, sizeof text, "%s%s%s, %lld of %lld packages, %.1f of %.1f MB",
+             install_stage_name(progress->stage), progress->name[0] ? " " : "", progress->name,
+             (long long) progress->done, (long long) progress->total,
+             (double) progress->bytes / 1e6, (double) progress->bytes_total / 1e6);
+    call_progress(call, share(progress), 1,
+                  progress->total > 0 ? text : install_stage_name(progress->stage));
+}
+
+static void pip_step(struct mcp_call *call, int64_t timeout_us)
+{
+    struct install_event event;
+    int r = install_task_next(call_work(call), timeout_us < TICK_US ? timeout_us : TICK_US, &event);
+
+    if (r <= 0)
+        return;
+    if (!event.last)
+        tell(call, &event.progress);
+    else if (!event.json)
+        tool_fail_fault(call, &event.fault);
+    else
+        tool_reply(call, event.json, NULL, !json_is_true(json_object_get(event.json, "success")));
+}
+
+static void pip_free(void *work)
+{
+    install_task_free(work);
+}
+
 static void pip_install(struct mcp_call *call, const void *arguments)
 {
     const struct pip_args *args = arguments;
+    const struct install_order order = { .cancel_fd = -1 };
     struct fault fault = { 0 };
     struct session *session;
-    json_t *json;
+    struct install_task *task;
 
     if (!package_name_valid(args->package)) {
         tool_fail(call, "package " PACKAGE_NAME_RULE);
@@ -58,11 +106,11 @@ static void pip_install(struct mcp_call *call, const void *arguments)
         tool_fail_fault(call, &fault);
         return;
     }
-    if (packages_install_named(call->mcp->config.service, &call->caller, session, args->package,
-                               args->version, NULL, &json, &fault) < 0)
+    if (install_task_start(call->mcp->config.service, &call->caller, session, &order, args->package,
+                           args->version, &task, &fault) < 0)
         tool_fail_fault(call, &fault);
     else
-        tool_reply(call, json, NULL, !json_is_true(json_object_get(json, "success")));
+        call_continue(call, pip_step, task, pip_free);
     session_unref(session);
 }
 

@@ -2,8 +2,11 @@
 #include <stdlib.h>
 
 #include "server/handlers.h"
+#include "server/http/negotiate.h"
+#include "server/http/sse.h"
 #include "server/server_internal.h"
 #include "server/v1/schemas.h"
+#include "server/v1/stream.h"
 
 #include "base/banned.h"
 
@@ -31,8 +34,81 @@ static void list(struct request *rq, struct session *session)
     session_unref(session);
 }
 
+/* ---- an install as a stream of events ---- */
+
+struct install_stream {
+    struct install_task *task;
+    enum media media;
+    bool ended;
+};
+
+static json_t *progress_to_json(const struct install_progress *progress)
+{
+    return json_pack("{s:s,s:I,s:I,s:I,s:I,s:s}", "stage", install_stage_name(progress->stage),
+                     "done", (json_int_t) progress->done, "total", (json_int_t) progress->total,
+                     "bytes", (json_int_t) progress->bytes, "bytes_total",
+                     (json_int_t) progress->bytes_total, "name", progress->name);
+}
+
+static enum sse_next install_next(void *arg, char **ret_text)
+{
+    struct install_stream *s = arg;
+    struct install_event event;
+    const char *name = "progress";
+    json_t *data;
+    int r;
+
+    if (s->ended)
+        return SSE_END;
+    r = install_task_next(s->task, SSE_SLICE_US, &event);
+    if (r <= 0)
+        return r < 0 ? SSE_END : SSE_NOTHING;
+    s->ended = event.last;
+    if (!event.last)
+        data = progress_to_json(&event.progress);
+    else {
+        name = event.json ? "installed" : "error";
+        data = event.json ? event.json : fault_to_json(&event.fault);
+    }
+    *ret_text = event_text(s->media, NULL, name, data);
+    return SSE_TEXT;
+}
+
+static void install_free(void *arg)
+{
+    struct install_stream *s = arg;
+
+    install_task_free(s->task);
+    free(s);
+}
+
+/* Replies with the progress, then the result. If the client leaves, the install ends. */
+static void install_follow(struct request *rq, struct session *session,
+                           const struct install_order *order, enum media media)
+{
+    static const struct sse_source events = { install_next, install_free, NULL, NULL };
+    static const struct sse_source lines = { install_next, install_free, "application/x-ndjson",
+                                             "{\"event\":\"keepalive\",\"data\":{}}\n" };
+    struct install_stream *s = calloc(1, sizeof *s);
+    struct fault fault = { 0 };
+
+    if (!s) {
+        reply_no_memory(rq);
+        return;
+    }
+    s->media = media;
+    if (install_task_start(rq->server->config.service, &rq->caller, session, order, NULL, NULL,
+                           &s->task, &fault) < 0) {
+        free(s);
+        reply_fault(rq, &fault);
+        return;
+    }
+    sse_reply(rq, media == MEDIA_NDJSON ? &lines : &events, s, NULL, NULL);
+}
+
 static void install(struct request *rq, struct session *session)
 {
+    enum media media = negotiate_media(rq->headers.accept);
     struct install_order order = { .cancel_fd = -1 };
     struct body_packages body = { 0 };
     struct fault fault = { 0 };
@@ -48,6 +124,8 @@ static void install(struct request *rq, struct session *session)
     order.newest = body.newest;
     if (!wanted)
         reply_no_memory(rq);
+    else if (media != MEDIA_JSON)
+        install_follow(rq, session, &order, media);
     else if (packages_install(rq->server->config.service, &rq->caller, session, &order, &json,
                               &fault) < 0)
         reply_fault(rq, &fault);

@@ -33,7 +33,7 @@ static json_t *text_to_json(const struct event *event)
     return json;
 }
 
-static json_t *fault_to_json(const struct fault *fault)
+json_t *fault_to_json(const struct fault *fault)
 {
     return json_pack("{s:s+,s:s,s:i,s:s}", "type",
                      "urn:glovebox:problem:", problem_word(fault->problem), "title",
@@ -70,22 +70,26 @@ bool event_is_last(const struct event *event)
 
 /* ---- the stream ---- */
 
-/* One event as text; takes @data. NULL: out of memory. */
-static char *make_text(const struct event_stream *s, const char *name, json_t *data)
+char *event_text(enum media media, const char *id, const char *name, json_t *data)
 {
-    char *json = data ? json_dumps(data, REPLY_JSON) : NULL, *text = NULL, id[80];
+    char *json = data ? json_dumps(data, REPLY_JSON) : NULL, *text = NULL;
 
     json_decref(data);
-    if (json && s->media == MEDIA_NDJSON) {
-        if (asprintf(&text, "{\"event\":\"%s\",\"data\":%s}\n", name, json) < 0)
-            text = NULL;
-    } else if (json) {
-        snprintf(id, sizeof id, "%lld-%lld-%zu", (long long) s->cursor.out,
-                 (long long) s->cursor.err, s->cursor.displays);
+    if (json && media != MEDIA_NDJSON)
         text = sse_event(id, name, json);
-    }
+    else if (json && asprintf(&text, "{\"event\":\"%s\",\"data\":%s}\n", name, json) < 0)
+        text = NULL;
     free(json);
     return text;
+}
+
+static char *make_text(const struct event_stream *s, const char *name, json_t *data)
+{
+    char id[80];
+
+    snprintf(id, sizeof id, "%lld-%lld-%zu", (long long) s->cursor.out, (long long) s->cursor.err,
+             s->cursor.displays);
+    return event_text(s->media, id, name, data);
 }
 
 static enum sse_next stream_next(void *arg, char **ret_text)

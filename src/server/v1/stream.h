@@ -21,3 +21,10 @@ json_t *event_start_to_json(struct execution *execution);
 json_t *event_data_to_json(struct event *event);
 
 bool event_is_last(const struct event *event);
+
+/* One event as text, for free(); takes @data. @id is of server-sent events and may be NULL. NULL:
+ * out of memory. */
+char *event_text(enum media media, const char *id, const char *name, json_t *data);
+
+/* A problem as the data of an event. */
+json_t *fault_to_json(const struct fault *fault);

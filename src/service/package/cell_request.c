@@ -8,11 +8,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/autoclean.h"
+#include "base/clock.h"
 #include "base/io.h"
 #include "service/execution/execution.h"
 #include "service/package/internal.h"
@@ -27,11 +29,16 @@
 #define ASK_STACK (512u * 1024)
 #endif
 
+#define MB         1e6
+#define TOLD_BYTES 8000000 /* larger downloads are told */
+#define TOLD_US    (5 * USEC_PER_SEC)
+
 struct ask_job {
     struct execution *x;
     struct session *session; /* or NULL */
     int fd;                  /* to write the reply to */
     json_t *wish;
+    int64_t told_us; /* when progress was told last; 0: never */
 };
 
 static void job_free(struct ask_job *job)
@@ -140,6 +147,26 @@ static bool order_read(const json_t *wish, struct install_order *ret_order,
     return wanted != NULL;
 }
 
+/* A small install says nothing until it is done. */
+static void on_progress(void *arg, const struct install_progress *progress)
+{
+    struct ask_job *job = arg;
+    int64_t now = clock_now_us();
+    char line[ASK_LINE_MAX];
+
+    if (progress->stage != INSTALL_FETCHING || progress->bytes_total < TOLD_BYTES ||
+        (job->told_us && now - job->told_us < TOLD_US))
+        return;
+    if (!job->told_us)
+        snprintf(line, sizeof line, "%cFetching %lld packages, %.1f MB\n", ASK_LINE_SIGN,
+                 (long long) progress->total, (double) progress->bytes_total / MB);
+    else
+        snprintf(line, sizeof line, "%c%.1f of %.1f MB\n", ASK_LINE_SIGN,
+                 (double) progress->bytes / MB, (double) progress->bytes_total / MB);
+    job->told_us = now;
+    (void) io_write_all(job->fd, line, strlen(line));
+}
+
 static json_t *packages_told(struct ask_job *job)
 {
     struct execution *x = job->x;
@@ -175,6 +202,7 @@ static json_t *answer_make(struct ask_job *job)
         r = fault_set(&fault, PROBLEM_ASK_MALFORMED, NULL,
                       "malformed install request; use %%pip install NAME");
     else {
+        order.watch = (struct install_watch){ on_progress, job };
         order.cancel_fd = job->fd; /* it reports an error once nobody reads the answer */
         if (job->session)
             r = packages_install(x->service, &caller, job->session, &order, &json, &fault);

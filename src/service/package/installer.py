@@ -728,10 +728,16 @@ def download(wish, items, done, total, total_bytes):
         room = item["size"] if item["size"] >= 0 else wish["bytes"]
         sha256 = fetcher.fetch(item, wheel_of(item), room, got)
         if sha256 != item["sha256"]:
+            os.unlink(wheel_of(item))
             raise Failed("hash", item["file"])
+        item["complete"] = True
         got(0, 1, item["name"])
 
-    side_by_side(wish, items, fetch_one)
+    try:
+        side_by_side(wish, items, fetch_one)
+    except Failed as error:
+        return error
+    return None
 
 
 def wheel_of(item):
@@ -756,10 +762,16 @@ def fetch(wish):
     taken = batch(items)
     tell("fetching", done=done["files"], total=done["files"] + len(items), bytes=done["bytes"],
          bytes_total=done["bytes"] + todo, name="")
-    download(wish, taken, done, done["files"] + len(items), done["bytes"] + todo)
+    error = download(wish, taken, done, done["files"] + len(items), done["bytes"] + todo)
+    taken = [item for item in taken if item.get("complete")]
+    if error is not None and not taken:
+        raise error
     tell("unpacking", done=done["files"], total=done["files"] + len(items))
     trees = pack_all(wish, [(item, wheel_of(item)) for item in taken])
-    return {"trees": trees, "fetched": sum(max(item["size"], 0) for item in taken)}
+    answer = {"trees": trees, "fetched": sum(max(item["size"], 0) for item in taken)}
+    if error is not None:  # what is complete is kept for the next time
+        answer["failed"] = {"kind": error.kind, "detail": error.detail}
+    return answer
 
 
 def build(wish, items):

@@ -88,12 +88,12 @@ static int blame_proxy(const struct job *job, struct fault *fault)
     return -1;
 }
 
-static int failed(struct job *job, struct fault *fault)
+int installer_failed(struct job *job, const json_t *answer, struct fault *fault)
 {
-    const char *kind = json_string_value(json_object_get(job->result, "kind"));
+    const char *kind = json_string_value(json_object_get(answer, "kind"));
     char detail[180];
 
-    installer_words(json_object_get(job->result, "detail"), detail, sizeof detail);
+    installer_words(json_object_get(answer, "detail"), detail, sizeof detail);
     for (size_t i = 0; kind && i < ARRAY_LEN(kinds); i++) {
         if (strcmp(kinds[i].kind, kind) != 0)
             continue;
@@ -433,7 +433,9 @@ int installer_phase(struct job *job, const char *phase, json_t *more, struct fau
         return r;
     if (result_read(job, &err) < 0)
         return installer_ours(job, "the installer returned no usable result", &err, fault);
-    return json_is_true(json_object_get(job->result, "ok")) ? 0 : failed(job, fault);
+    return json_is_true(json_object_get(job->result, "ok"))
+               ? 0
+               : installer_failed(job, job->result, fault);
 }
 
 /* ---- the whole install ---- */

@@ -53,6 +53,9 @@ int installer_phase(struct job *job, const char *phase, json_t *more, struct fau
 int installer_ours(struct job *job, const char *what, const struct gb_err *err,
                    struct fault *fault);
 
+/* What the program said: {"kind", "detail"}. */
+int installer_failed(struct job *job, const json_t *answer, struct fault *fault);
+
 /* Text from a box is hostile: reduced to short, printable ASCII on one line. */
 void installer_words(const json_t *from, char *buf, size_t size);
 

@@ -135,6 +135,20 @@ static int batch_store(struct job *job, struct tree_room *room, struct fault *fa
     return 0;
 }
 
+/* One run of the installer. What it could fetch is stored, even if the rest failed. */
+static int batch_fetch(struct job *job, json_t *links, json_t *done, struct tree_room *room,
+                       struct fault *fault)
+{
+    const json_t *why;
+
+    if (installer_phase(job, "fetch", json_pack("{s:o,s:o}", "install", links, "done", done),
+                        fault) < 0 ||
+        batch_store(job, room, fault) < 0)
+        return -1;
+    why = json_object_get(job->result, "failed");
+    return why ? installer_failed(job, why, fault) : 0;
+}
+
 static int trees_fetch(struct job *job, struct tree_room *room, struct fault *fault)
 {
     size_t all = 0, left;
@@ -146,9 +160,7 @@ static int trees_fetch(struct job *job, struct tree_room *room, struct fault *fa
         json_t *done =
             json_pack("{s:I,s:I}", "files", (json_int_t) (all - left), "bytes", (json_int_t) bytes);
 
-        if (installer_phase(job, "fetch", json_pack("{s:o,s:o}", "install", links, "done", done),
-                            fault) < 0 ||
-            batch_store(job, room, fault) < 0)
+        if (batch_fetch(job, links, done, room, fault) < 0)
             return -1;
         bytes += json_integer_value(json_object_get(job->result, "fetched"));
         links = links_missing(job);

@@ -35,15 +35,14 @@ static bool is_refusal(const struct fault *fault)
 
 int packages_install_named(struct service *service, const struct caller *caller,
                            struct session *session, const char *package, const char *version,
-                           const struct install_watch *watch, json_t **ret_json,
-                           struct fault *fault)
+                           const struct install_order *how, json_t **ret_json, struct fault *fault)
 {
     struct requirement item;
     const char *const wanted[] = { item.text, NULL };
     const struct install_order order = { .wanted = wanted,
                                          .newest = true,
-                                         .watch = watch ? *watch : (struct install_watch){ 0 },
-                                         .cancel_fd = -1 };
+                                         .watch = how ? how->watch : (struct install_watch){ 0 },
+                                         .cancel_fd = how ? how->cancel_fd : -1 };
     int64_t begun = clock_now_us();
     json_t *result = NULL;
     double took;
