@@ -263,7 +263,7 @@ class Session(script._Ending):
                 self._run_steps(self._cell_steps())
             if getpid() != self._pid:
                 return
-            if loop.exists():
+            if loop.own is not None:
                 self._idle()
             try:
                 self._message = self._control.receive()
@@ -319,7 +319,8 @@ class Session(script._Ending):
         namespace = self._main.__dict__
         if not self._program.written:
             sources.remember(self._program.filename, self._program.source, namespace)
-        loop.begin()
+        if loop.own is not None:
+            loop.begin()
         # Of warnings that were shown: each cell shows its own, as in Jupyter.
         namespace.pop("__warningregistry__", None)
         reserve = 0 if self._program.names is None else frames.FRAME_BUNDLE_MAX

@@ -24,7 +24,7 @@ from os import getpid
 
 _thread = None  # in which cells run; None: this process runs no cells
 _pid = 0
-_loop = None  # of the session, once something needed it
+own = None  # the session's loop, once something needed it
 _originals = None  # get_running_loop, get_event_loop
 
 
@@ -80,27 +80,27 @@ def _current():
 
 def _ensure():
     """The session's loop, set as the current one."""
-    global _loop
+    global own
     import asyncio
 
-    if _loop is None or _loop.is_closed():
+    if own is None or own.is_closed():
         found = _current()
         usable = found is not None and not found.is_closed()
-        _loop = found if usable else asyncio.new_event_loop()
-    if _current() is not _loop:
-        asyncio.set_event_loop(_loop)
-    return _loop
+        own = found if usable else asyncio.new_event_loop()
+    if _current() is not own:
+        asyncio.set_event_loop(own)
+    return own
 
 
 def begin() -> None:
     """Before each cell: asyncio.run() leaves no current loop, and a program may close ours."""
-    global _loop
-    if _loop is None or getpid() != _pid:
+    global own
+    if own is None or getpid() != _pid:
         return
-    if _loop.is_closed():
-        _loop = None
+    if own.is_closed():
+        own = None
     elif _current() is None:
-        sys.modules["asyncio"].set_event_loop(_loop)
+        sys.modules["asyncio"].set_event_loop(own)
 
 
 def run(coroutine):
@@ -155,36 +155,36 @@ def _stopped(loop, task, error):
 
 
 def exists() -> bool:
-    return _loop is not None and not _loop.is_closed() and getpid() == _pid
+    return own is not None and not own.is_closed() and getpid() == _pid
 
 
 def idle(fd: int) -> None:
     """Runs the tasks of the session until the descriptor is readable."""
     try:
-        _loop.add_reader(fd, _loop.stop)
+        own.add_reader(fd, own.stop)
     except Exception:
         return  # the program has closed it, or set a loop that cannot do this
     try:
-        _loop.run_forever()
+        own.run_forever()
     except SystemExit:
         pass  # as in a thread
     finally:
-        if not _loop.is_closed():
-            _loop.remove_reader(fd)
+        if not own.is_closed():
+            own.remove_reader(fd)
 
 
 def close() -> None:
     """At the end of the session: as asyncio.run() does."""
-    global _loop
+    global own
     if not exists():
         return
     import asyncio
 
-    tasks = asyncio.all_tasks(_loop)
+    tasks = asyncio.all_tasks(own)
     for task in tasks:
         task.cancel()
     if tasks:
-        _loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-    _loop.run_until_complete(_loop.shutdown_asyncgens())
-    _loop.close()
-    _loop = None
+        own.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    own.run_until_complete(own.shutdown_asyncgens())
+    own.close()
+    own = None

@@ -22,12 +22,15 @@ _cost = 0
 def remember(filename: str, source: bytes, namespace: dict) -> None:
     """Keeps the text of a cell that will run with these globals."""
     global _cost
-    lines = source.decode("utf-8", "replace").splitlines(True)
-    if lines and lines[-1][-1] != "\n":
-        lines[-1] += "\n"  # as linecache itself does
-    entry = (len(source), None, lines, filename)
-    cost = len(source) + _LINE_COST * (len(lines) + 1)
-    _drop(filename)  # a name that the caller gave to two cells: the newer text counts
+    text = source.decode("utf-8", "replace")
+    if text[-1:] != "\n":
+        text += "\n"  # as linecache itself does
+    lines = text.splitlines(True)
+    size = len(source)
+    entry = (size, None, lines, filename)
+    cost = size + _LINE_COST * (len(lines) + 1)
+    if filename in _kept:  # a name that the caller gave to two cells: the newer text counts
+        _drop(filename)
     _kept[filename] = (cost, entry)
     _cost += cost
     linecache.cache[filename] = entry

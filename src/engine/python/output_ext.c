@@ -226,6 +226,8 @@ void output_drain(void)
 {
     PyObject *type, *value, *traceback;
 
+    if (out.len == 0)
+        return;
     PyErr_Fetch(&type, &value, &traceback);
     if (drain() < 0)
         PyErr_Clear(); /* the next flush() fails too, and is asked */
@@ -310,8 +312,8 @@ static PyObject *writer_flush(PyObject *self, PyObject *unused)
 {
     (void) unused;
     if (self == out.owner)
-        return drain_or_hold() < 0 ? NULL : Py_BuildValue("");
-    if (self == out.other)
+        return out.len > 0 && drain_or_hold() < 0 ? NULL : Py_BuildValue("");
+    if (self == out.other && out.len > 0)
         output_drain(); /* what was printed before comes first */
     return call_base(base_flush, self, NULL);
 }
