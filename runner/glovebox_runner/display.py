@@ -459,15 +459,13 @@ class Publisher:
         # threads do not wait: they could not tell their answers apart, and between two cells there
         # is nobody to answer.
         waits = self.in_cell and type == frames.FRAME_DISPLAY and get_ident() == self._thread
-        if not waits or not self._reading.acquire(False):
+        if not waits or self._reading.locked():
             self._transmit(type, bundle, text, None)
             return
-        try:
+        with self._reading:
             self._acks += 1
             self._transmit(type, bundle, text, self._acks)
             self._receive(frames.KEY_ACK, self._acks)
-        finally:
-            self._reading.release()
 
     def _transmit(self, type, bundle: Bundle, text: bytes, ack) -> None:
         with self.lock:
