@@ -138,16 +138,16 @@ def test_a_full_pipe(zygote, workspace):  # noqa: F811
 def test_threads(zygote, workspace):  # noqa: F811
     result = run(zygote, workspace, HEAD + """
 def work(n):
-    for i in range(2000): sys.stdout.write('%d %d\\n' % (n, i))
+    for i in range(20000): sys.stdout.write('%d %d\\n' % (n, i))
 threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
 for t in threads: t.start()
 for t in threads: t.join()
 """)
     lines = result.out.decode().splitlines()
-    assert sorted(lines) == sorted(f"{n} {i}" for n in range(4) for i in range(2000))
+    assert sorted(lines) == sorted(f"{n} {i}" for n in range(4) for i in range(20000))
     for n in range(4):  # each thread's own are in order
         assert [line for line in lines if line.startswith(f"{n} ")] == [
-            f"{n} {i}" for i in range(2000)]
+            f"{n} {i}" for i in range(20000)]
 
 
 def test_signal_handlers_that_print(zygote, workspace):  # noqa: F811

@@ -39,7 +39,7 @@
 #include "base/banned.h"
 
 #define HOLD_US      20000 /* for so long a line may be held back */
-#define RETRY_US     2000  /* the buffer was in use, or the pipe full */
+#define RETRY_US     10000 /* the buffer was in use, or the pipe full */
 #define LINES_MAX    16    /* written at once in each HOLD_US */
 #define WAIT_NS      50000 /* between two looks at @busy */
 #define FORK_TRIES   200
@@ -97,9 +97,10 @@ static void wait_a_moment(void)
 static void enter(void)
 {
     while (!try_enter()) {
-        Py_BEGIN_ALLOW_THREADS /* clang-format off */
+        PyThreadState *state = PyEval_SaveThread();
+
         wait_a_moment();
-        Py_END_ALLOW_THREADS /* clang-format on */
+        PyEval_RestoreThread(state);
     }
 }
 
@@ -179,29 +180,64 @@ static bool timer_ensure(void)
 
 /* ---- emptying the buffer ---- */
 
-/* Writes everything, however long that takes. -1 with an exception; the rest is kept then. */
-static int drain(void)
+/* After a failed write. Returns 0 to try again: signals were handled. -1 with an exception. */
+static int write_failed(int error)
 {
-    while (out.len > 0) {
-        ssize_t n;
+    if (error == EINTR && PyErr_CheckSignals() == 0)
+        return 0;
+    if (!PyErr_Occurred()) {
+        errno = error;
+        (void) PyErr_SetFromErrno(PyExc_OSError);
+    }
+    return -1;
+}
+
+/* Writes everything, however long that takes, and then @size bytes for which the buffer is too
+ * small; no other thread comes between. -1 with an exception: the rest of the buffer is kept. */
+static int drain_and_write(const char *bytes, size_t size)
+{
+    while (out.len > 0 || size > 0) {
+        PyThreadState *state;
+        ssize_t n = 0;
         int error;
 
         enter();
-        Py_BEGIN_ALLOW_THREADS /* clang-format off */
-        n = out.len > 0 ? write_some(sizeof out.data) : 0;
+        state = PyEval_SaveThread();
+        while (n >= 0 && out.len > 0)
+            n = write_some(sizeof out.data);
+        while (n >= 0 && size > 0 && (n = write(out.fd, bytes, size)) > 0) {
+            bytes += n;
+            size -= (size_t) n;
+        }
         error = errno;
         leave();
-        Py_END_ALLOW_THREADS /* clang-format on */
-            if (n >= 0) continue;
-        if (error == EINTR && PyErr_CheckSignals() == 0)
-            continue;
-        if (!PyErr_Occurred()) {
-            errno = error;
-            (void) PyErr_SetFromErrno(PyExc_OSError);
-        }
-        return -1;
+        PyEval_RestoreThread(state);
+        if (n < 0 && write_failed(error) < 0)
+            return -1;
     }
     return 0;
+}
+
+static int drain(void)
+{
+    return drain_and_write(NULL, 0);
+}
+
+/* Adds bytes to the buffer, if there is room for all: no other thread's may come between them. */
+static bool put(const char *bytes, size_t size)
+{
+    size_t end;
+    bool fits;
+
+    enter();
+    end = out.start + out.len;
+    fits = size <= sizeof out.data - end;
+    if (fits) {
+        memcpy(out.data + end, bytes, size);
+        out.len += size;
+    }
+    leave();
+    return fits;
 }
 
 /* At the end of a line. */
@@ -273,7 +309,7 @@ static PyObject *call_base(PyObject *method, PyObject *self, PyObject *arg)
 
 static PyObject *writer_write(PyObject *self, PyObject *data)
 {
-    Py_ssize_t size, done = 0;
+    Py_ssize_t size;
     char *bytes;
 
     if (self != out.owner)
@@ -290,22 +326,9 @@ static PyObject *writer_write(PyObject *self, PyObject *data)
     }
     if (PyBytes_AsStringAndSize(data, &bytes, &size) < 0)
         return NULL;
-    for (;;) {
-        size_t end, part = (size_t) (size - done);
-
-        enter();
-        end = out.start + out.len;
-        if (part > sizeof out.data - end)
-            part = sizeof out.data - end;
-        memcpy(out.data + end, bytes + done, part);
-        out.len += part;
-        leave();
-        done += (Py_ssize_t) part;
-        if (done == size)
-            return PyLong_FromSsize_t(size);
-        if (drain() < 0)
-            return NULL;
-    }
+    if (!put(bytes, (size_t) size) && drain_and_write(bytes, (size_t) size) < 0)
+        return NULL;
+    return PyLong_FromSsize_t(size);
 }
 
 static PyObject *writer_flush(PyObject *self, PyObject *unused)
