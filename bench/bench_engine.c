@@ -95,9 +95,12 @@ static const char *const names[SERIES] = { "floor",   "box",   "pooled", "tenant
 
 /* ---- the floor ---- */
 
+/* The same interpreter outside of boxes, where a set of packages has no virtual environment. */
 static char *python_of(const struct bench *bench)
 {
-    return bench->template.python ? bench->template.python : (char *) "/usr/bin/python3";
+    bool own = bench->template.python && !bench->template.packages;
+
+    return own ? bench->template.python : (char *) "/usr/bin/python3";
 }
 
 static const char *preload_of(const struct bench *bench)
@@ -200,10 +203,16 @@ static void bwrap_one(const struct bench *bench, struct samples *first, struct s
         "usr/lib", "/lib",          "--symlink", "usr/lib64", "/lib64",
     };
     const char *argv[ARRAY_LEN(words) + 3 * BINDS + 4];
+    char *packages = bench->template.packages_dir;
     size_t len = ARRAY_LEN(words);
 
     memcpy(argv, words, sizeof words);
-    for (size_t i = 0; bench->template.binds && bench->template.binds[i] && i < BINDS; i++) {
+    if (packages) {
+        argv[len++] = "--ro-bind";
+        argv[len++] = packages;
+        argv[len++] = packages;
+    }
+    for (size_t i = 0; bench->template.binds && bench->template.binds[i] && i + 1 < BINDS; i++) {
         argv[len++] = "--ro-bind";
         argv[len++] = bench->template.binds[i];
         argv[len++] = bench->template.binds[i];
