@@ -628,7 +628,7 @@ def listing(server, layer):
                   for place, _, names in os.walk(top) for name in names)
 
 
-def test_without_uv(serve, index):
+def test_without_uv(serve, index, gb, tmp_path):
     """pip resolves where there is no uv. The result is the same."""
     index.wheel("kappa", "1.0", {"kappa/__init__.py": "version = '1.0'\ndef x():\n    print('k')\n",
                                  "kappa-1.0.data/scripts/kappa-script": "#!python\nprint('script')\n",
@@ -650,6 +650,14 @@ def test_without_uv(serve, index):
         assert command["stdout"] == "k\nscript\n11\n", command
         seen.append((reply["layer"], reply["message"], listing(server, reply["layer"])))
     assert seen[0] == seen[1]
+    # Where it could be fetched, but the index does not have it.
+    paths = "/usr/sbin:/usr/bin:/sbin:/bin"
+    server = serve("--index-url", index.url, "--uv", "auto", env={**ALONE, "PATH": paths})
+    assert install(server, "kappa", "lambda-one<2")["layer"] == seen[0][0]
+    if not any(os.path.exists(f"/usr/{place}bin/uv") for place in ("", "local/")):
+        assert "uv could not be fetched, pip is used instead" in server.log.read_text()
+        assert store(server, "tools") == []
+    assert gb("serve", "--uv", "/no/such/file", "--data", tmp_path / "d", env=ALONE).code == 125
     assert {"bin/kappa-tool", "bin/kappa-script", "share/kappa.txt", "include/kappa/kappa.h",
             "kappa-1.0.dist-info/INSTALLER"} <= {*seen[0][2]}
 

@@ -46,6 +46,12 @@ def test_into_a_session(shop):
         assert made["success"] and made["installed"][0]["version"] == "1.2"
         assert session.run("import gbtoy\ngbtoy.version").text == "'1.2'"
         assert [p["name"] for p in session.packages()["packages"]] == ["gbtoy"]
+        assert session.pip_uninstall("gbtoy")["removed"] == [{"name": "gbtoy", "version": "1.2"}]
+        assert session.packages()["packages"] == []
+        with pytest.raises(glovebox.NotFound, match="not installed"):
+            session.pip_uninstall("gbtoy")
+        with pytest.raises(glovebox.RequestError):
+            session.pip_uninstall("../x")
     with shop.session(packages=["gbtoy>=1"]) as session:
         assert session.run("import gbtoy").success
 
@@ -56,6 +62,8 @@ def test_default_set_and_async(shop):
             assert (await client.pip_install("gbtoy"))["success"]
             assert (await client.run("import gbtoy")).success
             assert len((await client.packages())["packages"]) == 1
+            assert (await client.pip_uninstall("gbtoy"))["success"]
+            assert (await client.packages())["packages"] == []
             await client.reset_packages()
             assert not (await client.run("import gbtoy")).success
 

@@ -167,37 +167,16 @@ static void on_progress(void *arg, const struct install_progress *progress)
     (void) io_write_all(job->fd, line, strlen(line));
 }
 
-static json_t *packages_told(struct ask_job *job)
-{
-    struct execution *x = job->x;
-    struct fault fault = { 0 };
-    json_t *json = NULL;
-
-    if (job->session) {
-        struct caller caller = { .principal = x->principal, .limits = { -1, -1, -1 } };
-
-        (void) packages_list(x->service, &caller, job->session, &json, &fault);
-        return json;
-    }
-    pthread_mutex_lock(&x->place_lock);
-    json = layer_to_json(x->layer, NULL);
-    pthread_mutex_unlock(&x->place_lock);
-    return json;
-}
-
 static json_t *answer_make(struct ask_job *job)
 {
     struct execution *x = job->x;
     struct caller caller = { .principal = x->principal, .limits = { -1, -1, -1 } };
-    const char *op = json_string_value(json_object_get(job->wish, "op"));
     autofree const char **wanted = NULL;
     struct install_order order;
     struct fault fault = { 0 };
     json_t *json = NULL;
     int r;
 
-    if (op && strcmp(op, "list") == 0)
-        return packages_told(job);
     if (!order_read(job->wish, &order, &wanted))
         r = fault_set(&fault, PROBLEM_ASK_MALFORMED, NULL,
                       "malformed install request; use %%pip install NAME");

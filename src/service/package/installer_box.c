@@ -20,6 +20,7 @@
 #include "base/banned.h"
 
 #define MIB        (INT64_C(1) << 20)
+#define DISK_LEAST (512 * MIB)
 #define RESULT_MAX (4 << 20)
 #define INDEX_S    15 /* seconds without a byte from the index */
 
@@ -229,6 +230,10 @@ int installer_box_open(struct job *job, struct fault *fault)
 
     limits_fill(job);
     r = box_acquire_with(job->installer->engine, &job->limits, &options, &job->box, &err);
+    if (r == -ENOSPC && job->limits.disk_bytes > DISK_LEAST) {
+        job->limits.disk_bytes = DISK_LEAST; /* enough for most packages */
+        r = box_acquire_with(job->installer->engine, &job->limits, &options, &job->box, &err);
+    }
     if (r < 0)
         return installer_ours(job, "could not create an installer box", &err, fault);
     for (unsigned i = 0; pip->dirs[i] && r == 0; i++)

@@ -256,8 +256,8 @@ void installer_tool_fetch(struct installer *installer, const struct install_requ
     struct tool *tool = &installer->tool;
 
     pthread_mutex_lock(&tool->lock);
-    if (!tool->none && !tool->path && tool->fd < 0 && clock_now_us() >= tool->again_us &&
-        !tool_fetch(installer, request))
+    if (!tool->none && !tool->path && tool->fd < 0 && installer->pip->index_url &&
+        clock_now_us() >= tool->again_us && !tool_fetch(installer, request))
         tool->again_us = clock_now_us() + AGAIN_US;
     pthread_mutex_unlock(&tool->lock);
 }
