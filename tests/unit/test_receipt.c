@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -528,6 +529,82 @@ static void test_shown(void **state)
     json_decref(json);
 }
 
+#define AS(id, more) "\"metadata\":{\"glovebox\":{\"display_id\":\"" id "\"" more "}}}"
+#define TEXT(text)   "{\"data\":{\"text/plain\":\"" text "\"},"
+#define UPDATE       ",\"update\":true"
+#define CLEAR(how)   "{\"data\":{},\"metadata\":{\"glovebox\":{\"clear\":\"" how "\"}}}"
+#define LONG_ID                                                                                    \
+    "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567"
+
+/* Displays that are updated or cleared: the receipt has what is left. */
+static void test_folded(void **state)
+{
+    static const struct {
+        const char *outputs[5];
+        const char *texts; /* of those that are left; ! marks one that is an update, + that more was
+                              printed after all of them */
+    } cases[] = {
+        { { TEXT("a") "\"metadata\":{}}", TEXT("b") AS("x", "") }, "a b" },
+        { { TEXT("a") AS("x", ""), TEXT("b") AS("y", ""), TEXT("c") AS("x", UPDATE) }, "c b" },
+        { { TEXT("a") AS("x", ""), TEXT("b") AS("x", ""), TEXT("c") AS("x", UPDATE) }, "c c" },
+        { { TEXT("a") AS("x", ""), TEXT("b") AS("x", UPDATE), TEXT("c") AS("x", UPDATE) }, "c" },
+        { { TEXT("a") AS("x", ""), TEXT("b") AS("y", UPDATE) }, "a b!" },
+        { { TEXT("b") AS("y", UPDATE), TEXT("c") AS("y", UPDATE) }, "c" },
+        { { TEXT("a") AS("x", ""), CLEAR("now"), TEXT("b") AS("x", UPDATE) }, "b!" },
+        { { TEXT("a") AS("x", ""), CLEAR("now") }, "" },
+        { { TEXT("a") AS("x", ""), CLEAR("wait") }, "a" },
+        { { TEXT("a") AS("x", ""), CLEAR("wait") }, "+" },
+        { { TEXT("a") AS("x", ""), CLEAR("wait"), TEXT("b") AS("", "") }, "b" },
+        { { CLEAR("now"), CLEAR("wait"), TEXT("b") AS("", ""), CLEAR("wait") }, "b" },
+        /* what a tenant may also send */
+        { { TEXT("a") AS("", ""), TEXT("b") AS("", UPDATE) }, "a b!" },
+        { { TEXT("a") "\"metadata\":{\"glovebox\":[1]}}", TEXT("b") "\"metadata\":{}}" }, "a b" },
+        { { TEXT("a") "\"metadata\":{\"glovebox\":{\"display_id\":5,\"update\":true}}}" }, "a!" },
+        { { TEXT("a") "\"metadata\":{\"glovebox\":{\"clear\":true}}}" }, "a" },
+        { { TEXT("a") AS("x\\u0000y", ""), TEXT("b") AS("x\\u0000z", UPDATE) }, "a b!" },
+        { { TEXT("a") AS(LONG_ID LONG_ID LONG_ID LONG_ID LONG_ID LONG_ID, ""),
+            TEXT("b") AS(LONG_ID LONG_ID LONG_ID LONG_ID LONG_ID LONG_ID, UPDATE) },
+          "a b!" },
+        { { TEXT("a") AS("x", ""), "{\"glovebox\"", TEXT("b") AS("x", UPDATE) }, "b" },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct bundle outputs[5];
+        struct outcome o = { .outputs = outputs };
+        const char *want = cases[i].texts;
+        bool clears = false;
+        char printed[] = "more", texts[64] = "";
+        json_t *json, *item;
+        size_t at;
+
+        while (o.outputs_len < 5 && cases[i].outputs[o.outputs_len]) {
+            outputs[o.outputs_len] = bundle_of(cases[i].outputs[o.outputs_len]);
+            clears |= strstr(cases[i].outputs[o.outputs_len], "clear\":\"") != NULL;
+            o.outputs_len++;
+        }
+        if (want[0] == '+') {
+            o.out = whole(printed);
+            want++;
+        }
+        json = build(&o, &plain_ids);
+        json_array_foreach (json_object_get(json, "outputs"), at, item) {
+            json_t *place = json_object_get(json_object_get(item, "metadata"), "glovebox");
+            size_t len = strlen(texts);
+
+            snprintf(
+                texts + len, sizeof texts - len, "%s%s%s", at ? " " : "",
+                json_string_value(json_object_get(json_object_get(item, "data"), "text/plain")),
+                json_object_get(place, "update") ? "!" : "");
+        }
+        if (strcmp(texts, want) != 0)
+            fail_msg("case %zu: '%s', not '%s'", i, texts, want);
+        clears &= strcmp(want, "a") != 0; /* it waits for more */
+        assert_int_equal(json_object_get(json, "cleared") != NULL, clears);
+        json_decref(json);
+    }
+}
+
 struct bundle_case {
     const char *json;
     const char *data; /* NULL: it is refused */
@@ -710,16 +787,27 @@ static void test_new_id(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_everything),    cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_success),       cmocka_unit_test(test_in_a_session),
-        cmocka_unit_test(test_as_text),       cmocka_unit_test(test_as_text_bytes),
-        cmocka_unit_test(test_as_text_rest),  cmocka_unit_test(test_text_is_compact),
-        cmocka_unit_test(test_contacts),      cmocka_unit_test(test_error_in_parts),
-        cmocka_unit_test(test_error_bounded), cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_cuts),          cmocka_unit_test(test_growth),
-        cmocka_unit_test(test_shown),         cmocka_unit_test(test_bundles),
-        cmocka_unit_test(test_bundle_growth), cmocka_unit_test(test_bundles_together),
-        cmocka_unit_test(test_bundle_depth),  cmocka_unit_test(test_new_id),
+        cmocka_unit_test(test_everything),
+        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_success),
+        cmocka_unit_test(test_in_a_session),
+        cmocka_unit_test(test_as_text),
+        cmocka_unit_test(test_as_text_bytes),
+        cmocka_unit_test(test_as_text_rest),
+        cmocka_unit_test(test_text_is_compact),
+        cmocka_unit_test(test_contacts),
+        cmocka_unit_test(test_error_in_parts),
+        cmocka_unit_test(test_error_bounded),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_growth),
+        cmocka_unit_test(test_shown),
+        cmocka_unit_test(test_folded),
+        cmocka_unit_test(test_bundles),
+        cmocka_unit_test(test_bundle_growth),
+        cmocka_unit_test(test_bundles_together),
+        cmocka_unit_test(test_bundle_depth),
+        cmocka_unit_test(test_new_id),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -344,6 +344,8 @@ static const struct field fields_receipt[] = {
     MAYBE("result_metadata", FIELD_OBJECT, "metadata of the result, by MIME type"),
     { "outputs", FIELD_LIST, FIELD_REQUIRED, .of = &schema_display,
       .help = "figures, tables and other displays" },
+    { "cleared", FIELD_OBJECT, 0, .help = "if the program called clear_output(): stdout_offset and "
+                                          "stderr_offset, how much it had printed before" },
     { "error", FIELD_OBJECT, FIELD_NULLABLE, .of = &schema_error },
     { "files", FIELD_LIST, FIELD_REQUIRED, .of = &schema_changed,
       .help = "files that were created, changed or deleted" },

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -231,6 +232,44 @@ static bool bundle_take(const struct bundle *bundle, size_t *nodes, int64_t *lef
     return good;
 }
 
+static void output_out(struct json_out *out, const struct outcome *o,
+                       const struct bundle_place *place, size_t *nodes, int64_t *left_out)
+{
+    json_t *data, *metadata;
+
+    if (!bundle_take(&o->outputs[place->last], nodes, left_out, &data, &metadata))
+        return;
+    if (place->last != place->first) /* what is left as an update has no display here */
+        (void) json_object_del(json_object_get(metadata, "glovebox"), "update");
+    json_out_object(out, NULL);
+    json_out_json(out, "data", data);
+    json_out_json(out, "metadata", metadata);
+    json_out_int(out, "stdout_offset", o->outputs[place->first].out);
+    json_out_int(out, "stderr_offset", o->outputs[place->first].err);
+    json_out_end(out);
+}
+
+static void outputs_out(struct json_out *out, const struct outcome *o, size_t *nodes,
+                        int64_t *left_out)
+{
+    autofree struct bundle_place *places = calloc(o->outputs_len + 1, sizeof *places);
+    struct bundle_cleared cleared = { -1, -1 };
+    int shown = places ? bundle_fold(o, places, &cleared) : -ENOMEM;
+
+    if (shown < 0)
+        *left_out += (int64_t) o->outputs_len;
+    json_out_array(out, "outputs");
+    for (int i = 0; i < shown; i++)
+        output_out(out, o, &places[i], nodes, left_out);
+    json_out_end(out);
+    if (cleared.out < 0)
+        return;
+    json_out_object(out, "cleared");
+    json_out_int(out, "stdout_offset", cleared.out);
+    json_out_int(out, "stderr_offset", cleared.err);
+    json_out_end(out);
+}
+
 /* The result comes first, so that displays cannot use up the budget that all bundles share. */
 static void shown_out(struct json_out *out, const struct outcome *o, int64_t *ret_left_out)
 {
@@ -244,18 +283,7 @@ static void shown_out(struct json_out *out, const struct outcome *o, int64_t *re
     } else {
         json_out_null(out, "result");
     }
-    json_out_array(out, "outputs");
-    for (size_t i = 0; i < o->outputs_len; i++) {
-        if (!bundle_take(&o->outputs[i], &nodes, ret_left_out, &data, &metadata))
-            continue;
-        json_out_object(out, NULL);
-        json_out_json(out, "data", data);
-        json_out_json(out, "metadata", metadata);
-        json_out_int(out, "stdout_offset", o->outputs[i].out);
-        json_out_int(out, "stderr_offset", o->outputs[i].err);
-        json_out_end(out);
-    }
-    json_out_end(out);
+    outputs_out(out, o, &nodes, ret_left_out);
 }
 
 /* The hosts that were reached, by name; the details are under "network". */
