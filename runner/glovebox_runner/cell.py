@@ -15,6 +15,8 @@ and the supervisor is not notified.
 Top-level await works: code that has one is run by an event loop that belongs to the session
 (loop.py).
 
+Text that Python refuses is given to IPython to translate (shell.py).
+
 An interrupt is for the running cell. Between cells SIGINT is blocked in this thread, but a thread
 that a cell left behind can still receive it; so between cells our own handler replaces Python's and
 only records it. At the start of a cell a recorded or pending interrupt counts for that cell, unless
@@ -34,7 +36,7 @@ from _signal import signal as _set_handler
 from os import _exit, getpid
 from sys import getrecursionlimit, setprofile, setrecursionlimit, settrace
 
-from . import calls, display, frames, hooks, loop, notebook, packages, script, sources, tenant
+from . import calls, display, frames, hooks, loop, packages, script, shell, sources, tenant
 
 __builtins__ = dict(vars(builtins))
 
@@ -44,7 +46,7 @@ _COROUTINE = 0x0080  # inspect.CO_COROUTINE
 
 _NEEDED = ("isinstance", "len", "str", "type")  # builtins that most of our code needs
 
-for _module in (display, hooks, loop, notebook, packages, sources, display.rich):
+for _module in (display, hooks, loop, packages, shell, sources, display.rich):
     script.our_globals.append(_module.__dict__)
 script.our_globals.append(globals())
 
@@ -83,7 +85,8 @@ class Cell(script.Program):
         self.input = get(frames.KEY_STDIN)
         self.names = get(frames.KEY_NAMES)
         self.env = message.get_all(frames.KEY_CELL_ENV) if frames.KEY_CELL_ENV in fields else ()
-        self.timed = False
+        self.changed = False  # translate it, although Python accepts it
+        self.shows_all = False  # the expressions in it, through sys.displayhook
 
     def _text(self) -> str:
         if b"\0" in self.source:
@@ -105,14 +108,24 @@ class Cell(script.Program):
             return text, compile(text, self.filename, "exec", flags, True)
         except SyntaxError as error:
             problem = error
-        prepared = notebook.prepare(text, self.filename)
-        if prepared.text == text:
+        if shell.current is None:
             raise problem
-        self.timed = prepared.timed
-        return prepared.text, compile(prepared.text, self.filename, "exec", flags, True)
+        text = shell.current.translate(text, problem)
+        self._remember_translation(text)
+        return text, compile(text, self.filename, "exec", flags, True)
+
+    def _remember_translation(self, text: str) -> None:
+        """Tracebacks show the cell as it was sent, unless its lines are no longer the same."""
+        if text.count("\n") != self.source.count(b"\n") + (not self.source.endswith(b"\n")):
+            main = shell.current.main.__dict__
+            sources.remember(self.filename, text.encode("utf-8", "replace"), main)
 
     def compile_parts(self, flags):
         """Code to run, and code whose value to show; each may be None."""
+        if shell.current is not None and (
+            self.changed or shell.current.changes_code(self.source)
+        ):
+            return self._compile_changed(flags)
         code = self._compile_whole(flags)
         if code is not None:
             return code, None
@@ -125,6 +138,23 @@ class Cell(script.Program):
         if body is not None:
             flags |= body.co_flags & _FUTURE_FLAGS
         return body, self._compile(ast.Expression(last.value), "eval", flags)
+
+    def _compile_changed(self, flags):
+        """For sessions that have told IPython to treat their code in another way."""
+        text = shell.current.translate(self._text())
+        self._remember_translation(text)
+        tree = compile(text, self.filename, "exec", flags | _ONLY_AST | _TOP_LEVEL_AWAIT, True)
+        tree, which = shell.current.ip().transform_tree(tree)
+        last = tree.body[-1] if tree.body else None
+        value = None
+        if isinstance(last, ast.Expr) and which != "none" and not _is_muted(text, last):
+            tree.body.pop()
+            value = self._compile(ast.Expression(last.value), "eval", flags)
+            last = None
+        if which == "all" or (which == "last" and last is not None):
+            self.shows_all = True
+            return self._compile(ast.Interactive(tree.body), "single", flags), value
+        return self._compile(tree, "exec", flags), value
 
     def _compile_whole(self, flags):
         """A tree of Python objects takes longer than the compiler itself. None for code that
@@ -234,9 +264,7 @@ class Session(script._Ending):
         self._untouched = (vars(sys), self._streams, self._kept.identity)
         self._open = False  # to interrupts
         self._noted = False  # one came while no cell ran
-        self._shell = notebook.Shell(self._main.__dict__, self._program.filename)
-        shell = self._shell
-        builtins.get_ipython = lambda: shell
+        self._shell = shell.Shell(self._main, self._run_coroutine, self._report_nested)
         loop.install()
         hooks.install()
         tenant.workspace = os.getcwd()
@@ -258,7 +286,7 @@ class Session(script._Ending):
     def _serve(self) -> None:
         self._program.prepare()
         while True:
-            self._run_steps((self._begin, self._execute, self._end_quietly))
+            self._run_steps((self._begin, self._execute, self._retry, self._end_quietly))
             if not self._ended:
                 self._run_steps(self._cell_steps())
             if getpid() != self._pid:
@@ -300,8 +328,10 @@ class Session(script._Ending):
         return (
             self._close_to_late_ones,  # once more: an interrupt may have hit the end of the last step
             self._restore,
+            self._finish_displays,
             self._show_value,
             self._show_figures,
+            self._after_code,
             self._report,
             self._flush,
             self._send,
@@ -315,7 +345,6 @@ class Session(script._Ending):
         self._error = self._value = self._collector = None
         self._died_of_interrupt = False
         self._fields = []
-        self._shell.filename = self._program.filename
         namespace = self._main.__dict__
         if not self._program.written:
             sources.remember(self._program.filename, self._program.source, namespace)
@@ -329,6 +358,7 @@ class Session(script._Ending):
             self._environment = tenant.set_environment(self._program.env)
         if self._program.input is not None:
             sys.stdin = sys.__stdin__ = _text_input(self._program.input)
+        self._shell.begin(self._program.source)
 
     # Interrupts.
 
@@ -375,15 +405,15 @@ class Session(script._Ending):
                 collector = names.Collector(self._program.names, self._main.__dict__)
                 collector.begin(body, last)
                 self._collector = collector
-            watch = notebook.Watch() if self._program.timed else None
             self._open_to_interrupts()
+            self._shell.before_code()
+            if self._program.shows_all:
+                sys.displayhook = self._shell.ip().displayhook
             if body is not None:
                 self._flags |= body.co_flags & _FUTURE_FLAGS
                 self._run_code(body)
             if last is not None:
                 self._value = self._run_code(last)
-            if watch is not None:
-                watch.print()
             self.code = 0
         except BaseException as error:
             self._error = error
@@ -392,6 +422,14 @@ class Session(script._Ending):
         self._close_to_late_ones()
         if getrecursionlimit() < 200:
             setrecursionlimit(1000)
+
+    def _retry(self) -> None:
+        """A cell of one line whose first word is not defined may be a magic without its %."""
+        if type(self._error) is NameError and not self._program.changed:
+            if self._shell.translate_name(self._program.source, self._error):
+                self._program.changed = True
+                self._error = None
+                self._execute()
 
     def _run_code(self, code):
         value = eval(code, self._main.__dict__)
@@ -411,6 +449,10 @@ class Session(script._Ending):
                 BaseException.with_traceback(error, tb)
             raise
 
+    def _run_coroutine(self, coroutine):
+        """For IPython."""
+        return self._wait_for(coroutine)
+
     def _restore(self) -> None:
         self._kept.restore()
         self._streams = tuple(self._kept.streams)
@@ -425,6 +467,8 @@ class Session(script._Ending):
             and self._collector is None
             and not self._open
             and not hooks.has_figures()
+            and not self._shell.wants_end
+            and not self._publisher.held
             and getpid() == self._pid
             and calls.settle(self._untouched)
         ):
@@ -437,6 +481,7 @@ class Session(script._Ending):
                 self._showing(self._show_names, self._value)
         elif self._value is not None:
             self._showing(self._publisher.show_result, self._value)
+            self._shell.record.keep(self._value)
 
     def _show_names(self, value) -> None:
         self._publisher.show_names(value, self._collector.mime, self._collector.text())
@@ -446,18 +491,50 @@ class Session(script._Ending):
             self._showing(hooks.show_figures, self._value)
         self._value = None
 
-    def _showing(self, call, value) -> None:
-        """A value's own methods run here. An exception in them ends the cell, as one in its code
-        would."""
-        raised = self._interruptible(call, value)
-        self._kept.restore()
-        if raised is not None and self._error is None:
-            self._error = raised
+    def _finish_displays(self) -> None:
+        if self._publisher.held:
+            self._showing(self._publisher.finish)
+
+    def _after_code(self) -> None:
+        if self._program.shows_all:
+            sys.displayhook = sys.__displayhook__
+        if self._shell.wants_end:
+            self._showing(self._shell.after_code, self._error)
+
+    # Errors, with those that IPython reports.
+
+    def _report(self) -> None:
+        if self._error is None and self._shell.noted:
+            self.code = 1
+            self._describe(*self._shell.noted[-1])
+        elif self._error is not None and self._shell.handles(self._error):
+            self.code = 1
+            self._remember(self._error)
+            self._showing(self._shell.handle, self._error)
+            self._describe(self._error, "")
+        else:
+            super()._report()
+
+    def _report_nested(self, error) -> str:
+        return self._show(error, self._streams[2])
 
     def _show(self, error, target) -> str:
         sources.restore()
         self._filenames = sources.names()
-        return super()._show(error, target)
+        text = self._shell.describe_error(error)
+        if text is None:
+            return super()._show(error, target)
+        if target is not None:
+            target.write(text)
+        return text
+
+    def _showing(self, call, *args) -> None:
+        """A value's own methods run here. An exception in them ends the cell, as one in its code
+        would."""
+        raised = self._interruptible(call, *args)
+        self._kept.restore()
+        if raised is not None and self._error is None:
+            self._error = raised
 
     def _send(self) -> None:
         if self._environment:

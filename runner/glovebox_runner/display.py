@@ -12,6 +12,7 @@ limits and does not trust this side; see docs/PROTOCOL.md.
 No library is imported for this: rich.py looks only at modules that the program itself has loaded.
 """
 
+import os
 import sys
 from _signal import SIG_BLOCK, SIG_SETMASK, SIGINT
 from _signal import pthread_sigmask as _mask
@@ -27,6 +28,8 @@ WORDS_MAX = 300  # characters of a reason
 TYPES_MAX = 64  # MIME types in a bundle
 META_MAX = 64 << 10  # bytes of metadata
 NODES_SLACK = 10000  # allowance for the frame of each bundle
+ID_MAX = 128  # characters of a display_id
+HELD_MAX = 20  # outputs whose last update is sent at the end of the cell
 
 _METHODS = (
     ("text/html", "_repr_html_"),
@@ -170,6 +173,46 @@ def plain(value) -> str:
     return repr(value)
 
 
+# Set by ipython.py: how IPython prints values, and the printers that a program registers with it.
+pretty = None
+registered = None
+uses_registered = False
+
+_WIDTH = 79
+_ATOMS = (int, float, bool, str, bytes, complex, type(None))
+
+
+def is_too_long(value) -> bool:
+    """Whether its text is cut."""
+    return type(value) in _STRINGS and len(value) > TEXT_MAX
+
+
+def _is_simple(value, depth=3) -> bool:
+    """Whether IPython would print repr(value), if that fits into a line."""
+    kind = type(value)
+    if kind in _ATOMS:
+        return True
+    if depth == 0 or kind not in (dict, list, tuple) or len(value) > _WIDTH // 3:
+        return False
+    if kind is dict and not all(type(key) in _ATOMS for key in value):
+        return False
+    return all(_is_simple(item, depth - 1) for item in (value.values() if kind is dict else value))
+
+
+def as_text(value) -> str:
+    """As IPython prints it, where there is one: its printer takes longer than repr()."""
+    if pretty is None:
+        return plain(value)
+    if not uses_registered:
+        if type(value) in _ATOMS or rich.is_special(value):
+            return plain(value)
+        if _is_simple(value):
+            text = repr(value)
+            if len(text) <= _WIDTH:
+                return text
+    return pretty(value)
+
+
 def reason(error) -> str:
     try:
         words = "%s: %s" % (type(error).__name__, error)
@@ -191,6 +234,7 @@ class Bundle:
         self.metadata: dict = {}
         self.left_out: dict = {}
         self.failed: dict = {}
+        self.place: dict = {}  # of an output that is updated, or the order to clear them
 
     @property
     def room(self) -> int:
@@ -253,7 +297,7 @@ class Bundle:
 
     def add_plain(self, value) -> None:
         try:
-            text = plain(value)
+            text = as_text(value)
         except Exception as error:
             self._note(self.failed, "text/plain", reason(error))
             text = "<%s object>" % type(value).__name__
@@ -272,13 +316,19 @@ class Bundle:
         self.parts[mime] = text
         return True
 
+    def choose(self, include, exclude) -> None:
+        """Removes the types that are not wanted."""
+        for mime in list(self.parts):
+            if (include and mime not in include) or (exclude and mime in exclude):
+                del self.parts[mime]
+
     @staticmethod
     def _note(where: dict, mime, what) -> None:
         if len(where) < TYPES_MAX:
             where[str(mime)[:128]] = what
 
     def _metadata(self) -> bytes:
-        ours = {}
+        ours = dict(self.place)
         if self.left_out:
             ours["left_out"] = self.left_out
         if self.failed:
@@ -310,6 +360,8 @@ def _method(value, name):
 
 def describe(value, bundle: Bundle) -> None:
     bundle.add_plain(value)
+    if uses_registered and registered(value, bundle):
+        return
     if rich.describe(value, bundle):
         return
     whole = _method(value, "_repr_mimebundle_")
@@ -331,6 +383,22 @@ def describe_whole(whole, bundle: Bundle) -> None:
         add_all(bundle, data, metadata)
     except Exception as error:
         bundle._note(bundle.failed, "_repr_mimebundle_", reason(error))
+
+
+def format(value, include=None, exclude=None):
+    """The representations of a value and their metadata, as two dictionaries. Both are empty for a
+    value that displays itself."""
+    import json
+
+    method = None if rich.is_special(value) else _method(value, "_ipython_display_")
+    if method is not None:
+        method()
+        return {}, {}
+    bundle = Bundle(frames.FRAME_BUNDLE_MAX - META_MAX, frames.FRAME_DISPLAYS_NODES)
+    describe(value, bundle)
+    bundle.choose(include, exclude)
+    metadata = json.loads(bundle._metadata())
+    return {mime: json.loads(text) for mime, text in bundle.parts.items()}, metadata
 
 
 def add_all(bundle: Bundle, data, metadata=None) -> None:
@@ -372,6 +440,8 @@ class Publisher:
         self.left_out = 0
         self._sequence = 0
         self._shown = 0
+        self._cleared = -1  # how many were shown when they were last cleared
+        self.held = {}
         self._bytes = frames.FRAME_DISPLAYS_BYTES
         self._nodes = frames.FRAME_DISPLAYS_NODES - NODES_SLACK
 
@@ -397,8 +467,15 @@ class Publisher:
             if message.type == frames.FRAME_ANSWER and message.get(key) == b"%d" % number:
                 return message
 
-    def show(self, value) -> None:
-        self._publish(frames.FRAME_DISPLAY, lambda bundle: describe(value, bundle), value)
+    def show(self, value, include=None, exclude=None, metadata=None, display_id=None,
+             update=False) -> None:
+        def fill(bundle: Bundle) -> None:
+            describe(value, bundle)
+            bundle.choose(include, exclude)
+            if isinstance(metadata, dict):
+                bundle.metadata.update(metadata)
+
+        self._publish(frames.FRAME_DISPLAY, fill, value, _place(display_id, update))
 
     def show_result(self, value) -> None:
         if value is not None:
@@ -414,11 +491,29 @@ class Publisher:
 
         self._publish(frames.FRAME_RESULT, fill, None)
 
-    def show_bundle(self, data, metadata=None) -> None:
+    def show_bundle(self, data, metadata=None, display_id=None, update=False) -> None:
         """display(raw=True)"""
-        self._publish(frames.FRAME_DISPLAY, lambda bundle: add_all(bundle, data, metadata), data)
+        self._publish(frames.FRAME_DISPLAY, lambda bundle: add_all(bundle, data, metadata), data,
+                      _place(display_id, update))
 
-    def _publish(self, type, fill, value) -> None:
+    def clear(self, wait: bool) -> None:
+        """clear_output(): the receipt lists only the displays after it. With @wait it counts from
+        the next display on."""
+        few_left = self._shown > frames.FRAME_DISPLAYS_MAX - HELD_MAX
+        if self.echo or (few_left and self._shown == self._cleared):
+            return  # in a loop that prints: it must not use up what displays need
+        place = {"clear": "wait" if wait else "now"}
+        self._publish(frames.FRAME_DISPLAY, lambda bundle: None, None, place)
+        self._cleared = self._shown
+
+    def finish(self) -> None:
+        """Before the end of a cell: the last updates that were held back."""
+        held, self.held = self.held, {}
+        for type, fill, value, place in held.values():
+            self._shown -= 1
+            self._publish(type, fill, value, place, True)
+
+    def _publish(self, type, fill, value, place=None, last=False) -> None:
         if not rich.is_special(value):
             method = _method(value, "_ipython_display_")
             if method is not None:
@@ -429,6 +524,8 @@ class Publisher:
             return
         if type == frames.FRAME_DISPLAY:
             self._shown += 1
+            if self._hold(type, fill, value, place, last):
+                return
         room = self._bytes - (self._reserve if type == frames.FRAME_DISPLAY else 0)
         room = min(frames.FRAME_BUNDLE_MAX, room) - META_MAX - 256
         too_many = type == frames.FRAME_DISPLAY and self._shown > frames.FRAME_DISPLAYS_MAX
@@ -437,8 +534,24 @@ class Publisher:
             return
         bundle = Bundle(room, self._nodes)
         fill(bundle)
-        if bundle.parts or bundle.left_out or bundle.failed:
+        bundle.place = place or {}
+        if bundle.parts or bundle.left_out or bundle.failed or bundle.place:
             self._send(type, bundle)
+
+    def _hold(self, type, fill, value, place, last) -> bool:
+        """When only a few more displays are allowed, updates wait for the end of the cell, and only
+        the last one of each output is sent. So a progress bar ends where it should."""
+        if last or not place or "update" not in place:
+            return False
+        if self._shown <= frames.FRAME_DISPLAYS_MAX - HELD_MAX:
+            return False
+        key = place["display_id"]
+        if key not in self.held and len(self.held) >= HELD_MAX:
+            return False
+        if key in self.held:
+            self._shown -= 1
+        self.held[key] = (type, fill, value, place)
+        return True
 
     def _print(self, fill, value) -> None:
         bundle = Bundle(frames.FRAME_BUNDLE_MAX, 0)
@@ -497,28 +610,59 @@ def _flush() -> None:
 publisher = None  # of the session
 
 
+def _place(display_id, update) -> dict:
+    if not display_id:
+        return {}
+    place = {"display_id": str(display_id)[:ID_MAX]}
+    if update:
+        place["update"] = True
+    return place
+
+
+def _new_id() -> str:
+    return os.urandom(16).hex()
+
+
 class Handle:
-    """The result of display(display_id=...). An update is one more display here."""
+    """The result of display(display_id=...) where there is no IPython."""
 
     def __init__(self, display_id=None) -> None:
-        self.display_id = display_id or "glovebox"
+        self.display_id = display_id or _new_id()
+
+    def __repr__(self) -> str:
+        return "<DisplayHandle display_id=%s>" % self.display_id
 
     def display(self, value, **kwargs) -> None:
-        display(value, **kwargs)
+        display(value, display_id=self.display_id, **kwargs)
 
-    update = display
+    def update(self, value, **kwargs) -> None:
+        display(value, display_id=self.display_id, update=True, **kwargs)
+
+
+make_handle = Handle
+capturing = None  # set by ipython.py: the publisher that captures displays at the moment, or None
 
 
 def display(*values, include=None, exclude=None, metadata=None, transient=None, display_id=None,
-            raw=False, clear=False, **kwargs):
+            raw=False, clear=False, update=False, **kwargs):
     """Shows values in their richest representation."""
+    if display_id is True:
+        display_id = _new_id()
+    if not display_id and isinstance(transient, dict):
+        display_id = transient.get("display_id")
+    if update and not display_id:
+        raise TypeError("display_id required for update_display")
+    if publisher is None:
+        print(*values)
+        return None
+    to = publisher if capturing is None else capturing() or publisher
+    if clear:
+        to.clear(True)
+    if not values and display_id:
+        values, raw = ({},), True
     for value in values:
-        if publisher is None:
-            print(plain(value))
-        elif raw:
-            publisher.show_bundle(value, metadata)
+        if raw:
+            to.show_bundle(value, metadata, display_id, update)
         else:
-            publisher.show(value)
-    if display_id is not None:
-        return Handle(None if display_id is True else display_id)
-    return None
+            to.show(value, include, exclude, metadata, display_id, update)
+    return make_handle(display_id) if display_id else None

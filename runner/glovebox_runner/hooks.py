@@ -1,20 +1,14 @@
-"""Display libraries in a cell: show() shows, and `from IPython.display import …` works.
+"""Display libraries in a cell: show() shows, and so does IPython's display().
 
 A library is adapted when it is loaded, whether before the cell (in the template) or by it: a finder
 in front of the others sees the import and calls the adapter once the module is complete. A library
 that is never imported costs a dictionary look-up.
-
-If IPython is not installed a small stand-in takes its place, for cells that were written for
-notebooks. If it is, only its display() is replaced.
 """
 
 import builtins
 import sys
-import types
-from importlib.machinery import ModuleSpec
 
-from . import display as _display
-from . import fonts, loop
+from . import fonts, loop, shell
 from .display import display
 
 
@@ -37,13 +31,24 @@ def has_figures() -> bool:
         return True
 
 
+def _closes_figures() -> bool:
+    """%config InlineBackend.close_figures"""
+    module = sys.modules.get("matplotlib_inline.config")
+    if module is None or not module.InlineBackend.initialized():
+        return True
+    return module.InlineBackend.instance().close_figures
+
+
 def show_figures(but=None) -> None:
-    """Shows the open figures, and closes them."""
+    """Shows the open figures, and closes them. Figures that are to stay open are shown when they
+    have changed."""
+    closes = _closes_figures()
     for manager in _managers():
         figure = manager.canvas.figure
-        if figure is not but:
+        if figure is not but and (closes or figure.stale):
             display(figure)
-    if _managers():
+            figure.stale = False
+    if closes and _managers():
         sys.modules["matplotlib._pylab_helpers"].Gcf.destroy_all()
 
 
@@ -84,8 +89,36 @@ def _adapt_pillow(module) -> None:
 
 
 def _adapt_ipython(module) -> None:
+    """Also of IPython's own functions that use display()."""
     if getattr(module, "display", None) is not display:
         module.display = display
+
+
+def _adapt_get_ipython(module) -> None:
+    if module.get_ipython is not shell.get_ipython:
+        module.get_ipython = shell.get_ipython
+
+
+def _adapt_shell(module) -> None:
+    """The functions that return IPython's shell return ours in a session of cells. In a script
+    there is none, as without us."""
+    ancestor = module.InteractiveShell
+    if "initialized" in vars(ancestor):
+        return
+    initialized, instance = ancestor.initialized.__func__, ancestor.instance.__func__
+
+    def is_initialized(cls):
+        return shell.is_active() or initialized(cls)
+
+    def get_instance(cls, *args, **kwargs):
+        if shell.is_active():
+            ours = shell.get_ipython()
+            if isinstance(ours, cls):
+                return ours
+        return instance(cls, *args, **kwargs)
+
+    ancestor.initialized = classmethod(is_initialized)
+    ancestor.instance = classmethod(get_instance)
 
 
 _ADAPTERS = {
@@ -95,8 +128,11 @@ _ADAPTERS = {
     "matplotlib.figure": _adapt_figure,
     "plotly.io": _adapt_plotly,
     "PIL.Image": _adapt_pillow,
-    "IPython.display": _adapt_ipython,
+    "IPython": _adapt_get_ipython,
+    "IPython.core.getipython": _adapt_get_ipython,
+    "IPython.core.interactiveshell": _adapt_shell,
     "IPython.core.display_functions": _adapt_ipython,
+    "IPython.display": _adapt_ipython,
 }
 
 
@@ -147,186 +183,19 @@ class _Finder:
         return None
 
 
-# ---- a stand-in for IPython ----
+_adapted = set()  # in the template, which is not touched again in its clones
 
 
-class DisplayObject:
-    """Data of one MIME type: given, read from a file of the workspace, or by its address."""
-
-    MIME = "text/plain"
-    BINARY = False
-
-    def __init__(self, data=None, url=None, filename=None, metadata=None, **kwargs) -> None:
-        if data is not None and not self.BINARY and hasattr(data, "__fspath__"):
-            data, filename = None, data
-        self.filename = filename
-        self.url = url
-        self.metadata = dict(metadata or {})
-        if data is None and filename is not None:
-            mode, encoding = ("rb", None) if self.BINARY else ("r", "utf-8")
-            with open(filename, mode, encoding=encoding) as file:
-                data = file.read()
-        self.data = data
-
-    def __repr__(self) -> str:
-        return "<IPython.core.display.%s object>" % type(self).__name__
-
-    def _repr_mimebundle_(self, include=None, exclude=None):
-        if self.data is None:
-            return {}
-        return {self.MIME: self.data}, ({self.MIME: self.metadata} if self.metadata else {})
-
-
-class HTML(DisplayObject):
-    MIME = "text/html"
-
-    def __html__(self):
-        return self.data
-
-
-class Markdown(DisplayObject):
-    MIME = "text/markdown"
-
-
-class Latex(DisplayObject):
-    MIME = "text/latex"
-
-
-class Math(Latex):
-    def _repr_mimebundle_(self, include=None, exclude=None):
-        return {self.MIME: "$\\displaystyle %s$" % str(self.data).strip("$")}
-
-
-class SVG(DisplayObject):
-    MIME = "image/svg+xml"
-
-
-class Javascript(DisplayObject):
-    MIME = "application/javascript"
-
-
-class Pretty(DisplayObject):
-    pass
-
-
-class JSON(DisplayObject):
-    MIME = "application/json"
-
-    def __init__(self, data=None, url=None, filename=None, expanded=False, **kwargs) -> None:
-        super().__init__(data, url, filename)
-        if isinstance(self.data, str):
-            import json
-
-            self.data = json.loads(self.data)
-
-
-class Code(DisplayObject):
-    def __init__(self, data=None, url=None, filename=None, language=None, **kwargs) -> None:
-        super().__init__(data, url, filename)
-        self.language = language or ""
-
-    def _repr_mimebundle_(self, include=None, exclude=None):
-        text = "```%s\n%s\n```" % (self.language, self.data)
-        return {"text/plain": str(self.data), "text/markdown": text}
-
-
-class IFrame:
-    def __init__(self, src, width="100%", height=400, **kwargs) -> None:
-        self.src, self.width, self.height = src, width, height
-
-    def _repr_html_(self):
-        import html
-
-        values = tuple(html.escape(str(x)) for x in (self.width, self.height, self.src))
-        return '<iframe width="%s" height="%s" src="%s" frameborder="0"></iframe>' % values
-
-
-_MAGIC = ((b"\x89PNG", "image/png"), (b"\xff\xd8", "image/jpeg"), (b"GIF8", "image/gif"),
-          (b"RIFF", "image/webp"))
-
-
-class Image(DisplayObject):
-    BINARY = True
-
-    def __init__(self, data=None, url=None, filename=None, format=None, embed=None, width=None,
-                 height=None, retina=False, unconfined=False, metadata=None, **kwargs) -> None:
-        if isinstance(data, str) and data.startswith(("http:", "https:")):
-            data, url = None, data
-        elif isinstance(data, str) or hasattr(data, "__fspath__"):
-            data, filename = None, data
-        super().__init__(data, url, filename, metadata)
-        for name, value in (("width", width), ("height", height)):
-            if value is not None:
-                self.metadata[name] = value
-
-    def _repr_mimebundle_(self, include=None, exclude=None):
-        if self.data is None:
-            import html
-
-            return {"text/html": '<img src="%s"/>' % html.escape(str(self.url))}
-        head = bytes(self.data[:4])
-        mime = next((mime for magic, mime in _MAGIC if head.startswith(magic)), None)
-        if mime is None:
-            raise ValueError("not an image in a supported format: PNG, JPEG, GIF or WebP")
-        return {mime: self.data}, ({mime: self.metadata} if self.metadata else {})
-
-
-def clear_output(wait=False) -> None:
-    """A receipt keeps what was shown."""
-
-
-def update_display(value, *, display_id=None, **kwargs) -> None:
-    display(value, **kwargs)
-
-
-def publish_display_data(data, metadata=None, **kwargs) -> None:
-    display(data, metadata=metadata, raw=True)
-
-
-def set_matplotlib_formats(*formats, **kwargs) -> None:
-    """Figures are PNG."""
-
-
-_DISPLAY_NAMES = {
-    "display": display, "DisplayHandle": _display.Handle, "DisplayObject": DisplayObject,
-    "HTML": HTML, "Markdown": Markdown, "Latex": Latex, "Math": Math, "SVG": SVG, "JSON": JSON,
-    "Javascript": Javascript, "Pretty": Pretty, "Code": Code, "IFrame": IFrame, "Image": Image,
-    "clear_output": clear_output, "update_display": update_display,
-    "publish_display_data": publish_display_data, "set_matplotlib_formats": set_matplotlib_formats,
-}
-# No shell: libraries use it to detect a notebook, and would rely on it.
-_STAND_INS = {
-    "IPython": {"get_ipython": lambda: None, "version_info": (0, 0), "__version__": "0"},
-    "IPython.display": _DISPLAY_NAMES,
-    "IPython.core": {},
-    "IPython.core.display": _DISPLAY_NAMES,
-}
-
-
-class _StandIn:
-    """After all other finders: reached only if IPython is not installed."""
-
-    @staticmethod
-    def find_spec(name, path=None, target=None):
-        if name not in _STAND_INS:
-            return None
-        return ModuleSpec(name, _StandIn, is_package=name in ("IPython", "IPython.core"))
-
-    @staticmethod
-    def create_module(spec):
-        return types.ModuleType(spec.name, "A stand-in: what cells use of IPython.")
-
-    @staticmethod
-    def exec_module(module) -> None:
-        module.__dict__.update(_STAND_INS[module.__name__])
+def adapt_loaded(prefix: str = "") -> None:
+    """The libraries whose names begin with @prefix, if they are loaded."""
+    for name in _ADAPTERS:
+        if name.startswith(prefix) and name not in _adapted and name in sys.modules:
+            _adapt(sys.modules[name])
+            _adapted.add(name)
 
 
 def install() -> None:
     """Once in a tenant that runs cells."""
     builtins.display = display
-    for name in _ADAPTERS:
-        module = sys.modules.get(name)
-        if module is not None:
-            _adapt(module)
+    adapt_loaded()
     sys.meta_path.insert(0, _Finder())
-    sys.meta_path.append(_StandIn)

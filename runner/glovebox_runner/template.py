@@ -72,7 +72,10 @@ def preload(control, names, left):
     for done, name in enumerate(names):
         report(control, GOES_ON, done, total, name)
         try:
-            importlib.import_module(name)
+            if name == "IPython":
+                tenant.make_shell()
+            else:
+                importlib.import_module(name)
         except Exception as error:
             why = str(error).partition("\n")[0] or "it failed"
             report(control, MISSING, done, total, f"{name}: {type(error).__name__}: {why}")
@@ -165,6 +168,7 @@ def warm(control, extension, names):
     leftovers.end()
     tenant.load_cells()
     tenant.load_names()
+    tenant.keep_late()
 
 
 def main(control, ext_fd, zip_fd):
@@ -175,6 +179,7 @@ def main(control, ext_fd, zip_fd):
         calls.use(extension)
         names = os.read(control, SETUP_SIZE).rstrip(b"\0").decode("ascii").split()
         machine.install()
+        tenant.has_ipython = importlib.util.find_spec("IPython") is not None
         if names:
             warm(control, extension, names)
         else:

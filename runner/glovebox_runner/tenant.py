@@ -16,6 +16,7 @@ and interrupts the program at its first instruction, without a traceback of our 
 """
 
 import _signal  # signal is a Python layer over it, with enums that cost time
+import importlib
 import io
 import itertools
 import os
@@ -33,24 +34,29 @@ POOLED_AFTER_MS = 20  # no program for this long: cloned in advance
 EXIT_OURS = 125  # our failure, never the program's
 
 # Modules that only mode "cell" needs, each after those that it needs itself.
-CELL_MODULES = ("fonts", "rich", "display", "loop", "hooks", "notebook", "sources",
-                "cell")
+CELL_MODULES = ("fonts", "rich", "display", "loop", "shell", "hooks", "sources", "cell")
+LATE_MODULES = ("names", "ipython")  # needed by only some cells
 PACKAGE = __name__.rpartition(".")[0]  # zipimport of 3.9 does not set __package__ in time
-NAMES_MODULE = PACKAGE + ".names"  # needed by only some cells
 _cell_sources = []  # (name, text) of those that a template kept for its clones
-_names_source = None  # likewise
+_late_sources = {}  # likewise
 workspace = None  # of a session
+has_ipython = True  # False if the template looked for it in vain
 
 
 def keep_cells() -> None:
     """For a template that has nothing to preload: compiling these modules would take a good part
     of its start, and the zip that contains them is closed after it. So their text is kept."""
-    global _names_source
-    loader = __spec__.loader
     for name in CELL_MODULES:
         name = PACKAGE + "." + name
-        _cell_sources.append((name, loader.get_source(name)))
-    _names_source = loader.get_source(NAMES_MODULE)
+        _cell_sources.append((name, __spec__.loader.get_source(name)))
+    keep_late()
+
+
+def keep_late() -> None:
+    """For every template: the text of the modules that it has not loaded."""
+    for name in LATE_MODULES:
+        if PACKAGE + "." + name not in sys.modules:
+            _late_sources[name] = __spec__.loader.get_source(PACKAGE + "." + name)
 
 
 def _load(name: str, text: str) -> None:
@@ -68,17 +74,32 @@ def load_cells() -> None:
     from . import cell  # noqa: F401  finds the kept text; without a template it is imported
 
 
+def load_late(name: str):
+    """A module that only some cells need."""
+    whole = PACKAGE + "." + name
+    if whole not in sys.modules and name in _late_sources:
+        try:
+            _load(whole, _late_sources[name])
+        except BaseException:
+            sys.modules.pop(whole, None)
+            raise
+        del _late_sources[name]
+    module = importlib.import_module(whole)
+    if not any(ours is module.__dict__ for ours in script.our_globals):
+        script.our_globals.append(module.__dict__)
+    return module
+
+
 def load_names():
     """For cells whose names are wanted, and those that work on tables by their names."""
-    global _names_source
-    if NAMES_MODULE not in sys.modules and _names_source is not None:
-        _load(NAMES_MODULE, _names_source)
-        _names_source = None
-    from . import names
+    return load_late("names")
 
-    if not any(ours is names.__dict__ for ours in script.our_globals):
-        script.our_globals.append(names.__dict__)
-    return names
+
+def make_shell() -> None:
+    """For a template that preloads IPython."""
+    from . import shell
+
+    shell.prepared = load_late("ipython").make()
 
 
 def _run_cells(message: frames.Message, control):
@@ -317,7 +338,7 @@ def prepare_template(control_fd=None) -> None:
     cell = sys.modules.get(PACKAGE + ".cell")
     if cell is not None:
         cell.warm_up()
-    names = sys.modules.get(NAMES_MODULE)
+    names = sys.modules.get(PACKAGE + ".names")
     if names is not None:
         names.warm_up()
 

@@ -134,6 +134,21 @@ def test_shell(cell):
     assert r["result"] == {"text/plain": "['1', '2']"}
 
 
+def test_a_script_has_no_shell(gb):
+    """Also if the template has loaded IPython."""
+    r = gb.py("""
+        import builtins, sys
+        print([n for n in ('get_ipython', 'display', '__IPYTHON__') if hasattr(builtins, n)])
+        print([n for n in ('In', 'Out', '_') if n in globals()], hasattr(sys, 'ps1'))
+        from IPython import get_ipython
+        from IPython.core.interactiveshell import InteractiveShell
+        from IPython.display import display
+        print(get_ipython(), InteractiveShell.initialized(), sys.modules['__main__'].__name__)
+        display(5)
+    """, "--preload", "IPython")
+    assert (r.code, r.out) == (0, "[]\n[] False\nNone False __main__\n5\n"), r
+
+
 def test_shell_streams_with_the_rest(cell):
     r = cell("print('a')\n!echo b\nprint('c')")
     assert r["stdout"] == "a\nb\nc\n"
@@ -156,9 +171,21 @@ def test_magics(cell):
 
 def test_unknown_magic(cell):
     r = cell("print('ran')\n%frobnicate now")
-    assert (r["status"], r["stdout"]) == ("error", "")
-    assert r["error"]["name"] == "SyntaxError" and "%frobnicate" in r["error"]["value"]
-    assert "line 2" in r["error"]["traceback"]
+    assert (r["status"], r["stdout"]) == ("error", "ran\n")
+    assert r["error"]["name"] == "UsageError" and "%frobnicate" in r["error"]["value"]
+    assert r["stderr"] == r["error"]["traceback"] == "UsageError: %s\n" % r["error"]["value"]
+
+
+def test_updated_and_cleared(cell):
+    r = cell("""
+        from IPython.display import clear_output
+        print('one'); display(1); clear_output(); print('two')
+        h = display('a', display_id='h'); display('b'); h.update('c')
+    """)
+    assert [o["data"]["text/plain"] for o in r["outputs"]] == ["'c'", "'b'"]
+    assert [o["metadata"] for o in r["outputs"]] == [{"glovebox": {"display_id": "h"}}, {}]
+    assert [o["stdout_offset"] for o in r["outputs"]] == [8, 8]
+    assert r["stdout"] == "one\ntwo\n" and r["cleared"] == {"stdout_offset": 4, "stderr_offset": 0}
 
 
 # ---- what is shown -----------------------------------------------------------------------------

@@ -293,7 +293,9 @@ static const struct preload_case {
     { "all of them", "auto", "numpy pandas plotly.graph_objects plotly.express matplotlib.pyplot",
       "numpy pandas matplotlib matplotlib.pyplot plotly plotly.graph_objects plotly.express" },
     { "all", "all", "print(1)",
-      "numpy pandas matplotlib matplotlib.pyplot plotly plotly.graph_objects plotly.express" },
+      "numpy pandas matplotlib matplotlib.pyplot plotly plotly.graph_objects plotly.express "
+      "IPython" },
+    { "a display", "auto", "from IPython.display import HTML", "IPython" },
     { "none", "none", "import numpy", "" },
     { "a list", "json,numpy", "print(1)", "json numpy" },
     { "a list, not of ours", "foo.bar", "print(1)", "foo.bar" },
@@ -335,7 +337,7 @@ static void test_preload_all_is_known(void **state)
 {
     (void) state;
     assert_string_equal(engine_preload_all, "numpy pandas matplotlib matplotlib.pyplot plotly "
-                                            "plotly.graph_objects plotly.express");
+                                            "plotly.graph_objects plotly.express IPython");
 }
 
 /* Too long is refused, whatever the size; what is written stays inside. */

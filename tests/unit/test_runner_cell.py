@@ -346,7 +346,7 @@ CASES = {
     ),
     "class_itself": (
         "class A:\n    def _repr_html_(self): return 'x'\nA",
-        {"plain": "<class '__main__.A'>", "types": {"text/plain"}},
+        {"plain": "__main__.A", "types": {"text/plain"}},
     ),
     "forked_child_goes_on": (
         "import os\npid = os.fork()\nif pid: os.waitpid(pid, 0)\nprint('in', pid > 0)\npid > 0",
@@ -359,8 +359,13 @@ CASES = {
     "shell_order": ("print('a')\n!echo b\nprint('c')", {"out": "a\nb\nc\n"}),
     "shell_fails": ("!exit 3\n_exit_code", {"plain": "3"}),
     "shell_indented": ("for i in range(2):\n    !echo {i} $i", {"out": "0 0\n1 1\n"}),
-    "shell_braces": (
-        "!echo '{{a}}' ${{HOME}}x '{no such}'", {"out": "{a} /nonexistentx {no such}\n"},
+    "shell_braces": ("x = 5\n!echo '{{a}}' ${{HOME}}x {x}", {"out": "{a} /nonexistentx 5\n"}),
+    "shell_odd_braces": ("x = 5\n!echo '{no such}' {x}", {"out": "{no such} {x}\n"}),
+    "shell_in_function": ("def f(n):\n    !echo {n}\nf(4)", {"out": "4\n"}),
+    "shell_background": ("!true &", {}),
+    "shell_captured": (
+        "import io, contextlib\nwith contextlib.redirect_stdout(io.StringIO()) as s:\n    !echo x\ns.getvalue()",
+        {"plain": "'x\\n'"},
     ),
     "shell_awk": ("!echo a b | awk '{print $2}'", {"out": "b\n"}),
     "shell_pipe": ("!printf 'b\\na\\n' | sort", {"out": "a\nb\n"}),
@@ -369,8 +374,12 @@ CASES = {
     "shell_assigned": ("x = !printf '1\\n2\\n'\nx", {"plain": "['1', '2']"}),
     "shell_value": ("!!echo q", {"plain": "['q']"}),
     "shell_line_numbers": (
-        "!true\n!true \\\n  && true\n1/0",
-        {"code": 1, "error": "ZeroDivisionError", "err": "line 4, in <module>"},
+        "!true\n\n!true\n1/0",
+        {"code": 1, "error": "ZeroDivisionError", "err": "line 4, in <module>\n    1/0\n"},
+    ),
+    "shell_lines_joined": (
+        "!true \\\n  && true\n1/0",
+        {"code": 1, "error": "ZeroDivisionError", "err": "line 2, in <module>\n    1/0\n"},
     ),
     "shell_stdin": ("!cat", {}),
     "not_shell": ("x = '''\n!echo no\n%no\n'''\nx", {"plain": "'\\n!echo no\\n%no\\n'"}),
@@ -396,31 +405,49 @@ CASES = {
     "pip_show": ("%pip show no-such-thing", {"code": 1, "error": "InstallError", "err": "not installed"}),
     "pip_other": ("%pip download x",
                   {"code": 1, "error": "InstallError", "err": "is not supported in a box"}),
-    "conda": ("%conda install x", {"err": "conda is not available"}),
+    "conda": ("%conda install x", {"code": 1, "error": "UsageError", "err": "use %pip install\n"}),
     "unknown_magic": (
         "print(1)\n\n%frobnicate x",
-        {"code": 1, "error": "SyntaxError", "err": "line 3\n    %frobnicate x", "out": ""},
+        {"code": 1, "error": "UsageError", "err": "%frobnicate", "out": "1\n"},
     ),
-    "unknown_cell_magic": (
-        "\n%%frobnicate\nx",
-        {"code": 1, "error": "SyntaxError", "err": "%%frobnicate is not supported"},
+    "unknown_cell_magic": ("%%frobnicate\nx", {"code": 1, "error": "UsageError", "err": "%%frobnicate"}),
+    "syntax_error": ("x =\n!true", {"code": 1, "error": "SyntaxError", "err": "line 1\n    x =\n"}),
+    "name_error": ("who_knows", {"code": 1, "error": "NameError", "err": "line 1, in <module>"}),
+    "automagic": ("pwd  ", {"plain": "WORKSPACE"}),
+    "automagic_operator": ("ls -d .", {"out": "./\n"}),
+    "automagic_with_code": ("pwd\nx = 1", {"code": 1, "error": "NameError"}),
+    "prompt": ("In [1]: 1 + 1", {"plain": "2"}),
+    "annotation": ("In = []\nIn : 5\nIn", {"plain": "[]"}),
+    "capture": ("%%capture c\nprint('o'); display(1)\n!echo s\n2", {}),
+    "capture_fails": ("%%capture c\nprint('o')\n1/0", {"code": 1, "error": "ZeroDivisionError", "err": "1/0"}),
+    "run_cell_fails": (
+        "get_ipython().run_cell('1/0')\nprint('on')", {"code": 1, "error": "ZeroDivisionError", "out": "on\n"},
     ),
+    "showtraceback": ("try: 1/0\nexcept Exception: get_ipython().showtraceback()", {"err": "ZeroDivisionError"}),
+    "inspect": ("def f(a): 'text'\nf?", {"out": "Signature: f(a)\nDocstring: text"}),
+    "load": ("open('l.py', 'w').write('x = 1')\n%load l.py", {"out": "# %load l.py\nx = 1\n", "err": "printed"}),
+    "edit": ("%edit x", {"code": 1, "error": "UsageError", "err": "no editor"}),
+    "store": ("s = 1\n%store s", {"out": "Stored 's' (int)\n"}),
+    "wide": ("{i: 'x' * 20 for i in range(4)}",
+             {"plain": "\n ".join("{0: 'xxx',1: 'xxx',2: 'xxx',3: 'xxx'}".replace("xxx", "x" * 20).replace(",", ",|").split("|"))}),
+    "pretty": ("class A:\n    def _repr_pretty_(self, p, cycle): p.text('nice')\n[A()]", {"plain": "[nice]"}),
+    "huge": ("import time\nt = time.process_time()\nx = [[0] * 1000] * 1000\nx, 1\nlen(repr(x))", {"plain": "3002000"}),
     "time_line": ("%time x = 5\nx", {"plain": "5", "out": "CPU times"}),
     "time_value": ("%time 2 + 3", {"plain": "5", "out": "Wall time"}),
     "time_cell": ("%%time\nx = 4\nx", {"plain": "4", "out": "Wall time"}),
     "time_cell_error": ("%%time\nx = 4\n1/0", {"code": 1, "error": "ZeroDivisionError",
-                        "err": "line 3, in <module>"}),
+                        "err": "line 2, in <module>\n    1/0\n"}),
     "time_cell_nested": ("%%time\n!echo in", {"out": "in\nCPU times"}),
     "timeit": ("%timeit -n 10 1 + 1", {"out": "per loop"}),
     "timeit_cell": ("%%timeit\nx = 1", {"out": "per loop"}),
     "bash_cell": ("%%bash\nfor i in 1 2; do echo $i; done", {"out": "1\n2\n"}),
     "bash_cell_fails": ("%%bash\nexit 3", {"code": 1, "error": "CalledProcessError"}),
-    "writefile": ("%%writefile a.txt\nx\ny", {"out": "Wrote a.txt\n"}),
+    "writefile": ("%%writefile a.txt\nx\ny", {"out": "Writing a.txt\n"}),
     "cd_pwd": ("%cd /\n%pwd", {"plain": "'/'", "out": "/\n"}),
-    "env": ("%env A=5\nimport os\nos.environ['A']", {"plain": "'5'"}),
+    "env": ("%env A=5\nimport os\nos.environ['A']", {"plain": "'5'", "out": "env: A=5\n"}),
     "get_ipython": ("get_ipython().run_line_magic('matplotlib', 'inline')\n1", {"plain": "1"}),
     "get_ipython_unknown": (
-        "get_ipython().run_line_magic('nope', '')", {"code": 1, "error": "ValueError"},
+        "get_ipython().run_line_magic('nope', '')", {"code": 1, "error": "UsageError"},
     ),
 }
 
@@ -439,6 +466,8 @@ def test_cell(zygote, workspace, name):
         assert shown.done[frames.KEY_EXIT_CODE] == str(code if code >= 0 else 128 - code), note
         assert shown.done.get(frames.KEY_ERROR_NAME) == want.get("error"), note
     plain = (shown.result or {}).get("text/plain")
+    if want.get("plain") == "WORKSPACE":
+        want = {**want, "plain": repr(str(workspace))}
     assert plain == want.get("plain"), note
     assert want.get("out", "") in ended.out, note
     if want.get("out", "").endswith("\n") or "out" not in want:
@@ -462,7 +491,7 @@ def test_file_of_a_cell(zygote, workspace):
 
 def test_written_file(zygote, workspace):
     run(zygote, workspace, "%%writefile a.txt\nx\ny")
-    assert (workspace / "a.txt").read_text() == "x\ny"
+    assert (workspace / "a.txt").read_text() == "x\ny\n"
 
 
 # ---- several cells ----
@@ -829,7 +858,7 @@ def test_long_values_are_cut(zygote, workspace):
     assert len(texts[2]) < 1 << 20 and texts[2].endswith("x'...")
     assert ended.cells[2].metadata["glovebox"]["left_out"] == {"text/plain": 10**8 - (1 << 18)}
     assert len(texts[3]) < 20000 and texts[3].endswith(", ...]]")
-    assert texts[4].endswith(", ...}")
+    assert texts[4].endswith(",\n ...}")
     assert texts[5:8] == ["(1,)", "[]", "set()"]
     assert texts[8].endswith("1048576 characters left out …")
     assert ended.cells[8].metadata["glovebox"]["left_out"] == {"text/plain": 1 << 20}
@@ -840,9 +869,8 @@ def test_display(zygote, workspace):
         display(1, 'two')
         from IPython.display import display as d, HTML, Markdown, Image, JSON, Latex, SVG, Math
         from IPython.display import Javascript, Code, IFrame, clear_output, publish_display_data
-        from IPython.core.display import display as d2
         import IPython
-        assert IPython.get_ipython() is None and d is d2 is display
+        assert IPython.get_ipython() is get_ipython() and d is display
         d(HTML('<i>'), Markdown('*m*'), Latex('$l$'), SVG('<svg/>'), Math('x'))
         d(Image(data=b'\\x89PNG...', width=3), JSON({'a': 1}), Javascript('x'))
         d({'text/html': 'raw'}, raw=True)
@@ -864,10 +892,11 @@ def test_display(zygote, workspace):
     assert data[9]["application/javascript"] == "x"
     assert data[10] == {"text/html": "raw"}
     assert data[11] == {"text/plain": "'h'"} and data[12] == {"text/plain": "'again'"}
-    assert data[13] == {"text/plain": "p"}
-    assert data[14]["text/markdown"] == "```python\nx = 1\n```"
-    assert 'src="http://x/&quot;"' in data[15]["text/html"]
-    assert shown.sequence == list(range(1, 17))
+    places = [output["metadata"].get("glovebox") for output in shown.outputs[11:14]]
+    assert places == [{"display_id": "x"}, {"display_id": "x", "update": True}, {"clear": "wait"}]
+    assert data[13] == {} and data[14] == {"text/plain": "p"}
+    assert "text/html" in data[15] and "src=" in data[16]["text/html"]
+    assert shown.sequence == list(range(1, 18))
     assert shown.result is None
 
 
@@ -987,7 +1016,7 @@ def test_echo(zygote, workspace):
 
 def test_nothing_is_imported_for_nothing(zygote, workspace):
     shown = run(zygote, workspace, "1 + 1", "import sys\n[n for n in ('matplotlib', 'pandas', "
-                "'plotly', 'PIL', 'IPython') if n in sys.modules]").cells[1]
+                "'plotly', 'PIL') if n in sys.modules]").cells[1]
     assert shown.result == {"text/plain": "[]"}
 
 
@@ -1189,18 +1218,121 @@ def test_pillow(zygote, workspace):
     assert cells.end().code == 0
 
 
-def test_a_real_ipython_shows_through_ours(zygote, workspace):
-    """A package of that name in the workspace stands for one that is installed."""
-    package = workspace / "IPython"
+def test_a_library_is_adapted_when_it_is_loaded(zygote, workspace):
+    """A package of that name in the workspace stands for the one that is installed."""
+    package = workspace / "plotly"
     package.mkdir()
-    (package / "__init__.py").write_text("real = True")
-    (package / "display.py").write_text("def display(*a): print('not ours')\nclass HTML: pass")
+    (package / "__init__.py").write_text("")
+    (package / "io.py").write_text("def show(*a): print('not ours')")
     shown = run(zygote, workspace, textwrap.dedent("""
-        import IPython, IPython.display as d
-        assert IPython.real and d.__spec__.loader is d.__loader__
-        d.display(5)
+        import plotly.io as p
+        assert p.__spec__.loader is p.__loader__
+        p.show(5)
     """)).cells[0]
     assert [output["data"] for output in shown.outputs] == [{"text/plain": "5"}], shown
+
+
+# ---- the shell ----
+
+
+def test_in_and_out(zygote, workspace):
+    ended = run(zygote, workspace, "41 + 1", "x = 1", "(_, __, ___)", "%who_ls int", "In[1:], _i, _ii, _i2",
+                "_1, Out[1], sorted(Out), _oh is Out", "Out", "_7 is Out, 7 in Out", "Out[2]")
+    texts = [cell.result and cell.result["text/plain"] for cell in ended.cells]
+    assert texts[:4] == ["42", None, "(42, '', '')", "['x']"]
+    assert ast.literal_eval(texts[4]) == (
+        ["41 + 1", "x = 1", "(_, __, ___)", "get_ipython().run_line_magic('who_ls', 'int')",
+         "In[1:], _i, _ii, _i2"], "%who_ls int", "(_, __, ___)", "x = 1",
+    )
+    assert texts[5] == "(42, 42, [1, 3, 4, 5], True)"
+    assert ended.cells[7].done[frames.KEY_ERROR_NAME] == "NameError"
+    assert ended.cells[8].done[frames.KEY_ERROR_VALUE] == "2"
+
+
+def test_the_record_is_bounded():
+    shell = pytest.importorskip("glovebox_runner.shell")
+    main = {}
+    record = shell.Record(main)
+    for number in range(1, 2001):
+        record.begin(b"x" * 10)
+        record.keep(number)
+    assert len(record.results) == shell.RESULTS_MAX and min(record.results) == 1001
+    assert "_1000" not in main and main["_1001"] == 1001 and "_i1000" not in main and "_i1001" in main
+    assert record.raw[1000] == "" and record.raw[1001] == "x" * 10 and len(record.raw) == 2001
+    with pytest.raises(KeyError, match="no result of cell 5 is kept"):
+        record.results[5]
+    with pytest.raises(KeyError, match="2001"):
+        record.results[2001]
+    record.begin(b"y" * shell.INPUT_BYTES)
+    assert sum(map(len, record.raw)) <= shell.INPUT_BYTES and record.raw[-1][0] == "y"
+    large = bytes(shell.RESULT_BYTES * 2 // 5)
+    for _ in range(3):
+        record.begin(b"")
+        record.keep(bytearray(large))
+    assert len(main["_"]) == len(main["__"]) == len(large) and main["___"] is None
+    assert len(record.results) > 900, "the small ones stay"
+    record.begin(b"")
+    record.keep(bytes(shell.RESULT_BYTES + 1))
+    assert len(main["_"]) == shell.RESULT_BYTES + 1 and main["__"] is None
+
+
+BROKEN = {
+    "class": "type(get_ipython()).transform_cell = None",
+    "events": "get_ipython().events = None",
+    "modes": "get_ipython().ast_transformers = [1]\nget_ipython().InteractiveTB = None",
+    "lists": "In.clear(); Out.clear(); _ih.append(1); In = Out = 5",
+    "manager": "get_ipython().input_transformer_manager = None\nget_ipython().display_formatter = None",
+    "names": "del In, Out, _, __, _i",
+    "modules": "import sys\nfor name in list(sys.modules):\n    if name.startswith('IPython'): del sys.modules[name]",
+    "builtins": "import builtins\nfor name in ('isinstance', 'any', 'type', 'getattr'): delattr(builtins, name)",
+    "publisher": "get_ipython().display_pub = None",
+    "hook": "import sys\nsys.displayhook = 5",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_plain_cells_outlive_a_broken_shell(zygote, workspace, name):
+    ended = run(zygote, workspace, "%who_ls", BROKEN[name], "x = 2", "x + 2", "1/0", "print(x)")
+    assert ended.cells[3].done[frames.KEY_EXIT_CODE] == "0", ended
+    assert ended.cells[3].result["text/plain"] == "4"
+    assert ended.cells[4].done[frames.KEY_ERROR_NAME] == "ZeroDivisionError"
+    assert ended.out.endswith("2\n")
+
+
+def test_updates_reach_the_end(zygote, workspace):
+    """Those that exceed the number of displays: the last one is sent."""
+    shown = run(zygote, workspace, "h = display(0, display_id=True)\nfor i in range(1000): h.update(i)\n"
+                "k = display('k', display_id='k')\nk.update('end')\n'result'").cells[0]
+    assert len(shown.outputs) <= 200
+    assert [output["data"]["text/plain"] for output in shown.outputs[-2:]] == ["999", "'end'"]
+    assert frames.KEY_LEFT_OUT not in shown.done and shown.result == {"text/plain": "'result'"}
+
+
+def test_clearing_in_a_loop(zygote, workspace):
+    shown = run(zygote, workspace, "from IPython.display import clear_output\nfor i in range(1000):\n"
+                "    clear_output(wait=True)\n    print(i)\ndisplay('shown')").cells[0]
+    assert shown.outputs[-1]["data"] == {"text/plain": "'shown'"} and len(shown.outputs) <= 200
+    assert frames.KEY_LEFT_OUT not in shown.done
+
+
+def test_without_ipython():
+    shell = pytest.importorskip("glovebox_runner.shell")
+    problem = SyntaxError("invalid syntax", ("<cell>", 1, 1, "x"))
+    translate = shell._translate_without
+
+    def refuse(text):
+        with pytest.raises(SyntaxError) as raised:
+            translate(text, problem, ImportError("no IPython"))
+        return str(raised.value)
+
+    call = "__glovebox_pip__(%r)"
+    assert translate("%pip install a", problem, None) == call % "install a"
+    assert translate("# c\n\n!pip install a b\n%pip list", problem, None) == "\n".join(
+        (call % "install a b", call % "list"))
+    assert translate("  x = 1\n  x", problem, None) == "x = 1\nx"
+    assert "need IPython" in refuse("!ls") and "no IPython" in refuse("%who")
+    assert "need IPython" in refuse("%pip install a\nimport a\nx = !ls")
+    assert refuse("x ==") == "invalid syntax (<cell>, line 1)"
 
 
 # ---- the last line, told without a syntax tree ----

@@ -56,6 +56,10 @@ if sys.argv[3]:
     os.close(fd)
 sys.path.remove(sys.argv[1])
 random.random(), tempfile.mkdtemp is not None, next(tempfile._get_candidate_names())
+try:
+    tenant.make_shell()  # as a template that preloads IPython: programs must not see it
+except ImportError:
+    pass
 tenant.prepare_template()
 gc.collect()
 gc.freeze()

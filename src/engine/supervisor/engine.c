@@ -30,7 +30,7 @@
 #define DESCRIPTORS_MIN 64
 
 const char engine_preload_all[] =
-    "numpy pandas matplotlib matplotlib.pyplot plotly plotly.graph_objects plotly.express";
+    "numpy pandas matplotlib matplotlib.pyplot plotly plotly.graph_objects plotly.express IPython";
 
 const struct engine_config *engine_get_config(const struct engine *engine)
 {
