@@ -472,7 +472,11 @@ def uv_pick(wish, texts, ask, installed, loaded):
     if re.search(UV_UNREACHABLE, said):
         lines = [line.strip(" │╰─▶×├") for line in said.splitlines() if line.strip()]
         raise Failed("unreachable", (lines[-1] if lines else "no answer")[-DETAIL_MAX:])
-    return None
+    if not loaded:
+        return None
+    # Without the loaded packages, to show which of them is in the way.
+    prefer("free", liked)
+    return uv_result("free") if uv(wish, "free", texts, links=links).wait() == 0 else None
 
 
 def prefer(name, versions):
