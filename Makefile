@@ -17,8 +17,8 @@ C_FILES = $(shell find src tests bench tools -name '*.[ch]')
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-run: deps-run binary locales ## start the service on 127.0.0.1:8080 (Ctrl-C stops it)
-	@exec $(BUILD)/glovebox serve $(ARGS)
+run: deps-run binary locales ## start the service on 127.0.0.1:8080 (Ctrl-C stops it); first the template data
+	@exec $(BUILD)/glovebox serve --set-up $(ARGS)
 
 example: deps-run binary ## run an example program in a box and show its receipt
 	@printf '\n$$ glovebox run examples/hello.py\n\n'

@@ -92,8 +92,10 @@ DOORS = {
         "access/keys.h",
         "execution/receipt.h",  # for `glovebox run`, which has no service
         "package/layers.h",
+        "package/lock.h",
         "package/requirement.h",
         "session/network.h",  # likewise
+        "template/presets.h",
         "template/templates.h",
     ],
 }

@@ -31,6 +31,9 @@ int mcp_print_config(const struct config *cfg, struct gb_err *err);
  * client hangs up or @stop_fd can be read. */
 int mcp_forward(const struct config *cfg, int stop_fd, struct gb_err *err);
 
+/* `glovebox template add`: what the options of @cfg describe, under the name args[0]. */
+int cmd_template_add(const struct config *cfg, const char *data_dir, struct gb_err *err);
+
 /* The data directory: --data, or the default place. The caller frees it. */
 int cmd_data_dir(const struct config *cfg, char **ret_dir, struct gb_err *err);
 
@@ -58,7 +61,7 @@ void cmd_fill_ceiling(const struct config *cfg, struct limits *ceiling);
 void cmd_fill_packages(const struct config *cfg, struct package_config *packages);
 
 /* A service without clients, to install with: checks the requirements first, which needs no
- * service. Its boxes are those of @template. */
+ * service; @wanted may be NULL. Its boxes are those of @template. */
 int cmd_open_installer(const struct config *cfg, const char *data_dir,
                        const struct template_def *template, const char *const *wanted,
                        struct service **ret_service, struct gb_err *err);

@@ -108,7 +108,7 @@ int cmd_open_installer(const struct config *cfg, const char *data_dir,
     config.engine.landlock = true;
     config.data_dir = data_dir;
     config.log = on_install_log;
-    if (packages_check(&config.packages, wanted, &fault) < 0)
+    if (wanted && packages_check(&config.packages, wanted, &fault) < 0)
         return gb_fail_plain(err, EINVAL, "%.190s", fault.detail);
     r = service_open(&config, &service, err);
     if (r == 0)

@@ -378,6 +378,31 @@ static void stop(struct serve *serve)
         (void) close(serve->drained_fd);
 }
 
+/* With signals as they were: an interrupt ends us, and the next start goes on where it was. A
+ * failure is told, and no reason not to serve. */
+static void set_up(const struct config *cfg)
+{
+    char *name[] = { (char *) TEMPLATE_DATA, NULL };
+    struct config copy = *cfg;
+    autofree char *dir = NULL;
+    struct gb_err err = { 0 };
+    int r = cmd_data_dir(cfg, &dir, &err);
+
+    if (r == 0 && templates_has(dir, TEMPLATE_DATA))
+        return;
+    copy.args = name;
+    copy.args_len = 1;
+    copy.preload = (char *) "auto";
+    if (r == 0) {
+        say("setting up the template data, once: this takes about a minute and 3 GB of disk");
+        r = cmd_template_add(&copy, dir, &err);
+    }
+    if (r < 0)
+        say("the template data could not be set up: %s", err.msg);
+    if (r < 0)
+        say("serving the system's Python instead; the next start goes on where this one ended");
+}
+
 /* Errors the user can fix; the store is opened only after the addresses have been parsed. */
 static int prepare(struct serve *serve, struct gb_err *err)
 {
@@ -422,6 +447,8 @@ int cmd_serve(const struct config *cfg)
         return EXIT_USAGE;
     }
     raise_descriptors(&serve);
+    if (cfg->set_up)
+        set_up(cfg);
     code = begin(&serve, &err);
     if (code == 0)
         wait_for_end(&serve);

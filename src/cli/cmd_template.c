@@ -12,6 +12,7 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "cli/cmd.h"
+#include "cli/template_set.h"
 #include "engine/engine.h"
 #include "service/access/data.h"
 #include "service/package/requirement.h"
@@ -253,64 +254,12 @@ static int add_checked(const struct config *cfg, struct template_entry *entry, s
     return 0;
 }
 
-/* All requirements in --packages, one by one, NULL-terminated; at most one more than allowed. */
-static int packages_split(char *const *lists, char ***ret_wanted, struct gb_err *err)
+static int set_find(const struct config *cfg, const char *data_dir, struct template_entry *entry,
+                    struct gb_err *err)
 {
-    char **wanted = calloc(REQUIREMENTS_MAX + 2, sizeof *wanted);
-    size_t len = 0;
-    bool ok = wanted != NULL;
-
-    for (; ok && *lists; lists++) {
-        const char *rest = *lists, *start;
-
-        while (ok && rest && len <= REQUIREMENTS_MAX) {
-            size_t size = requirement_next(&rest, &start);
-
-            ok = (wanted[len++] = strndup(start, size)) != NULL;
-        }
-    }
-    if (!ok) {
-        templates_names_free(wanted);
-        return gb_fail(err, ENOMEM, "add a template");
-    }
-    *ret_wanted = wanted;
-    return 0;
-}
-
-/* In an empty environment: the versions that the system has are of no concern to the set. */
-static int packages_install_for(const struct config *cfg, const char *data_dir,
-                                const char *const *wanted, struct template_entry *entry,
-                                struct gb_err *err)
-{
-    const char *modules = strcmp(cfg->preload, "auto") == 0 ? engine_preload_all : NULL;
-    char lib[VENV_LIB_MAX];
-    const struct template_def empty = { .python = VENV_PYTHON,
-                                        .preload = "",
-                                        .packages = { .lib = lib } };
-    struct service *service = NULL;
-    struct fault fault = { 0 };
-    json_t *result = NULL;
-    int r = template_venv_lib(lib, err);
-
-    if (r < 0)
-        return r;
-    cmd_show_progress("installing");
-    r = cmd_open_installer(cfg, data_dir, &empty, wanted, &service, err);
-    if (r == 0 && template_install(service, wanted, modules, entry, &result, &fault) < 0)
-        r = gb_fail_plain(err, ECANCELED, "%.190s", fault.detail);
-    service_close(service);
-    cmd_hide_progress();
-    cmd_say_warnings(result);
-    json_decref(result);
-    return r;
-}
-
-static int packages_find(const struct config *cfg, const char *data_dir,
-                         struct template_entry *entry, struct gb_err *err)
-{
-    char **wanted = NULL;
+    struct template_set set = { 0 };
     struct store *store = NULL;
-    int r = packages_split(cfg->template_packages, &wanted, err);
+    int r = template_set_find(cfg, &set, err);
 
     if (r < 0)
         return r;
@@ -319,8 +268,8 @@ static int packages_find(const struct config *cfg, const char *data_dir,
     if (r == 0 && !cfg->template_replace)
         r = templates_check_free(data_dir, cfg->args[0], err);
     if (r == 0)
-        r = packages_install_for(cfg, data_dir, (const char *const *) wanted, entry, err);
-    templates_names_free(wanted);
+        r = template_set_install(cfg, data_dir, &set, entry, err);
+    template_set_release(&set);
     return r;
 }
 
@@ -330,8 +279,8 @@ static int add_find(const struct config *cfg, const char *data_dir, struct templ
 {
     enum template_kind kind = cfg->template_venv ? TEMPLATE_KIND_VENV : TEMPLATE_KIND_PYTHON;
     const char *path = cfg->template_venv ? cfg->template_venv : cfg->template_python;
-    int r = cfg->template_packages ? packages_find(cfg, data_dir, entry, err)
-                                   : template_find(kind, path, entry, err);
+    int r = template_set_named(cfg) ? set_find(cfg, data_dir, entry, err)
+                                    : template_find(kind, path, entry, err);
 
     if (r < 0)
         return r;
@@ -341,7 +290,7 @@ static int add_find(const struct config *cfg, const char *data_dir, struct templ
     return preload_fill(cfg, entry, err);
 }
 
-static int add(const struct config *cfg, const char *data_dir, struct gb_err *err)
+int cmd_template_add(const struct config *cfg, const char *data_dir, struct gb_err *err)
 {
     struct template_entry entry = { 0 };
     struct trial trial = { 0 };
@@ -632,11 +581,13 @@ int cmd_template(const struct config *cfg)
     int r = cmd_data_dir(cfg, &data_dir, &err);
 
     if (r == 0 && cfg->action == ACTION_TEMPLATE_ADD)
-        r = add(cfg, data_dir, &err);
+        r = cmd_template_add(cfg, data_dir, &err);
     else if (r == 0 && cfg->action == ACTION_TEMPLATE_LIST)
         r = list(cfg, data_dir, &err);
     else if (r == 0 && cfg->action == ACTION_TEMPLATE_REMOVE)
         r = drop(cfg, data_dir, &err);
+    else if (r == 0 && cfg->action == ACTION_TEMPLATE_UPDATE)
+        r = template_set_update(cfg, data_dir, &err);
     else if (r == 0)
         r = check(cfg, data_dir, &err);
     if (r == 0)
@@ -644,5 +595,8 @@ int cmd_template(const struct config *cfg)
     say("%s", err.msg);
     if (r == -ENOMEM)
         return EXIT_OURS;
-    return cfg->action == ACTION_TEMPLATE_ADD && r == -EINVAL ? EXIT_USAGE : EXIT_NO_GOOD;
+    return (cfg->action == ACTION_TEMPLATE_ADD || cfg->action == ACTION_TEMPLATE_UPDATE) &&
+                   r == -EINVAL
+               ? EXIT_USAGE
+               : EXIT_NO_GOOD;
 }

@@ -497,6 +497,12 @@ int install_task_next(struct install_task *task, int64_t timeout_us,
 /* Cancels it unless it has ended, and does not wait. Accepts NULL. */
 void install_task_free(struct install_task *task);
 
+/* The newest versions of the requirements (NULL-terminated, checked by the caller) and of what they
+ * need, with the hashes of their wheels for the versions of Python and the machines that presets
+ * are for: the text of a lock file (package/lock.h), which the caller frees. */
+int packages_make_lock(struct service *service, const char *const *wanted,
+                       const struct install_watch *watch, char **ret_text, struct fault *fault);
+
 /* {"packages": [{"name", "version", "sha256", "requested"}], "requirements": [...], "layer"} */
 int packages_list(struct service *service, const struct caller *caller, struct session *session,
                   json_t **ret_json, struct fault *fault);

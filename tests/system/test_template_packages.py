@@ -203,7 +203,7 @@ def test_bad_input(template, data):
             (["--packages", "needs-blocked", "--blocked-packages", "delta"], 1, "delta, a dependency"),
             (["--packages", "beta", "--venv", "/nowhere"], 2, "leave out --python and --venv"),
             (["--packages", "beta", "--python", "/usr/bin/python3"], 2, "leave out --python and --venv"),
-            ([], 2, "one of --python PATH, --venv DIR and --packages LIST")):
+            ([], 2, "or the name of a preset")):
         assert message in template("add", "lab", "--preload", "none", *options, code=code).err
     assert "no package index" in template("add", "lab", "--packages", "beta", "--preload", "none",
                                           code=1, index=False).err

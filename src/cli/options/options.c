@@ -45,6 +45,7 @@ static const struct {
     { COMMAND_TEMPLATE, ACTION_TEMPLATE_LIST, "list", 0 },
     { COMMAND_TEMPLATE, ACTION_TEMPLATE_REMOVE, "remove", 1 },
     { COMMAND_TEMPLATE, ACTION_TEMPLATE_CHECK, "check", 1 },
+    { COMMAND_TEMPLATE, ACTION_TEMPLATE_UPDATE, "update", 1 },
 };
 
 /* The first argument of key, pip, audit and template is the subcommand; it is removed from the
@@ -75,21 +76,31 @@ static int take_action(const struct config_command *command, struct config *cfg,
 
 static int check_template(const struct config *cfg, struct gb_err *err)
 {
-    bool source = cfg->template_python || cfg->template_venv || cfg->template_packages;
+    int python = (cfg->template_python != NULL) + (cfg->template_venv != NULL);
+    int set = (cfg->template_packages != NULL) + (cfg->template_preset != NULL) +
+              (cfg->template_lock != NULL);
 
-    if (cfg->action != ACTION_TEMPLATE_ADD)
-        return source || cfg->template_replace || cfg->template_no_check
+    if (cfg->action == ACTION_TEMPLATE_UPDATE)
+        return python || cfg->template_preset || cfg->template_replace || cfg->template_no_check
                    ? gb_fail_plain(err, EINVAL,
-                                   "--python, --venv, --packages, --replace and --no-check are for "
-                                   "template add")
+                                   "template update takes --lock and --packages, and no other "
+                                   "option of template add")
                    : 0;
-    if (cfg->template_packages && (cfg->template_python || cfg->template_venv))
+    if (cfg->action != ACTION_TEMPLATE_ADD)
+        return python || set || cfg->template_replace || cfg->template_no_check
+                   ? gb_fail_plain(err, EINVAL,
+                                   "--python, --venv, --packages, --preset, --lock, --replace and "
+                                   "--no-check are for template add")
+                   : 0;
+    if (set && python)
         return gb_fail_plain(err, EINVAL,
-                             "--packages are installed for the default Python: leave out --python "
+                             "packages are installed for the system's Python: leave out --python "
                              "and --venv, or install them into the venv with its own pip");
-    if (!source || (cfg->template_python && cfg->template_venv))
-        return gb_fail_plain(err, EINVAL,
-                             "give one of --python PATH, --venv DIR and --packages LIST");
+    if (python > 1 || set > 1)
+        return gb_fail_plain(
+            err, EINVAL,
+            "give one of --python PATH, --venv DIR, --packages LIST, --preset NAME "
+            "and --lock FILE");
     return 0;
 }
 
@@ -114,7 +125,7 @@ static int check_args(const struct config *cfg, struct gb_err *err)
     char quoted[FORMAT_QUOTED_MAX];
     bool one = cfg->command == COMMAND_HELP || cfg->action == ACTION_KEY_REVOKE ||
                cfg->action == ACTION_TEMPLATE_ADD || cfg->action == ACTION_TEMPLATE_REMOVE ||
-               cfg->action == ACTION_TEMPLATE_CHECK;
+               cfg->action == ACTION_TEMPLATE_CHECK || cfg->action == ACTION_TEMPLATE_UPDATE;
     int most = one ? 1 : 0;
 
     if (cfg->action == ACTION_PIP_UNINSTALL)

@@ -44,6 +44,7 @@ enum action_id {
     ACTION_TEMPLATE_LIST,
     ACTION_TEMPLATE_REMOVE,
     ACTION_TEMPLATE_CHECK,
+    ACTION_TEMPLATE_UPDATE,
 };
 
 enum landlock_choice { LANDLOCK_OFF, LANDLOCK_ON };
@@ -75,9 +76,10 @@ struct config {
     int landlock;  /* enum landlock_choice */
 
     /* serve */
-    char **listens;       /* NULL: 127.0.0.1:8080 */
-    char *config_file;    /* NULL: only the usual ones */
-    char *port_file;      /* NULL: none */
+    char **listens;    /* NULL: 127.0.0.1:8080 */
+    char *config_file; /* NULL: only the usual ones */
+    char *port_file;   /* NULL: none */
+    bool set_up;
     char **allowed_hosts; /* NULL: none */
     char **network_allow; /* NULL: none */
     char **volume_roots;  /* DIR, DIR:ro or DIR:rw; NULL: none */
@@ -121,6 +123,7 @@ struct config {
     int64_t idle_templates, template_wait_us;
     char *template_python, *template_venv; /* NULL: not given */
     char **template_packages;              /* lists of requirements; NULL: not given */
+    char *template_preset, *template_lock; /* NULL: not given */
     bool template_replace, template_no_check;
 
     /* key, audit */

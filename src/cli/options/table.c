@@ -244,6 +244,10 @@ static const struct config_option options[] = {
       .help = "address to listen on: 127.0.0.1:8080 (the default), [::1]:8080 or unix:PATH, "
               "optionally followed by ,dialect=locals or ,dialect=code-session; may be repeated; "
               "port 0 picks a free port" },
+    { "set-up", 0, OPT_BOOL, MEMBER(set_up), "no", .commands = FOR_SERVE, .group = "Service",
+      .help =
+          "first add the template data, the packages that come with Glovebox, if that has not been "
+          "done; if it fails, serve without it" },
     { "port-file", 0, OPT_STRING, MEMBER(port_file), NULL, 1, PATH_BYTES_MAX, .metavar = "PATH",
       .commands = FOR_SERVE, .group = "Service",
       .help = "write the port numbers to PATH once the ports are open, one per line" },
@@ -440,6 +444,15 @@ static const struct config_option options[] = {
       .help =
           "or the system's Python with these packages and no others, installed as by glovebox pip: "
           "requirements separated by commas, such as 'humanize>=4,<5,ujson'; may be repeated" },
+    { "preset", 0, OPT_STRING, MEMBER(template_preset), NULL, 1, 64, .metavar = "NAME",
+      .commands = FOR_TEMPLATE, .flags = CONFIG_ARGS_ONLY, .group = "Template",
+      .help =
+          "or a set of packages that comes with Glovebox, with pinned versions: data, minimal or "
+          "ml; a template of that name needs no option" },
+    { "lock", 0, OPT_STRING, MEMBER(template_lock), NULL, 1, PATH_BYTES_MAX, .metavar = "FILE",
+      .commands = FOR_TEMPLATE, .flags = CONFIG_ARGS_ONLY, .group = "Template",
+      .help = "or the packages in FILE: exact versions with hashes, as pip and uv write them; "
+              "update writes FILE" },
     { "replace", 0, OPT_BOOL, MEMBER(template_replace), "no", .commands = FOR_TEMPLATE,
       .flags = CONFIG_ARGS_ONLY, .group = "Template",
       .help = "replace an existing template of that name" },
@@ -560,10 +573,11 @@ static const struct config_command commands[] = {
     [COMMAND_TEMPLATE - 1] = {
         .name = "template",
         .mask = FOR_TEMPLATE,
-        .synopsis = "add|list|remove|check [OPTIONS] [NAME]",
+        .synopsis = "add|list|remove|check|update [OPTIONS] [NAME]",
         .summary = "manage other Pythons, virtual environments and sets of packages to run programs with",
-        .description = "A template is an interpreter with modules already imported, from which boxes are made. The default template uses the system's Python. add defines another, after starting it in a real box; sessions, runs and the image of an OpenManus sandbox refer to it by name. check starts one and reports its version, its packages and any problems. A running service picks up changes at once; existing sessions keep their template.",
-        .examples = "  glovebox template add py312 --python /opt/python3.12/bin/python3\n"
+        .description = "A template is an interpreter with modules already imported, from which boxes are made. The template system is the system's Python. add defines another, after starting it in a real box; sessions, runs and the image of an OpenManus sandbox refer to it by name. check starts one and reports its version, its packages and any problems. update makes a new lock file for a preset, with the newest versions. A running service picks up changes at once; existing sessions keep their template.",
+        .examples = "  glovebox template add data\n"
+                    "  glovebox template add py312 --python /opt/python3.12/bin/python3\n"
                     "  glovebox template add lab --venv /srv/lab/venv --preload numpy,pandas\n"
                     "  glovebox template add text --packages 'humanize>=4,ujson'\n"
                     "  glovebox template check lab\n"
@@ -571,7 +585,7 @@ static const struct config_command commands[] = {
                     "  glovebox template remove lab\n"
                     "  glovebox run --template lab report.py\n",
         .args = CONFIG_ARGS_WORDS,
-        .words = "add list remove check",
+        .words = "add list remove check update",
     },
     [COMMAND_HELP - 1] = {
         .name = "help",

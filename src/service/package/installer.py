@@ -12,6 +12,7 @@ fetch    downloads some of those wheels, checks their hashes, inspects them, and
          pack (see Pack), from which the service makes a directory. What is left is for the next
          run of this phase
 tool     fetches the wheel of uv and writes the program as a pack
+lock     writes a lock file: the newest versions of a set, for several Pythons and machines
 
 No code of a package runs here, unless the operator allows packages to be built. The service
 trusts this program as little as possible: it checks names, versions and hashes again.
@@ -435,7 +436,7 @@ def uv_result(name):
 
 
 def uv_resolved(entry):
-    wheel = entry["wheels"][0]
+    wheel = max(entry["wheels"], key=wheel_rank)
     url = wheel.get("url")
     if not url:
         url = "file://" + os.path.normpath(os.path.join(PLACE, wheel["path"]))
@@ -446,6 +447,13 @@ def uv_resolved(entry):
     return {"name": normal(entry["name"]), "version": str(entry["version"]), "sha256": sha256,
             "file": file, "url": url, "direct": False, "wheel": True,
             "size": wheel.get("size") or -1}
+
+
+def wheel_rank(wheel):
+    """uv lists all wheels that this interpreter can use: the one that is made for it is better than
+    one for any machine, which may lack the compiled part."""
+    *_, python, abi, platform = ("-" + wheel_name(wheel)[:-4]).rsplit("-", 3)
+    return platform != "any", abi.startswith("cp"), abi == "abi3", python, platform
 
 
 def uv_pick(wish, texts, ask, installed, loaded):
@@ -535,6 +543,116 @@ def locked(wish):
         "--ignore-installed", "--no-deps", "--require-hashes", "--only-binary", ":all:", "-r", LOCK)
     with open(REPORT, encoding="utf-8") as file:
         return [resolved(entry) for entry in json.load(file)["install"]]
+
+
+# ---- a lock file ----
+
+# What the presets are for: CPython of these versions, on Linux with glibc.
+MINORS = range(11, 15)
+MACHINES = ("x86_64", "aarch64")
+
+
+def lock(wish):
+    tell("resolving")
+    process = uv(wish, "new", wish["wanted"], "--universal", "--python-version", "3.%d" % MINORS[0])
+    if process.wait() != 0:
+        raise uv_explain("new")
+    import tomllib
+
+    with open(PLACE + "/pylock.new.toml", "rb") as file:
+        packages = tomllib.load(file)["packages"]
+    lines, wheels = [], []
+    for package in packages:
+        marker = marker_for_all(package.get("marker"))
+        chosen = [wheel for wheel in package["wheels"] if wheel_fits(wheel_name(wheel), MINORS, MACHINES)]
+        if marker is None:
+            continue
+        if not chosen:
+            raise Failed("no-wheel", "%s %s" % (package["name"], package["version"]))
+        wheels += chosen
+        lines.append("%s==%s%s" % (package["name"], package["version"], " ; " + marker if marker else "")
+                     + "".join(" \\\n    --hash=sha256:" + wheel_hash(wheel)
+                               for wheel in sorted(chosen, key=wheel_name)) + "\n")
+    return {"lock": lock_head(wish, packages, wheels) + "".join(lines)}
+
+
+def uv_explain(name):
+    with open("%s/uv-%s.err" % (PLACE, name), encoding="utf-8", errors="replace") as file:
+        said = file.read()
+    words = " ".join(line.strip(" │╰─▶×├") for line in said.splitlines() if line.strip())
+    return Failed("unreachable" if re.search(UV_UNREACHABLE, said) else "conflict", words[-DETAIL_MAX:])
+
+
+def wheel_url(wheel):
+    return wheel.get("url") or "file://" + os.path.normpath(os.path.join(PLACE, wheel["path"]))
+
+
+def wheel_name(wheel):
+    return wheel.get("name") or wheel_url(wheel).partition("#")[0].rpartition("/")[2]
+
+
+def wheel_hash(wheel):
+    return (wheel.get("hashes") or {}).get("sha256") or digest(path_of(wheel_url(wheel)))
+
+
+def wheel_fits(file, minors, machines):
+    """Whether it is for one of these Pythons on one of these machines."""
+    parts = file[:-4].split("-")
+    if not file.endswith(".whl") or len(parts) < 5:
+        return False
+    pythons, abis, platforms = (part.split(".") for part in parts[-3:])
+    if "any" not in platforms and not any(re.fullmatch("(many)?linux.*_" + machine, platform)
+                                          for platform in platforms for machine in machines):
+        return False
+    return any(tag_fits(python, abi, minor) for minor in minors for python in pythons for abi in abis)
+
+
+def tag_fits(python, abi, minor):
+    found = re.fullmatch(r"(py|cp)3(\d*)", python)
+    if found is None:
+        return False
+    number = int(found.group(2) or 0)
+    if abi == "abi3":
+        return number <= minor
+    if abi == "none" and found.group(1) == "py":
+        return number <= minor
+    return number == minor and abi in ("none", "cp3%d" % minor)
+
+
+def marker_for_all(text):
+    """The marker, or "" if it is true everywhere, or None if it is true nowhere."""
+    if not text:
+        return ""
+    sys.path[:0] = pip_path()
+    from pip._vendor.packaging.markers import Marker
+
+    results = set()
+    for minor in MINORS:
+        for micro in (0, 99):
+            for machine in MACHINES:
+                version = "3.%d.%d" % (minor, micro)
+                results.add(Marker(text).evaluate({
+                    "python_version": "3.%d" % minor, "python_full_version": version,
+                    "implementation_version": version, "implementation_name": "cpython",
+                    "platform_python_implementation": "CPython", "os_name": "posix",
+                    "sys_platform": "linux", "platform_system": "Linux", "platform_machine": machine,
+                    "platform_release": "", "platform_version": "", "extra": ""}))
+    return text if len(results) == 2 else "" if results.pop() else None
+
+
+def lock_head(wish, packages, wheels):
+    """How much it is, for this Python and this machine."""
+    minor, machine = sys.version_info[1], os.uname().machine
+    best = {}
+    for wheel in wheels:
+        if wheel_fits(wheel_name(wheel), (minor,), (machine,)):
+            best[wheel_name(wheel).partition("-")[0]] = {"url": wheel_url(wheel), "size": wheel.get("size") or -1}
+    items = list(best.values())
+    sizes_find(wish, items)
+    return ("# Made by glovebox template update; not to be edited. %d packages, about %.0f MB to fetch.\n"
+            "# CPython 3.%d to 3.%d on Linux with glibc, %s.\n" % (
+                len(best), sum(max(item["size"], 0) for item in items) / 1e6, MINORS[0], MINORS[-1],
+                " and ".join(MACHINES)))
 
 
 # ---- fetching ----
@@ -966,7 +1084,8 @@ def unpack(archive, item, pack):
             continue
         with archive.open(member) as stream:
             pack.add(name, stream, member.file_size, executable)
-        if name.endswith(".py"):
+        # Tests of packages are a quarter of all sources, and hardly anyone imports them.
+        if name.endswith(".py") and not {"test", "tests"} & set(name.split("/")[:-1]):
             sources_.append((name, member))
     programs(entries, pack)
     pack.add_bytes(info + "/INSTALLER", b"glovebox\n")
@@ -1030,7 +1149,7 @@ def main():
     wish = json.load(sys.stdin)
     warnings.simplefilter("ignore")  # of sources that are compiled
     try:
-        answer = {"resolve": resolve, "fetch": fetch, "tool": tool}[wish["phase"]](wish)
+        answer = {"resolve": resolve, "fetch": fetch, "tool": tool, "lock": lock}[wish["phase"]](wish)
         answer["ok"] = True
     except Failed as error:
         answer = {"ok": False, "kind": error.kind, "detail": error.detail}

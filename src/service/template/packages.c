@@ -251,9 +251,9 @@ static int modules_ask(struct box *box, const struct limits *limits, const char 
 
 /* In a box that has the packages, because their content cannot be trusted. */
 static int modules_find(struct service *service, const struct layer *layer, const char *modules,
-                        struct template_entry *entry, struct fault *fault)
+                        char *const *packages, struct template_entry *entry, struct fault *fault)
 {
-    autofree char *question = modules_question(modules, entry->packages);
+    autofree char *question = modules_question(modules, packages);
     struct limits limits = service->config.oneshot;
     struct box *box = NULL;
     json_t *list = NULL;
@@ -322,22 +322,45 @@ static int entry_fill(struct layers *layers, const char *const *wanted, const st
     return layer_take(layers, layer, entry, err);
 }
 
-int template_install(struct service *service, const char *const *wanted, const char *modules,
+/* Of a lock file only the usual modules: most of its packages are there because others need them.
+ */
+static int preload_find(struct service *service, const struct template_order *order,
+                        const struct layer *layer, struct template_entry *entry,
+                        struct fault *fault)
+{
+    char *const nothing[] = { NULL };
+
+    if (order->preload) {
+        free(entry->preload);
+        entry->preload = strdup(order->preload);
+        return entry->preload ? 0 : fault_no_memory(fault);
+    }
+    if (!order->modules)
+        return 0;
+    return modules_find(service, layer, order->modules, order->lock ? nothing : entry->packages,
+                        entry, fault);
+}
+
+int template_install(struct service *service, const struct template_order *order,
                      struct template_entry *ret_entry, json_t **ret_json, struct fault *fault)
 {
+    struct layer_order layers = { .wanted = order->lock ? NULL : order->wanted,
+                                  .lock = order->lock };
     struct template_entry entry = { 0 };
     struct layer *layer = NULL;
     json_t *json = NULL;
     struct gb_err err;
-    int r = packages_make_layer(service, &(struct layer_order){ .wanted = wanted }, &layer, &json,
-                                fault);
+    int r;
 
+    if (order->watch)
+        layers.watch = *order->watch;
+    r = packages_make_layer(service, &layers, &layer, &json, fault);
     if (r < 0)
         return r;
-    if (entry_fill(packages_layers(service), wanted, layer, &entry, &err) < 0)
-        r = fault_from_engine(service, "the template could not be created", &err, fault);
-    if (r == 0 && modules)
-        r = modules_find(service, layer, modules, &entry, fault);
+    if (entry_fill(packages_layers(service), order->wanted, layer, &entry, &err) < 0)
+        r = fault_set(fault, PROBLEM_INSTALL_FAILED, "packages", "%s", err.msg);
+    if (r == 0)
+        r = preload_find(service, order, layer, &entry, fault);
     layer_unref(layer);
     if (r < 0) {
         template_entry_release(&entry);

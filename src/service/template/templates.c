@@ -353,7 +353,7 @@ static int packages_read(const json_t *json, struct template_entry *entry)
         return -EINVAL;
     snprintf(entry->layer, sizeof entry->layer, "%s", layer);
     entry->made_for = strdup(made_for);
-    return entry->made_for ? strings_read(json_object_get(json, "packages"), REQUIREMENTS_MAX,
+    return entry->made_for ? strings_read(json_object_get(json, "packages"), TEMPLATE_PACKAGES_MAX,
                                           requirement_good, &entry->packages)
                            : -ENOMEM;
 }

@@ -15,14 +15,16 @@
 #include "service/package/layers.h"
 
 struct fault;
+struct install_watch;
 struct service;
 
-#define TEMPLATE_NAME_MAX   65 /* with the NUL */
-#define TEMPLATE_WANTED_MAX 256
-#define TEMPLATE_DEFAULT    "default" /* whichever --default-template names */
-#define TEMPLATE_SYSTEM     "system"  /* the system's Python; always there */
-#define TEMPLATE_AUTO       "auto"    /* of --default-template */
-#define TEMPLATE_DATA       "data"    /* what auto means, if there is one of that name */
+#define TEMPLATE_NAME_MAX     65  /* with the NUL */
+#define TEMPLATE_PACKAGES_MAX 512 /* requirements of a set */
+#define TEMPLATE_WANTED_MAX   256
+#define TEMPLATE_DEFAULT      "default" /* whichever --default-template names */
+#define TEMPLATE_SYSTEM       "system"  /* the system's Python; always there */
+#define TEMPLATE_AUTO         "auto"    /* of --default-template */
+#define TEMPLATE_DATA         "data"    /* what auto means, if there is one of that name */
 
 enum template_kind {
     TEMPLATE_KIND_PYTHON,   /* an interpreter */
@@ -95,11 +97,20 @@ int template_furnish(struct layers *layers, struct template_entry *entry, struct
 /* The same with the store of a data directory. */
 int template_furnish_from(const char *data_dir, struct template_entry *entry, struct gb_err *err);
 
-/* Fills an entry except for its name: installs the requirements (NULL-terminated), like
- * packages_install(), and makes them available. With @modules, it preloads those modules, separated
- * by spaces, that are installed, and those of the named packages; otherwise nothing. @ret_json is
- * what packages_install() returns. */
-int template_install(struct service *service, const char *const *wanted, const char *modules,
+/* A set of packages to be installed for a template. */
+struct template_order {
+    const char *const *wanted; /* requirements, NULL-terminated */
+    const char *lock;          /* text of a lock file that says which files they are; NULL: the
+                                  newest that fit together */
+    const char *preload;       /* modules, separated by spaces; NULL: see below */
+    const char *modules;       /* likewise: those of them that are installed are preloaded, and the
+                                  modules of the named packages. NULL: nothing is */
+    const struct install_watch *watch; /* NULL: none */
+};
+
+/* Fills an entry except for its name: installs the set, like packages_install(), and makes it
+ * available. @ret_json is what packages_install() returns. */
+int template_install(struct service *service, const struct template_order *order,
                      struct template_entry *ret_entry, json_t **ret_json, struct fault *fault);
 
 /* ---- */
