@@ -111,6 +111,10 @@ int engine_template_get(struct engine *engine, const struct template_def *def,
                         struct template **ret_template, struct gb_err *err);
 void engine_template_put(struct template *t); /* accepts NULL */
 
+/* What it is, if it has an environment with packages of its own: a text that differs if these or
+ * the preloaded modules do, which the caller frees. EOPNOTSUPP: it has none. */
+int engine_template_environment(const struct template *t, char **ret_text);
+
 /* How its last start went. */
 struct template_report {
     char version[32];   /* of Python; "" unless it became ready */
@@ -156,6 +160,9 @@ int box_acquire_with(struct engine *engine, const struct limits *limits,
 
 /* Kills everything in it and removes every trace. Tenants must have been freed. Accepts NULL. */
 void box_release(struct box *box);
+
+/* The template of a box: a reference, or NULL for the default one. */
+struct template *box_get_template(struct box *box);
 
 /* Its resource usage so far, and (if not NULL) the limit that one of its file systems has
  * reached. */

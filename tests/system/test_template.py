@@ -481,6 +481,9 @@ def test_service(serve, data, lab, template):
     assert receipt["stdout"] == "two\n"
     events = server.events("/v1/execute", {"code": "print(1)", "template": "one"})
     assert events[-1]["data"]["template"] == "one"
+    # Only a set of packages can have more over it: this one has a pip of its own.
+    problem = server.problem(409, "POST", f"/v1/sessions/{session}/packages", {"packages": ["six"]})
+    assert problem["type"].endswith(":package-template") and "template two" in problem["detail"]
     for bad in ("nope", "../one", "one/", "x" * 255, "\u00e9", " one", "one.json"):
         for path in ("/v1/sessions", "/v1/execute"):
             problem = server.problem(422, "POST", path, {"template": bad, "code": "1"}

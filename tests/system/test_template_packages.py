@@ -80,7 +80,7 @@ def layers(data):
     return sorted(os.listdir(path)) if os.path.isdir(path) else []
 
 
-def test_set(template, box, gb, data, serve, tmp_path):
+def test_set(template, box, gb, data, serve, tmp_path, wheels):
     made = template("add", "lab", "--packages", "alpha-one>=1,<2, gamma", "--json").receipt
     assert made["kind"] == "packages" and made["packages"] == ["alpha-one>=1,<2", "gamma"]
     assert layers(data) == [made["layer"]]
@@ -104,7 +104,7 @@ def test_set(template, box, gb, data, serve, tmp_path):
     assert box(code, "--volume", f"{shared}:/data") == expected
     # Boxes of others see nothing of it.
     assert gb("run", "-c", "import beta").code == 1
-    server = serve(data=data, env=ALONE)
+    server = serve("--index-url", "none", "--wheels", str(wheels), data=data, env=ALONE)
     (_, seen) = server.good("GET", "/v1/templates")["templates"]
     assert seen == {"name": "lab", "kind": "packages", "default": False, "preload": made["preload"],
                     "requirements": made["packages"],
@@ -120,9 +120,18 @@ def test_set(template, box, gb, data, serve, tmp_path):
         assert receipt["stdout"] == expected, receipt
     command = {"command": "python3 -c 'import beta; print(beta.version)'"}
     assert server.good("POST", f"/v1/sessions/{session}/commands", command)["stdout"] == "1.5\n"
-    problem = server.problem(409, "POST", f"/v1/sessions/{session}/packages", {"packages": ["delta"]})
-    assert problem["type"].endswith(":package-template") and "add them to the template lab" in problem["detail"]
-    assert server.run(session, "%pip install delta\nimport delta")["status"] == "error"
+    # More packages go over its own, by the same rules as elsewhere.
+    session = server.session(template="lab", packages=["delta"])
+    assert server.run(session, "import alpha_one, delta; print(delta.__file__)")["stdout"] == "/packages/delta.py\n"
+    added = server.good("POST", f"/v1/sessions/{session}/packages", {"packages": ["needs-blocked", "beta"]})
+    assert [p["name"] for p in added["installed"]] == ["needs-blocked"], added
+    assert [p["name"] for p in added["present"]] == ["beta"], added
+    receipt = server.good("POST", "/v1/execute", {
+        "template": "lab", "code": "%pip install -q delta\nimport beta, delta; print(delta.version, beta.__file__)"})
+    assert receipt["stdout"].endswith(f"1.0 {SITE}/beta.py\n"), receipt
+    # The same packages over another template are another set.
+    session = server.session(packages=["needs-blocked"])
+    assert "No module named 'beta'" in server.run(session, "import delta, beta")["stderr"]
 
 
 def test_preload(template, data):

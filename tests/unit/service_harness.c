@@ -196,6 +196,19 @@ int engine_template_get(struct engine *engine, const struct template_def *def,
     return gb_fail_plain(err, ENOENT, "this engine has none");
 }
 
+struct template *box_get_template(struct box *box)
+{
+    (void) box;
+    return NULL;
+}
+
+int engine_template_environment(const struct template *t, char **ret_text)
+{
+    (void) t;
+    (void) ret_text;
+    return -EOPNOTSUPP;
+}
+
 void engine_template_put(struct template *t)
 {
     (void) t;

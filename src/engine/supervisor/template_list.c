@@ -12,6 +12,7 @@
  * held while it starts, is never taken under it.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "engine/supervisor/supervisor.h"
@@ -137,6 +138,18 @@ bool engine_template_news(struct engine *engine, struct template *t,
     t->modules.told = true;
     pthread_mutex_unlock(&t->peer.lock);
     return !told && ret_report->left_out[0];
+}
+
+int engine_template_environment(const struct template *t, char **ret_text)
+{
+    if (!t->venv_lib[0])
+        return -EOPNOTSUPP;
+    return asprintf(ret_text, "%s %s %s", t->venv_lib, t->packages, t->preload) < 0 ? -ENOMEM : 0;
+}
+
+struct template *box_get_template(struct box *box)
+{
+    return box->template == box->engine->first ? NULL : template_ref(box->template);
 }
 
 int engine_wait_ready(struct engine *engine, struct gb_err *err)

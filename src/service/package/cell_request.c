@@ -73,16 +73,19 @@ int packages_install_here(struct execution *x, const struct install_order *order
     struct install_job job;
     int r;
 
-    if (!packages_template_fits(x->service, x->template))
-        return packages_template_refuse(x->template, fault);
     if (install_job_init(&job, x->service, order, fault) < 0)
         return -1;
     job.scope = x->set_name;
     job.live = true;
     pthread_mutex_lock(&x->place_lock);
     job.before = layer_ref(x->layer);
+    if (x->place)
+        r = install_job_adopt(&job, x->place, x->template, fault);
+    else
+        r = fault_set(fault, PROBLEM_EXECUTION_ENDED, NULL, "the execution has ended");
     pthread_mutex_unlock(&x->place_lock);
-    r = install_job_resolve(&job, NULL, fault);
+    if (r == 0)
+        r = install_job_resolve(&job, NULL, fault);
     if (r == 0 && job.result.layer && job.result.layer != job.before)
         r = place_change(x, job.result.layer, fault);
     if (r == 0)

@@ -126,6 +126,8 @@ int install_job_init(struct install_job *job, struct service *service,
 
 void install_job_release(struct install_job *job)
 {
+    engine_template_put(job->template);
+    free(job->environment);
     layer_unref(job->before);
     install_result_release(&job->result);
     free(job->items);
@@ -235,18 +237,27 @@ int packages_mount(struct service *service, struct box *box, const struct layer 
     return 0;
 }
 
-/* A set is made for the default interpreter. */
+/* A caller's set is made for the default interpreter. */
 bool packages_template_fits(const struct service *service, const char *template)
 {
     return !template[0] || strcmp(template, service_template_name(service)) == 0;
 }
 
-int packages_template_refuse(const char *template, struct fault *fault)
+int install_job_adopt(struct install_job *job, struct box *box, const char *template,
+                      struct fault *fault)
 {
-    return fault_set(fault, PROBLEM_PACKAGE_TEMPLATE, "packages",
-                     "packages can only be installed in sessions of the default template; ask the "
-                     "operator to add them to the template %s, or use another session",
-                     template);
+    int r;
+
+    job->template = box_get_template(box);
+    if (!job->template)
+        return 0;
+    r = engine_template_environment(job->template, &job->environment);
+    if (r == -EOPNOTSUPP)
+        return fault_set(fault, PROBLEM_PACKAGE_TEMPLATE, "packages",
+                         "packages cannot be installed in boxes of the template %s, whose Python "
+                         "has its own; ask the operator to add them to it, or use another template",
+                         template);
+    return r < 0 ? fault_no_memory(fault) : 0;
 }
 
 static int session_change(struct session *session, struct install_job *job, struct fault *fault)
@@ -276,15 +287,15 @@ static int install_into_session(struct install_job *job, struct session *session
 {
     int r;
 
-    if (!packages_template_fits(session->service, session->template))
-        return packages_template_refuse(session->template, fault);
     r = session_use_begin(session, fault);
     if (r < 0)
         return r;
     pthread_mutex_lock(&session->packages_lock);
     job->live = true;
     job->before = layer_ref(session->layer);
-    r = install_job_resolve(job, session->requirements, fault);
+    r = install_job_adopt(job, session->lodging.box, session->template, fault);
+    if (r == 0)
+        r = install_job_resolve(job, session->requirements, fault);
     if (r == 0)
         r = session_change(session, job, fault);
     pthread_mutex_unlock(&session->packages_lock);

@@ -126,7 +126,8 @@ os._exit(0)
 
 def pip_path():
     """The directories that pip's Python needs in sys.path, in addition to its own."""
-    if sys.prefix != sys.base_prefix and os.path.isdir(SYSTEM_PIP):
+    own = sysconfig.get_path("purelib") + "/pip"
+    if sys.prefix != sys.base_prefix and os.path.isdir(SYSTEM_PIP) and not os.path.isdir(own):
         # Only pip, because it takes every other package that it finds for installed.
         os.makedirs(PIP_PLACE, exist_ok=True)
         if not os.path.lexists(PIP_PLACE + "/pip"):

@@ -36,8 +36,8 @@ struct install_job {
     int cancel_fd; /* readable: stop, besides the service's own end. -1: none */
     bool isolated; /* as in struct install_request, like the next three */
     const char *lock;
-    struct template *template;
-    const char *environment;
+    struct template *template; /* a reference */
+    char *environment;
     bool removes;         /* the items are to be removed: names only */
     bool live;            /* it goes into a session, which may have imported what changes */
     struct layer *before; /* what it adds to, a reference; NULL: nothing */
@@ -58,9 +58,12 @@ int install_job_resolve(struct install_job *job, const json_t *requirements, str
 /* Imports the items of a new layer in a box of its own. What cannot be imported is a fault. */
 int trial_run(struct install_job *job, const struct layer *layer, struct fault *fault);
 
-/* Whether packages can be installed into sessions of that template, and the fault if not. */
+/* Whether boxes of that template have the default sets of callers. */
 bool packages_template_fits(const struct service *service, const char *template);
-int packages_template_refuse(const char *template, struct fault *fault);
+
+/* For packages that go over those of the template of @box, whose name is @template. */
+int install_job_adopt(struct install_job *job, struct box *box, const char *template,
+                      struct fault *fault);
 
 /* For one-shots: installs into the box of the execution, and nothing else. */
 int packages_install_here(struct execution *x, const struct install_order *order, json_t **ret_json,
