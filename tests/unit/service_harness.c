@@ -572,8 +572,8 @@ int group_setup(void **state)
 /* What packages_open() makes, empty by now. */
 static void packages_remove(const char *dir)
 {
-    static const char *const names[] = { "layers", "records", "requests", "sets",
-                                         "work",   "locks",   "" };
+    static const char *const names[] = { "layers", "records", "requests", "sets", "work",
+                                         "locks",  "trees",   "tools",    "" };
     char path[512];
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
