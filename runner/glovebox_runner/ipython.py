@@ -374,7 +374,7 @@ class Shell(InteractiveShell):
 
     def init_user_ns(self):
         if self.bridge is not None:  # after %reset
-            self.bridge.record.fill(self.user_ns)
+            self.bridge.record.clear()
 
     def init_display_formatter(self):
         self.display_formatter = Formatter(parent=self)

@@ -14,7 +14,7 @@ import os
 import sys
 from json.encoder import encode_basestring
 
-from . import frames, tenant
+from . import frames, shell, tenant
 from .display import META_MAX
 
 MIME = "application/vnd.glovebox.names+json"
@@ -331,3 +331,5 @@ def clear() -> None:
     for name in list(main):
         if not _is_private(name):
             del main[name]
+    if shell.current is not None:
+        shell.current.record.clear()

@@ -112,6 +112,14 @@ class Record:
         self._bytes = 0
         self.fill(main)
 
+    def clear(self) -> None:
+        """When the program's names are removed: no result is kept then, and ours are as new."""
+        self.results.clear()
+        self._sizes.clear()
+        self._total = 0
+        self._unders = ["", "", ""]
+        self.fill(self.main)
+
     def fill(self, main: dict) -> None:
         """Defines the names of a new session."""
         main.update(In=self.parsed, _ih=self.parsed, Out=self.results, _oh=self.results,

@@ -1249,6 +1249,14 @@ def test_in_and_out(zygote, workspace):
     assert ended.cells[8].done[frames.KEY_ERROR_VALUE] == "2"
 
 
+@pytest.mark.parametrize("how", ["%reset -f", "from glovebox_runner import names\nnames.clear()"])
+def test_removed_names(zygote, workspace, how):
+    ended = run(zygote, workspace, "x = 5\nx", how, "'x' in globals(), len(Out), _, In[-1][:3], callable(get_ipython)",
+                "7", "_")
+    assert ended.cells[2].result == {"text/plain": "(False, 0, '', \"'x'\", True)"}, ended
+    assert ended.cells[4].result == {"text/plain": "7"}
+
+
 def test_the_record_is_bounded():
     shell = pytest.importorskip("glovebox_runner.shell")
     main = {}
