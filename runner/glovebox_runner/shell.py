@@ -7,7 +7,7 @@ InteractiveShell that get_ipython() returns. It is created in the template if th
 IPython, otherwise when it is first needed, and it learns of the session only then.
 
 Without IPython such text is a SyntaxError that says what is missing. Only pip works: lines that
-install packages, in a cell that has nothing else.
+begin with %pip or !pip.
 """
 
 import builtins
@@ -38,7 +38,7 @@ _WORD = re.compile(r"[ \t]*([A-Za-z_]\w*)")
 _INDENT = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*([ \t]+)[^\s#]")
 _PIP = re.compile(r"(?:python3?\s+-m\s+)?pip3?(?:\s+(?P<args>.*))?\Z", re.DOTALL)
 _PIP_LINE = re.compile(r"[ \t]*[%!][ \t]*(?P<command>.*)\Z")
-_MISSING = ("%magics and !commands need IPython, which is not installed here (%s); "
+_MISSING = ("%%magics and !commands need IPython, which is not installed here (%s); "
             "add ipython to the template's packages, or run %%pip install ipython")
 
 current = None  # the Shell of this process; None in a script
@@ -351,19 +351,27 @@ def _translate_without(text: str, problem, error) -> str:
     """What can be done without IPython: pip, and text that is indented as a whole."""
     if problem is None:
         return text
-    lines = text.splitlines()
-    commands = [_pip_command(line) for line in lines if line.strip() and line.strip()[0] != "#"]
-    if commands and None not in commands:
-        builtins.__glovebox_pip__ = pip
-        return "\n".join("__glovebox_pip__(%r)" % command for command in commands)
-    found = _INDENT.match(text)
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        command = _pip_command(line)
+        if command is not None:
+            builtins.__glovebox_pip__ = pip
+            indent = line[: len(line) - len(line.lstrip())]
+            lines[number] = "%s__glovebox_pip__(%r)" % (indent, command)
+    python = "\n".join(lines)
+    found = _INDENT.match(python)
     if found is not None:
         indent = found.group(1)
-        return "\n".join(line[len(indent):] if line.startswith(indent) else line
-                         for line in text.split("\n"))
-    if re.search(r"^[ \t]*[%!]|=[ \t]*[%!]", text, re.MULTILINE) is None:
+        python = "\n".join(line[len(indent):] if line.startswith(indent) else line
+                           for line in python.split("\n"))
+    if re.search(r"^[ \t]*[%!]|=[ \t]*[%!]", python, re.MULTILINE) is not None:
+        try:
+            compile(python, "<cell>", "exec", 0x2400)  # only the tree; await is allowed
+        except SyntaxError:
+            raise SyntaxError(_MISSING % error, problem.args[1]) from None
+    elif python == text:
         raise problem
-    raise SyntaxError(_MISSING.replace("%magics", "%%magics") % error, problem.args[1]) from None
+    return python
 
 
 def _pip_command(line: str):
