@@ -8,7 +8,7 @@ that is never imported costs a dictionary look-up.
 import builtins
 import sys
 
-from . import fonts, loop, shell
+from . import fonts, loop, plotly_images, shell
 from .display import display
 
 
@@ -126,7 +126,9 @@ _ADAPTERS = {
     "matplotlib.font_manager": fonts.install,
     "matplotlib.pyplot": _adapt_pyplot,
     "matplotlib.figure": _adapt_figure,
+    "kaleido.scopes.base": plotly_images.adapt_kaleido,
     "plotly.io": _adapt_plotly,
+    "plotly.io._kaleido": plotly_images.adapt_plotly,
     "PIL.Image": _adapt_pillow,
     "IPython": _adapt_get_ipython,
     "IPython.core.getipython": _adapt_get_ipython,

@@ -21,7 +21,7 @@ import sys
 import time
 import warnings
 
-from . import calls, fonts, machine, tenant
+from . import calls, fonts, machine, plotly_images, tenant
 
 # struct template_setup and struct template_event of src/engine/shared/wire.h
 SETUP_SIZE = 4096
@@ -129,7 +129,17 @@ def use_pyplot(pyplot):
     sys.modules["matplotlib.font_manager"]._get_font.cache_clear()
 
 
-EXERCISES = {"numpy": use_numpy, "pandas": use_pandas, "matplotlib.pyplot": use_pyplot}
+def use_plotly(plotly):
+    plotly_images.adapt_kaleido(importlib.import_module("kaleido.scopes.base"))
+    plotly_images.adapt_plotly(importlib.import_module("plotly.io._kaleido"))
+
+
+EXERCISES = {
+    "numpy": use_numpy,
+    "pandas": use_pandas,
+    "matplotlib.pyplot": use_pyplot,
+    "plotly": use_plotly,
+}
 
 
 def settle():
