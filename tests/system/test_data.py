@@ -214,6 +214,8 @@ def test_code_of_today(data, serve):
     session = server.good("POST", "/v1/sessions", {"limits": {"memory": "1g", "timeout": 300}}, 201)["session_id"]
     receipt = server.run(session, TODAY)
     assert receipt["template"] == "data" and receipt["stdout"].endswith("failed: []\n"), receipt
+    receipt = server.run(session, "%%capture said\nprint(6 * 7)\n")
+    assert receipt["status"] == "ok" and server.run(session, "said.stdout")["result"]["text/plain"] == "'42\\n'"
     # What is preloaded costs a program nothing.
     receipt = server.good("POST", "/v1/execute", {
         "code": "import sys\n[n in sys.modules for n in ('pandas', 'pyarrow', 'plotly.express', 'polars')]"})

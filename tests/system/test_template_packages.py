@@ -9,6 +9,7 @@ import shutil
 import pytest
 
 from conftest import wait_for
+from mcp_wire import Http, request
 from package_kit import ALONE, PATIENCE, make_wheel
 from serve_kit import serve  # noqa: F401  a fixture
 
@@ -126,9 +127,12 @@ def test_set(template, box, gb, data, serve, tmp_path, wheels):
     added = server.good("POST", f"/v1/sessions/{session}/packages", {"packages": ["needs-blocked", "beta"]})
     assert [p["name"] for p in added["installed"]] == ["needs-blocked"], added
     assert [p["name"] for p in added["present"]] == ["beta"], added
-    receipt = server.good("POST", "/v1/execute", {
-        "template": "lab", "code": "%pip install -q delta\nimport beta, delta; print(delta.version, beta.__file__)"})
-    assert receipt["stdout"].endswith(f"1.0 {SITE}/beta.py\n"), receipt
+    fresh = server.session(template="lab")
+    assert server.run(fresh, "%pip install -q delta")["status"] == "ok"
+    receipt = server.run(fresh, "import beta, delta; print(delta.version, beta.__file__)")
+    assert receipt["stdout"] == f"1.0 {SITE}/beta.py\n", receipt
+    receipt = server.good("POST", "/v1/execute", {"template": "lab", "code": "%pip install delta"})
+    assert receipt["status"] == "ok" and "delta" in receipt["stdout"], receipt
     # The same packages over another template are another set.
     session = server.session(packages=["needs-blocked"])
     assert "No module named 'beta'" in server.run(session, "import delta, beta")["stderr"]
@@ -244,6 +248,11 @@ def test_default(template, gb, data, serve, wheels, tmp_path):
         assert receipt["template"] == "data" and receipt["stdout"] == "/opt/python True\n", receipt
     assert server.good("POST", "/v1/execute", {"code": "import sys; print(sys.prefix)",
                                                "template": "system"})["stdout"] == "/usr\n"
+    # A model is told what it has to work with.
+    client = Http(server)
+    (tool,) = [tool for tool in client.ask(request("tools/list"))["result"]["tools"]
+               if tool["name"] == "execute_python"]
+    assert "Installed are gamma 2.0, beta 1.5 and the standard library" in tool["description"], tool
     # More can be installed into its sessions, over what it has.
     session = server.session()
     added = server.good("POST", f"/v1/sessions/{session}/packages", {"packages": ["alpha-one"]})

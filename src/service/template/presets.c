@@ -17,12 +17,13 @@ extern const char preset_ml_in[], preset_ml_lock[];
 /* What most programs import, and little of what only some do: every box shares this memory, but a
  * clone of a larger process costs more. */
 #define PRELOAD_CHARTS                                                                             \
-    "numpy pandas pyarrow matplotlib matplotlib.pyplot plotly plotly.graph_objects plotly.express"
+    "numpy pandas pyarrow matplotlib matplotlib.pyplot plotly plotly.graph_objects "               \
+    "plotly.express IPython"
 
 const struct preset presets[] = {
     { "data", "data, documents and charts", preset_data_in, preset_data_lock, PRELOAD_CHARTS },
     { "minimal", "tables and charts", preset_minimal_in, preset_minimal_lock,
-      "numpy pandas pyarrow matplotlib matplotlib.pyplot" },
+      "numpy pandas pyarrow matplotlib matplotlib.pyplot IPython" },
     { "ml", "data and machine learning, on the processor", preset_ml_in, preset_ml_lock,
       PRELOAD_CHARTS },
     { 0 },
