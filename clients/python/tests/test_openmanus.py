@@ -371,9 +371,9 @@ def test_image_is_a_template(image):
 
 
 def test_unknown_image_lists_what_there_is():
-    with pytest.raises(SandboxError, match="no such template: 'no-such:1'; available: default"):
+    with pytest.raises(SandboxError, match="no such template: 'no-such:1'; available: system"):
         wait(DockerSandbox(SandboxSettings(image="no-such:1")).create())
-    with pytest.raises(glovebox.errors.GloveboxError, match="available: default"):
+    with pytest.raises(glovebox.errors.GloveboxError, match="available: system"):
         glovebox.Client().run("1", template="no-such:1")
     assert glovebox.Client().run("6 * 7", template="python:3").receipt["template"] == "system"
 
