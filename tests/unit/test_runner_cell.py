@@ -1335,8 +1335,9 @@ def test_without_ipython():
 
     call = "__glovebox_pip__(%r)"
     assert translate("%pip install a", problem, None) == call % "install a"
-    assert translate("# c\n\n!pip install a b\n%pip list", problem, None) == "\n".join(
-        (call % "install a b", call % "list"))
+    assert translate("# c\n\n!pip install a b\n%pip list\nif x:\n  !pip show y", problem, None) == (
+        "# c\n\n" + call % "install a b" + "\n" + call % "list" + "\nif x:\n  " + call % "show y")
+    assert translate("%pip list\ns = '''\n%who'''", problem, None) == call % "list" + "\ns = '''\n%who'''"
     assert translate("  x = 1\n  x", problem, None) == "x = 1\nx"
     assert "need IPython" in refuse("!ls") and "no IPython" in refuse("%who")
     assert "need IPython" in refuse("%pip install a\nimport a\nx = !ls")
