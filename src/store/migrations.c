@@ -16,7 +16,11 @@
 EMBED(migration_001_tables, MIGRATIONS_DIR "/001_tables.sql");
 EMBED(migration_001_tables_sqlite, MIGRATIONS_DIR "/001_tables_sqlite.sql");
 
+EMBED(migration_002_mark, MIGRATIONS_DIR "/002_mark.sql");
+EMBED(migration_002_mark_sqlite, MIGRATIONS_DIR "/002_mark_sqlite.sql");
+
 const struct migration migrations[] = {
     { migration_001_tables, migration_001_tables_sqlite },
+    { migration_002_mark, migration_002_mark_sqlite },
 };
 const size_t migrations_len = ARRAY_LEN(migrations);

@@ -11,12 +11,12 @@
 
 static const struct db_statement add_session = {
     DB_WRITE,
-    "INSERT INTO sessions (id, key_id, created_us, last_used_us) VALUES (?1, ?2, ?3, ?4)",
+    "INSERT INTO sessions (id, owner, created_us, last_used_us) VALUES (?1, ?2, ?3, ?4)",
     "add a session",
 };
 static const struct db_statement get_session = {
     DB_READ,
-    "SELECT id, key_id, created_us, last_used_us, ended_us, end_reason FROM sessions "
+    "SELECT id, owner, created_us, last_used_us, ended_us, end_reason FROM sessions "
     "WHERE id = ?1",
     "find a session",
 };
@@ -75,12 +75,12 @@ int store_session_add(struct store *store, const struct store_session *session, 
 {
     int r = store_check_id(session->id, err);
 
-    if (r == 0 && session->key_id[0])
-        r = store_check_id(session->key_id, err);
+    if (r == 0 && session->owner[0])
+        r = store_check_id(session->owner, err);
     if (r == 0 && (session->ended_us || session->end != STORE_END_NONE))
         r = gb_fail_plain(err, EINVAL, "a new session has not ended");
     if (r == 0)
-        r = db_write(store->db, false, err, &add_session, "tTii", session->id, session->key_id,
+        r = db_write(store->db, false, err, &add_session, "tTii", session->id, session->owner,
                      session->created_us, session->last_used_us);
     return r < 0 ? r : 0;
 }
@@ -91,7 +91,7 @@ static bool session_read(struct db_query *q, struct store_session *ret_session)
     char end[16];
 
     if (!db_column_copy(q, 0, session.id, sizeof session.id) ||
-        !db_column_copy_optional(q, 1, session.key_id, sizeof session.key_id) ||
+        !db_column_copy_optional(q, 1, session.owner, sizeof session.owner) ||
         !db_column_int(q, 2, &session.created_us) || !db_column_int(q, 3, &session.last_used_us) ||
         !db_column_copy_optional(q, 5, end, sizeof end))
         return false;

@@ -13,12 +13,12 @@ enum store_end {
 
 struct store_session {
     char id[STORE_ID_MAX];
-    char key_id[STORE_ID_MAX]; /* "": without a key */
+    char owner[STORE_ID_MAX]; /* principal_record(); "": no credentials */
     int64_t created_us, last_used_us, ended_us;
     enum store_end end;
 };
 
-/* A new, live session. -EEXIST if the id is taken, -ENOENT if the key does not exist. */
+/* A new, live session. -EEXIST if the id is taken. */
 int store_session_add(struct store *store, const struct store_session *session, struct gb_err *err);
 
 /* -ENOENT: it never existed, or ended so long ago that it was pruned. */

@@ -252,12 +252,12 @@ static void test_key_bad(void **state)
 
 /* ---- sessions ---- */
 
-static struct store_session session_of(const char *id, const char *key_id)
+static struct store_session session_of(const char *id, const char *owner)
 {
     struct store_session session = { .created_us = 100, .last_used_us = 100 };
 
     snprintf(session.id, sizeof session.id, "%s", id);
-    snprintf(session.key_id, sizeof session.key_id, "%s", key_id);
+    snprintf(session.owner, sizeof session.owner, "%s", owner);
     return session;
 }
 
@@ -280,23 +280,20 @@ static void test_session(void **state)
 {
     struct fixture *f = *state;
     struct store_session session = session_of("s1", "k1"), got = { .end = STORE_END_LOST };
-    struct store_key key = key_of("k1");
 
     assert_int_equal(store_session_get(f->store, "s1", &got, &f->err), -ENOENT);
-    assert_int_equal(got.end, STORE_END_LOST);                                 /* not written */
-    assert_int_equal(store_session_add(f->store, &session, &f->err), -ENOENT); /* no such key */
-    assert_int_equal(store_key_add(f->store, &key, &f->err), 0);
+    assert_int_equal(got.end, STORE_END_LOST); /* not written */
     assert_int_equal(store_session_add(f->store, &session, &f->err), 0);
     assert_int_equal(store_session_add(f->store, &session, &f->err), -EEXIST);
     got = get_session(f, "s1");
     assert_string_equal(got.id, "s1");
-    assert_string_equal(got.key_id, "k1");
+    assert_string_equal(got.owner, "k1");
     assert_int_equal(got.created_us, 100);
     assert_int_equal(got.last_used_us, 100);
     assert_int_equal(got.ended_us, 0);
     assert_int_equal(got.end, STORE_END_NONE);
     add_session(f, "s2");
-    assert_string_equal(get_session(f, "s2").key_id, "");
+    assert_string_equal(get_session(f, "s2").owner, "");
 }
 
 static void test_session_ends(void **state)

@@ -1,6 +1,7 @@
 #include "service/access/principal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "store/store.h"
@@ -17,6 +18,17 @@ int principal_from_key(const char *key_id, struct principal *ret_principal)
     if (len == 0 || len >= sizeof principal.id)
         return -EINVAL;
     memcpy(principal.id, key_id, len);
+    *ret_principal = principal;
+    return 0;
+}
+
+int principal_from_user(const char *user_id, struct principal *ret_principal)
+{
+    struct principal principal = { .kind = PRINCIPAL_USER };
+    int len = snprintf(principal.id, sizeof principal.id, "user-%s", user_id);
+
+    if (user_id[0] == '\0' || len < 0 || (size_t) len >= sizeof principal.id)
+        return -EINVAL;
     *ret_principal = principal;
     return 0;
 }

@@ -17,6 +17,7 @@
 enum principal_kind {
     PRINCIPAL_LOCAL, /* no credentials: trusted because of how it connected (loopback, stdio) */
     PRINCIPAL_KEY,   /* an API key */
+    PRINCIPAL_USER,  /* a person with an account of Mark; the id is "user-" and a UUID */
 };
 
 struct principal {
@@ -26,6 +27,9 @@ struct principal {
 
 /* -EINVAL for an id that is empty or too long. */
 int principal_from_key(const char *key_id, struct principal *ret_principal);
+
+/* The same for the UUID of an account. */
+int principal_from_user(const char *user_id, struct principal *ret_principal);
 
 bool principal_equal(const struct principal *a, const struct principal *b);
 

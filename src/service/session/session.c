@@ -188,8 +188,7 @@ static int record_add(struct session *session, struct fault *fault)
     if (!store)
         return 0;
     (void) snprintf(record.id, sizeof record.id, "%s", session->id);
-    (void) snprintf(record.key_id, sizeof record.key_id, "%s",
-                    principal_record(&session->principal));
+    (void) snprintf(record.owner, sizeof record.owner, "%s", principal_record(&session->principal));
     if (store_session_add(store, &record, &err) < 0)
         return fault_from_engine(session->service, "the session could not be recorded", &err,
                                  fault);
@@ -326,7 +325,7 @@ static enum session_end end_recorded(struct service *service, const char *id,
 
     if (!service->config.store || strncmp(id, "ses_", 4) != 0 || !hex_is(id + 4, 32) ||
         store_session_get(service->config.store, id, &record, &err) < 0 ||
-        strcmp(record.key_id, principal_record(principal)) != 0)
+        strcmp(record.owner, principal_record(principal)) != 0)
         return END_NONE;
     switch (record.end) {
     case STORE_END_EXPIRED:

@@ -1,0 +1,43 @@
+/*
+ * Chats, messages and feedback as the wire shows them, over store/chats.h. Nothing here waits for a
+ * model or a box.
+ */
+#pragma once
+
+#include <jansson.h>
+
+#include "service/service.h"
+#include "store/store.h"
+
+/* All JSON belongs to the caller. */
+
+/* {"chat_id"}: a chat without messages. */
+int chat_create(struct store *store, const struct caller *caller, json_t **ret_json,
+                struct fault *fault);
+/* {"chats": [{chat_id, title, created, updated, model}], "next": id or null} */
+int chat_list(struct store *store, const struct caller *caller, const char *q, const char *after,
+              int64_t limit, json_t **ret_json, struct fault *fault);
+int chat_get(struct store *store, const struct caller *caller, const char *id, json_t **ret_json,
+             struct fault *fault);
+int chat_rename(struct store *store, const struct caller *caller, const char *id, const char *title,
+                json_t **ret_json, struct fault *fault);
+/* End its answers first: agent_forget(). */
+int chat_delete(struct store *store, const struct caller *caller, const char *id,
+                struct fault *fault);
+/* {"messages": [{message_id, role, status, text, attachments, response, created, feedback}],
+ *  "next": seq or null}; of an answer text is its story. */
+int chat_messages(struct store *store, const struct caller *caller, const char *id, int64_t after,
+                  int64_t limit, json_t **ret_json, struct fault *fault);
+
+/* @reasons: an array of words, or NULL. Replaces the caller's earlier rating of that answer. */
+int chat_feedback(struct store *store, const struct caller *caller, const char *message_id, bool up,
+                  const json_t *reasons, const char *text, json_t **ret_json, struct fault *fault);
+/* Every rating with its question, code, story and model, as one JSON object each; a negative return
+ * value of @each ends it. */
+int chat_feedback_export(struct store *store, int64_t since_us,
+                         int (*each)(void *arg, const json_t *entry), void *arg,
+                         struct gb_err *err);
+
+/* The title of a chat made from its first question: one line, at most 80 characters. @size is at
+ * least 4 * 81. */
+void chat_title_make(const char *question, char *buf, size_t size);

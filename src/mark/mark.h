@@ -1,0 +1,36 @@
+/*
+ * Mark: an assistant that answers questions about data by writing Python and running it in boxes.
+ * This is the module's public header; rooms have their own (auth/auth.h, agent/agent.h,
+ * attach/attachments.h, chat/chats.h, llm/llm.h).
+ *
+ * Every function may be called by any thread and may wait. Everything belongs to an owner: a user
+ * of auth.h, an API key, or the local caller of a command; for any other it does not exist.
+ */
+#pragma once
+
+#include "mark/agent/agent.h"
+#include "mark/attach/attachments.h"
+#include "mark/auth/auth.h"
+#include "mark/llm/llm.h"
+
+struct mark;
+
+struct mark_config {
+    struct service *service;
+    struct store *store;
+    const char *data_dir;
+    struct llm_config models;
+    struct auth_config auth; /* store and data_dir are set by us, here and below */
+    struct attachments_config attachments;
+    struct agent_config agent;
+};
+
+/* Opens all parts. @config is copied; what it points to must stay valid. */
+int mark_open(const struct mark_config *config, struct mark **ret_mark, struct gb_err *err);
+void mark_close(struct mark *mark); /* before the service; accepts NULL */
+
+struct auth *mark_auth(struct mark *mark);
+struct agent *mark_agent(struct mark *mark);
+struct attachments *mark_attachments(struct mark *mark);
+const struct llm_models *mark_models(struct mark *mark);
+struct store *mark_store(struct mark *mark);

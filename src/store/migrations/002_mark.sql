@@ -1,0 +1,103 @@
+-- Mark: users, chats, messages, attachments, feedback. Owners are principal_text(): of a user, an
+-- API key, or "local". JSON is text; ids are UUIDs.
+
+CREATE TABLE mark_users (
+    id TEXT PRIMARY KEY NOT NULL,
+    email TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    password TEXT NOT NULL,
+    is_operator BIGINT NOT NULL,
+    created_us BIGINT NOT NULL,
+    valid_from_us BIGINT NOT NULL
+);
+
+CREATE TABLE mark_refresh_tokens (
+    hash TEXT PRIMARY KEY NOT NULL,
+    family TEXT NOT NULL,
+    user_id TEXT NOT NULL REFERENCES mark_users (id) ON DELETE CASCADE,
+    created_us BIGINT NOT NULL,
+    expires_us BIGINT NOT NULL,
+    spent_us BIGINT
+);
+CREATE INDEX mark_refresh_tokens_by_family ON mark_refresh_tokens (family);
+CREATE INDEX mark_refresh_tokens_by_user ON mark_refresh_tokens (user_id);
+
+CREATE TABLE mark_invitations (
+    hash TEXT PRIMARY KEY NOT NULL,
+    created_us BIGINT NOT NULL,
+    expires_us BIGINT NOT NULL
+);
+
+CREATE TABLE mark_chats (
+    id TEXT PRIMARY KEY NOT NULL,
+    owner TEXT NOT NULL,
+    title TEXT NOT NULL,
+    session_id TEXT,
+    model TEXT,
+    created_us BIGINT NOT NULL,
+    updated_us BIGINT NOT NULL
+);
+CREATE INDEX mark_chats_by_owner ON mark_chats (owner, updated_us);
+
+CREATE TABLE mark_messages (
+    id TEXT PRIMARY KEY NOT NULL,
+    chat_id TEXT NOT NULL REFERENCES mark_chats (id) ON DELETE CASCADE,
+    seq BIGINT NOT NULL,
+    reply_to TEXT,
+    role TEXT NOT NULL CHECK (role IN ('user', 'assistant')),
+    status TEXT NOT NULL CHECK (status IN ('pending', 'ok', 'error', 'stopped', 'needs_input')),
+    parts TEXT NOT NULL,
+    attachments TEXT,
+    response TEXT,
+    details TEXT,
+    usage TEXT,
+    prompt_version TEXT,
+    created_us BIGINT NOT NULL,
+    updated_us BIGINT NOT NULL,
+    UNIQUE (chat_id, seq)
+);
+
+CREATE TABLE mark_traces (
+    message_id TEXT NOT NULL REFERENCES mark_messages (id) ON DELETE CASCADE,
+    n BIGINT NOT NULL,
+    exchange TEXT NOT NULL,
+    PRIMARY KEY (message_id, n)
+);
+
+CREATE TABLE mark_feedback (
+    message_id TEXT PRIMARY KEY NOT NULL REFERENCES mark_messages (id) ON DELETE CASCADE,
+    owner TEXT NOT NULL,
+    rating TEXT NOT NULL CHECK (rating IN ('up', 'down')),
+    reasons TEXT,
+    comment TEXT,
+    created_us BIGINT NOT NULL
+);
+
+CREATE TABLE mark_attachments (
+    id TEXT PRIMARY KEY NOT NULL,
+    owner TEXT NOT NULL,
+    name TEXT NOT NULL,
+    media_type TEXT NOT NULL,
+    sha256 TEXT NOT NULL,
+    size BIGINT NOT NULL,
+    profile TEXT,
+    created_us BIGINT NOT NULL
+);
+CREATE INDEX mark_attachments_by_owner ON mark_attachments (owner, created_us);
+CREATE INDEX mark_attachments_by_content ON mark_attachments (sha256);
+
+-- Sessions belong to users too, so their owner is no longer a reference to a key.
+CREATE TABLE sessions_002 (
+    id TEXT PRIMARY KEY NOT NULL,
+    owner TEXT, -- principal_record(); NULL: made without credentials
+    created_us BIGINT NOT NULL,
+    last_used_us BIGINT NOT NULL,
+    ended_us BIGINT,
+    end_reason TEXT CHECK (end_reason IN ('expired', 'deleted', 'lost', 'shutdown')),
+    CHECK ((ended_us IS NULL) = (end_reason IS NULL))
+);
+INSERT INTO sessions_002 (id, owner, created_us, last_used_us, ended_us, end_reason)
+SELECT id, key_id, created_us, last_used_us, ended_us, end_reason FROM sessions;
+DROP TABLE sessions;
+ALTER TABLE sessions_002 RENAME TO sessions;
+CREATE INDEX sessions_by_end ON sessions (ended_us);
