@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 
+struct mark;
 struct mcp;
 struct server;
 struct service;
@@ -26,6 +27,7 @@ enum server_auth {
 struct server_config {
     struct service *service;
     struct keys *keys; /* NULL: there are none, and every key is refused */
+    struct mark *mark; /* NULL: Mark is off */
 
     char *const *listens; /* "127.0.0.1:8080", "[::]:80,dialect=NAME", "unix:PATH"; NULL ends */
     char *const *allowed_hosts; /* more names for the Host header; NULL-terminated, or NULL */

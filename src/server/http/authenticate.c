@@ -154,6 +154,11 @@ int authenticate_caller(struct request *rq)
     rq->caller = (struct caller){ .listener = rq->listener->url, .limits = { -1, -1, -1 } };
     if (check_origin(rq) < 0)
         return -1;
+    if (rq->route->auth == ROUTE_MARK && !rq->server->config.mark)
+        return refuse(rq, PROBLEM_MARK_OFF,
+                      "this service runs without Mark; the operator starts it with --mark on");
+    if (!token && rq->route->auth == ROUTE_MARK)
+        return refuse(rq, PROBLEM_SIGN_IN_NEEDED, "sign in first: POST /auth/signin");
     if (!token) {
         if (!rq->listener->needs_key || rq->route->auth != ROUTE_KEY)
             return 0;
@@ -162,7 +167,7 @@ int authenticate_caller(struct request *rq)
             "send a key: Authorization: Bearer KEY, or X-API-Key: KEY; the operator creates "
             "one with: glovebox key create");
     }
-    if (rq->route->auth != ROUTE_KEY)
+    if (rq->route->auth != ROUTE_KEY && rq->route->auth != ROUTE_MARK)
         return 0;
     r = rq->server->config.keys ? keys_verify(rq->server->config.keys, token, &key, &err) : -EACCES;
     if (r == -EACCES)

@@ -23,6 +23,7 @@ enum route_auth {
     ROUTE_OPEN, /* needs no key on any address */
     ROUTE_KEY,
     ROUTE_PAGE, /* needs no key, and a link on another site may lead here */
+    ROUTE_MARK, /* Mark's: needs an access token or a key, on loopback too */
 };
 
 enum route_body {
@@ -40,6 +41,7 @@ enum route_flag {
     ROUTE_JSONRPC = 1 << 4,    /* refusals are errors of JSON-RPC */
     ROUTE_SOCKET = 1 << 6,     /* becomes a WebSocket */
     ROUTE_REST = 1 << 5,       /* the last parameter takes all remaining parts */
+    ROUTE_FORM = 1 << 7,       /* the body may also be application/x-www-form-urlencoded */
 };
 
 #define ROUTE_PARAMS_MAX 4

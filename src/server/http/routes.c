@@ -4,6 +4,7 @@
 #include "server/about/schemas.h"
 #include "server/compat/schemas.h"
 #include "server/handlers.h"
+#include "server/mark/schemas.h"
 #include "server/mcp/schemas.h"
 #include "server/server_internal.h"
 #include "server/v1/schemas.h"

@@ -6,6 +6,7 @@
 #include "server/about/schemas.h"
 #include "server/compat/schemas.h"
 #include "server/handlers.h"
+#include "server/mark/schemas.h"
 #include "server/mcp/schemas.h"
 #include "server/schema/schemas.h"
 #include "server/server_internal.h"
@@ -66,6 +67,7 @@ static json_t *parameters(const struct route *route)
 static json_t *request_body(const struct route *route)
 {
     bool required = false;
+    json_t *json;
 
     switch (route->body) {
     case ROUTE_NO_BODY:
@@ -73,8 +75,11 @@ static json_t *request_body(const struct route *route)
     case ROUTE_JSON:
         for (const struct field *f = route->request->fields; f->name; f++)
             required = required || (f->flags & FIELD_REQUIRED);
-        return json_pack("{s:b,s:o}", "required", required, "content",
-                         content("application/json", route->request));
+        json = content("application/json", route->request);
+        if (route->flags & ROUTE_FORM)
+            (void) json_object_update_new(
+                json, content("application/x-www-form-urlencoded", &schema_signin_form));
+        return json_pack("{s:b,s:o}", "required", required, "content", json);
     case ROUTE_RAW:
         return json_pack("{s:b,s:{s:{}}}", "required", 1, "content", "application/octet-stream");
     case ROUTE_MULTIPART:
@@ -143,7 +148,7 @@ static json_t *responses(const struct route *route)
                                              "an existing file was replaced", "content",
                                              content("application/json", &schema_file)));
     add_problem(json, 400);
-    if (route->auth == ROUTE_KEY)
+    if (route->auth == ROUTE_KEY || route->auth == ROUTE_MARK || route->flags & ROUTE_FORM)
         add_problem(json, 401);
     add_problem(json, 403);
     if (strchr(route->pattern, '{') || route->request == &schema_simple_execute)
@@ -173,7 +178,10 @@ static json_t *operation(const struct route *route)
         (void) json_object_set_new(json, "description", json_string(route->help));
     if (body)
         (void) json_object_set_new(json, "requestBody", body);
-    if (route->auth != ROUTE_KEY)
+    if (route->auth == ROUTE_MARK) /* as for all, but never without */
+        (void) json_object_set_new(
+            json, "security", json_pack("[{s:[]},{s:[]},{s:[]}]", "password", "bearer", "key"));
+    else if (route->auth != ROUTE_KEY)
         (void) json_object_set_new(json, "security", json_array());
     return json;
 }
@@ -251,9 +259,11 @@ static json_t *components(void)
                       problem_description(problems[i].text, problems[i].status), "content",
                       content("application/problem+json", &schema_problem)));
     }
-    return json_pack("{s:o,s:o,s:{s:{s:s,s:s},s:{s:s,s:s,s:s}}}", "schemas", schemas, "responses",
-                     list, "securitySchemes", "bearer", "type", "http", "scheme", "bearer", "key",
-                     "type", "apiKey", "in", "header", "name", "X-API-Key");
+    return json_pack("{s:o,s:o,s:{s:{s:s,s:s},s:{s:s,s:s,s:s},s:{s:s,s:{s:{s:s,s:{}}}}}}",
+                     "schemas", schemas, "responses", list, "securitySchemes", "bearer", "type",
+                     "http", "scheme", "bearer", "key", "type", "apiKey", "in", "header", "name",
+                     "X-API-Key", "password", "type", "oauth2", "flows", "password", "tokenUrl",
+                     "/auth/signin", "scopes");
 }
 
 json_t *openapi_make(void)

@@ -1,0 +1,119 @@
+/* Bodies, queries and responses of Mark. Each subject has its section; add yours to the list at the
+ * end too. */
+#include "server/mark/schemas.h"
+
+#include "server/schema/schemas.h"
+#include "server/schema/tables.h"
+
+#include "base/banned.h"
+
+/* clang-format off */
+
+/* ---- accounts ---- */
+
+/* Bounds of what is read at all; mark/auth/ has the rules, and says what to change. */
+#define EMAIL_BYTES    1024
+#define PASSWORD_BYTES 4096
+#define TOKEN_BYTES    256
+
+#define ROW_EMAIL(struct_)                                                                         \
+    { "email", FIELD_TEXT, FIELD_REQUIRED, AT(struct_, email), 1, EMAIL_BYTES,                     \
+      .help = "the address; letters of any case", .example = "\"ada@example.com\"" }
+#define ROW_CURRENT(struct_, flags_, help_)                                                        \
+    { "current_password", FIELD_TEXT, flags_, AT(struct_, current_password), 1, PASSWORD_BYTES,    \
+      .help = help_ }
+
+static const struct field fields_signup[] = {
+    ROW_EMAIL(body_signup),
+    { "password", FIELD_TEXT, FIELD_REQUIRED, AT(body_signup, password), 1, PASSWORD_BYTES,
+      .help = "8 to 1024 bytes, not the address, not a common one",
+      .example = "\"correct horse battery\"" },
+    { "name", FIELD_TEXT, 0, AT(body_signup, name), 0, 512, .help = "what to call the person",
+      .example = "\"Ada\"" },
+    { "invitation", FIELD_TEXT, 0, AT(body_signup, invitation), 1, TOKEN_BYTES,
+      .help = "a code from the operator (glovebox user invite), where sign-up needs one" },
+    END,
+};
+REQUEST(signup, struct body_signup, "A new account.");
+
+static const struct field fields_signin[] = {
+    ROW_EMAIL(body_signin),
+    { "password", FIELD_TEXT, FIELD_REQUIRED, AT(body_signin, password), 1, PASSWORD_BYTES,
+      .help = "the password" },
+    END,
+};
+REQUEST(signin, struct body_signin, "Who signs in.");
+
+static const struct field fields_signin_form[] = {
+    { "username", FIELD_TEXT, FIELD_REQUIRED, .help = "the address" },
+    ALWAYS("password", FIELD_TEXT, "the password"),
+    { "grant_type", FIELD_TEXT, .help = "password, if it is there" },
+    { "scope", FIELD_TEXT, .help = "ignored" },
+    END,
+};
+RESPONSE(signin_form, "The form of the OAuth2 password grant (RFC 6749, 4.3).");
+
+static const struct field fields_refresh[] = {
+    { "refresh_token", FIELD_TEXT, FIELD_REQUIRED, AT(body_refresh, refresh_token), 1, TOKEN_BYTES,
+      .help = "the last one that was issued" },
+    END,
+};
+REQUEST(refresh, struct body_refresh, "A refresh token.");
+
+static const struct field fields_me_change[] = {
+    { "name", FIELD_TEXT, 0, AT(body_me_change, name), 0, 512, .help = "the new name" },
+    { "password", FIELD_TEXT, 0, AT(body_me_change, password), 1, PASSWORD_BYTES,
+      .help = "the new password" },
+    ROW_CURRENT(body_me_change, 0, "the current password; needed to change it"),
+    END,
+};
+REQUEST(me_change, struct body_me_change, "Changes of an account; what is left out stays.");
+
+static const struct field fields_me_delete[] = {
+    ROW_CURRENT(body_me_delete, FIELD_REQUIRED, "the current password"),
+    END,
+};
+REQUEST(me_delete, struct body_me_delete, "Proof that the owner asks for the deletion.");
+
+#define ROWS_USER                                                                                  \
+    ALWAYS("user_id", FIELD_TEXT, "a UUID"), ALWAYS("email", FIELD_TEXT, NULL),                    \
+    ALWAYS("name", FIELD_TEXT, "may be empty"), ALWAYS("role", FIELD_TEXT, "operator or user")
+
+static const struct field fields_signed_in[] = {
+    ROWS_USER,
+    ALWAYS("access_token", FIELD_TEXT, "send it as Authorization: Bearer TOKEN"),
+    ALWAYS("refresh_token", FIELD_TEXT, "works once, for POST /auth/refresh; keep it secret"),
+    ALWAYS("token_type", FIELD_TEXT, "bearer"),
+    ALWAYS("expires_in", FIELD_INT, "seconds that the access token is valid for"),
+    END,
+};
+RESPONSE(signed_in, "An account and a pair of tokens.");
+
+static const struct field fields_me[] = {
+    ROWS_USER, ALWAYS("created", FIELD_TEXT, "RFC 3339"), END };
+RESPONSE(me, "An account.");
+
+static const struct field fields_me_changed[] = {
+    ROWS_USER, ALWAYS("created", FIELD_TEXT, "RFC 3339"),
+    { "access_token", FIELD_TEXT, .help = "these four after a change of the password" },
+    { "refresh_token", FIELD_TEXT }, { "token_type", FIELD_TEXT }, { "expires_in", FIELD_INT },
+    END,
+};
+RESPONSE(me_changed, "An account after a change.");
+
+/* ---- chats and messages ---- */
+
+/* ---- asking ---- */
+
+/* ---- attachments ---- */
+
+/* ---- the list ---- */
+
+const struct schema *const mark_schemas[] = {
+    /* accounts */
+    &schema_signup, &schema_signin, &schema_signin_form, &schema_refresh, &schema_me_change,
+    &schema_me_delete, &schema_signed_in, &schema_me, &schema_me_changed,
+    /* chats and messages */
+    /* asking */
+    /* attachments */
+    NULL };
