@@ -5,6 +5,7 @@
 #include "store/store.h"
 
 #define STORE_FILE_NAME_MAX 256
+#define STORE_PROFILE_MAX   (256 * 1024)
 
 struct store_attachment {
     char id[STORE_ID_MAX]; /* a UUID */
@@ -19,8 +20,13 @@ struct store_attachment {
 void store_attachment_release(struct store_attachment *attachment);
 void store_attachments_free(struct store_attachment *attachments, size_t len);
 
+/* -EDQUOT: the owner would have more than @count_max, or more than @bytes_max in all. Negative: no
+ * bound. Two that come at the same time cannot get past it together. */
 int store_attachment_add(struct store *store, const struct store_attachment *attachment,
-                         struct gb_err *err);
+                         int64_t count_max, int64_t bytes_max, struct gb_err *err);
+/* -ENOENT: it was deleted meanwhile. */
+int store_attachment_set_profile(struct store *store, const char *owner, const char *id,
+                                 const char *profile, struct gb_err *err);
 int store_attachment_get(struct store *store, const char *owner, const char *id,
                          struct store_attachment *ret_attachment, struct gb_err *err);
 /* The caller's, oldest first; all in one go: their number is bounded by the quota. */

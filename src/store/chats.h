@@ -4,7 +4,11 @@
 
 #include "store/store.h"
 
-#define STORE_TITLE_MAX 201 /* UTF-8, with its NUL */
+#define STORE_TITLE_MAX     201        /* UTF-8, with its NUL */
+#define STORE_TEXT_MAX      (32 << 20) /* bytes of one text of a message, or of a trace */
+#define STORE_MESSAGE_MAX   (48 << 20) /* of all texts of a message together */
+#define STORE_SEARCH_MAX    256        /* bytes of what is searched for */
+#define STORE_CHAT_ROWS_MAX 1000       /* of one list */
 
 struct store_chat {
     char id[STORE_ID_MAX]; /* a UUID */
@@ -18,11 +22,19 @@ struct store_chat {
 int store_chat_add(struct store *store, const struct store_chat *chat, struct gb_err *err);
 int store_chat_get(struct store *store, const char *owner, const char *id,
                    struct store_chat *ret_chat, struct gb_err *err);
-/* Those whose title or messages contain @q (NULL, "": all; letters of any case), the one that was
- * changed last first, after chat @after (NULL: from the start). Free the array. */
-int store_chat_list(struct store *store, const char *owner, const char *q, const char *after,
-                    size_t limit, struct store_chat **ret_chats, size_t *ret_len,
-                    struct gb_err *err);
+/* The one that was changed last comes first. */
+struct store_chat_query {
+    const char *owner;
+    const char *q;    /* in the title or the text of a message, in letters of any case; NULL, "":
+                         all */
+    int64_t after_us; /* only chats that come after this time and id, */
+    const char
+        *after_id; /* which are those of a chat that was listed before; NULL: from the start */
+    size_t limit;
+};
+/* Free the array. -EINVAL: @q is longer than STORE_SEARCH_MAX, or not UTF-8. */
+int store_chat_list(struct store *store, const struct store_chat_query *query,
+                    struct store_chat **ret_chats, size_t *ret_len, struct gb_err *err);
 int store_chat_rename(struct store *store, const char *owner, const char *id, const char *title,
                       int64_t now_us, struct gb_err *err);
 /* Which box it has, and which model it uses; NULL: unchanged. */
@@ -54,10 +66,11 @@ struct store_message {
     enum store_role role;
     enum store_message_status status; /* of a question always OK */
     char *parts;                      /* JSON: [{"type": "text", "text": ...}] */
-    char *attachments;                /* JSON: ids; NULL: none */
-    char *response;                   /* of a finished answer: MarkResponse as JSON; else NULL */
-    char *details; /* of an answer: JSON, what recheck and later questions need; or NULL */
-    char *usage;   /* JSON, or NULL */
+    char *text;        /* what a person reads of it, for searching; NULL: none. Only for writing */
+    char *attachments; /* JSON: ids; NULL: none */
+    char *response;    /* of a finished answer: MarkResponse as JSON; else NULL */
+    char *details;     /* of an answer: JSON, what recheck and later questions need; or NULL */
+    char *usage;       /* JSON, or NULL */
     char prompt_version[STORE_ID_MAX]; /* "": none */
     int64_t created_us, updated_us;
 };
@@ -66,25 +79,29 @@ void store_message_release(struct store_message *message);
 void store_messages_free(struct store_message *messages, size_t len);
 
 /* Adds a question and its answer, which is pending, in one transaction, and moves the chat to the
- * front. @question NULL: only an answer, for regenerate. */
+ * front. @question NULL: only an answer, for regenerate. A search looks at the texts.
+ * -ENOENT: no such chat; -E2BIG: a text is too long. Texts are UTF-8. */
 int store_message_add(struct store *store, struct store_message *question,
                       struct store_message *answer, struct gb_err *err);
-/* Sets status, parts, response, details, usage, prompt_version and updated_us of an answer. */
+/* Sets status, parts and text (unless NULL), response, details, usage, prompt_version and
+ * updated_us of an answer, and moves the chat to the front. -ENOENT: it was deleted meanwhile;
+ * -E2BIG. */
 int store_message_finish(struct store *store, const struct store_message *message,
                          struct gb_err *err);
 int store_message_get(struct store *store, const char *owner, const char *id,
                       struct store_message *ret_message, struct gb_err *err);
 /* In order, after seq @after_seq (0: from the start), at most @limit. @before_seq, if above 0: only
- * those before it. @newest: the last that match; still in order. */
+ * those before it. @newest: the last that match; still in order. @bytes_max, if above 0: no further
+ * ones once their texts have that many bytes; the first is always there. -ENOENT: no such chat. */
 struct store_message_query {
     const char *owner, *chat_id;
     int64_t after_seq, before_seq;
-    size_t limit;
+    size_t limit, bytes_max;
     bool newest;
 };
 int store_message_list(struct store *store, const struct store_message_query *query,
                        struct store_message **ret_messages, size_t *ret_len, struct gb_err *err);
-/* Those that a service which ended left pending, oldest first: ids and chats only are needed. */
+/* Those that a service which ended left pending, oldest first, without their texts. */
 int store_message_pending(struct store *store, struct store_message **ret_messages, size_t *ret_len,
                           struct gb_err *err);
 

@@ -218,6 +218,30 @@ bool db_column_is_null(struct db_query *q, int column)
     return q->db->ops->column_type(q, column) == DB_NULL;
 }
 
+int db_column_dup(struct db_query *q, int column, size_t max, char **ret_text)
+{
+    const char *text;
+    size_t len;
+    char *copy;
+
+    if (db_column_is_null(q, column)) {
+        *ret_text = NULL;
+        return 0;
+    }
+    if (q->db->ops->column_type(q, column) != DB_TEXT)
+        return -EUCLEAN;
+    text = q->db->ops->column_text(q, column, &len);
+    if (!text)
+        return -ENOMEM;
+    if (len > max || memchr(text, 0, len))
+        return -EUCLEAN;
+    copy = strndup(text, len);
+    if (!copy)
+        return -ENOMEM;
+    *ret_text = copy;
+    return 0;
+}
+
 int db_grow(void *array, size_t len, size_t size)
 {
     void **rows = array, *more;

@@ -112,6 +112,9 @@ bool db_column_hash(struct db_query *q, int column, uint8_t *ret_hash);
 bool db_column_int(struct db_query *q, int column, int64_t *ret_value);
 int64_t db_column_optional(struct db_query *q, int column, int64_t none);
 bool db_column_is_null(struct db_query *q, int column);
+/* A copy of a column's text, for free(); of NULL it is NULL. 0, -ENOMEM, or -EUCLEAN if it is
+ * something else, longer than @max, or contains a NUL. */
+int db_column_dup(struct db_query *q, int column, size_t max, char **ret_text);
 
 /* Room for one more row in an array of @len; the arrays double. 0 or -ENOMEM. */
 int db_grow(void *array, size_t len, size_t size);

@@ -25,7 +25,7 @@
 
 #define BUSY_MSEC      20000
 #define APPLICATION_ID 0x676c6f76 /* "glov", in the file's header */
-#define VALUE_MAX      (1 << 20)  /* no value is larger, even in a forged file */
+#define VALUE_MAX      (64 << 20) /* no value or row is larger, even in a forged file */
 #define STATEMENTS_MAX 256        /* of one connection; far more than the store has */
 
 struct prepared {
@@ -60,6 +60,8 @@ static int errno_of(int rc)
         return EBUSY;
     case SQLITE_NOMEM:
         return ENOMEM;
+    case SQLITE_TOOBIG:
+        return E2BIG;
     case SQLITE_FULL:
         return ENOSPC;
     case SQLITE_READONLY:

@@ -28,16 +28,19 @@ CREATE TABLE mark_invitations (
     expires_us BIGINT NOT NULL
 );
 
+-- words is what a search looks at: the title, or the text of a message, in lower case. Large columns
+-- come last, so that reading the others does not read them.
 CREATE TABLE mark_chats (
     id TEXT PRIMARY KEY NOT NULL,
     owner TEXT NOT NULL,
     title TEXT NOT NULL,
+    words TEXT NOT NULL,
     session_id TEXT,
     model TEXT,
     created_us BIGINT NOT NULL,
     updated_us BIGINT NOT NULL
 );
-CREATE INDEX mark_chats_by_owner ON mark_chats (owner, updated_us);
+CREATE INDEX mark_chats_by_owner ON mark_chats (owner, updated_us, id);
 
 CREATE TABLE mark_messages (
     id TEXT PRIMARY KEY NOT NULL,
@@ -46,16 +49,18 @@ CREATE TABLE mark_messages (
     reply_to TEXT,
     role TEXT NOT NULL CHECK (role IN ('user', 'assistant')),
     status TEXT NOT NULL CHECK (status IN ('pending', 'ok', 'error', 'stopped', 'needs_input')),
-    parts TEXT NOT NULL,
-    attachments TEXT,
-    response TEXT,
-    details TEXT,
-    usage TEXT,
     prompt_version TEXT,
     created_us BIGINT NOT NULL,
     updated_us BIGINT NOT NULL,
+    words TEXT NOT NULL,
+    parts TEXT NOT NULL,
+    attachments TEXT,
+    usage TEXT,
+    details TEXT,
+    response TEXT,
     UNIQUE (chat_id, seq)
 );
+CREATE INDEX mark_messages_pending ON mark_messages (created_us) WHERE status = 'pending';
 
 CREATE TABLE mark_traces (
     message_id TEXT NOT NULL REFERENCES mark_messages (id) ON DELETE CASCADE,
@@ -72,6 +77,7 @@ CREATE TABLE mark_feedback (
     comment TEXT,
     created_us BIGINT NOT NULL
 );
+CREATE INDEX mark_feedback_by_time ON mark_feedback (created_us, message_id);
 
 CREATE TABLE mark_attachments (
     id TEXT PRIMARY KEY NOT NULL,
