@@ -64,7 +64,8 @@ ROOMS = {
         "chat": [],
         "attach": [],
         "llm": [],
-        "agent": ["attach", "chat", "llm"],
+        "box": [],  # programs that run in boxes, as text
+        "agent": ["attach", "box", "chat", "llm"],
     },
     # These two meet only in mcp_internal.h and tool.h.
     "mcp": {

@@ -1,0 +1,605 @@
+"""The module mark of a session of Mark: how code hands over what it computed.
+
+    mark.value("revenue", frame["amount"].sum(), unit="EUR")   the story says {{revenue}}
+    mark.table("Revenue by region", by_region)                 the rows behind the answer
+    mark.chart(fig)                                            a chart of plotly or matplotlib
+    pandas.read_csv(mark.attachment("sales.csv"))              a file that was attached
+
+Everything travels as a display of the cell: a MIME bundle with the type MIME below, which ends up in
+the receipt. Nothing here is a boundary. The program shares the interpreter and can display any bundle
+it likes, so the service checks each one again; what is checked here is checked to help whoever wrote
+the code. Libraries are never imported here, only recognised when the program has loaded them.
+"""
+
+import builtins as _builtins
+import math as _math
+import re as _re
+import sys as _sys
+
+__all__ = ["value", "table", "chart", "attachment", "attachments", "query", "sources", "tables"]
+
+MIME = "application/vnd.glovebox.mark+json"
+PLOTLY_MIME = "application/vnd.plotly.v1+json"
+
+NAME_MAX = 64
+UNIT_MAX = 32
+TEXT_MAX = 1000  # characters of a text value, a cell, a name or a title
+ROWS_MAX = 1000
+COLUMNS_MAX = 200
+TABLE_BYTES_MAX = 1 << 20
+CHART_BYTES_MAX = 4 << 20
+TYPE_ROWS = 200  # rows that are looked at to find the type of a column of objects
+
+_NAME = _re.compile(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
+# The part of Python's format specifications that the service fills in by.
+_FORMAT = _re.compile(r"[+ ]?[,_]?(\.\d{1,2})?[deEfFgGs%]?\Z", _re.ASCII)
+
+_attachments = {}  # name -> path; set by the service in the first cell of a session
+
+
+# ---- single values ----
+
+
+def _kind(x) -> str:
+    return type(x).__name__
+
+
+def _of(x, module: str, *names: str) -> bool:
+    """Whether it is an instance of a class of a module that the program has loaded."""
+    module = _sys.modules.get(module)
+    for name in names:
+        cls = getattr(module, name, None)
+        if isinstance(cls, type) and isinstance(x, cls):
+            return True
+    return False
+
+
+def _cut(text: str, most: int = TEXT_MAX) -> str:
+    # A lone surrogate, as in a file name that was not UTF-8, is no text for JSON.
+    text = str(text).encode("utf-8", "replace").decode("utf-8")
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _whole(x: int):
+    """JSON has whole numbers of 64 bits here; a longer one is text, so that no digit is lost."""
+    x = int(x)
+    if -(1 << 63) <= x < 1 << 63:
+        return x
+    if x.bit_length() > 3000:
+        raise ValueError("mark: a whole number of %d bits is too long" % x.bit_length())
+    return str(x)
+
+
+def _real(x: float):
+    x = float(x)
+    return x if _math.isfinite(x) else None
+
+
+def _is_missing(x) -> bool:
+    return x is None or _kind(x) in ("NAType", "NaTType")
+
+
+def _scalar(x):
+    """One value as JSON has it, or NotImplemented if it is not a single value."""
+    if _is_missing(x):
+        return None
+    if isinstance(x, bool):
+        return bool(x)
+    if isinstance(x, int):
+        return _whole(x)
+    if isinstance(x, float):
+        return _real(x)
+    if isinstance(x, str):
+        return _cut(x)
+    if _of(x, "decimal", "Decimal"):
+        if not x.is_finite():
+            return None
+        if x.adjusted() < 60 and x == x.to_integral_value():
+            return _whole(int(x))
+        return _real(float(x))
+    if _of(x, "fractions", "Fraction"):
+        return _real(float(x))
+    if _of(x, "numpy", "generic") or (_of(x, "numpy", "ndarray") and x.ndim == 0):
+        return _numpy_scalar(x)
+    if _of(x, "datetime", "date", "datetime", "time"):
+        return _cut(x.isoformat())
+    if _of(x, "datetime", "timedelta") or _of(x, "uuid", "UUID"):
+        return _cut(str(x))
+    if _kind(x) in ("Period", "Interval"):  # of pandas
+        return _cut(str(x))
+    return NotImplemented
+
+
+def _numpy_scalar(x):
+    if x.dtype.kind in "mM":  # item() of nanoseconds is a bare number
+        text = str(x)
+        return None if text == "NaT" else _cut(text)
+    if x.dtype.kind in "iubfU" or x.dtype.kind == "O":
+        return _scalar(x.item())
+    return NotImplemented
+
+
+def _single(x):
+    """The value in a Series, an Index or an array of one item; anything else as it is."""
+    if _scalar(x) is not NotImplemented:
+        return x
+    try:
+        is_array = hasattr(x, "item") and hasattr(x, "__len__")
+        if is_array and getattr(x, "size", None) == 1 or (is_array and len(x) == 1):
+            return x.item()
+        if callable(getattr(x, "item", None)) and not is_array:  # a tensor without dimensions
+            return x.item()
+    except Exception:
+        pass
+    return x
+
+
+def _advice(x) -> str:
+    kind = _kind(x)
+    if callable(x):
+        return "x is a function or method: call it, as in x()"
+    if kind in ("DataFrame", "Series", "Index", "ndarray") or isinstance(x, (list, tuple, dict, set)):
+        return ("x is a %s with more than one value: pass a single number, text or date, "
+                "as in x.sum() or x.iloc[0], or hand it over with mark.table(title, x)" % kind)
+    if isinstance(x, (bytes, bytearray)):
+        return "x is bytes: decode it first"
+    if isinstance(x, complex) or kind.startswith("complex"):
+        return "x is a complex number: pass x.real, x.imag or abs(x)"
+    return "x is a %s: pass a single number, text, date or None" % kind
+
+
+def _check_name(name) -> str:
+    if not isinstance(name, str):
+        raise TypeError("mark.value(name, x): name must be a text such as 'revenue', not %s"
+                        % _kind(name))
+    if len(name) > NAME_MAX or not _NAME.match(name):
+        better = _re.sub(r"[^A-Za-z0-9_.]+", "_", name[:NAME_MAX]).strip("_") or "value"
+        if not _NAME.match(better):
+            better = "_" + better
+        raise ValueError("mark.value: %r is not a name: use letters, digits, '_' and '.', at most "
+                         "%d, not starting with a digit, such as %r"
+                         % (name[:80], NAME_MAX, better[:NAME_MAX]))
+    return name
+
+
+def _check_unit(unit):
+    if unit is None or unit == "":
+        return None
+    if not isinstance(unit, str):
+        raise TypeError("mark.value: unit must be a text such as 'EUR', not %s" % _kind(unit))
+    unit = unit.strip()
+    if len(unit) > UNIT_MAX or not unit.isprintable() or any(c.isdigit() for c in unit[:1]):
+        raise ValueError("mark.value: %r is not a unit: at most %d printable characters that do not "
+                         "start with a digit" % (unit[:80], UNIT_MAX))
+    return unit or None
+
+
+def _check_format(spec, x):
+    if spec is None or spec == "":
+        return None
+    if not isinstance(spec, str):
+        raise TypeError("mark.value: format must be a text such as ',.2f', not %s" % _kind(spec))
+    spec = spec.strip()
+    if spec.startswith("{:") and spec.endswith("}"):
+        spec = spec[2:-1]
+    if spec[:1] == ":":
+        spec = spec[1:]
+    if not _FORMAT.match(spec):
+        raise ValueError("mark.value: %r is not a format: use one such as ',.0f', '.1%%', '+.2f', "
+                         "'.3g', '.2e' or ',d'" % spec[:80])
+    if isinstance(x, str) != spec.endswith("s") and x is not None:
+        raise ValueError("mark.value: format %r does not fit %r" % (spec, x))
+    if isinstance(x, float) and spec.endswith("d"):
+        raise ValueError("mark.value: format %r is for whole numbers and this is %r; use %r"
+                         % (spec, x, spec[:-1] + ".0f"))
+    return spec or None
+
+
+def _is_date_format(x, spec) -> bool:
+    return isinstance(spec, str) and "%" in spec[:-1] and hasattr(x, "strftime")
+
+
+def value(name, x, unit=None, format=None):
+    """Hands over one computed value. The story refers to it as {{name}}.
+
+    x is a number, a text, a date or None; also one of numpy or pandas, or a Series of length 1.
+    unit is text such as "EUR", "%" or "kg"; "%" only names the unit: 12.5 is shown as 12.5 %.
+    format is a part of Python's format specifications: ",.2f", ".1%" (0.125 is shown as 12.5 %).
+    A date takes a format of strftime, such as "%d %B %Y".
+    """
+    name = _check_name(name)
+    x = _single(x)
+    if _is_date_format(x, format) and not _is_missing(x):
+        x, format = x.strftime(format), None
+    plain = _scalar(x)
+    if plain is NotImplemented:
+        raise TypeError("mark.value(%r, x): %s" % (name, _advice(x)))
+    unit = _check_unit(unit)
+    format = _check_format(format, plain)
+    text = "%s = %s%s" % (name, "no value" if plain is None else plain, " " + unit if unit else "")
+    if isinstance(x, str) and len(x) > TEXT_MAX:
+        text += " (cut to %d characters)" % TEXT_MAX
+    _show({"kind": "value", "name": name, "value": plain, "unit": unit, "format": format}, text)
+
+
+# ---- tables ----
+
+
+def _cell(x):
+    plain = _scalar(x)
+    if plain is not NotImplemented:
+        return plain
+    try:
+        if isinstance(x, (bytes, bytearray)):
+            return _cut(repr(bytes(x[:TEXT_MAX])))
+        if isinstance(x, (list, tuple, set, frozenset, dict)) and len(x) > TEXT_MAX:
+            return "<%s of %d items>" % (_kind(x), len(x))
+        return _cut(str(x))
+    except Exception as error:
+        return "<%s: %s>" % (_kind(x), _kind(error))
+
+
+def _label(name) -> str:
+    if isinstance(name, tuple):
+        return _cut(", ".join(map(str, name)))
+    return _cut(name)
+
+
+_DATE = _re.compile(r"\d{4}-\d\d-\d\d\Z", _re.ASCII)
+_DTYPES = {"i": "integer", "u": "integer", "f": "number", "b": "boolean", "M": "datetime"}
+
+
+def _object_type(items) -> str:
+    """The type of a column by its first items."""
+    found = set()
+    for x in items[:TYPE_ROWS]:
+        if _is_missing(x) or isinstance(x, float) and x != x:
+            continue
+        if isinstance(x, bool) or _kind(x) in ("bool_", "bool"):
+            found.add("boolean")
+        elif isinstance(x, int) or _of(x, "numpy", "integer"):
+            found.add("integer")
+        elif isinstance(x, float) or _of(x, "numpy", "floating") or _of(x, "decimal", "Decimal"):
+            found.add("number")
+        elif _of(x, "datetime", "datetime") or _of(x, "numpy", "datetime64"):
+            found.add("datetime")
+        elif _of(x, "datetime", "date"):
+            found.add("date")
+        else:
+            return "text"
+    if found == {"integer", "number"}:
+        return "number"
+    return found.pop() if len(found) == 1 else "text"
+
+
+class _Table:
+    """Columns as (name, items, type or None), and how many rows there were in all."""
+
+    def __init__(self, row_count: int) -> None:
+        self.row_count = row_count
+        self.columns = []
+        self.left_out = 0
+
+    def add(self, name, items, type=None) -> None:
+        if len(self.columns) >= COLUMNS_MAX:
+            self.left_out += 1
+            return
+        items = list(items)[:ROWS_MAX]
+        self.columns.append((_label(name), [_cell(x) for x in items], type or _object_type(items)))
+
+
+def _from_pandas(frame) -> _Table:
+    out = _Table(len(frame))
+    head = frame.iloc[:ROWS_MAX]
+    index = head.index
+    # The usual numbering of rows says nothing.
+    if not (_kind(index) == "RangeIndex" and index.name is None and frame.index.start == 0):
+        for level in range(index.nlevels):
+            part = index.get_level_values(level)
+            name = part.name
+            if name is None:
+                name = "index" if index.nlevels == 1 else "level_%d" % level
+            out.add(name, part, _dtype(part.dtype))
+    out.left_out += max(0, frame.shape[1] - COLUMNS_MAX)
+    for number in range(min(frame.shape[1], COLUMNS_MAX)):
+        column = head.iloc[:, number]
+        out.add(frame.columns[number], column, _dtype(column.dtype))
+    return out
+
+
+def _dtype(dtype):
+    name = str(dtype).lower()
+    if name == "category":
+        return None  # its items say it
+    return _DTYPES.get(getattr(dtype, "kind", ""))
+
+
+def _from_polars(frame) -> _Table:
+    if not hasattr(frame, "get_columns"):  # a Series
+        frame = frame.to_frame()
+    out = _Table(frame.height)
+    for column in frame.head(ROWS_MAX).get_columns():
+        out.add(column.name, column.to_list())
+    return out
+
+
+def _from_arrow(frame) -> _Table:
+    out = _Table(frame.num_rows)
+    head = frame.slice(0, ROWS_MAX)
+    for name in frame.column_names[: COLUMNS_MAX + 1]:
+        out.add(name, head.column(frame.column_names.index(name)).to_pylist())
+    return out
+
+
+def _from_dict(data) -> _Table:
+    parts = {key: _items(x) for key, x in data.items()}
+    if parts and all(x is not None for x in parts.values()):
+        counts = {len(x) for x in parts.values()}
+        if len(counts) > 1:
+            raise ValueError("mark.table: the columns have different lengths: %s"
+                             % ", ".join("%s: %d" % (_label(k), len(x)) for k, x in
+                                         list(parts.items())[:10]))
+        out = _Table(counts.pop())
+        for key, items in parts.items():
+            out.add(key, items)
+        return out
+    out = _Table(len(data))
+    out.add("name", [_label(key) for key in list(data)[:ROWS_MAX]], "text")
+    out.add("value", list(data.values())[:ROWS_MAX])
+    return out
+
+
+def _items(x):
+    """A column of a dict as a list; None for a single value."""
+    if isinstance(x, (list, tuple)):
+        return list(x)
+    if isinstance(x, (str, bytes, dict)) or not hasattr(x, "__len__"):
+        return None
+    try:
+        return list(x)
+    except TypeError:
+        return None
+
+
+def _from_rows(rows) -> _Table:
+    head = rows[:ROWS_MAX]
+    out = _Table(len(rows))
+    if head and all(isinstance(row, dict) for row in head):
+        names = list(dict.fromkeys(key for row in head for key in row))
+        for name in names:
+            out.add(name, [row.get(name) for row in head])
+    elif head and all(isinstance(row, (list, tuple)) for row in head):
+        names = getattr(head[0], "_fields", None)  # a named tuple
+        width = max(map(len, head))
+        for n in range(width):
+            name = names[n] if names and n < len(names) else "column %d" % (n + 1)
+            out.add(name, [row[n] if n < len(row) else None for row in head])
+    else:
+        out.add("value", head)
+    return out
+
+
+def _read(frame) -> _Table:
+    if _of(frame, "pandas", "Series", "Index"):
+        return _from_pandas(frame.to_frame(**({} if frame.name is not None else {"name": "value"})))
+    if _of(frame, "pandas", "DataFrame"):
+        return _from_pandas(frame)
+    if _of(frame, "pandas.io.formats.style", "Styler"):
+        return _from_pandas(frame.data)
+    if _of(frame, "polars", "LazyFrame"):
+        return _from_polars(frame.collect())
+    if _of(frame, "polars", "DataFrame", "Series"):
+        return _from_polars(frame)
+    if _of(frame, "pyarrow", "Table"):
+        return _from_arrow(frame)
+    if _of(frame, "numpy", "ndarray") and 0 < frame.ndim < 3:
+        out = _from_rows(frame[:ROWS_MAX].tolist())
+        out.row_count = len(frame)
+        return out
+    if isinstance(frame, dict):
+        return _from_dict(frame)
+    if isinstance(frame, (list, tuple)):
+        return _from_rows(list(frame))
+    if callable(getattr(frame, "to_pandas", None)):
+        return _read_again(frame.to_pandas())
+    raise TypeError("mark.table(title, frame): frame must be a DataFrame, a Series, a list of rows or a "
+                    "dict of columns, not %s%s" % (_kind(frame), _hint(frame)))
+
+
+def _read_again(frame) -> _Table:
+    if not _of(frame, "pandas", "DataFrame", "Series"):
+        raise TypeError("mark.table(title, frame): to_pandas() returned %s" % _kind(frame))
+    return _read(frame)
+
+
+def _hint(frame) -> str:
+    if "GroupBy" in _kind(frame):
+        return ": aggregate it first, as in frame.sum()"
+    if callable(frame):
+        return ": call it first"
+    return ""
+
+
+def _fit(rows, room):
+    """As many of the first rows as JSON of @room bytes holds."""
+    import json
+
+    for count, row in enumerate(rows):
+        room -= len(json.dumps(row, ensure_ascii=False).encode()) + 2
+        if room < 0:
+            return rows[:count]
+    return rows
+
+
+def table(*args, title=None, frame=None):
+    """Hands over rows behind the answer: mark.table(title, frame).
+
+    frame is a DataFrame or Series of pandas or polars, a list of rows (lists or dicts), or a dict of
+    columns. The first 1,000 rows travel, at most 1 MB.
+    """
+    for arg in args[:2]:
+        if isinstance(arg, str) and title is None:
+            title = arg
+        elif frame is None:
+            frame = arg
+        else:
+            raise TypeError("mark.table(title, frame): the title must be a text, not %s" % _kind(arg))
+    if len(args) > 2 or frame is None:
+        raise TypeError("mark.table takes a title and a frame: mark.table('Revenue by region', frame)")
+    if title is not None and not isinstance(title, str):
+        raise TypeError("mark.table(title, frame): the title must be a text, not %s" % _kind(title))
+    read = _read(frame)
+    title = _cut(" ".join((title or "Table").split()) or "Table", 200)
+    columns = [{"name": name, "type": type} for name, _, type in read.columns]
+    rows = [list(row) for row in zip(*(items for _, items, _ in read.columns))]
+    rows = _fit(rows, TABLE_BYTES_MAX - 4096 - len(repr(columns).encode("utf-8", "replace")))
+    _show({"kind": "table", "title": title, "columns": columns, "rows": rows,
+           "row_count": read.row_count}, _describe_table(title, read, len(rows)))
+
+
+def _describe_table(title, read, shown) -> str:
+    text = "%s: %d rows, %d columns" % (title, read.row_count, len(read.columns) + read.left_out)
+    if shown < read.row_count:
+        text += "; the first %d rows are handed over" % shown
+    if read.left_out:
+        text += "; the last %d columns are left out" % read.left_out
+    return text
+
+
+# ---- charts ----
+
+
+def _matplotlib(fig):
+    """The figure of a Figure, an Axes, a list of Axes, a grid of seaborn, or of pyplot itself."""
+    if fig is _sys.modules.get("matplotlib.pyplot") and fig is not None:
+        return fig.gcf()
+    if _of(fig, "matplotlib.figure", "Figure"):
+        return fig
+    if _of(fig, "numpy", "ndarray") and fig.size:
+        fig = fig.flat[0]
+    elif isinstance(fig, (list, tuple)) and fig:
+        fig = fig[0]
+    for name in ("figure", "fig"):
+        inside = getattr(fig, name, None)
+        if _of(inside, "matplotlib.figure", "Figure"):
+            return inside
+    return None
+
+
+def _plotly(fig):
+    """Its specification as JSON has it, or None."""
+    import json
+
+    if _of(fig, "plotly.basedatatypes", "BaseFigure"):
+        text = fig.to_json()
+    elif isinstance(fig, dict) and isinstance(fig.get("data"), (list, tuple)):
+        text = json.dumps(fig, default=_json_default)
+    else:
+        return None
+    if len(text) > CHART_BYTES_MAX:
+        raise ValueError("mark.chart: the chart is %.1f MB and can be at most %d MB; draw fewer points, "
+                         "for example by aggregating or sampling the data first"
+                         % (len(text) / (1 << 20), CHART_BYTES_MAX >> 20))
+    return json.loads(text)
+
+
+def _json_default(x):
+    if callable(getattr(x, "to_plotly_json", None)):
+        return x.to_plotly_json()
+    if callable(getattr(x, "tolist", None)):
+        return x.tolist()
+    return _cell(x)
+
+
+def chart(fig):
+    """Hands over a chart: a figure of plotly (also its dict), or a figure or axes of matplotlib."""
+    spec = _plotly(fig)
+    if spec is not None:
+        _display({PLOTLY_MIME: spec, "text/plain": _describe_chart(spec)}, raw=True)
+        return
+    figure = _matplotlib(fig)
+    if figure is not None:
+        _display(figure)
+        pyplot = _sys.modules.get("matplotlib.pyplot")
+        if pyplot is not None:
+            pyplot.close(figure)  # or it is shown again at the end of the cell
+        return
+    if callable(getattr(fig, "_repr_mimebundle_", None)) or callable(getattr(fig, "_repr_png_", None)):
+        _display(fig)  # altair, bokeh and others show themselves as well as they can
+        return
+    raise TypeError("mark.chart(fig): fig must be a figure of plotly or matplotlib, not %s" % _kind(fig))
+
+
+def _describe_chart(spec) -> str:
+    layout = spec.get("layout")
+    title = layout.get("title") if isinstance(layout, dict) else None
+    if isinstance(title, dict):
+        title = title.get("text")
+    kinds = [str(t.get("type", "scatter"))[:40] for t in spec["data"] if isinstance(t, dict)]
+    text = "Chart" + (": " + _cut(title, 200) if isinstance(title, str) and title else "")
+    return text + " (%s)" % (", ".join(list(dict.fromkeys(kinds))[:5]) or "empty")
+
+
+# ---- files ----
+
+
+def attachments():
+    """The names of the attached files."""
+    return sorted(_attachments)
+
+
+def attachment(name):
+    """The path of an attached file."""
+    if not isinstance(name, str):
+        raise TypeError("mark.attachment(name): name must be the name of a file, not %s" % _kind(name))
+    if name in _attachments:
+        return _attachments[name]
+    for known in _attachments:
+        if known.lower() == name.lower() or _attachments[known] == name:
+            return _attachments[known]
+    names = ", ".join(map(repr, attachments()[:20])) or "no files"
+    raise FileNotFoundError("mark.attachment: no attached file is called %r; there are: %s"
+                            % (name[:200], names))
+
+
+# ---- data sources ----
+
+
+class SourceError(RuntimeError):
+    """A data source could not be asked."""
+
+
+def _no_sources():
+    raise SourceError("this service has no data sources; read attached files with "
+                      "mark.attachment(name), whose names mark.attachments() lists")
+
+
+def query(source, sql, params=None):
+    """Would ask a data source; there are none yet."""
+    _no_sources()
+
+
+def sources():
+    """Would list the data sources; there are none yet."""
+    _no_sources()
+
+
+def tables(source=None):
+    """Would list the tables of a data source; there are none yet."""
+    _no_sources()
+
+
+# ---- showing ----
+
+
+def _display(*values, **options) -> None:
+    display = getattr(_builtins, "display", None)
+    if callable(display):
+        display(*values, **options)
+    else:  # a notebook exported from Mark, a plain interpreter
+        for x in values:
+            print(x.get("text/plain", "") if isinstance(x, dict) else x)
+
+
+def _show(content, text) -> None:
+    _display({MIME: content, "text/plain": text}, raw=True)
