@@ -127,7 +127,7 @@ OUTSIDE = {
     "Python.h": ["engine/python/"],
     "seccomp.h": [],  # tools/gen_seccomp only
     "jansson.h": ["schema/", "service/", "mark/", "mcp/", "server/", "cli/"],
-    "sqlite3.h": ["store/db_sqlite.c"],
+    "sqlite3.h": ["store/db_sqlite.c", "store/db_sqlite_backup.c"],
     "libpq-fe.h": ["store/db_postgres.c"],
     "microhttpd.h": ["server/"],
     "wslay/wslay.h": ["server/http/ws_protocol.c"],

@@ -19,6 +19,7 @@
 
 #include "base/autoclean.h"
 #include "store/db.h"
+#include "store/db_sqlite_backup.h"
 #include "store/migrations.h"
 
 #include "base/banned.h"
@@ -73,9 +74,9 @@ static int errno_of(int rc)
     case SQLITE_NOTADB:
         return EUCLEAN;
     case SQLITE_CONSTRAINT:
-        return rc == SQLITE_CONSTRAINT_PRIMARYKEY   ? EEXIST
-               : rc == SQLITE_CONSTRAINT_FOREIGNKEY ? ENOENT
-                                                    : EPERM;
+        return rc == SQLITE_CONSTRAINT_PRIMARYKEY || rc == SQLITE_CONSTRAINT_UNIQUE ? EEXIST
+               : rc == SQLITE_CONSTRAINT_FOREIGNKEY                                 ? ENOENT
+                                                                                    : EPERM;
     default:
         return EIO;
     }
@@ -353,6 +354,10 @@ static int migrate(sqlite3 *db, const char *path, struct gb_err *err)
     r = exec(db, "BEGIN IMMEDIATE", "begin", err);
     if (r < 0)
         return r;
+    /* In the transaction: nobody else can write between the copy and the change. It has changed
+     * nothing yet, so another connection reads what is there. */
+    if (version > 0)
+        r = db_sqlite_backup(path, version, err);
     for (size_t from = (size_t) version; r == 0 && from < migrations_len; from++)
         r = migrate_step(db, from, err);
     if (r == 0)

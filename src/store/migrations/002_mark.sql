@@ -11,16 +11,25 @@ CREATE TABLE mark_users (
     valid_from_us BIGINT NOT NULL
 );
 
-CREATE TABLE mark_refresh_tokens (
-    hash TEXT PRIMARY KEY NOT NULL,
-    family TEXT NOT NULL,
-    user_id TEXT NOT NULL REFERENCES mark_users (id) ON DELETE CASCADE,
-    created_us BIGINT NOT NULL,
-    expires_us BIGINT NOT NULL,
-    spent_us BIGINT
+-- One row, whose value grows with every user that is added, changed or removed. Whoever adds a user
+-- updates it first, so only one can be the first user.
+CREATE TABLE mark_users_generation (
+    value BIGINT NOT NULL
 );
-CREATE INDEX mark_refresh_tokens_by_family ON mark_refresh_tokens (family);
-CREATE INDEX mark_refresh_tokens_by_user ON mark_refresh_tokens (user_id);
+INSERT INTO mark_users_generation (value) VALUES (1);
+
+-- A sign-in is a family of refresh tokens. Only the hash of the youngest is kept: a token names its
+-- family, so any other token of the family is a spent one, however long ago that was.
+CREATE TABLE mark_sign_ins (
+    family TEXT PRIMARY KEY NOT NULL,
+    user_id TEXT NOT NULL REFERENCES mark_users (id) ON DELETE CASCADE,
+    hash TEXT NOT NULL,
+    created_us BIGINT NOT NULL,
+    used_us BIGINT NOT NULL,
+    expires_us BIGINT NOT NULL
+);
+CREATE INDEX mark_sign_ins_by_user ON mark_sign_ins (user_id, used_us);
+CREATE INDEX mark_sign_ins_by_end ON mark_sign_ins (expires_us);
 
 CREATE TABLE mark_invitations (
     hash TEXT PRIMARY KEY NOT NULL,
