@@ -455,7 +455,8 @@ static const struct db_statement turn_sign_in = {
 };
 static const struct db_statement find_sign_in = {
     DB_WRITE,
-    "SELECT user_id, expires_us FROM mark_sign_ins WHERE family = ?1",
+    "SELECT " COLUMNS ", expires_us FROM mark_users JOIN mark_sign_ins ON user_id = id "
+    "WHERE family = ?1",
     "find a sign-in",
 };
 static const struct db_statement end_sign_in = {
@@ -489,25 +490,24 @@ int store_sign_in_add(struct store *store, const struct store_sign_in *sign_in,
 }
 
 /* After the change, or the attempt: 1 and whose it is, or 0. */
-static int sign_in_find(struct db *db, const char *family, char ret_user_id[STORE_ID_MAX],
+static int sign_in_find(struct db *db, const char *family, struct store_user *ret_user,
                         int64_t *ret_expires_us, struct gb_err *err)
 {
     struct db_query q = db_query_begin(db, &find_sign_in, "t", family);
     int r = db_query_step(&q, err);
 
-    if (r > 0 && (!db_column_copy(&q, 0, ret_user_id, STORE_ID_MAX) ||
-                  !db_column_int(&q, 1, ret_expires_us)))
+    if (r > 0 && (!user_read(&q, ret_user) || !db_column_int(&q, 7, ret_expires_us)))
         r = db_fail_row(&q, err);
     db_query_end(&q);
     return r;
 }
 
 int store_sign_in_turn(struct store *store, const struct store_sign_in *next,
-                       const uint8_t spent[STORE_HASH_BYTES], char ret_user_id[STORE_ID_MAX],
+                       const uint8_t spent[STORE_HASH_BYTES], struct store_user *ret_user,
                        struct gb_err *err)
 {
     struct db *db = store->db;
-    char user_id[STORE_ID_MAX];
+    struct store_user user;
     int64_t expires_us = 0;
     bool reused = false;
     int r = store_check_id(next->family, err), turned;
@@ -518,7 +518,7 @@ int store_sign_in_turn(struct store *store, const struct store_sign_in *next,
         return r;
     turned = db_run(db, err, &turn_sign_in, "thhii", next->family, spent, next->hash, next->used_us,
                     next->expires_us);
-    r = turned < 0 ? turned : sign_in_find(db, next->family, user_id, &expires_us, err);
+    r = turned < 0 ? turned : sign_in_find(db, next->family, &user, &expires_us, err);
     if (r == 0 || (r > 0 && turned == 0 && expires_us <= next->used_us)) {
         r = gb_fail_plain(err, ENOENT, "no such sign-in");
     } else if (r > 0 && turned == 0) {
@@ -530,7 +530,7 @@ int store_sign_in_turn(struct store *store, const struct store_sign_in *next,
         return gb_fail_plain(err, ESTALE, "the token was used before; its sign-in is ended");
     if (r < 0)
         return r;
-    memcpy(ret_user_id, user_id, sizeof user_id);
+    *ret_user = user;
     return 0;
 }
 

@@ -61,10 +61,11 @@ struct store_sign_in {
  * @max remain. */
 int store_sign_in_add(struct store *store, const struct store_sign_in *sign_in,
                       int64_t valid_from_us, size_t max, struct gb_err *err);
-/* Replaces the token with hash @spent by that of @next, whose user_id is not used. -ENOENT: no such
- * family, or it has expired. -ESTALE: @spent is not the valid one, so the family is ended now. */
+/* Replaces the token with hash @spent by that of @next, whose user_id is not used; *@ret_user is as
+ * it was at that moment. -ENOENT: no such family, or it has expired. -ESTALE: @spent is not the
+ * valid one, so the family is ended now. */
 int store_sign_in_turn(struct store *store, const struct store_sign_in *next,
-                       const uint8_t spent[STORE_HASH_BYTES], char ret_user_id[STORE_ID_MAX],
+                       const uint8_t spent[STORE_HASH_BYTES], struct store_user *ret_user,
                        struct gb_err *err);
 /* Also if there is no such family. */
 int store_sign_in_end(struct store *store, const char *family, struct gb_err *err);

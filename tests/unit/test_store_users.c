@@ -266,14 +266,14 @@ static int turn(struct fixture *f, const char *family, int from, int to, int64_t
 {
     struct store_sign_in next = sign_in_of(family, "", to);
     uint8_t spent[STORE_HASH_BYTES];
-    char user_id[STORE_ID_MAX] = "";
+    struct store_user user;
     int r;
 
     memset(spent, from, sizeof spent);
     next.used_us = now_us;
-    r = store_sign_in_turn(f->store, &next, spent, user_id, &f->err);
+    r = store_sign_in_turn(f->store, &next, spent, &user, &f->err);
     if (r == 0)
-        assert_string_equal(user_id, "ada");
+        assert_string_equal(user.email, "ada@example.com");
     return r;
 }
 
@@ -351,11 +351,11 @@ static void *turn_once(void *arg)
     struct turner *t = arg;
     struct store_sign_in next = sign_in_of("f1", "", t->to);
     uint8_t spent[STORE_HASH_BYTES];
-    char user_id[STORE_ID_MAX];
+    struct store_user user;
     struct gb_err err;
 
     memset(spent, 1, sizeof spent);
-    t->r = store_sign_in_turn(t->f->store, &next, spent, user_id, &err);
+    t->r = store_sign_in_turn(t->f->store, &next, spent, &user, &err);
     return NULL;
 }
 
