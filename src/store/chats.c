@@ -261,6 +261,13 @@ int store_chat_delete(struct store *store, const char *owner, const char *id, st
     return r == 0 ? fail_unknown(id, err) : r < 0 ? r : 0;
 }
 
+int store_owner_purge(struct db *db, const char *owner, struct gb_err *err)
+{
+    int r = db_run(db, err, &delete_chats, "t", owner);
+
+    return r < 0 ? r : db_run(db, err, &delete_attachments, "t", owner);
+}
+
 int store_owner_delete(struct store *store, const char *owner, struct gb_err *err)
 {
     struct db *db = store->db;
@@ -270,9 +277,6 @@ int store_owner_delete(struct store *store, const char *owner, struct gb_err *er
         r = db_write_begin(db, true, err);
     if (r < 0)
         return r;
-    r = db_run(db, err, &delete_chats, "t", owner);
-    if (r >= 0)
-        r = db_run(db, err, &delete_attachments, "t", owner);
-    r = db_write_end(db, r, err);
+    r = db_write_end(db, store_owner_purge(db, owner, err), err);
     return r < 0 ? r : 0;
 }

@@ -404,14 +404,8 @@ int store_user_rehash(struct store *store, const char *id, const char *before, c
 
 int store_user_delete(struct store *store, const char *id, const char *owner, struct gb_err *err)
 {
-    /* What hangs on a chat or a user goes with it (ON DELETE CASCADE). */
-    static const struct db_statement owned[] = {
-        { DB_WRITE, "DELETE FROM mark_feedback WHERE owner = ?1", "delete a user's feedback" },
-        { DB_WRITE, "DELETE FROM mark_chats WHERE owner = ?1", "delete a user's chats" },
-        { DB_WRITE, "DELETE FROM mark_attachments WHERE owner = ?1", "delete a user's files" },
-    };
     static const struct db_statement self = { DB_WRITE, "DELETE FROM mark_users WHERE id = ?1",
-                                              "delete a user" };
+                                              "delete a user" }; /* and the sign-ins with it */
     struct db *db = store->db;
     int r = store_check_id(id, err), changed;
 
@@ -421,8 +415,7 @@ int store_user_delete(struct store *store, const char *id, const char *owner, st
         r = db_write_begin(db, true, err);
     if (r < 0)
         return r;
-    for (size_t i = 0; r >= 0 && i < ARRAY_LEN(owned); i++)
-        r = db_run(db, err, &owned[i], "t", owner);
+    r = store_owner_purge(db, owner, err);
     changed = r < 0 ? r : db_run(db, err, &self, "t", id);
     return end_change(db, changed, err);
 }
@@ -455,8 +448,8 @@ static const struct db_statement turn_sign_in = {
 };
 static const struct db_statement find_sign_in = {
     DB_WRITE,
-    "SELECT " COLUMNS ", expires_us FROM mark_users JOIN mark_sign_ins ON user_id = id "
-    "WHERE family = ?1",
+    "SELECT " COLUMNS ", (SELECT expires_us FROM mark_sign_ins WHERE family = ?1) "
+    "FROM mark_users WHERE id = (SELECT user_id FROM mark_sign_ins WHERE family = ?1)",
     "find a sign-in",
 };
 static const struct db_statement end_sign_in = {
