@@ -31,7 +31,8 @@ static const struct db_statement get_attachment = {
 };
 static const struct db_statement list_attachments = {
     DB_READ,
-    SELECT_ATTACHMENTS "WHERE owner = ?1 ORDER BY created_us, id",
+    "SELECT id, owner, name, media_type, sha256, size, created_us, NULL FROM mark_attachments "
+    "WHERE owner = ?1 ORDER BY created_us, id",
     "list attachments",
 };
 /* Indexed by side. The sum of a BIGINT is a NUMERIC in PostgreSQL. */

@@ -29,7 +29,8 @@ int store_attachment_set_profile(struct store *store, const char *owner, const c
                                  const char *profile, struct gb_err *err);
 int store_attachment_get(struct store *store, const char *owner, const char *id,
                          struct store_attachment *ret_attachment, struct gb_err *err);
-/* The caller's, oldest first; all in one go: their number is bounded by the quota. */
+/* The owner's, oldest first, without their profiles; all in one go: their number is bounded by the
+ * quota. */
 int store_attachment_list(struct store *store, const char *owner,
                           struct store_attachment **ret_attachments, size_t *ret_len,
                           struct gb_err *err);

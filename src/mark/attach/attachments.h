@@ -40,11 +40,16 @@ int attachment_upload_commit(struct attachment_upload *upload, struct store_atta
                              struct fault *fault);
 void attachment_upload_abort(struct attachment_upload *upload); /* accepts NULL */
 
-/* {attachment_id, name, size, media_type, sha256, profile, created} */
+/* {attachment_id, name, size, media_type, sha256, profile, created}. The profile is null while it
+ * is computed. NULL: out of memory. */
 json_t *attachment_to_json(const struct store_attachment *attachment);
 
 int attachment_get(struct attachments *attachments, const struct caller *caller, const char *id,
                    struct store_attachment *ret, struct fault *fault);
+/* {"attachments": [...], "count", "bytes", "count_max", "bytes_max"}: all of the caller's, oldest
+ * first, without their profiles. */
+int attachment_list(struct attachments *attachments, const struct caller *caller, json_t **ret_json,
+                    struct fault *fault);
 /* Its bytes, open for reading; also by hash, for recheck of an answer whose attachment was
  * deleted meanwhile: then -ENOENT. */
 int attachment_open(struct attachments *attachments, const uint8_t sha256[STORE_HASH_BYTES],

@@ -9,12 +9,17 @@
 #include "service/service.h"
 #include "store/store.h"
 
+#define CHAT_PAGE_MAX     200
+#define CHAT_MESSAGES_MAX 200
+#define CHAT_REASONS_MAX  10 /* of a rating */
+
 /* All JSON belongs to the caller. */
 
 /* {"chat_id"}: a chat without messages. */
 int chat_create(struct store *store, const struct caller *caller, json_t **ret_json,
                 struct fault *fault);
-/* {"chats": [{chat_id, title, created, updated, model}], "next": id or null} */
+/* {"chats": [{chat_id, title, created, updated, model}], "next": text or null}; "next" is what
+ * @after is for the next page. @limit is from 1 to CHAT_PAGE_MAX. */
 int chat_list(struct store *store, const struct caller *caller, const char *q, const char *after,
               int64_t limit, json_t **ret_json, struct fault *fault);
 int chat_get(struct store *store, const struct caller *caller, const char *id, json_t **ret_json,
@@ -24,10 +29,14 @@ int chat_rename(struct store *store, const struct caller *caller, const char *id
 /* End its answers first: agent_forget(). */
 int chat_delete(struct store *store, const struct caller *caller, const char *id,
                 struct fault *fault);
-/* {"messages": [{message_id, role, status, text, attachments, response, created, feedback}],
- *  "next": seq or null}; of an answer text is its story. */
+/* {"messages": [{message_id, role, status, reply_to, text, attachments, response, created,
+ *  feedback}], "next": seq or null}; of an answer text is its story. A page ends early if its
+ *  answers are large. */
 int chat_messages(struct store *store, const struct caller *caller, const char *id, int64_t after,
                   int64_t limit, json_t **ret_json, struct fault *fault);
+/* One of them, with its "chat_id". */
+int chat_message(struct store *store, const struct caller *caller, const char *message_id,
+                 json_t **ret_json, struct fault *fault);
 
 /* @reasons: an array of words, or NULL. Replaces the caller's earlier rating of that answer. */
 int chat_feedback(struct store *store, const struct caller *caller, const char *message_id, bool up,
@@ -38,6 +47,6 @@ int chat_feedback_export(struct store *store, int64_t since_us,
                          int (*each)(void *arg, const json_t *entry), void *arg,
                          struct gb_err *err);
 
-/* The title of a chat made from its first question: one line, at most 80 characters. @size is at
- * least 4 * 81. */
+/* The title of a chat made from its first question: one line, at most 80 characters and
+ * STORE_TITLE_MAX - 1 bytes, cut between words. @size is at least STORE_TITLE_MAX. */
 void chat_title_make(const char *question, char *buf, size_t size);
