@@ -53,7 +53,10 @@ static void note(const struct run_spec *spec)
 {
     pthread_mutex_lock(&order_lock);
     size_t len = strlen(order);
-    (void) snprintf(order + len, sizeof order - len, "%.*s;", (int) spec->code_len, spec->code);
+    size_t line =
+        strcspn(spec->code, "\n"); /* of a long program the first line tells which it is */
+    (void) snprintf(order + len, sizeof order - len, "%.*s;",
+                    (int) (line < spec->code_len ? line : spec->code_len), spec->code);
     pthread_mutex_unlock(&order_lock);
 }
 
@@ -71,6 +74,41 @@ static void show(const struct run_spec *spec, struct outcome *outcome)
 
     spec->sink.bundle(spec->sink.arg, BUNDLE_DISPLAY, json, sizeof json - 1);
     assert_int_equal(outcome_add_output(outcome, json, sizeof json - 1), 0);
+}
+
+/* Lines of "hand JSON" and "bundle JSON". */
+static void hand(const struct run_spec *spec, const char *code, struct outcome *outcome)
+{
+    while (*code) {
+        size_t len = strcspn(code, "\n");
+        autofree char *json = NULL;
+        int n = -1;
+
+        if (strncmp(code, "hand ", 5) == 0)
+            n = asprintf(&json,
+                         "{\"data\": {\"application/vnd.glovebox.mark+json\": %.*s, "
+                         "\"text/plain\": \"handed over\"}, \"metadata\": {}}",
+                         (int) len - 5, code + 5);
+        else if (strncmp(code, "bundle ", 7) == 0)
+            n = asprintf(&json, "{\"data\": %.*s, \"metadata\": {}}", (int) len - 7, code + 7);
+        assert_true(n > 0);
+        spec->sink.bundle(spec->sink.arg, BUNDLE_DISPLAY, json, (size_t) n);
+        assert_int_equal(outcome_add_output(outcome, json, (size_t) n), 0);
+        code += len + (code[len] == '\n');
+    }
+}
+
+/* "raise NAME MESSAGE" */
+static void raise_error(const char *words, struct outcome *outcome)
+{
+    size_t name = strcspn(words, " ");
+
+    outcome->status = RUN_ERROR;
+    outcome->exit_code = 1;
+    outcome->error_name = strndup(words, name);
+    outcome->error_value = strdup(words + name + (words[name] == ' '));
+    outcome->error_name_len = name;
+    outcome->error_value_len = strlen(outcome->error_value);
 }
 
 static void flood(const struct run_spec *spec, long long bytes, struct outcome *outcome)
@@ -133,6 +171,10 @@ static int run(struct resident *resident, const struct run_spec *spec, struct ou
         say(spec, STREAM_OUT, code + 5, strlen(code + 5), &outcome.out);
         show(spec, &outcome);
         say(spec, STREAM_OUT, "after", 5, &outcome.out);
+    } else if (strncmp(code, "hand ", 5) == 0 || strncmp(code, "bundle ", 7) == 0) {
+        hand(spec, code, &outcome);
+    } else if (strncmp(code, "raise ", 6) == 0) {
+        raise_error(code + 6, &outcome);
     } else if (strcmp(code, "half") == 0) {
         say(spec, STREAM_OUT, "a\xe2\x82", 3, &outcome.out);
         show(spec, &outcome);

@@ -6,6 +6,9 @@
  *   warn TEXT    prints TEXT to stderr
  *   flood N      prints N bytes, in pieces
  *   show TEXT    prints TEXT, shows a display, prints "after"
+ *   hand JSON    hands over a value or table as the module mark does; one on each line
+ *   bundle JSON  shows a display of these MIME types; the same
+ *   raise N M    an exception of class N with the message M
  *   half         prints a character in two halves, with a display in between
  *   wait         waits until gate_open() or an interrupt
  *   stubborn     the same, but only the second interrupt ends it

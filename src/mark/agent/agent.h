@@ -43,12 +43,27 @@ struct agent_config {
     int64_t answers_per_owner_max;                 /* under way or waiting; 0: 16 */
     int64_t waiting_per_chat_max;                  /* 0: 8 */
     int64_t kept_us;                               /* finished answers in memory; 0: 120 s */
+    bool keep_pending; /* another process may be answering: leave what is pending alone */
 };
 
 int agent_open(const struct agent_config *config, struct agent **ret_agent, struct gb_err *err);
 /* Stops all answers as if asked to, waits for their threads and stores what there is. Accepts
  * NULL. */
 void agent_close(struct agent *agent);
+
+/* Refuses new questions from now on, stops all answers as agent_stop() would, and waits until they
+ * have ended and are stored. May be called more than once; agent_close() does it too. */
+void agent_drain(struct agent *agent);
+
+struct agent_stats {
+    int64_t running, waiting; /* now; the rest since the start */
+    int64_t ok, error, stopped, needs_input;
+    int64_t steps, model_calls, model_failures;
+    int64_t prompt_tokens, completion_tokens, cached_tokens;
+    double cost; /* US dollars, as far as is known */
+};
+
+void agent_get_stats(struct agent *agent, struct agent_stats *ret_stats);
 
 /* ---- asking ---- */
 

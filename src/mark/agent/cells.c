@@ -1,0 +1,408 @@
+/*
+ * The session of a chat.
+ *
+ * It is made when the first program of the chat is to run. Its first cell defines the module mark
+ * and names the files, which are copied into the workspace. When it is gone, or has lost its
+ * variables, the chat's programs that ended well are run again in order, and the answer says so.
+ * It has no network: nothing asks for one here.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/autoclean.h"
+#include "base/clock.h"
+#include "base/grow.h"
+#include "mark/agent/work.h"
+#include "mark/box/box.h"
+
+#include "base/banned.h"
+
+#define IDLE_US     (20 * 60 * USEC_PER_SEC) /* a session costs memory, and is easily rebuilt */
+#define SLICE_US    (5 * USEC_PER_SEC)       /* how often a program that was to end is looked at */
+#define PRELUDE_US  (60 * USEC_PER_SEC)
+#define COPY_BYTES  ((size_t) 256 * 1024)
+#define SPARE_BYTES (INT64_C(256) * 1024 * 1024)
+
+bool receipt_ok(const json_t *receipt)
+{
+    const char *status = json_string_value(json_object_get(receipt, "status"));
+
+    return status && strcmp(status, "ok") == 0;
+}
+
+void cells_release(struct cells *cells)
+{
+    session_unref(cells->session);
+    *cells = (struct cells){ 0 };
+}
+
+/* ---- running one ---- */
+
+/* Reads its events to the end. */
+static int follow(struct execution *x, struct answer *answer, int64_t n, int64_t until_us,
+                  json_t **ret_receipt, struct fault *fault)
+{
+    struct event_cursor cursor = { 0 };
+    struct fault ignored;
+    char buf[16 * 1024];
+    int r;
+
+    for (;;) {
+        int64_t left_us = until_us - clock_now_us();
+        bool stop = answer && atomic_load(&answer->stop);
+        struct event event = { 0 };
+
+        if (left_us <= 0 || left_us > SLICE_US)
+            left_us = SLICE_US;
+        r = execution_next_event(x, &cursor, buf, sizeof buf, left_us, &event);
+        if (r < 0)
+            return fault_set(fault, PROBLEM_INTERNAL, NULL, "a program ended without a receipt");
+        if (r == 0) {
+            if (stop || clock_now_us() >= until_us)
+                (void) execution_interrupt(x, &ignored);
+            continue;
+        }
+        if (event.kind == EVENT_RECEIPT) {
+            *ret_receipt = json_incref(event.json);
+            event_release(&event);
+            return *ret_receipt ? 0 : fault_no_memory(fault);
+        }
+        if (event.kind == EVENT_FAULT) {
+            *fault = event.fault;
+            event_release(&event);
+            return -1;
+        }
+        if (answer && n > 0 && (event.kind == EVENT_STDOUT || event.kind == EVENT_STDERR))
+            answer_delta(answer, EV_OUTPUT, n, event.kind == EVENT_STDERR, event.text,
+                         event.text_len);
+        event_release(&event);
+    }
+}
+
+int cells_execute(struct agent *agent, const struct caller *caller, struct answer *answer,
+                  struct session *session, int64_t n, const char *code, bool accept_loss,
+                  int64_t until_us, json_t **ret_receipt, struct fault *fault)
+{
+    struct execution_request request;
+    struct execution *x = NULL;
+    struct fault ignored;
+    char filename[32];
+    int r;
+
+    execution_request_init(&request);
+    request.kind = EXECUTION_CELL;
+    request.code = code;
+    request.code_len = strlen(code);
+    request.accept_loss = accept_loss;
+    if (n > 0) {
+        (void) snprintf(filename, sizeof filename, "<step %lld>", (long long) n);
+        request.filename = filename;
+    }
+    if (execution_start(agent->config.service, caller, session, &request, &x, fault) < 0)
+        return -1;
+    if (answer) {
+        answer_set_running(answer, x);
+        /* A stop that came before it could be seen. */
+        if (atomic_load(&answer->stop))
+            (void) execution_interrupt(x, &ignored);
+    }
+    r = follow(x, answer, n, until_us, ret_receipt, fault);
+    if (answer)
+        answer_set_running(answer, NULL);
+    execution_unref(x);
+    return r;
+}
+
+/* ---- making one ---- */
+
+static int request_session(struct agent *agent, const struct caller *caller, const char *template,
+                           int64_t disk_bytes, struct session **ret_session, struct fault *fault)
+{
+    struct session_request request;
+
+    session_request_init(&request);
+    request.idle_us = IDLE_US;
+    request.template = template;
+    if (disk_bytes > 0) {
+        request.limits.disk_bytes = disk_bytes;
+        request.limits.file_bytes = disk_bytes;
+    }
+    return session_create(agent->config.service, caller, &request, ret_session, fault);
+}
+
+int cells_session_new(struct agent *agent, const struct caller *caller,
+                      const struct history *history, const char *template,
+                      struct session **ret_session, struct fault *fault)
+{
+    int64_t bytes = 0;
+
+    for (size_t i = 0; i < history->files_len; i++)
+        bytes += history->files[i].attachment.size;
+    if (bytes > 0 &&
+        request_session(agent, caller, template, 2 * bytes + SPARE_BYTES, ret_session, fault) == 0)
+        return 0;
+    if (bytes > 0 && fault->problem != PROBLEM_LIMIT_ABOVE_CEILING &&
+        fault->problem != PROBLEM_LIMIT_OUT_OF_RANGE)
+        return -1;
+    return request_session(agent, caller, template, 0, ret_session, fault);
+}
+
+static int copy_into(struct file_upload *upload, int fd, struct fault *fault)
+{
+    autofree char *buf = malloc(COPY_BYTES);
+    ssize_t n;
+
+    if (!buf)
+        return fault_no_memory(fault);
+    for (;;) {
+        n = read(fd, buf, COPY_BYTES);
+        if (n == 0)
+            return 0;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return fault_set(fault, PROBLEM_INTERNAL, NULL, "an attachment could not be read");
+        if (files_upload_write(upload, buf, (size_t) n, fault) < 0)
+            return -1;
+    }
+}
+
+int cells_upload(struct agent *agent, struct session *session, struct chat_file *file,
+                 struct fault *fault)
+{
+    struct file_upload *upload;
+    autoclose int fd = -1;
+    struct gb_err err;
+    bool created;
+
+    if (attachment_open(agent->config.attachments, file->attachment.sha256, &fd, &err) < 0)
+        return fault_set(fault, PROBLEM_ATTACHMENT_UNKNOWN, NULL,
+                         "the attachment %.100s was deleted", file->attachment.name);
+    if (files_upload_begin(session, file->path, strlen(file->path), file->attachment.size, &upload,
+                           fault) < 0)
+        return -1;
+    if (copy_into(upload, fd, fault) < 0) {
+        files_upload_abort(upload);
+        return -1;
+    }
+    if (files_upload_commit(upload, &created, fault) < 0)
+        return -1;
+    file->uploaded = true;
+    return 0;
+}
+
+char *cells_prelude(const struct history *history)
+{
+    json_t *files = json_object();
+    struct text text = { 0 };
+    char *dump;
+
+    for (size_t i = 0; i < history->files_len; i++) {
+        const struct chat_file *file = &history->files[i];
+        struct text path = { 0 };
+
+        if (!file->uploaded)
+            continue;
+        text_printf(&path, "/workspace/%s", file->path);
+        if (path.data)
+            (void) json_object_set_new(files, strrchr(file->path, '/') + 1, json_string(path.data));
+        text_release(&path);
+    }
+    /* Strings of JSON in ASCII are strings of Python. */
+    dump = json_dumps(files, JSON_ENSURE_ASCII);
+    json_decref(files);
+    text_puts(&text, mark_box_program);
+    if (dump)
+        text_printf(&text, "mark._attachments = %s\n", dump);
+    else
+        text.failed = true;
+    free(dump);
+    return text_take(&text);
+}
+
+/* ---- the chat's ---- */
+
+/* The one that the chat had, if it is still there. */
+static void find_session(struct work *work)
+{
+    struct cells *cells = &work->cells;
+    struct store_chat chat;
+    struct session_info info;
+    struct fault ignored;
+    struct gb_err err;
+
+    if (store_chat_get(work->agent->config.store, principal_text(&work->answer->caller.principal),
+                       work->answer->chat_id, &chat, &err) < 0 ||
+        !chat.session_id[0] ||
+        session_find(work->agent->config.service, &work->answer->caller, chat.session_id,
+                     &cells->session, &ignored) < 0)
+        return;
+    session_get_info(cells->session, &info);
+    cells->lost = info.state == SESSION_LOST;
+    session_info_release(&info);
+    cells->prepared = !cells->lost;
+}
+
+static int upload_files(struct work *work, bool all, struct fault *fault)
+{
+    size_t missing = 0;
+
+    for (size_t i = 0; i < work->history.files_len; i++) {
+        struct chat_file *file = &work->history.files[i];
+
+        if (file->uploaded || (!all && !file->current)) {
+            file->uploaded = true;
+            continue;
+        }
+        if (cells_upload(work->agent, work->cells.session, file, fault) == 0)
+            continue;
+        if (fault->problem != PROBLEM_ATTACHMENT_UNKNOWN)
+            return -1;
+        missing++;
+    }
+    if (missing > 0)
+        work_notice(work, "%zu attached files of this chat were deleted meanwhile.", missing);
+    return 0;
+}
+
+/* Runs a cell that nobody sees; one that fails is counted. */
+static int run_aside(struct work *work, const char *code, size_t *failed, struct fault *fault)
+{
+    struct answer *answer = work->answer;
+    json_t *receipt = NULL;
+    int64_t until_us = work->soft_us;
+    int r;
+
+    if (until_us < clock_now_us() + PRELUDE_US / 10)
+        until_us = clock_now_us() + PRELUDE_US / 10;
+    r = cells_execute(work->agent, &answer->caller, answer, work->cells.session, 0, code,
+                      work->cells.lost, until_us, &receipt, fault);
+    if (r < 0)
+        return r;
+    work->cells.lost = json_is_true(json_object_get(receipt, "session_lost"));
+    *failed += !receipt_ok(receipt);
+    json_decref(receipt);
+    return 0;
+}
+
+/* The chat's programs once more, and those of this answer. */
+static int replay(struct work *work, struct fault *fault)
+{
+    size_t count = 0, failed = 0, i;
+    const json_t *cell, *step;
+
+    json_array_foreach (work->history.cells, i, cell) {
+        if (atomic_load(&work->answer->stop))
+            return 0;
+        if (run_aside(work, json_string_value(cell), &failed, fault) < 0)
+            return -1;
+        count++;
+    }
+    json_array_foreach (work->answer->gathered.steps, i, step) {
+        if (!receipt_ok(json_object_get(step, "receipt")))
+            continue;
+        if (run_aside(work, json_string_value(json_object_get(step, "code")), &failed, fault) < 0)
+            return -1;
+        count++;
+    }
+    if (count == 0)
+        return 0;
+    if (failed > 0)
+        work_notice(work,
+                    "The session was rebuilt: %zu earlier programs of this chat were run again, "
+                    "and %zu of them failed this time.",
+                    count, failed);
+    else
+        work_notice(work,
+                    "The session was rebuilt: %zu earlier program%s of this chat %s run again.",
+                    count, count == 1 ? "" : "s", count == 1 ? "was" : "were");
+    return 0;
+}
+
+static int prepare(struct work *work, bool all, struct fault *fault)
+{
+    autofree char *prelude = NULL;
+    size_t failed = 0;
+
+    if (upload_files(work, all, fault) < 0)
+        return -1;
+    prelude = cells_prelude(&work->history);
+    if (!prelude)
+        return fault_no_memory(fault);
+    if (run_aside(work, prelude, &failed, fault) < 0)
+        return -1;
+    return all ? replay(work, fault) : 0;
+}
+
+static bool has_new_files(const struct history *history)
+{
+    for (size_t i = 0; i < history->files_len; i++)
+        if (history->files[i].current && !history->files[i].uploaded)
+            return true;
+    return false;
+}
+
+static int ensure(struct work *work, struct fault *fault)
+{
+    struct cells *cells = &work->cells;
+    struct gb_err err;
+
+    if (!cells->session)
+        find_session(work);
+    if (cells->session && cells->prepared)
+        return has_new_files(&work->history) ? prepare(work, false, fault) : 0;
+    if (!cells->session) {
+        for (size_t i = 0; i < work->history.files_len; i++)
+            work->history.files[i].uploaded = false;
+        if (cells_session_new(work->agent, &work->answer->caller, &work->history, NULL,
+                              &cells->session, fault) < 0)
+            return -1;
+        cells->lost = false;
+        if (store_chat_set(work->agent->config.store, work->answer->chat_id,
+                           session_id(cells->session), NULL, &err) < 0)
+            service_log(work->agent->config.service, LOG_LEVEL_ERROR, "mark: %s", err.msg);
+    }
+    if (prepare(work, true, fault) < 0)
+        return -1;
+    cells->prepared = true;
+    return 0;
+}
+
+/* Whether the session is gone, so that another one may serve. */
+static bool is_gone(const struct fault *fault)
+{
+    return fault->problem == PROBLEM_SESSION_LOST || fault->problem == PROBLEM_SESSION_UNKNOWN ||
+           fault->problem == PROBLEM_SESSION_EXPIRED || fault->problem == PROBLEM_SESSION_DELETED ||
+           fault->problem == PROBLEM_SESSION_ENDED;
+}
+
+int cells_run(struct work *work, int64_t n, const char *code, json_t **ret_receipt,
+              struct fault *fault)
+{
+    struct cells *cells = &work->cells;
+
+    for (int i = 0; i < 2; i++) {
+        int r = ensure(work, fault);
+
+        if (r == 0)
+            r = cells_execute(work->agent, &work->answer->caller, work->answer, cells->session, n,
+                              code, cells->lost, work->soft_us, ret_receipt, fault);
+        if (r == 0) {
+            cells->lost = json_is_true(json_object_get(*ret_receipt, "session_lost"));
+            if (cells->lost)
+                cells->prepared = false;
+            return 0;
+        }
+        if (!is_gone(fault))
+            return -1;
+        if (fault->problem == PROBLEM_SESSION_LOST) {
+            cells->lost = true;
+            cells->prepared = false;
+        } else {
+            cells_release(cells);
+        }
+    }
+    return -1;
+}

@@ -1,0 +1,122 @@
+/*
+ * What the files of the agent share.
+ *
+ * Locks: agent->lock, then answer->lock; neither is held while a model, a box or the store works.
+ * What an answer gathers is written by its thread alone, under answer->lock, and read by that
+ * thread without it.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "mark/agent/agent.h"
+#include "mark/agent/events.h"
+#include "mark/agent/story.h"
+#include "mark/agent/text.h"
+#include "mark/ids.h"
+#include "store/chats.h"
+
+/* ---- prompts (prompts.c) ---- */
+
+enum prompt { PROMPT_PERSONA, PROMPT_DECIDE, PROMPT_FENCED, PROMPT_CODE, PROMPT_STORY, PROMPTS };
+
+#define PROMPT_BYTES_MAX   (32 * 1024)
+#define PROMPT_VERSION_MAX 17
+
+struct prompts {
+    char *texts[PROMPTS];
+    char version[PROMPT_VERSION_MAX]; /* a short hash of all */
+    bool overridden[PROMPTS];
+};
+
+int prompts_open(struct prompts *prompts, const char *data_dir, struct gb_err *err);
+void prompts_release(struct prompts *prompts);
+const char *prompt_name(enum prompt prompt);
+/* The system prompt; for free(). */
+char *prompts_system(const struct prompts *prompts, const char *packages, bool fenced);
+
+/* ---- the agent (agent.c) ---- */
+
+struct line { /* the answers of one chat: one is under way, the others wait */
+    struct line *next;
+    struct agent *agent;
+    char chat_id[STORE_ID_MAX];
+    struct answer *first, *last;
+    size_t len;
+};
+
+struct agent {
+    struct agent_config config;
+    struct prompts prompts;
+    struct gate *gate;
+
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t idle;  /* threads or rechecks has become 0 */
+    struct line *lines;
+    struct answer *answers; /* all in memory: waiting, under way, kept */
+    int64_t threads, rechecks;
+    bool draining;
+    struct agent_stats stats;
+};
+
+/* ---- what an answer has gathered (receipts.c) ---- */
+
+struct gathered {
+    json_t *steps, *values, *tables, *charts, *artifacts; /* arrays as in MarkResponse */
+    json_t *notices;
+    size_t table_bytes, chart_bytes;
+    int64_t dropped; /* malformed or too large */
+};
+
+/* ---- answers (answers.c) ---- */
+
+enum answer_state { ANSWER_WAITING, ANSWER_RUNNING, ANSWER_ENDED };
+
+struct answer {
+    struct answer *next, *next_in_line;
+    atomic_int refs;
+    struct agent *agent;
+    struct caller caller;
+    char *listener; /* the caller's */
+    char chat_id[STORE_ID_MAX], message_id[STORE_ID_MAX], question_id[STORE_ID_MAX];
+    char *query;
+    char **attachments; /* ids */
+    const struct llm_model *model;
+    int64_t seq; /* of the question */
+    int stop_fd; /* an eventfd: readable once it is to stop */
+    atomic_bool stop;
+
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t changed;
+    _Atomic enum answer_state state;
+    struct event_log log;
+    struct execution *running; /* to be interrupted by a stop */
+    struct gathered gathered;
+    int64_t ended_us;
+};
+
+struct answer *answer_new(struct agent *agent, const struct caller *caller);
+/* The answer's events, with its lock. */
+void answer_event(struct answer *answer, enum event_name name, json_t *data); /* takes @data */
+void answer_delta(struct answer *answer, enum event_name name, int64_t n, bool err,
+                  const char *text, size_t len);
+void answer_stop(struct answer *answer);
+/* Sets or clears the execution that a stop interrupts. */
+void answer_set_running(struct answer *answer, struct execution *execution);
+/* The last event, after which it has ended. Takes @response; NULL: out of memory. */
+void answer_end(struct answer *answer, json_t *response);
+/* An answer from the store, with events that tell the whole. */
+int answer_from_store(struct agent *agent, const struct caller *caller,
+                      const struct store_message *message, struct answer **ret_answer,
+                      struct fault *fault);
+/* Works on it: to the end, and stores it (loop.c). */
+void answer_work(struct answer *answer);
+
+/* The fault of a store's error: not found is @unknown, everything else internal and logged. */
+int agent_store_fault(struct agent *agent, enum problem unknown, const char *what, int r,
+                      const struct gb_err *err, struct fault *fault);
+
+/* ---- JSON helpers (response.c) ---- */
+
+json_t *json_text_cut(const char *text, size_t len, size_t max);

@@ -1,0 +1,286 @@
+/*
+ * Recheck: an answer's programs once more, in a fresh box, without a model.
+ *
+ * The chat's earlier programs run first, because the answer's may build on their variables; then
+ * the answer's own, with the same files by their hashes and the same template. What they hand over
+ * is compared with what the answer has. The answer itself stays as it is; the result is kept in its
+ * details.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/autoclean.h"
+#include "base/clock.h"
+#include "base/grow.h"
+#include "base/text/hex.h"
+#include "mark/agent/compare.h"
+#include "mark/agent/work.h"
+
+#include "base/banned.h"
+
+#define RECHECKS_MAX         32
+#define HISTORY_MESSAGES_MAX 400
+
+struct recheck {
+    struct agent *agent;
+    const struct caller *caller;
+    struct store_message message;
+    json_t *details, *response;
+    struct history history; /* files and earlier cells */
+    struct session *session;
+    struct answer *again; /* gathers what the programs hand over this time */
+    int64_t begun_us, until_us;
+    size_t failed; /* programs that did not end well */
+};
+
+/* ---- what to run ---- */
+
+static bool hash_parse(const char *text, uint8_t ret_hash[STORE_HASH_BYTES])
+{
+    if (!text || !hex_is(text, 2 * (size_t) STORE_HASH_BYTES))
+        return false;
+    for (size_t i = 0; i < STORE_HASH_BYTES; i++)
+        ret_hash[i] = (uint8_t) (hex_value(text[2 * i]) << 4 | hex_value(text[2 * i + 1]));
+    return true;
+}
+
+static int take_files(struct recheck *c)
+{
+    const json_t *files = json_object_get(c->details, "files"), *file;
+    size_t i;
+
+    c->history.files = calloc(json_array_size(files) + 1, sizeof *c->history.files);
+    if (!c->history.files)
+        return -ENOMEM;
+    json_array_foreach (files, i, file) {
+        struct chat_file *to = &c->history.files[c->history.files_len];
+        const char *path = json_string_value(json_object_get(file, "path"));
+        const char *name = json_string_value(json_object_get(file, "name"));
+
+        if (!path || !name || strncmp(path, "data/", 5) != 0 ||
+            !hash_parse(json_string_value(json_object_get(file, "sha256")), to->attachment.sha256))
+            continue;
+        (void) snprintf(to->attachment.name, sizeof to->attachment.name, "%s", name);
+        to->attachment.size = json_integer_value(json_object_get(file, "size"));
+        to->path = strdup(path);
+        if (!to->path)
+            return -ENOMEM;
+        c->history.files_len++;
+    }
+    return 0;
+}
+
+/* Programs of earlier answers of the chat. */
+static int take_cells(struct recheck *c, struct gb_err *err)
+{
+    struct store_message_query query = { .owner = principal_text(&c->caller->principal),
+                                         .chat_id = c->message.chat_id,
+                                         .before_seq = c->message.seq,
+                                         .limit = HISTORY_MESSAGES_MAX,
+                                         .newest = true };
+    struct store_message *messages = NULL;
+    size_t len = 0;
+    int r = 0;
+
+    c->history.cells = json_array();
+    if (c->message.seq > 1)
+        r = store_message_list(c->agent->config.store, &query, &messages, &len, err);
+    for (size_t i = 0; r == 0 && i < len; i++) {
+        json_t *details =
+            messages[i].details ? json_loads(messages[i].details, JSON_ALLOW_NUL, NULL) : NULL;
+
+        (void) json_array_extend(c->history.cells, json_object_get(details, "cells"));
+        json_decref(details);
+    }
+    store_messages_free(messages, len);
+    return r;
+}
+
+/* ---- running ---- */
+
+static int open_session(struct recheck *c, struct fault *fault)
+{
+    const char *template = json_string_value(json_object_get(c->details, "template"));
+
+    if (cells_session_new(c->agent, c->caller, &c->history, template, &c->session, fault) < 0)
+        return -1;
+    for (size_t i = 0; i < c->history.files_len; i++)
+        if (cells_upload(c->agent, c->session, &c->history.files[i], fault) < 0)
+            return -1;
+    return 0;
+}
+
+/* Runs one program; of the answer's own (@n above 0) what it hands over is gathered. */
+static int run_one(struct recheck *c, int64_t n, const char *code, struct fault *fault)
+{
+    json_t *receipt = NULL;
+
+    if (clock_now_us() >= c->until_us) {
+        c->failed++;
+        return 0;
+    }
+    if (cells_execute(c->agent, c->caller, NULL, c->session, 0, code, true, c->until_us, &receipt,
+                      fault) < 0)
+        return -1;
+    if (!receipt_ok(receipt))
+        c->failed++;
+    if (n > 0)
+        (void) receipts_gather(c->again, NULL, NULL, n, code, receipt);
+    json_decref(receipt);
+    return 0;
+}
+
+static int run_all(struct recheck *c, struct fault *fault)
+{
+    autofree char *prelude = cells_prelude(&c->history);
+    const json_t *cell;
+    size_t i;
+
+    if (!prelude)
+        return fault_no_memory(fault);
+    if (run_one(c, 0, prelude, fault) < 0)
+        return -1;
+    json_array_foreach (c->history.cells, i, cell)
+        if (run_one(c, 0, json_string_value(cell), fault) < 0)
+            return -1;
+    c->failed = 0; /* earlier programs may fail as they like: the answer's own count */
+    json_array_foreach (json_object_get(c->details, "cells"), i, cell)
+        if (run_one(c, (int64_t) i + 1, json_string_value(cell), fault) < 0)
+            return -1;
+    return 0;
+}
+
+/* ---- comparing ---- */
+
+static bool all_equal(const json_t *list)
+{
+    const json_t *item;
+    size_t i;
+
+    json_array_foreach (list, i, item)
+        if (!json_is_true(json_object_get(item, "equal")))
+            return false;
+    return true;
+}
+
+static json_t *result_of(const struct recheck *c)
+{
+    const struct gathered *again = &c->again->gathered;
+    json_t *charts_after =
+        response_choose(again->charts, json_object_get(c->details, "charts_shown"));
+    json_t *tables_after =
+        response_choose(again->tables, json_object_get(c->details, "tables_shown"));
+    json_t *values = compare_values(json_object_get(c->response, "values"), again->values);
+    json_t *tables = compare_tables(json_object_get(c->response, "data"), tables_after);
+    json_t *charts = compare_charts(json_object_get(c->response, "visualizations"), charts_after);
+    bool equal = c->failed == 0 && all_equal(values) && all_equal(tables) && all_equal(charts);
+    size_t checked = json_array_size(values) + json_array_size(tables) + json_array_size(charts);
+
+    json_decref(charts_after);
+    json_decref(tables_after);
+    return json_pack("{s:s, s:b, s:o, s:o, s:o, s:I, s:I, s:f}", "message_id", c->message.id,
+                     "equal", equal, "values", values, "tables", tables, "charts", charts, "failed",
+                     (json_int_t) c->failed, "checked", (json_int_t) checked, "seconds",
+                     (double) ((clock_now_us() - c->begun_us) / 1000) / 1000.0);
+}
+
+/* In the details of the answer, with the time. */
+static void keep_result(struct recheck *c, json_t *result)
+{
+    json_t *kept = json_copy(result);
+    struct gb_err err;
+
+    (void) json_object_set_new(kept, "at_us", json_integer(clock_wall_us()));
+    (void) json_object_set_new(c->details, "recheck", kept);
+    free(c->message.details);
+    c->message.details = json_dumps(c->details, JSON_COMPACT);
+    free(c->message.parts); /* NULL: unchanged */
+    c->message.parts = NULL;
+    if (!c->message.details || store_message_finish(c->agent->config.store, &c->message, &err) < 0)
+        service_log(c->agent->config.service, LOG_LEVEL_WARNING,
+                    "mark: a recheck of %s could not be stored", c->message.id);
+}
+
+/* ---- the whole ---- */
+
+static int recheck_load(struct recheck *c, const char *message_id, struct fault *fault)
+{
+    struct gb_err err = { 0 };
+    int r;
+
+    if (agent_get_answer(c->agent, c->caller, message_id, &c->message, fault) < 0)
+        return -1;
+    c->details = c->message.details ? json_loads(c->message.details, JSON_ALLOW_NUL, NULL) : NULL;
+    c->response =
+        c->message.response ? json_loads(c->message.response, JSON_ALLOW_NUL, NULL) : NULL;
+    if (!c->details)
+        c->details = json_object();
+    c->again = answer_new(c->agent, c->caller);
+    if (!c->again || take_files(c) < 0)
+        return fault_no_memory(fault);
+    r = take_cells(c, &err);
+    if (r < 0)
+        return agent_store_fault(c->agent, PROBLEM_MESSAGE_UNKNOWN, "read a chat", r, &err, fault);
+    return 0;
+}
+
+static void recheck_release(struct recheck *c)
+{
+    struct fault ignored;
+
+    if (c->session)
+        (void) session_delete(c->session, &ignored);
+    session_unref(c->session);
+    answer_unref(c->again);
+    history_release(&c->history);
+    json_decref(c->details);
+    json_decref(c->response);
+    store_message_release(&c->message);
+}
+
+static int recheck_admit(struct agent *agent, int by, struct fault *fault)
+{
+    int r = 0;
+
+    (void) pthread_mutex_lock(&agent->lock);
+    if (by > 0 && (agent->draining || agent->rechecks >= RECHECKS_MAX))
+        r = -1;
+    else
+        agent->rechecks += by;
+    if (agent->rechecks == 0)
+        (void) pthread_cond_broadcast(&agent->idle);
+    (void) pthread_mutex_unlock(&agent->lock);
+    if (r < 0) {
+        (void) fault_set(fault, PROBLEM_BUSY, NULL,
+                         "too many answers are being checked; try again in a moment");
+        fault->retry_after_s = 5;
+    }
+    return r;
+}
+
+int agent_recheck(struct agent *agent, const struct caller *caller, const char *message_id,
+                  json_t **ret_json, struct fault *fault)
+{
+    struct recheck c = { .agent = agent, .caller = caller, .begun_us = clock_now_us() };
+    json_t *result = NULL;
+    int r;
+
+    if (recheck_admit(agent, 1, fault) < 0)
+        return -1;
+    c.until_us = c.begun_us + agent->config.seconds_max_us;
+    r = recheck_load(&c, message_id, fault);
+    if (r == 0 && json_array_size(json_object_get(c.details, "cells")) > 0)
+        r = open_session(&c, fault) < 0 ? -1 : run_all(&c, fault);
+    if (r == 0) {
+        result = result_of(&c);
+        r = result ? 0 : fault_no_memory(fault);
+    }
+    if (r == 0) {
+        keep_result(&c, result);
+        *ret_json = result;
+    }
+    recheck_release(&c);
+    (void) recheck_admit(agent, -1, fault);
+    return r;
+}

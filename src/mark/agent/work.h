@@ -1,0 +1,193 @@
+/*
+ * The work on one answer. One thread has it, from the question to the stored answer:
+ *
+ *   loop.c     the loop: ask the model, run what it wrote, show it the result, until it answers
+ *   model.c    one call to the model, streamed to the readers
+ *   tools.c    what the model may call, and what happens then
+ *   fenced.c   the same for models without tool calls
+ *   cells.c    the chat's session, made or rebuilt when it is needed
+ *   history.c  what of the chat goes into the prompt
+ *   endings.c  the words for what went wrong
+ *   finish.c   the story checked, the answer stored
+ */
+#pragma once
+
+#include "mark/agent/internal.h"
+#include "mark/agent/receipts.h"
+#include "mark/agent/response.h"
+
+/* ---- the chat before the question (history.c) ---- */
+
+struct chat_file { /* an attachment of the chat */
+    struct store_attachment attachment;
+    char *path;    /* beneath the workspace: "data/sales.csv" */
+    bool current;  /* of this question */
+    bool uploaded; /* into this session */
+};
+
+struct turn { /* a question with its last answer */
+    char *query, *story;
+    int64_t seq; /* of the last of its messages */
+};
+
+struct history {
+    struct turn *turns; /* those after the summary, oldest first */
+    size_t turns_len, turns_cap;
+    struct chat_file *files;
+    size_t files_len, files_cap;
+    json_t *cells;  /* code that ran, oldest first */
+    json_t *values; /* of earlier answers; a later one replaces an earlier one of its name */
+    char *summary;  /* of what came before the turns; NULL: none */
+    int64_t summary_seq;
+};
+
+/* ---- the session (cells.c) ---- */
+
+struct cells {
+    struct session *session;
+    bool prepared; /* the module mark, the files and earlier cells are there */
+    bool lost;     /* its variables are gone, and it has to be told that we know */
+};
+
+/* ---- the work ---- */
+
+#define CAUSES_MAX 16
+#define SEEN_MAX   64
+
+struct cause { /* of a failed program */
+    uint64_t hash;
+    int count;
+};
+
+struct seen { /* a program that ran */
+    uint64_t hash;
+    int count;
+};
+
+struct work {
+    struct agent *agent;
+    struct answer *answer;
+    const struct llm_model *model;
+    bool fenced;      /* this model gets no tools */
+    json_t *messages; /* what the model is sent */
+    struct history history;
+    struct cells cells;
+    struct evidence *evidence;
+
+    int64_t begun_us, soft_us, hard_us; /* when to end asking, and when to end */
+    int timer_fd, cancel_fd;            /* readable at @cancel_us; that, or a stop */
+    struct llm_usage usage;
+    int64_t tokens;     /* used, estimated where the model did not tell */
+    int64_t steps;      /* programs that ran */
+    int64_t calls;      /* of the model */
+    int64_t exchange;   /* number of the last one in the trace */
+    size_t question_at; /* its place in the messages */
+    bool last;          /* the model has been told that this is its last call */
+    bool mended;        /* it has been asked to mend its numbers */
+    bool shrunk;        /* the conversation was cut because it was too long */
+    int nudges;         /* replies that were of no use */
+    int repeats;        /* programs that were not run because they had been */
+    struct cause causes[CAUSES_MAX];
+    struct seen seen[SEEN_MAX];
+    uint64_t last_code;
+    bool give_up; /* the same error again and again: no more programs */
+
+    json_t *decisions; /* for the audit log: words */
+    bool done;
+    struct ending ending;
+};
+
+int64_t work_left_us(const struct work *work);
+void work_notice(struct work *work, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void work_decision(struct work *work, const char *word);
+/* Adds a message to the conversation. */
+int work_say(struct work *work, const char *role, const char *content);
+/* Ends it with words of ours. @cause is a word for the log and the trace. */
+void work_fail(struct work *work, const char *cause, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void work_stop(struct work *work);
+/* Ends it with a story of the model. Takes @story. */
+void work_answer(struct work *work, char *story, const json_t *charts, const json_t *tables);
+uint64_t work_hash(const char *text, size_t len);
+
+/* ---- model.c ---- */
+
+/* Asks the model once. 0: *@ret_reply; otherwise *@ret_error, and both are in the trace. */
+int model_ask(struct work *work, bool tools, struct llm_reply *ret_reply,
+              struct llm_error *ret_error);
+/* Asks for something else than an answer, without readers: the text, for free(), or NULL. */
+char *model_ask_aside(struct work *work, const json_t *messages, int64_t max_tokens);
+/* What was streamed as a story is none. */
+void model_story_void(struct work *work);
+int64_t tokens_estimate(const json_t *messages);
+
+/* ---- tools.c ---- */
+
+const json_t *tools_all(bool run_python); /* valid forever */
+/* Does what the calls of @message ask for, in order, and adds their results. */
+void tools_handle(struct work *work, const json_t *message, enum llm_finish finish);
+/* Runs one program as the next step: what the model is shown, for free(). NULL: the work has ended,
+ * or memory has. *@ret_failed: it did not end well. */
+char *tools_run_python(struct work *work, const char *code, bool *ret_failed);
+
+/* ---- fenced.c ---- */
+
+/* The program in @text if it has exactly one fenced block of Python: its place in *@ret_code (not
+ * terminated) and how much text there is around it. */
+bool fenced_find(const char *text, const char **ret_code, size_t *ret_len, size_t *ret_around);
+/* A reply without calls: a program in a fence is run, everything else is the answer. */
+void fenced_handle(struct work *work, const json_t *message, enum llm_finish finish);
+
+/* ---- cells.c ---- */
+
+/* Runs @code as step @n (0: aside, nobody sees it) in the chat's session, which is made or rebuilt
+ * first. */
+int cells_run(struct work *work, int64_t n, const char *code, json_t **ret_receipt,
+              struct fault *fault);
+void cells_release(struct cells *cells);
+/* The cell that makes a session one of Mark's: the module, and which files there are. For free().
+ */
+char *cells_prelude(const struct history *history);
+/* A session of @caller without network, large enough for the files. @template NULL: the default. */
+int cells_session_new(struct agent *agent, const struct caller *caller,
+                      const struct history *history, const char *template,
+                      struct session **ret_session, struct fault *fault);
+int cells_upload(struct agent *agent, struct session *session, struct chat_file *file,
+                 struct fault *fault);
+/* Runs it and waits, at most until @until_us. Output goes to @answer as that of step @n if @n > 0.
+ */
+int cells_execute(struct agent *agent, const struct caller *caller, struct answer *answer,
+                  struct session *session, int64_t n, const char *code, bool accept_loss,
+                  int64_t until_us, json_t **ret_receipt, struct fault *fault);
+bool receipt_ok(const json_t *receipt);
+
+/* ---- history.c ---- */
+
+int history_load(struct work *work, struct gb_err *err);
+void history_release(struct history *history);
+/* Adds system prompt, history and question to work->messages. */
+int history_prompt(struct work *work);
+/* Shortens what was said so far to what the model's context has room for; @hard: much. */
+void history_shrink(struct work *work, bool hard);
+/* How many bytes of a result the model is shown. */
+size_t history_result_max(const struct work *work);
+
+/* ---- endings.c ---- */
+
+void ending_of_model(struct work *work, const struct llm_error *error);
+void ending_of_fault(struct work *work, const struct fault *fault);
+void ending_of_refusal(struct work *work, const json_t *message);
+/* The model did not answer although it was told to for the last time. */
+void ending_of_budget(struct work *work);
+
+/* ---- finish.c ---- */
+
+/* Whether the story is to be mended: then the model has been asked to. @tool_call_id is that of the
+ * answer, NULL if it was plain text. */
+bool finish_mend(struct work *work, const char *tool_call_id);
+/* Checks the story, stores the answer, and ends it. */
+void finish(struct work *work);
+
+/* ---- audit.c ---- */
+
+void audit_answer(struct work *work);
