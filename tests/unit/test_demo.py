@@ -1,0 +1,100 @@
+"""The demo model's conversation: its programs run, and its stories say only what they computed."""
+
+import pathlib
+import re
+import subprocess
+import sys
+import types
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+TEXTS = ROOT / "src/mark/llm/demo"
+SAMPLE = ROOT / "examples/sales.csv"
+TOPICS = sorted(p.stem for p in TEXTS.glob("*.py") if p.stem not in ("load", "other"))
+FILL = {"@FILE@": "'sales.csv'", "@CHOSEN@": "sales", "@SCOPE@": "'all regions'", "@MEASURE@": "revenue"}
+
+pytest.importorskip("pandas")
+
+
+def program(name, chart):
+    """The text of a program as the demo sends it, with one of its two ways to draw."""
+    text = (TEXTS / f"{name}.py").read_text(encoding="utf-8")
+    common, *ways = re.split(r"^# ---- (?:plotly|matplotlib)\n", text, flags=re.M)
+    assert len(ways) == (0 if name == "load" else 2), name
+    text = common + (ways[("plotly", "matplotlib").index(chart)] if ways else "")
+    for mark, value in FILL.items():
+        text = text.replace(mark, value)
+    assert "@" not in text
+    return text
+
+
+class Recorder(types.ModuleType):
+    """Stands in for the module `mark` of a box."""
+
+    def __init__(self, files):
+        super().__init__("mark")
+        self.files, self.values, self.tables, self.charts = files, {}, [], []
+
+    def attachment(self, name):
+        return str(self.files[name])
+
+    def value(self, name, x, unit=None, format=None):
+        assert x == x, name  # not NaN
+        self.values[name] = x
+        if format:
+            f"{x:{format}}"
+
+    def table(self, title, frame):
+        assert len(frame) > 0, title
+        assert all(isinstance(name, str) for name in frame.columns), title
+        self.tables.append(title)
+
+    def chart(self, figure):
+        self.charts.append(figure)
+
+
+def run(monkeypatch, files, *programs):
+    mark = Recorder(files)
+    monkeypatch.setitem(sys.modules, "mark", mark)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    space = {}
+    for text in programs:
+        exec(compile(text, "<demo>", "exec"), space)
+    return mark
+
+
+def references(name):
+    story = (TEXTS / f"{name}.md").read_text(encoding="utf-8")
+    assert not re.search(r"\d", re.sub(r"\{\{.*?\}\}", "", story)), "a number that nobody computed"
+    return re.findall(r"\{\{(.*?)\}\}", story)
+
+
+@pytest.mark.parametrize("chart", ["plotly", "matplotlib"])
+@pytest.mark.parametrize("topic", TOPICS)
+def test_topic(monkeypatch, topic, chart):
+    pytest.importorskip(chart)
+    mark = run(monkeypatch, {"sales.csv": SAMPLE}, program("load", chart), program(topic, chart))
+    assert set(references(topic)) <= set(mark.values)
+    assert mark.tables and len(mark.charts) == 1
+
+
+@pytest.mark.parametrize("text", [
+    "a,b\n1,x\n2,y\n2,y\n",
+    "name;city\nAnn;Oslo\nBo;\n",
+    "x\n1\n",
+], ids=["comma", "semicolon", "one-column"])
+def test_other_file(monkeypatch, tmp_path, text):
+    file = tmp_path / "other.csv"
+    file.write_text(text, encoding="utf-8")
+    mark = run(monkeypatch, {"sales.csv": file}, program("other", "matplotlib"))
+    assert set(references("other")) <= set(mark.values)
+
+
+def test_help_has_no_numbers():
+    assert references("help") == []
+
+
+def test_sample_is_what_its_program_makes():
+    made = subprocess.run([sys.executable, ROOT / "tools/make_sales.py"], stdout=subprocess.PIPE, check=True)
+    assert made.stdout == SAMPLE.read_bytes()
