@@ -58,6 +58,8 @@ static int dispatch(const struct config *cfg)
         return cmd_key(cfg);
     case COMMAND_PIP:
         return cmd_pip(cfg);
+    case COMMAND_MARK:
+        return cmd_mark(cfg);
     case COMMAND_AUDIT:
         return cmd_audit(cfg);
     case COMMAND_TEMPLATE:

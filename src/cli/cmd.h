@@ -22,6 +22,7 @@ int cmd_key(const struct config *cfg);
 int cmd_audit(const struct config *cfg);
 int cmd_pip(const struct config *cfg);
 int cmd_serve(const struct config *cfg);
+int cmd_mark(const struct config *cfg);
 int cmd_mcp(const struct config *cfg);
 int cmd_template(const struct config *cfg);
 

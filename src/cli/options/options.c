@@ -46,6 +46,7 @@ static const struct {
     { COMMAND_TEMPLATE, ACTION_TEMPLATE_REMOVE, "remove", 1 },
     { COMMAND_TEMPLATE, ACTION_TEMPLATE_CHECK, "check", 1 },
     { COMMAND_TEMPLATE, ACTION_TEMPLATE_UPDATE, "update", 1 },
+    { COMMAND_MARK, ACTION_MARK_SAMPLE, "sample", 0 },
 };
 
 /* The first argument of key, pip, audit and template is the subcommand; it is removed from the

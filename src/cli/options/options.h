@@ -23,6 +23,7 @@ enum command_id {
     COMMAND_AUDIT,
     COMMAND_PIP,
     COMMAND_TEMPLATE,
+    COMMAND_MARK,
     COMMAND_HELP,
     COMMAND_VERSION,
 };
@@ -45,6 +46,7 @@ enum action_id {
     ACTION_TEMPLATE_REMOVE,
     ACTION_TEMPLATE_CHECK,
     ACTION_TEMPLATE_UPDATE,
+    ACTION_MARK_SAMPLE,
 };
 
 enum landlock_choice { LANDLOCK_OFF, LANDLOCK_ON };

@@ -34,10 +34,11 @@ enum {
     FOR_MCP = 1 << 8,
     FOR_TEMPLATE = 1 << 9,
     FOR_PIP = 1 << 10,
+    FOR_MARK = 1 << 12,
 };
 #define FOR_ALL                                                                                    \
     (FOR_GLOBAL | FOR_RUN | FOR_HELP | FOR_VERSION | FOR_DOCTOR | FOR_KEY | FOR_AUDIT |            \
-     FOR_SERVE | FOR_MCP | FOR_TEMPLATE | FOR_PIP)
+     FOR_SERVE | FOR_MCP | FOR_TEMPLATE | FOR_PIP | FOR_MARK)
 
 static const char *const cgroup_choices[] = { "auto", "v2", "v1", "none", NULL };
 static const char *const landlock_choices[] = { "off", "on", NULL };
@@ -586,6 +587,16 @@ static const struct config_command commands[] = {
                     "  glovebox run --template lab report.py\n",
         .args = CONFIG_ARGS_WORDS,
         .words = "add list remove check update",
+    },
+    [COMMAND_MARK - 1] = {
+        .name = "mark",
+        .mask = FOR_MARK,
+        .synopsis = "sample [OPTIONS]",
+        .summary = "sample data for Mark, the data assistant",
+        .description = "sample prints a CSV file with two years of orders of a shop that does not exist. Mark's demo model answers questions about it, so that Mark can be tried without a language model.",
+        .examples = "  glovebox mark sample >sales.csv\n",
+        .args = CONFIG_ARGS_WORDS,
+        .words = "sample",
     },
     [COMMAND_HELP - 1] = {
         .name = "help",
