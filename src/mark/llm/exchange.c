@@ -61,23 +61,6 @@ enum step { STEP_DONE, STEP_GO_ON, STEP_ADAPT, STEP_RETRY, STEP_FAIL };
 
 /* ---- receiving ---- */
 
-void decoder_init(struct decoder *decoder, const struct llm_model *model, struct draft *draft,
-                  int64_t max_tokens)
-{
-    *decoder = (struct decoder){ .model = model, .draft = draft, .max_tokens = max_tokens };
-}
-
-void decoder_release(struct decoder *decoder)
-{
-    json_decref(decoder->usage);
-    json_decref(decoder->error);
-    json_decref(decoder->blocks);
-    for (size_t i = 0; i < decoder->partial_len; i++)
-        text_release(&decoder->partial[i]);
-    free(decoder->partial);
-    *decoder = (struct decoder){ 0 };
-}
-
 static int on_event(void *arg, const char *name, const char *data, size_t len)
 {
     struct run *run = arg;

@@ -191,6 +191,26 @@ int local_find(struct net *net, const struct local_server *servers, size_t serve
     return 0;
 }
 
+char *local_first(struct net *net, const char *base)
+{
+    static const struct local_server server = { "", 0 };
+    struct net_fetch fetch = { 0 };
+    struct found found = { 0 };
+    size_t len = strlen(base);
+    char *first = NULL;
+
+    while (len > 0 && base[len - 1] == '/')
+        len--;
+    if (snprintf(fetch.url, sizeof fetch.url, "%.*s/models", (int) len, base) <
+        (int) sizeof fetch.url)
+        net_fetch_all(net, &fetch, 1, FIND_US);
+    if (read_list(&found, &server, &fetch) == 0 && found.len > 0)
+        first = TAKE_PTR(found.models[0].model);
+    text_release(&fetch.body);
+    local_free(found.models, found.len);
+    return first;
+}
+
 void local_free(struct local_model *models, size_t len)
 {
     for (size_t i = 0; i < len; i++)

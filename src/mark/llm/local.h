@@ -24,4 +24,8 @@ extern const size_t local_servers_len;
  * are local_servers, except in tests. */
 int local_find(struct net *net, const struct local_server *servers, size_t servers_len,
                struct local_model **ret_models, size_t *ret_len);
+
+/* The first model that the server at the URL @base, on this machine, lists; NULL: none. */
+char *local_first(struct net *net, const char *base);
+
 void local_free(struct local_model *models, size_t len);

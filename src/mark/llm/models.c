@@ -244,16 +244,28 @@ static int free_name(const struct llm_models *models, const char *wanted, const 
     return -EEXIST;
 }
 
+/* A server of this machine can be asked what it has. */
+static char *ask_for_model(struct net *net, const char *base)
+{
+    struct net_url url;
+    const char *why;
+
+    return net_url_read(base, &url, &why) == 0 && url.loopback ? local_first(net, base) : NULL;
+}
+
 static int open_vendor(const struct llm_config *config, struct llm_models *models,
                        const struct vendor *vendor, struct gb_err *err)
 {
     const char *key = variable(config->environ, vendor->key);
     const char *url = variable(config->environ, vendor->url);
     const char *id = variable(config->environ, vendor->model);
+    autofree char *listed = NULL;
     struct llm_model *model;
     char name[300];
     int r = 0;
 
+    if (!id && url && vendor->kind == LLM_KIND_OPENAI)
+        id = listed = ask_for_model(models->net, url);
     if (!key && !(url && id)) /* a server without keys is named by the other two */
         return 0;
     id = id ? id : vendor->default_model;

@@ -80,6 +80,9 @@ static int take_call(struct draft *draft, const json_t *fragment, const json_t *
     int r = 0;
 
     if (call == draft->calls_len) {
+        if (!id && !name && json_string_length(json_object_get(function, "arguments")) == 0 &&
+            !json_is_object(json_object_get(function, "arguments")))
+            return 0; /* an empty fragment is no call */
         r = draft_call_new(draft, index, id, name, &call);
     } else {
         if (id && !draft->calls[call].id)
