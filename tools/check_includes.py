@@ -65,7 +65,8 @@ ROOMS = {
         "attach": [],
         "llm": [],
         "box": [],  # programs that run in boxes, as text
-        "agent": ["attach", "box", "chat", "llm", "prompts"],
+        "numeral": [],  # pure functions
+        "agent": ["attach", "box", "chat", "llm", "numeral", "prompts"],
         "prompts": [],
     },
     # These two meet only in mcp_internal.h and tool.h.

@@ -25,7 +25,9 @@ struct evidence;
 struct evidence *evidence_new(void);           /* NULL: out of memory */
 void evidence_free(struct evidence *evidence); /* accepts NULL */
 
-/* All return 0 or -ENOMEM; what is beyond the bounds (numbers, bytes) is left out. */
+/* All return 0 or -ENOMEM; what is beyond the bounds (numbers, bytes) is left out. The code of a
+ * step is added before what it put out: a number counts unless it is among the literals so far, and
+ * a literal that repeats what an earlier step computed is none. */
 
 /* A value: {"name", "value", "unit"?, "format"?, "step"} as in MarkResponse. A later one of the
  * same name replaces it. */
@@ -52,12 +54,17 @@ struct story {
 
 void story_release(struct story *story);
 
-/* -ENOMEM, -E2BIG: more than STORY_BYTES_MAX, or than STORY_REFERENCES_MAX references. */
+/* -ENOMEM, -E2BIG: more than STORY_BYTES_MAX, than STORY_REFERENCES_MAX references or as many
+ * numerals, or than STORY_TEXT_MAX bytes when it is filled in. Sorts the evidence. */
 #define STORY_BYTES_MAX      (256 * 1024)
+#define STORY_TEXT_MAX       (1024 * 1024)
 #define STORY_REFERENCES_MAX 10000
-int story_check(const struct evidence *evidence, const char *text, struct story *ret_story);
+int story_check(struct evidence *evidence, const char *text, struct story *ret_story);
 
-/* The text of a value: its number with thousands separators and a sensible rounding, by @format
- * (a Python format specification such as ".1%" or ",.2f" of the kinds that are documented) and with
- * its unit. For free(). */
+/* The text of a value: its number with thousands separators and a sensible rounding, by its
+ * "format" (a Python format specification such as ".1%" or ",.2f" of the kinds that are documented)
+ * and with its unit. Never depends on the locale. For free(); NULL: out of memory. */
 char *value_text(const json_t *value);
+/* The same for Markdown: what is text in it cannot be markup. @format, if it is not NULL and can be
+ * read, is used instead of the value's. */
+char *value_markdown(const json_t *value, const char *format);

@@ -1,0 +1,23 @@
+/* The evidence as story.c asks it; see story.h. */
+#pragma once
+
+#include "mark/agent/story.h"
+#include "mark/numeral/numeral.h"
+
+/* Which reading of 1.203 the story's other numerals suggest. */
+enum evidence_style {
+    EVIDENCE_POINT, /* also if they suggest none */
+    EVIDENCE_COMMA,
+    EVIDENCE_MIXED, /* both: an ambiguous numeral has no reading */
+};
+
+/* Sorts what was added since the last time; call it before the functions below. */
+void evidence_sort(struct evidence *evidence);
+
+/* Whether something computed or given is what the numeral says, within its own precision. */
+bool evidence_finds(const struct evidence *evidence, const struct numeral *numeral,
+                    enum evidence_style style);
+
+/* The value of that name, and whether it counts: *@ret_counts is false if it stands in the code.
+ * NULL: there is none. Belongs to the evidence. */
+const json_t *evidence_value(const struct evidence *evidence, const char *name, bool *ret_counts);
