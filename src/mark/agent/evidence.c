@@ -669,7 +669,7 @@ static bool finds_percent(const struct evidence *evidence, const struct numeral 
     if (down && (numbers_have(computed, -high, -low) || numbers_have(given, -high, -low)))
         return true;
     /* A bare 12.5 may be a percentage; a bare 0.125 is rather a share, and "0.125 %" a mistake. */
-    return value >= 1 && finds_number(evidence, numeral, value, half);
+    return value >= 1 && numeral->percent == 100 && finds_number(evidence, numeral, value, half);
 }
 
 static bool finds_reading(const struct evidence *evidence, const struct numeral *numeral,

@@ -323,14 +323,16 @@ static void check_filled(struct checker *checker, size_t at, const struct numera
         return;
     if (evidence_finds(checker->evidence, numeral, style))
         return;
+    if (first->start > numeral->start)
+        first->start = numeral->start;
     for (; at < checker->fills.len && checker->fills.items[at].start < numeral->end; at++) {
-        checker->fills.items[at].supported = false;
-        if (checker->fills.items[at].start > numeral->start)
-            checker->fills.items[at].start = numeral->start;
-        if (checker->fills.items[at].end < numeral->end)
-            checker->fills.items[at].end = numeral->end;
-        if (at + 1 < checker->fills.len && checker->fills.items[at + 1].start < numeral->end)
-            checker->fills.items[at].end = checker->fills.items[at + 1].start;
+        struct mark *mark = &checker->fills.items[at];
+
+        mark->supported = false;
+        if (at + 1 < checker->fills.len && mark[1].start < numeral->end)
+            mark->end = mark[1].start;
+        else if (mark->end < numeral->end)
+            mark->end = numeral->end;
     }
 }
 

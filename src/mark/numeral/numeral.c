@@ -173,7 +173,7 @@ static void chain_read(const struct numerals *n, size_t i, struct chain *chain)
 
     *chain = (struct chain){ .len = 1 };
     chain->runs[0] = (struct run){ i, numerals_run(n, i, &ignored) };
-    while (chain->len < RUNS_MAX) {
+    while (chain->len < RUNS_MAX && i >= n->list_end) {
         size_t next, end;
         char separator = separator_at(n, chain->runs[chain->len - 1].to, &next);
 
@@ -440,8 +440,9 @@ static bool has_lookalikes(const struct numerals *n, size_t start, size_t end)
     return at > end && !numerals_is(n, at, GLYPH_LETTER) && numerals_code(n, end) != '|';
 }
 
-/* Whether rendering could join more digits to those that end at @end; remembers which. */
-static bool joins(struct numerals *n, size_t end)
+/* Whether rendering could join more digits to those that end at @end, other than those up to
+ * @read, which are an exponent; remembers which. */
+static bool joins(struct numerals *n, size_t end, size_t read)
 {
     size_t seam = numerals_skip(n, end), next, at;
     char separator;
@@ -449,9 +450,9 @@ static bool joins(struct numerals *n, size_t end)
 
     if (n->mode != NUMERALS_STORY)
         return false;
-    if (seam > end && (numerals_is(n, seam, GLYPH_DIGIT) || numerals_is(n, seam, GLYPH_ODD))) {
+    if ((seam > end && numerals_is(n, seam, GLYPH_DIGIT)) || numerals_is(n, seam, GLYPH_ODD)) {
         n->joined = seam;
-        return true;
+        return seam >= read;
     }
     separator = separator_at(n, seam, &next);
     at = numerals_skip(n, next);
@@ -460,7 +461,7 @@ static bool joins(struct numerals *n, size_t end)
     if (separator == ' ' && numerals_run(n, at, &ignored) - at != 3)
         return false;
     n->joined = at;
-    return true;
+    return at >= read;
 }
 
 static size_t ratio_read(const struct numerals *n, size_t i, size_t end, struct numeral *numeral)
@@ -519,9 +520,10 @@ static bool read_number(struct numerals *n, size_t i, struct numeral *numeral)
         chain_read(n, i, &chain);
         end = chain_say(n, &chain, numeral);
         odd = odd || chain.mixed;
+        if (chain.len > 2 && end == chain.runs[0].to)
+            n->list_end = chain.runs[chain.len - 1].to;
     }
     digits_end = end;
-    odd = has_lookalikes(n, i, end) || joins(n, end) || odd;
     if (numeral->kind == NUMERAL_NUMBER) {
         end = ratio_read(n, i, end, numeral);
         end = fraction_read(n, end, numeral);
@@ -534,6 +536,7 @@ static bool read_number(struct numerals *n, size_t i, struct numeral *numeral)
     }
     if (numeral->kind != NUMERAL_WORD)
         start = sign_read(n, start, numeral);
+    odd = has_lookalikes(n, i, digits_end) || joins(n, digits_end, end) || odd;
     if (odd)
         numeral->kind = NUMERAL_ODD;
     numerals_context(n, i, digits_end, numeral);
@@ -556,7 +559,7 @@ static bool read_digit(struct numerals *n, size_t i, struct numeral *numeral)
     for (size_t at = i; at < end; at++)
         if (numerals_is(n, at, GLYPH_DIGIT) && n->glyphs[at].script != n->glyphs[i].script)
             odd = true;
-    if (has_lookalikes(n, i, end) || joins(n, end) || odd)
+    if (has_lookalikes(n, i, end) || joins(n, end, end) || odd)
         numeral->kind = NUMERAL_ODD;
     numerals_context(n, i, end, numeral);
     finish(n, start, end, numeral);
@@ -578,7 +581,7 @@ static bool read_odd(struct numerals *n, size_t i, struct numeral *numeral)
         return false;
     }
     numeral->kind = NUMERAL_ODD;
-    (void) joins(n, end);
+    (void) joins(n, end, end);
     finish(n, i, end, numeral);
     return true;
 }

@@ -42,8 +42,7 @@ static bool vanishes(const struct numerals *n, size_t i)
 
     return glyph->kind == GLYPH_MARKUP || glyph->kind == GLYPH_HIDDEN || glyph->code == '$' ||
            (glyph->code == '!' && numerals_code(n, i + 1) == '[') ||
-           (glyph->code == '_' && !numerals_is(n, i + 1, GLYPH_DIGIT)) ||
-           (glyph->code == '|' && numerals_code(n, i + 1) == '|');
+           (glyph->code == '_' && !numerals_is(n, i + 1, GLYPH_DIGIT));
 }
 
 struct ahead {
