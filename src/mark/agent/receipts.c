@@ -348,6 +348,16 @@ static void stream_evidence(struct evidence *evidence, const json_t *receipt, co
         (void) evidence_add_output(evidence, json_string_value(text), json_string_length(text));
 }
 
+/* Displays that did not even get into the receipt. */
+static void count_left_out(struct answer *answer, const json_t *receipt)
+{
+    const json_t *truncated = json_object_get(receipt, "truncated");
+
+    (void) pthread_mutex_lock(&answer->lock);
+    answer->gathered.dropped += json_integer_value(json_object_get(truncated, "outputs"));
+    (void) pthread_mutex_unlock(&answer->lock);
+}
+
 int receipts_gather(struct answer *answer, struct session *session, struct evidence *evidence,
                     int64_t n, const char *code, json_t *receipt)
 {
@@ -359,6 +369,7 @@ int receipts_gather(struct answer *answer, struct session *session, struct evide
         (void) evidence_add_code(evidence, code, strlen(code));
     stream_evidence(evidence, receipt, "stdout");
     outputs_gather(answer, session, evidence, n, kept);
+    count_left_out(answer, kept);
     result_gather(answer, evidence, n, kept);
     files_gather(answer, kept);
     text_member_cut(kept, "stdout", STREAM_BYTES_MAX);
