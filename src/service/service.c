@@ -106,6 +106,11 @@ int id_new(const char *prefix, char *buf, size_t size)
     return 0;
 }
 
+int service_audit(struct service *service, const struct audit_entry *entry, struct gb_err *err)
+{
+    return service->audit ? audit_write(service->audit, entry, err) : 0;
+}
+
 void service_log(struct service *service, enum log_level level, const char *fmt, ...)
 {
     char line[2048];

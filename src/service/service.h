@@ -180,6 +180,10 @@ void service_close(struct service *service);
 void service_log(struct service *service, enum log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Adds an entry that is not of an execution to the audit log (access/audit.h), if there is one. */
+struct audit_entry;
+int service_audit(struct service *service, const struct audit_entry *entry, struct gb_err *err);
+
 /* The bounds of the histogram of durations in microseconds; the last bucket is unbounded. */
 #define SERVICE_BUCKETS 14
 extern const int64_t service_bucket_us[SERVICE_BUCKETS - 1];

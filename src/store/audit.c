@@ -123,12 +123,14 @@ int store_audit_append(struct store *store, const struct store_audit *entries, s
 static int entry_read(struct db_query *q, struct store_audit *ret_entry)
 {
     struct store_audit entry = { 0 };
-    char *fields = malloc(STORE_AUDIT_FIELDS_MAX);
-    bool good;
+    int r = db_column_dup(q, 5, STORE_AUDIT_FIELDS_MAX - 1, &entry.fields);
+    bool good = r == 0 && entry.fields;
 
-    if (!fields)
+    if (!entry.fields)
+        entry.fields = r == -ENOMEM ? NULL : strdup("");
+    if (!entry.fields)
         return -ENOMEM;
-    good = db_column_int(q, 0, &entry.seq);
+    good &= db_column_int(q, 0, &entry.seq);
     good &= db_column_int(q, 1, &entry.time_us);
     good &= db_column_copy_optional(q, 2, entry.session_id, sizeof entry.session_id);
     if (entry.session_id[0] && !store_id_valid(entry.session_id)) {
@@ -137,15 +139,7 @@ static int entry_read(struct db_query *q, struct store_audit *ret_entry)
     }
     good &= db_column_hash(q, 3, entry.prev);
     good &= db_column_hash(q, 4, entry.hash);
-    if (!db_column_copy(q, 5, fields, STORE_AUDIT_FIELDS_MAX)) {
-        good = false;
-        fields[0] = '\0';
-    }
     entry.malformed = !good;
-    entry.fields = strdup(fields); /* only as long as needed */
-    free(fields);
-    if (!entry.fields)
-        return -ENOMEM;
     *ret_entry = entry;
     return 0;
 }

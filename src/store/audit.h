@@ -4,7 +4,7 @@
 
 #include "store/store.h"
 
-#define STORE_AUDIT_FIELDS_MAX 8192 /* of an entry's fields, with their NUL */
+#define STORE_AUDIT_FIELDS_MAX (128 * 1024) /* of an entry's fields, with their NUL */
 #define STORE_AUDIT_ROWS_MAX   100000
 
 struct store_audit {

@@ -9,6 +9,7 @@
 #include "base/autoclean.h"
 #include "mark/agent/agent.h"
 #include "mark/llm/llm.h"
+#include "service/access/audit.h"
 #include "store/chats.h"
 
 #include "base/banned.h"
@@ -18,6 +19,7 @@ struct kit {
     struct store *store;
     struct service *service;
     struct llm_models *models;
+    struct attachments *attachments;
     struct agent *agent;
 };
 
@@ -55,6 +57,7 @@ static void kit_open(struct kit *kit, const char *script, const struct agent_con
     config.service = kit->service;
     config.store = kit->store;
     config.models = kit->models;
+    config.attachments = kit->attachments;
     config.data_dir = kit->dir;
     if (agent_open(&config, &kit->agent, &err) < 0)
         fail_msg("%s", err.msg);
@@ -71,6 +74,7 @@ static void kit_close(struct kit *kit)
 static void kit_init(struct kit *kit, const char *script, const struct agent_config *wish)
 {
     struct store_config config = { .dir = kit->dir };
+    struct attachments_config attachments = { .data_dir = kit->dir };
     struct service_config service;
     struct gb_err err;
 
@@ -78,16 +82,21 @@ static void kit_init(struct kit *kit, const char *script, const struct agent_con
     assert_non_null(mkdtemp(kit->dir));
     if (store_open(&config, &kit->store, &err) < 0)
         fail_msg("%s", err.msg);
+    attachments.store = kit->store;
     config_init(&service);
     service.store = kit->store;
     kit->service = service_new(&service);
+    if (attachments_open(&attachments, &kit->attachments, &err) < 0)
+        fail_msg("%s", err.msg);
     kit_open(kit, script, wish);
 }
 
 static void kit_release(struct kit *kit)
 {
     kit_close(kit);
-    service_end(kit->service);
+    attachments_close(kit->attachments);
+    if (kit->service)
+        service_end(kit->service);
     store_close(kit->store);
     assert_int_equal(nftw(kit->dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
@@ -960,8 +969,8 @@ static void test_endless_models(void **state)
         "{\"calls\": [{\"name\": \"rm_rf\", \"arguments\": {}}]}",
         "{\"text\": \"\"}",
         "{\"text\": \"\", \"finish\": \"length\"}",
-        "{\"calls\": [{\"name\": \"run_python\", \"arguments_text\": \"{\"}], \"finish\": "
-        "\"length\"}",
+        ("{\"calls\": [{\"name\": \"run_python\", \"arguments_text\": \"{\"}], \"finish\": "
+         "\"length\"}"),
     };
 
     (void) state;
@@ -1291,6 +1300,110 @@ static void test_summary(void **state)
     kit_release(&kit);
 }
 
+/* Files of a chat are in its session, also under the same name, and in one that is rebuilt. */
+static void test_attachments(void **state)
+{
+    struct kit kit;
+    json_t *response, *trace = NULL, *check = NULL;
+    struct attachment_upload *upload;
+    struct store_attachment a = { 0 }, b = { 0 };
+    struct agent_question question = { .query = "one" };
+    struct answer *answer;
+    struct fault fault;
+    char *text;
+
+    (void) state;
+    kit_init(&kit,
+             "[{\"asked\": \"one\", \"calls\": [" CALL(
+                 "say x") "]},"
+                          "{\"asked\": \"one\", \"text\": \"Two files.\"}]",
+             NULL);
+    for (int i = 0; i < 2; i++) {
+        const char *csv = i ? "a,b\n1,2\n" : "region,revenue\nNorth,12\n";
+
+        assert_int_equal(
+            attachment_upload_begin(kit.attachments, &alice, "sales.csv", -1, &upload, &fault), 0);
+        assert_int_equal(attachment_upload_write(upload, csv, strlen(csv), &fault), 0);
+        assert_int_equal(attachment_upload_commit(upload, i ? &b : &a, &fault), 0);
+    }
+    question.attachments = (const char *const[]){ a.id, b.id, NULL };
+    assert_int_equal(agent_ask(kit.agent, &alice, &question, &answer, &fault), 0);
+    response = response_of(answer);
+    check_status(response, "ok");
+    assert_non_null(strstr(order, "upload data/sales.csv;"));
+    assert_non_null(strstr(order, "upload data/sales (2).csv;"));
+    assert_int_equal(
+        agent_trace(kit.agent, &alice, text_of(response, "message_id"), &trace, &fault), 0);
+    text = json_dumps(trace, 0);
+    assert_non_null(strstr(text, "/workspace/data/sales.csv ("));
+    free(text);
+    assert_int_equal(
+        agent_recheck(kit.agent, &alice, text_of(response, "message_id"), &check, &fault), 0);
+    assert_int_equal(count_words(order, "upload data/sales.csv;"), 2);
+    /* Without the files there is nothing to check. */
+    assert_int_equal(attachment_delete(kit.attachments, &alice, a.id, &fault), 0);
+    json_decref(check);
+    assert_int_equal(
+        agent_recheck(kit.agent, &alice, text_of(response, "message_id"), &check, &fault), -1);
+    assert_int_equal(fault.problem, PROBLEM_ATTACHMENT_UNKNOWN);
+    /* Another's file is unknown. */
+    question.attachments = (const char *const[]){ b.id, NULL };
+    assert_int_equal(agent_ask(kit.agent, &bob, &question, &answer, &fault), -1);
+    assert_int_equal(fault.problem, PROBLEM_ATTACHMENT_UNKNOWN);
+    store_attachment_release(&a);
+    store_attachment_release(&b);
+    json_decref(trace);
+    json_decref(response);
+    kit_release(&kit);
+}
+
+static int note_answer(void *arg, const json_t *entry)
+{
+    if (strcmp(text_of(entry, "kind"), "answer") == 0)
+        *(json_t **) arg = json_deep_copy(entry);
+    return 0;
+}
+
+static void check_audit(enum agent_audit audit)
+{
+    struct agent_config config = { .audit = audit };
+    struct audit_filter filter = { 0 };
+    struct audit_report report;
+    json_t *response, *entry = NULL, *answer;
+    struct gb_err err;
+    struct kit kit;
+
+    kit_init(&kit, "[" RUN("say looking") "," ANSWER("Gef\\u00fcllt.") "]", &config);
+    response = ask(&kit, NULL, "Which caf\xc3\xa9?");
+    kit_close(&kit);
+    service_drain(kit.service);
+    service_end(kit.service);
+    kit.service = NULL;
+    assert_int_equal(audit_read(kit.store, &filter, note_answer, &entry, &err), 0);
+    assert_non_null(entry);
+    answer = json_object_get(entry, "answer");
+    assert_string_equal(text_of(entry, "execution_id"), text_of(response, "message_id"));
+    assert_string_equal(text_of(entry, "who"), "aaaaaaaaaaaa");
+    assert_string_equal(text_of(answer, "chat_id"), text_of(response, "chat_id"));
+    assert_int_equal(size_of(answer, "code_sha256"), 1);
+    assert_int_equal(size_of(answer, "executions"), 1);
+    assert_int_equal(size_of(answer, "requests_sha256"), 2);
+    assert_int_equal(json_object_get(answer, "question") != NULL, audit == AGENT_AUDIT_WHOLE);
+    assert_int_equal(json_object_get(answer, "messages") != NULL, audit == AGENT_AUDIT_WHOLE);
+    assert_int_equal(audit_verify(kit.store, NULL, &report, &err), 0);
+    assert_int_equal(report.broken_seq, 0);
+    json_decref(entry);
+    json_decref(response);
+    kit_release(&kit);
+}
+
+static void test_audit(void **state)
+{
+    (void) state;
+    check_audit(AGENT_AUDIT_HASH);
+    check_audit(AGENT_AUDIT_WHOLE);
+}
+
 static void test_prompts(void **state)
 {
     struct kit kit;
@@ -1380,6 +1493,8 @@ int main(void)
         cmocka_unit_test(test_fence),
         cmocka_unit_test(test_recheck),
         cmocka_unit_test(test_summary),
+        cmocka_unit_test(test_attachments),
+        cmocka_unit_test(test_audit),
         cmocka_unit_test(test_prompts),
     };
 

@@ -173,6 +173,9 @@ static void test_fields_are_canonical(void **state)
     assert_int_equal(audit_write(f->audit, &entry, &f->err), 0);
     entry.limit = LIMIT_NONE;
     entry.status = RUN_OK;
+    entry.kind = "answer";
+    entry.answer = "{\"chat_id\":\"c\",\"question\":\"\\u00E9\\n\"}";
+    entry.volumes = "[]";
     assert_int_equal(audit_write(f->audit, &entry, &f->err), 0);
     assert_int_equal(audit_flush(f->audit, &f->err), 0);
     assert_int_equal(store_audit_list(f->store, &query, &rows, &len, &f->err), 0);
@@ -185,6 +188,7 @@ static void test_fields_are_canonical(void **state)
         text = json_dumps(json, JSON_SORT_KEYS | JSON_COMPACT | JSON_ENSURE_ASCII);
         assert_string_equal(text, rows[i].fields);
         assert_int_equal(json_is_null(json_object_get(json, "limit")), i == 1);
+        assert_int_equal(json_is_object(json_object_get(json, "answer")), i == 1);
         json_decref(json);
     }
     store_audit_free(rows, len);
@@ -195,6 +199,11 @@ static void test_bad_entries(void **state)
 {
     struct fixture *f = *state;
     struct audit_entry entry;
+    char *long_text = malloc(AUDIT_ANSWER_MAX + 2);
+
+    assert_non_null(long_text);
+    memset(long_text, '1', AUDIT_ANSWER_MAX + 1);
+    long_text[AUDIT_ANSWER_MAX + 1] = '\0';
 
 #define REFUSES(change)                                                                            \
     do {                                                                                           \
@@ -214,6 +223,8 @@ static void test_bad_entries(void **state)
     REFUSES(entry.kind = "Cell");
     REFUSES(entry.kind = "a_kind_that_is_too_long");
     REFUSES(entry.time_us = -1);
+    REFUSES(entry.answer = long_text);
+    free(long_text);
     assert_int_equal(verify(f, NULL).count, 0);
 }
 

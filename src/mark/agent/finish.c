@@ -251,8 +251,10 @@ void finish(struct work *work)
     notice_dropped(work);
     response = response_build(work->answer, ending, checked ? &story : NULL);
     if (response) {
-        store_answer(work, response, checked && story.text ? story.text : ending->story);
-        audit_answer(work);
+        const char *text = checked && story.text ? story.text : ending->story;
+
+        store_answer(work, response, text);
+        audit_answer(work, text);
     }
     count_ending(work);
     story_release(&story);

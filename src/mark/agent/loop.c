@@ -263,6 +263,7 @@ static int work_begin(struct work *work)
     work->usage = (struct llm_usage){ -1, -1, -1, -1 };
     work->messages = json_array();
     work->decisions = json_array();
+    work->requests = json_array();
     work->evidence = evidence_new();
     if (!work->messages || !work->decisions || !work->evidence || open_cancel(work) < 0)
         return -ENOMEM;
@@ -282,6 +283,7 @@ static void work_release(struct work *work)
     evidence_free(work->evidence);
     json_decref(work->messages);
     json_decref(work->decisions);
+    json_decref(work->requests);
     ending_release(&work->ending);
     if (work->timer_fd >= 0)
         (void) close(work->timer_fd);

@@ -269,6 +269,7 @@ static void trace_add(struct work *work, const char *kind, json_t *trace,
     struct gb_err err;
 
     (void) json_object_set_new(exchange, "kind", json_string(kind));
+    audit_request(work, json_object_get(exchange, "request"));
     if (error) {
         (void) json_object_set_new(exchange, "error", json_string(error->message));
         (void) json_object_set_new(exchange, "failure", json_integer(error->failure));

@@ -92,7 +92,8 @@ struct work {
     uint64_t last_code;
     bool give_up; /* the same error again and again: no more programs */
 
-    json_t *decisions; /* for the audit log: words */
+    json_t *decisions; /* for the trace and the audit log: words */
+    json_t *requests;  /* for the audit log: the SHA-256 of each request as sent */
     bool done;
     struct ending ending;
 };
@@ -190,4 +191,7 @@ void finish(struct work *work);
 
 /* ---- audit.c ---- */
 
-void audit_answer(struct work *work);
+/* Notes a request to the model, as in the trace. */
+void audit_request(struct work *work, const json_t *request);
+/* Writes the answer, which has ended, to the audit log. */
+void audit_answer(struct work *work, const char *story);

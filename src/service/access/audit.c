@@ -153,7 +153,7 @@ static void *writer_main(void *arg)
         if (!written)
             audit->lost = (int64_t) (audit->batch_len + audit->len);
         for (size_t i = 0; i < audit->batch_len; i++)
-            free(audit->batch[i].volumes);
+            audit_slot_release(&audit->batch[i]);
         if (!written)
             break;
     }
@@ -170,7 +170,7 @@ static void audit_free(struct audit *audit)
     (void) pthread_cond_destroy(&audit->room);
     (void) pthread_cond_destroy(&audit->done);
     for (size_t i = 0; audit->queue && i < audit->len; i++)
-        free(audit->queue[(audit->first + i) % QUEUE_LEN].volumes);
+        audit_slot_release(&audit->queue[(audit->first + i) % QUEUE_LEN]);
     free(audit->queue);
     free(audit->batch);
     free(audit);

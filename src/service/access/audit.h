@@ -24,7 +24,8 @@
 
 struct audit;
 
-/* One execution. Strings and pointers are read during the call only. */
+/* One execution, or one answer of Mark, whose code is the question. Strings and pointers are read
+ * during the call only. */
 struct audit_entry {
     const char *who;        /* principal_text() */
     const char *session_id; /* NULL: a one-shot */
@@ -40,7 +41,11 @@ struct audit_entry {
     int64_t wall_us, cpu_us, memory_peak_bytes; /* -1: unknown */
     int64_t output_bytes;                       /* both streams, uncut */
     const char *volumes; /* JSON: ASCII, sorted keys, no whitespace; NULL: no volumes */
+    const char *answer;  /* the same, of an answer of Mark; NULL: it is none */
 };
+
+/* Of the answer, which must leave room for the other fields. */
+#define AUDIT_ANSWER_MAX (STORE_AUDIT_FIELDS_MAX - 8192)
 
 /* SHA-256, so that sha256sum can check whether a text is the one that was run. */
 void audit_hash_code(const void *code, size_t len, uint8_t ret_hash[AUDIT_HASH_BYTES]);

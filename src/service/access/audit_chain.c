@@ -36,19 +36,30 @@ static bool kind_valid(const char *kind)
     return len > 0 && len < AUDIT_KIND_MAX;
 }
 
+void audit_slot_release(struct audit_slot *slot)
+{
+    free(slot->volumes);
+    free(slot->answer);
+    slot->volumes = slot->answer = NULL;
+}
+
 int audit_slot_fill(struct audit_slot *ret_slot, const struct audit_entry *entry,
                     struct gb_err *err)
 {
     if (!store_id_valid(entry->who) || !store_id_valid(entry->execution_id) ||
         (entry->session_id && !store_id_valid(entry->session_id)) || !kind_valid(entry->kind) ||
-        entry->time_us < 0)
+        entry->time_us < 0 || (entry->answer && strlen(entry->answer) > AUDIT_ANSWER_MAX))
         return gb_fail_plain(err, EINVAL, "malformed audit log entry");
     ret_slot->entry = *entry;
     ret_slot->entry.who = ret_slot->entry.session_id = NULL;
     ret_slot->entry.execution_id = ret_slot->entry.kind = ret_slot->entry.volumes = NULL;
+    ret_slot->entry.answer = NULL;
     ret_slot->volumes = entry->volumes ? strdup(entry->volumes) : NULL;
-    if (entry->volumes && !ret_slot->volumes)
+    ret_slot->answer = entry->answer ? strdup(entry->answer) : NULL;
+    if ((entry->volumes && !ret_slot->volumes) || (entry->answer && !ret_slot->answer)) {
+        audit_slot_release(ret_slot);
         return gb_fail(err, ENOMEM, "write the audit log");
+    }
     if (entry->time_us == 0)
         ret_slot->entry.time_us = clock_wall_us();
     (void) snprintf(ret_slot->who, sizeof ret_slot->who, "%s", entry->who);
@@ -98,7 +109,7 @@ static char *slot_to_fields(const struct audit_slot *slot)
 {
     const struct audit_entry *e = &slot->entry;
     const char *limit = limit_kind_name(e->limit), *quote = limit ? "\"" : "";
-    const char *volumes = slot->volumes;
+    const char *volumes = slot->volumes, *answer = slot->answer;
     char code[AUDIT_HEX_MAX], limits[LIMITS_TEXT_MAX];
     char cpu[NUMBER_MAX], memory[NUMBER_MAX], output[NUMBER_MAX], wall[NUMBER_MAX];
     char *text = NULL;
@@ -107,10 +118,11 @@ static char *slot_to_fields(const struct audit_slot *slot)
     (void) sodium_bin2hex(code, sizeof code, e->code_hash, sizeof e->code_hash);
     print_limits(limits, &e->limits);
     len = asprintf(&text,
-                   "{\"code_bytes\":%" PRId64 ",\"code_sha256\":\"%s\",\"cpu_us\":%s,"
+                   "{%s%s%s\"code_bytes\":%" PRId64 ",\"code_sha256\":\"%s\",\"cpu_us\":%s,"
                    "\"execution_id\":\"%s\",\"exit_code\":%d,\"kind\":\"%s\",\"limit\":%s%s%s,"
                    "\"limits\":%s,\"memory_peak_bytes\":%s,\"output_bytes\":%s,\"status\":\"%s\","
                    "%s%s%s\"wall_us\":%s,\"who\":\"%s\"}",
+                   answer ? "\"answer\":" : "", answer ? answer : "", answer ? "," : "",
                    e->code_bytes, code, known(e->cpu_us, cpu), slot->execution_id, e->exit_code,
                    slot->kind, quote, limit ? limit : "null", quote, limits,
                    known(e->memory_peak_bytes, memory), known(e->output_bytes, output),

@@ -9,7 +9,7 @@
 struct audit_slot {
     char who[STORE_ID_MAX], session_id[STORE_ID_MAX], execution_id[STORE_ID_MAX];
     char kind[AUDIT_KIND_MAX];
-    char *volumes;            /* owned; NULL: none */
+    char *volumes, *answer;   /* owned; NULL: none */
     struct audit_entry entry; /* its pointers are NULL */
 };
 
@@ -17,6 +17,8 @@ struct audit_slot {
  */
 int audit_slot_fill(struct audit_slot *ret_slot, const struct audit_entry *entry,
                     struct gb_err *err);
+
+void audit_slot_release(struct audit_slot *slot);
 
 /* For tests: waits until all entries queued so far are committed; fails if a commit fails. */
 int audit_flush(struct audit *audit, struct gb_err *err);
