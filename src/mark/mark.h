@@ -29,6 +29,10 @@ struct mark_config {
 int mark_open(const struct mark_config *config, struct mark **ret_mark, struct gb_err *err);
 void mark_close(struct mark *mark); /* before the service; accepts NULL */
 
+/* For the deletion of an account: ends all answers and boxes of the caller's chats, and removes its
+ * chats and attachments with their files. */
+int mark_forget(struct mark *mark, const struct caller *caller, struct fault *fault);
+
 struct auth *mark_auth(struct mark *mark);
 struct agent *mark_agent(struct mark *mark);
 struct attachments *mark_attachments(struct mark *mark);

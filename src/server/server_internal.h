@@ -184,6 +184,9 @@ int framing_check(struct request *rq);
 /* Refuses a request that was meant for another host. */
 int authenticate_host(struct request *rq);
 
+/* Whether the Host header names this machine by a name that only it uses. */
+bool request_host_is_loopback(const struct request *rq);
+
 /* Authenticates the caller, once the route is known: fills rq->caller, or refuses with 401 or
  * 403. */
 int authenticate_caller(struct request *rq);

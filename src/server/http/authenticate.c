@@ -1,5 +1,6 @@
 /*
- * Who may use the service: checks the name in Host, the web page behind the request, and the key.
+ * Who may use the service: checks the name in Host, the web page behind the request, and the key or
+ * the access token of Mark.
  *
  * A browser sends the page's origin, the host it was told to connect to, and how the two relate; a
  * page from elsewhere that drives us fails on at least one of them, with DNS rebinding on the host
@@ -13,6 +14,7 @@
 #include <strings.h>
 
 #include "base/text/parse.h"
+#include "mark/mark.h"
 #include "server/server_internal.h"
 
 #include "base/banned.h"
@@ -85,6 +87,13 @@ static bool is_allowed_host(const struct request *rq, const char *name)
     return is_own_address(rq, name);
 }
 
+bool request_host_is_loopback(const struct request *rq)
+{
+    char name[LISTEN_NAME_MAX];
+
+    return rq->headers.host && host_name(rq->headers.host, name) == 0 && is_loopback_name(name);
+}
+
 int authenticate_host(struct request *rq)
 {
     char name[LISTEN_NAME_MAX], quoted[FORMAT_QUOTED_MAX];
@@ -129,7 +138,7 @@ static int check_origin(struct request *rq)
                   "the Origin header names another site; call this service from a program");
 }
 
-/* ---- keys ---- */
+/* ---- keys and access tokens ---- */
 
 static const char *token_of(const struct request *rq)
 {
@@ -144,32 +153,13 @@ static const char *token_of(const struct request *rq)
 
 _Static_assert(STORE_LIMIT_DEFAULT == -1, "the same value means the default in both");
 
-int authenticate_caller(struct request *rq)
+static int authenticate_key(struct request *rq, const char *token)
 {
-    const char *token = token_of(rq);
     struct keys_info key;
     struct gb_err err = { 0 };
-    int r;
+    int r =
+        rq->server->config.keys ? keys_verify(rq->server->config.keys, token, &key, &err) : -EACCES;
 
-    rq->caller = (struct caller){ .listener = rq->listener->url, .limits = { -1, -1, -1 } };
-    if (check_origin(rq) < 0)
-        return -1;
-    if (rq->route->auth == ROUTE_MARK && !rq->server->config.mark)
-        return refuse(rq, PROBLEM_MARK_OFF,
-                      "this service runs without Mark; the operator starts it with --mark on");
-    if (!token && rq->route->auth == ROUTE_MARK)
-        return refuse(rq, PROBLEM_SIGN_IN_NEEDED, "sign in first: POST /auth/signin");
-    if (!token) {
-        if (!rq->listener->needs_key || rq->route->auth != ROUTE_KEY)
-            return 0;
-        return refuse(
-            rq, PROBLEM_KEY_NEEDED,
-            "send a key: Authorization: Bearer KEY, or X-API-Key: KEY; the operator creates "
-            "one with: glovebox key create");
-    }
-    if (rq->route->auth != ROUTE_KEY && rq->route->auth != ROUTE_MARK)
-        return 0;
-    r = rq->server->config.keys ? keys_verify(rq->server->config.keys, token, &key, &err) : -EACCES;
     if (r == -EACCES)
         return refuse(rq, PROBLEM_KEY_UNKNOWN, "this key is unknown or was revoked");
     if (r < 0)
@@ -180,4 +170,53 @@ int authenticate_caller(struct request *rq)
     rq->caller.limits.in_flight = key.executions;
     rq->caller.limits.rate_per_minute = key.rate_per_minute;
     return 0;
+}
+
+/* A user has the quotas of a key without its own. */
+static int authenticate_user(struct request *rq, const char *token)
+{
+    struct auth_user user;
+    struct fault fault = { 0 };
+
+    if (auth_verify(mark_auth(rq->server->config.mark), token, &user, &fault) < 0)
+        return refuse_fault(rq, &fault);
+    (void) principal_from_user(user.id, &rq->caller.principal);
+    return 0;
+}
+
+/* There is no token. */
+static int authenticate_nobody(struct request *rq)
+{
+    if (rq->route->auth == ROUTE_MARK)
+        return auth_any(mark_auth(rq->server->config.mark))
+                   ? refuse(rq, PROBLEM_SIGN_IN_NEEDED,
+                            "sign in with POST /auth/signin and send the access token: "
+                            "Authorization: Bearer TOKEN; or send an API key")
+                   : refuse(rq, PROBLEM_SIGN_IN_NEEDED,
+                            "nobody has an account yet: create the first with POST /auth/signup "
+                            "(email, password) and send the access token: Authorization: Bearer "
+                            "TOKEN; or send an API key");
+    if (!rq->listener->needs_key || rq->route->auth != ROUTE_KEY)
+        return 0;
+    return refuse(rq, PROBLEM_KEY_NEEDED,
+                  "send a key: Authorization: Bearer KEY, or X-API-Key: KEY; the operator creates "
+                  "one with: glovebox key create");
+}
+
+int authenticate_caller(struct request *rq)
+{
+    const char *token = token_of(rq);
+    bool has_mark = rq->server->config.mark != NULL;
+
+    rq->caller = (struct caller){ .listener = rq->listener->url, .limits = { -1, -1, -1 } };
+    if (check_origin(rq) < 0)
+        return -1;
+    if (rq->route->auth == ROUTE_MARK && !has_mark)
+        return refuse(rq, PROBLEM_MARK_OFF, "this service runs without Mark (--mark off)");
+    if (!token)
+        return authenticate_nobody(rq);
+    if (rq->route->auth != ROUTE_KEY && rq->route->auth != ROUTE_MARK)
+        return 0;
+    return has_mark && auth_is_access_token(token) ? authenticate_user(rq, token)
+                                                   : authenticate_key(rq, token);
 }

@@ -20,7 +20,8 @@ void reply_header(struct MHD_Response *response, const char *name, const char *v
 /* For MCP it also names the metadata about tokens (RFC 9728). */
 static void add_challenge(struct request *rq, struct MHD_Response *response)
 {
-    bool known = rq->refusal.problem != PROBLEM_KEY_UNKNOWN;
+    bool known =
+        rq->refusal.problem != PROBLEM_KEY_UNKNOWN && rq->refusal.problem != PROBLEM_TOKEN_INVALID;
     char text[512], origin[LISTEN_NAME_MAX + 32], where[400] = "";
 
     if (rq->route && rq->route->flags & ROUTE_JSONRPC) {

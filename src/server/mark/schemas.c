@@ -96,7 +96,9 @@ RESPONSE(me, "An account.");
 static const struct field fields_me_changed[] = {
     ROWS_USER, ALWAYS("created", FIELD_TEXT, "RFC 3339"),
     { "access_token", FIELD_TEXT, .help = "these four after a change of the password" },
-    { "refresh_token", FIELD_TEXT }, { "token_type", FIELD_TEXT }, { "expires_in", FIELD_INT },
+    { "refresh_token", FIELD_TEXT, .help = "likewise" },
+    { "token_type", FIELD_TEXT, .help = "likewise" },
+    { "expires_in", FIELD_INT, .help = "likewise" },
     END,
 };
 RESPONSE(me_changed, "An account after a change.");

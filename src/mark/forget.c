@@ -1,0 +1,56 @@
+/* Everything that an owner has in Mark goes, for the deletion of an account. */
+#include <errno.h>
+
+#include "base/autoclean.h"
+#include "mark/mark.h"
+#include "store/chats.h"
+
+#include "base/banned.h"
+
+#define CHATS_AT_ONCE 100
+
+static int fail_store(const struct gb_err *err, struct fault *fault)
+{
+    return fault_set(fault, PROBLEM_INTERNAL, NULL, "chats cannot be removed: %s", err->msg);
+}
+
+/* Answers and sessions of some chats, the next ones after *@query. Returns how many there were. */
+static int forget_some(struct mark *mark, const struct caller *caller,
+                       struct store_chat_query *query, struct store_chat *ret_last,
+                       struct fault *fault)
+{
+    autofree struct store_chat *chats = NULL;
+    struct gb_err err = { 0 };
+    size_t len;
+
+    if (store_chat_list(mark_store(mark), query, &chats, &len, &err) < 0)
+        return fail_store(&err, fault);
+    for (size_t i = 0; i < len; i++)
+        if (agent_forget(mark_agent(mark), caller, chats[i].id, fault) < 0 &&
+            fault->kind != FAULT_NOT_FOUND)
+            return -1;
+    if (len > 0)
+        *ret_last = chats[len - 1];
+    return (int) len;
+}
+
+int mark_forget(struct mark *mark, const struct caller *caller, struct fault *fault)
+{
+    const char *owner = principal_text(&caller->principal);
+    struct store_chat_query query = { .owner = owner, .limit = CHATS_AT_ONCE };
+    struct store_chat last;
+    struct gb_err err = { 0 };
+    int r;
+
+    while ((r = forget_some(mark, caller, &query, &last, fault)) > 0) {
+        query.after_us = last.updated_us;
+        query.after_id = last.id;
+    }
+    if (r < 0)
+        return r;
+    if (store_owner_delete(mark_store(mark), owner, &err) < 0)
+        return fail_store(&err, fault);
+    if (attachments_sweep(mark_attachments(mark), &err) < 0)
+        return fault_set(fault, PROBLEM_INTERNAL, NULL, "files cannot be removed: %s", err.msg);
+    return 0;
+}
