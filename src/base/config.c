@@ -317,7 +317,7 @@ static int value_apply(struct config_load *load, const struct config_option *opt
     r = value_parse(option, text, unit, &number);
     if (r < 0)
         return value_refuse(option, label, text, unit, r, err);
-    if (load->set[row])
+    if (load->set[row] && !(option->flags & CONFIG_ADDS))
         return 0;
     load->set_here[row] = true;
     r = value_store(option, load->target, text, number);

@@ -4,8 +4,9 @@
  * A program describes its options as rows of a table; the command line, the environment, files,
  * --help, the manual and the completions are all derived from it. Sources are loaded from the
  * strongest to the weakest: command line, environment, files, defaults. A weaker source never
- * replaces a value from a stronger one (lists are not merged either: a list comes from one source),
- * but its values are checked all the same. --help therefore needs nothing but the command line.
+ * replaces a value from a stronger one (lists are not merged either: a list comes from one source,
+ * unless its row says otherwise), but its values are checked all the same. --help therefore needs
+ * nothing but the command line.
  *
  * Everything read here is hostile until it is parsed: an error is one printable line that names
  * where the value came from, the value, and what would be right. Nothing exits, nothing logs.
@@ -18,7 +19,7 @@
 
 #include "base/err.h"
 
-#define CONFIG_ROWS_MAX 128
+#define CONFIG_ROWS_MAX 192
 #define CONFIG_NAME_MAX 48 /* of an option or a variable, with its NUL */
 #define CONFIG_TEXT_MAX 96 /* of a description, with its NUL */
 
@@ -37,6 +38,7 @@ enum config_flag {
     CONFIG_ARGS_ONLY = 1 << 0,    /* not accepted in the environment or a file */
     CONFIG_LETTER_ONLY = 1 << 1,  /* has no long form; the name is for messages */
     CONFIG_ENDS_OPTIONS = 1 << 2, /* everything after it on the command line is positional */
+    CONFIG_ADDS = 1 << 3,         /* a list to which weaker sources add, at its end */
 };
 
 /* A variable of another program that is honoured too. */

@@ -64,6 +64,8 @@ static int dispatch(const struct config *cfg)
         return cmd_audit(cfg);
     case COMMAND_TEMPLATE:
         return cmd_template(cfg);
+    case COMMAND_ASK:
+        return cmd_ask(cfg);
     case COMMAND_RUN:
     case COMMAND_NONE:
     case COMMAND_HELP:

@@ -17,6 +17,7 @@ struct template_entry;
 enum { EXIT_USAGE = 2, EXIT_OURS = 125 };
 
 int cmd_run(const struct config *cfg);
+int cmd_ask(const struct config *cfg);
 int cmd_doctor(const struct config *cfg);
 int cmd_key(const struct config *cfg);
 int cmd_audit(const struct config *cfg);
@@ -37,6 +38,10 @@ int cmd_template_add(const struct config *cfg, const char *data_dir, struct gb_e
 
 /* The data directory: --data, or the default place. The caller frees it. */
 int cmd_data_dir(const struct config *cfg, char **ret_dir, struct gb_err *err);
+
+/* A directory of that name in the data directory, next to what the service has there; created if it
+ * does not exist. The caller frees it. */
+int cmd_sub_dir(const struct config *cfg, const char *name, char **ret_dir, struct gb_err *err);
 
 /* The template of --default-template in that data directory, ready for use; the caller releases it.
  * If auto has to do without the better one, says why. */
@@ -77,6 +82,9 @@ void cmd_hide_progress(void);
 
 /* Prints the warnings in the result of an install. */
 void cmd_say_warnings(const json_t *result);
+
+/* "numpy,pandas", as people write it, becomes "numpy pandas", as templates read it. */
+void cmd_preload_split(char *list);
 
 /* The modules that a service's default template loads. */
 const char *cmd_preload(const struct config *cfg, const struct template_entry *template);

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/autoclean.h"
@@ -158,12 +159,22 @@ void cmd_say_warnings(const json_t *result)
         say("%s", json_string_value(item));
 }
 
+void cmd_preload_split(char *list)
+{
+    for (char *p = list; *p; p++)
+        if (*p == ',')
+            *p = ' ';
+}
+
 const char *cmd_preload(const struct config *cfg, const struct template_entry *template)
 {
     bool none = strcmp(cfg->preload, "none") == 0;
     bool all = strcmp(cfg->preload, "all") == 0 || strcmp(cfg->preload, "auto") == 0;
 
-    return none ? "" : all ? template->preload : cfg->preload;
+    if (none || all)
+        return none ? "" : template->preload;
+    cmd_preload_split(cfg->preload);
+    return cfg->preload;
 }
 
 int cmd_default_template(const struct config *cfg, const char *data_dir,
@@ -193,6 +204,42 @@ int cmd_data_dir(const struct config *cfg, char **ret_dir, struct gb_err *err)
         return data_default_dir(ret_dir, err);
     *ret_dir = strdup(cfg->data_dir);
     return *ret_dir ? 0 : gb_fail(err, ENOMEM, "find the data directory");
+}
+
+/* Creates @dir and what is missing above it. */
+static int make_dirs(char *dir, struct gb_err *err)
+{
+    for (char *p = dir + 1;; p++) {
+        char end = *p;
+        int code;
+
+        if (end != '/' && end != '\0')
+            continue;
+        *p = '\0';
+        code = mkdir(dir, 0700) < 0 && errno != EEXIST ? errno : 0;
+        *p = end;
+        if (code != 0)
+            return gb_fail(err, code, "create the data directory (choose another with --data)");
+        if (end == '\0')
+            return 0;
+    }
+}
+
+int cmd_sub_dir(const struct config *cfg, const char *name, char **ret_dir, struct gb_err *err)
+{
+    autofree char *base = NULL, *dir = NULL;
+    int r = cmd_data_dir(cfg, &base, err);
+
+    if (r < 0)
+        return r;
+    if (asprintf(&dir, "%s/%s", base, name) < 0) {
+        dir = NULL;
+        return gb_fail(err, ENOMEM, "find the data directory");
+    }
+    r = make_dirs(dir, err);
+    if (r == 0)
+        *ret_dir = TAKE_PTR(dir);
+    return r;
 }
 
 int cmd_check_aliases(const struct config *cfg, struct gb_err *err)

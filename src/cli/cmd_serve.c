@@ -25,7 +25,9 @@
 #include "base/log.h"
 #include "base/text/parse.h"
 #include "cli/cmd.h"
+#include "cli/mark.h"
 #include "cli/network.h"
+#include "mark/mark.h"
 #include "server/server.h"
 #include "service/access/data.h"
 #include "service/access/keys.h"
@@ -42,6 +44,8 @@ struct serve {
     struct store *store;
     struct keys *keys;
     struct service *service;
+    struct mark_models models;
+    struct mark *mark; /* NULL: --mark off */
     struct server *server;
     struct server_config server_config;
     struct egress_policy *network;  /* what sessions may ask for; NULL: no network */
@@ -51,6 +55,7 @@ struct serve {
     size_t volume_roots_len;
     int signal_fd, drained_fd;
     bool progress_shown;
+    bool mark_refused; /* its options are wrong */
 };
 
 /* ---- from options to configurations ---- */
@@ -275,8 +280,25 @@ static void print_welcome(const struct serve *serve)
     else
         printf("  try it   curl -d '{\"code\": \"6 * 7\"}' %s/v1/execute\n  docs     %s/docs\n",
                url, url);
+    if (serve->mark)
+        mark_print_welcome(serve->mark, strncmp(url, "unix:", 5) == 0 ? "" : url);
     printf("  stop     Ctrl-C; running programs get %s seconds to finish\n\n", grace);
     (void) fflush(stdout);
+}
+
+static int start_mark(struct serve *serve, struct gb_err *err)
+{
+    struct mark_config config = { .service = serve->service,
+                                  .store = serve->store,
+                                  .data_dir = serve->data_dir };
+    int r;
+
+    if (serve->cfg->mark == MARK_OFF)
+        return 0;
+    mark_fill(serve->cfg, &serve->models, &config);
+    r = mark_open(&config, &serve->mark, err);
+    serve->mark_refused = r == -EINVAL;
+    return r;
 }
 
 static int start(struct serve *serve, struct gb_err *err)
@@ -290,9 +312,12 @@ static int start(struct serve *serve, struct gb_err *err)
         r = service_wait_ready(serve->service, err);
     if (serve->progress_shown)
         fprintf(stderr, "\r\033[K");
+    if (r == 0)
+        r = start_mark(serve, err);
     if (r < 0)
         return r;
     serve->server_config.service = serve->service;
+    serve->server_config.mark = serve->mark;
     serve->server_config.keys = serve->keys;
     r = server_open(&serve->server_config, &serve->server, err);
     if (r == 0)
@@ -316,6 +341,7 @@ static void *drain_main(void *arg)
     struct serve *serve = arg;
     uint64_t one = 1;
 
+    mark_drain(serve->mark);
     service_drain(serve->service);
     (void) !write(serve->drained_fd, &one, sizeof one);
     return NULL;
@@ -349,7 +375,7 @@ static void wait_for_end(struct serve *serve)
     if (isatty(STDERR_FILENO))
         say("waiting for running programs to finish; press Ctrl-C again to stop at once");
     if (pthread_create(&thread, NULL, drain_main, serve) != 0) {
-        service_drain(serve->service);
+        (void) drain_main(serve);
         return;
     }
     while (!(fds[1].revents & POLLIN)) {
@@ -366,6 +392,8 @@ static void stop(struct serve *serve)
     if (serve->server && serve->cfg->port_file)
         (void) unlink(serve->cfg->port_file);
     server_close(serve->server);
+    mark_close(serve->mark);
+    mark_models_release(&serve->models);
     service_close(serve->service);
     keys_close(serve->keys);
     store_close(serve->store);
@@ -396,6 +424,8 @@ static void set_up(const struct config *cfg)
     if (r == 0) {
         say("setting up the template data, once: this takes about a minute and 3 GB of disk");
         r = cmd_template_add(&copy, dir, &err);
+        if (r < 0 && templates_has(dir, TEMPLATE_DATA))
+            return; /* another process was faster */
     }
     if (r < 0)
         say("the template data could not be set up: %s", err.msg);
@@ -414,10 +444,11 @@ static int prepare(struct serve *serve, struct gb_err *err)
     if (r == 0)
         r = volume_roots_check(serve->volume_roots, serve->volume_roots_len, err);
     if (r < 0 || (r = cmd_check_aliases(cfg, err)) < 0 ||
+        (r = mark_models_read(cfg, &serve->models, err)) < 0 ||
         (r = network_policy(cfg, cfg->network_allow, &serve->network, err)) < 0)
         return r;
-    if (serve->network)
-        network_no_core(); /* sessions may bring secrets */
+    if (serve->network || cfg->mark == MARK_ON)
+        network_no_core(); /* sessions may bring secrets, and models have keys */
     fill_server(serve);
     r = server_check(&serve->server_config, true, err);
     if (r < 0)
@@ -433,7 +464,9 @@ static int begin(struct serve *serve, struct gb_err *err)
         return EXIT_OURS;
     if (server_check(&serve->server_config, keys_any(serve->keys), err) < 0)
         return EXIT_USAGE;
-    return start(serve, err) < 0 ? EXIT_OURS : 0;
+    if (start(serve, err) < 0)
+        return serve->mark_refused ? EXIT_USAGE : EXIT_OURS;
+    return 0;
 }
 
 int cmd_serve(const struct config *cfg)
@@ -444,6 +477,7 @@ int cmd_serve(const struct config *cfg)
 
     if (prepare(&serve, &err) < 0) {
         say("%s", err.msg);
+        mark_models_release(&serve.models);
         return EXIT_USAGE;
     }
     raise_descriptors(&serve);

@@ -177,9 +177,7 @@ static int preload_fill(const struct config *cfg, struct template_entry *entry, 
     entry->preload = strdup(none ? "" : listed ? engine_preload_all : cfg->preload);
     if (!entry->preload)
         return gb_fail(err, ENOMEM, "add a template");
-    for (char *p = entry->preload; *p; p++)
-        if (*p == ',')
-            *p = ' ';
+    cmd_preload_split(entry->preload);
     return 0;
 }
 

@@ -27,6 +27,9 @@ struct mark_config {
 
 /* Opens all parts. @config is copied; what it points to must stay valid. */
 int mark_open(const struct mark_config *config, struct mark **ret_mark, struct gb_err *err);
+/* Before service_drain(): refuses new questions, stops the answers that are under way, and waits
+ * until what there is of them is stored. Accepts NULL. */
+void mark_drain(struct mark *mark);
 void mark_close(struct mark *mark); /* before the service; accepts NULL */
 
 /* For the deletion of an account: ends all answers and boxes of the caller's chats, and removes its

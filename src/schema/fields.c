@@ -55,6 +55,7 @@ static void set_absent(const struct field *field, void *target)
     case FIELD_MAP:
     case FIELD_LIST:
     case FIELD_NUMBER:
+    case FIELD_ROWS:
     case FIELD_ANY:
         *(const void **) target = NULL;
         break;
@@ -219,6 +220,7 @@ static int set_from_json(const struct slot *slot, const json_t *value)
     case FIELD_LIST:
         return set_list(slot, value);
     case FIELD_NUMBER:
+    case FIELD_ROWS:
     case FIELD_ANY:
         break;
     }
@@ -324,6 +326,7 @@ static int set_from_text(const struct slot *slot, const char *text)
     case FIELD_MAP:
     case FIELD_LIST:
     case FIELD_NUMBER:
+    case FIELD_ROWS:
     case FIELD_ANY:
         break;
     }

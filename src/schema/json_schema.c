@@ -42,6 +42,8 @@ static json_t *type_schema(const struct field *field, enum form form)
         return json_pack("{s:s,s:o}", "type", "array", "items",
                          field->of ? member_schema(field->of, form)
                                    : json_pack("{s:s}", "type", "string"));
+    case FIELD_ROWS:
+        return json_pack("{s:s,s:{s:s,s:{}}}", "type", "array", "items", "type", "array", "items");
     case FIELD_ANY:
         break;
     }

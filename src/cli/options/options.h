@@ -24,6 +24,7 @@ enum command_id {
     COMMAND_PIP,
     COMMAND_TEMPLATE,
     COMMAND_MARK,
+    COMMAND_ASK,
     COMMAND_HELP,
     COMMAND_VERSION,
 };
@@ -50,6 +51,7 @@ enum action_id {
 };
 
 enum landlock_choice { LANDLOCK_OFF, LANDLOCK_ON };
+enum mark_choice { MARK_OFF, MARK_ON };
 
 struct config {
     enum command_id command; /* COMMAND_NONE: only --help or --version was given */
@@ -115,7 +117,20 @@ struct config {
     char *mcp_key;    /* NULL: none */
     char *mcp_client; /* the client whose configuration to print; NULL: none */
 
-    /* run, serve, mcp, key, audit, template, pip, doctor */
+    /* serve, mcp, ask, doctor: Mark */
+    int mark;                    /* enum mark_choice */
+    char **models, **model_keys; /* NULL: none */
+    int signup;                  /* enum auth_signup */
+    int mark_audit;              /* enum agent_audit */
+    int64_t mark_steps, mark_us, mark_tokens;
+    int64_t mark_cost; /* thousandths of a dollar; 0: no limit */
+    bool mark_strict;
+    char *mark_gate; /* NULL: none */
+    int64_t attachment_bytes, attachments_bytes;
+    char *ask_chart; /* NULL: none */
+    bool ask_trace;
+
+    /* run, serve, mcp, ask, key, audit, template, pip, doctor */
     char *data_dir; /* NULL: the default one */
 
     /* run, serve, mcp, pip, doctor, template */

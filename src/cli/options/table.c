@@ -21,6 +21,7 @@
 #define SEC USEC_PER_SEC
 
 #define PATH_BYTES_MAX 4095
+#define MODEL_NAME_MAX 64
 
 enum {
     FOR_GLOBAL = 1 << 0,
@@ -35,16 +36,20 @@ enum {
     FOR_TEMPLATE = 1 << 9,
     FOR_PIP = 1 << 10,
     FOR_MARK = 1 << 12,
+    FOR_ASK = 1 << 13,
 };
 #define FOR_ALL                                                                                    \
     (FOR_GLOBAL | FOR_RUN | FOR_HELP | FOR_VERSION | FOR_DOCTOR | FOR_KEY | FOR_AUDIT |            \
-     FOR_SERVE | FOR_MCP | FOR_TEMPLATE | FOR_PIP | FOR_MARK)
+     FOR_SERVE | FOR_MCP | FOR_TEMPLATE | FOR_PIP | FOR_MARK | FOR_ASK)
 
 static const char *const cgroup_choices[] = { "auto", "v2", "v1", "none", NULL };
 static const char *const landlock_choices[] = { "off", "on", NULL };
 static const char *const client_choices[] = { "claude-desktop", "claude-code", "cursor", "vscode",
                                               "mcpo",           "open-webui",  NULL };
 static const char *const preload_choices[] = { "auto", "all", "none", NULL };
+static const char *const mark_choices[] = { "off", "on", NULL };
+static const char *const mark_audit_choices[] = { "hash", "whole", NULL };
+static const char *const signup_choices[] = { "auto", "open", "invite", "closed", NULL };
 
 _Static_assert(CGROUP_AUTO == 0 && CGROUP_V2 == 1 && CGROUP_V1 == 2 && CGROUP_OFF == 3,
                "cgroup_choices follow enum cgroup_mode");
@@ -125,6 +130,45 @@ static bool volume_valid(const char *text)
     return place && place > text;
 }
 
+static bool is_model_letter(char c)
+{
+    return ((c | 32) >= 'a' && (c | 32) <= 'z') || (c >= '0' && c <= '9') ||
+           (c && strchr("._:/-", c));
+}
+
+/* The length of a model's name at the start of @text; 0: there is none. */
+static size_t model_name_len(const char *text)
+{
+    size_t len = 0;
+
+    while (is_model_letter(text[len]))
+        len++;
+    return len <= MODEL_NAME_MAX ? len : 0;
+}
+
+/* Its form only: the rest is checked where models are opened. */
+static bool model_valid(const char *text)
+{
+    static const char *const kinds[] = { "openai:", "anthropic:", "script:" };
+    size_t len = model_name_len(text);
+
+    if (len == 0 || (text[len] && text[len] != '='))
+        return false;
+    if (!text[len] || strcmp(text + len, "=demo") == 0)
+        return true;
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
+        if (strncmp(text + len + 1, kinds[i], strlen(kinds[i])) == 0)
+            return text[len + 1 + strlen(kinds[i])] != '\0';
+    return false;
+}
+
+static bool model_key_valid(const char *text)
+{
+    size_t len = model_name_len(text);
+
+    return len > 0 && text[len] == '=' && text[len + 1];
+}
+
 #define MEMBER(m) .offset = offsetof(struct config, m)
 
 /* base/words/limits.def as options */
@@ -137,7 +181,7 @@ static bool volume_valid(const char *text)
 #define METAVAR_OF_CPUS    "N"
 #define METAVAR_OF_COUNT   "N"
 #define FOR_LIMIT_RUN      FOR_RUN
-#define FOR_LIMIT_EVERY    (FOR_RUN | FOR_SERVE | FOR_MCP)
+#define FOR_LIMIT_EVERY    (FOR_RUN | FOR_SERVE | FOR_MCP | FOR_ASK)
 
 static const struct config_option options[] = {
     { "code", 'c', OPT_STRING, MEMBER(code), .max = 8 * MIB, .metavar = "CODE",
@@ -150,7 +194,8 @@ static const struct config_option options[] = {
     { "preload", 0, OPT_STRING, MEMBER(preload), "auto", 1, 1024, .metavar = "WHICH",
       .choices = preload_choices, .valid = preload_valid,
       .expected = "auto, all, none or module names such as numpy,pandas",
-      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_TEMPLATE | FOR_PIP, .group = "Program",
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_TEMPLATE | FOR_PIP | FOR_ASK,
+      .group = "Program",
       .help = "modules imported before the program starts: auto (those of the template that its "
               "text names; in a new template, those installed there), all, none, or a list such as "
               "numpy,pandas" },
@@ -158,7 +203,7 @@ static const struct config_option options[] = {
       .commands = FOR_RUN, .group = "Program",
       .help = "run the program with the Python of this template (see glovebox template add)" },
     { "default-template", 0, OPT_STRING, MEMBER(default_template), "auto", 1, 64, .metavar = "NAME",
-      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_PIP | FOR_DOCTOR | FOR_TEMPLATE,
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_PIP | FOR_DOCTOR | FOR_TEMPLATE | FOR_ASK,
       .group = "Program",
       .help =
           "the template of boxes for which none is named: system (the system's Python), the name "
@@ -167,23 +212,25 @@ static const struct config_option options[] = {
       .commands = FOR_RUN | FOR_SERVE, .group = "Program",
       .help = "another name for a template; * matches anything, as in python:3.12*=py312; may be "
               "repeated (default: python:* is the default template)" },
-    { "file", 0, OPT_LIST, MEMBER(files), .max = 256, .metavar = "PATH", .commands = FOR_RUN,
-      .group = "Files",
-      .help = "copy PATH into /workspace, where the program starts; may be repeated" },
+    { "file", 0, OPT_LIST, MEMBER(files), .max = 256, .metavar = "PATH",
+      .commands = FOR_RUN | FOR_ASK, .group = "Files",
+      .help = "copy PATH into /workspace, where the program starts, or attach it to a question; "
+              "may be repeated" },
     { "out", 0, OPT_STRING, MEMBER(out_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
-      .commands = FOR_RUN, .group = "Files",
-      .help = "copy files the program created or changed in /workspace to DIR" },
+      .commands = FOR_RUN | FOR_ASK, .group = "Files",
+      .help = "copy files the program created or changed in /workspace to DIR; of an answer also "
+              "its tables and charts" },
     { "volume", 0, OPT_LIST, MEMBER(volumes), .max = VOLUMES_MAX, .metavar = "DIR:PLACE[:rw]",
       .valid = volume_valid, .expected = "DIR:PLACE or DIR:PLACE:rw, such as data:/data",
       .commands = FOR_RUN, .group = "Files",
       .help = "mount the host directory DIR at PLACE in the box, such as /data, without copying; "
               "read-only unless :rw is given; may be repeated" },
     { "json", 0, OPT_BOOL, MEMBER(json), "no",
-      .commands = FOR_RUN | FOR_DOCTOR | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_PIP,
+      .commands = FOR_RUN | FOR_DOCTOR | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_PIP | FOR_ASK,
       .group = "Output",
-      .help = "print one JSON object instead: the receipt of a run, the doctor's report, keys, "
-              "templates, packages, or the audit log" },
-    { "quiet", 'q', OPT_BOOL, MEMBER(quiet), "no", .commands = FOR_RUN, .group = "Output",
+      .help = "print one JSON object instead: the receipt of a run, the answer to a question, the "
+              "doctor's report, keys, templates, packages, or the audit log" },
+    { "quiet", 'q', OPT_BOOL, MEMBER(quiet), "no", .commands = FOR_RUN | FOR_ASK, .group = "Output",
       .help = "print only errors on stderr" },
     { "reply", 0, OPT_SIZE, MEMBER(reply_bytes), "1m", 1, GIB, .metavar = "SIZE",
       .aliases = { { "MAX_OUTPUT_SIZE", 0 } }, .commands = FOR_RUN | FOR_SERVE | FOR_MCP,
@@ -235,10 +282,12 @@ static const struct config_option options[] = {
       .commands = FOR_RUN | FOR_SERVE, .group = "Network",
       .help = "certificates (PEM) to trust where a secret is sent, instead of the host's" },
     { "cgroups", 0, OPT_CHOICE, MEMBER(cgroups), "auto", .choices = cgroup_choices,
-      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_DOCTOR | FOR_TEMPLATE, .group = "Isolation",
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_DOCTOR | FOR_TEMPLATE | FOR_ASK,
+      .group = "Isolation",
       .help = "how limits are enforced; auto picks the best method this host has" },
     { "landlock", 0, OPT_CHOICE, MEMBER(landlock), "on", .choices = landlock_choices,
-      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_DOCTOR | FOR_TEMPLATE, .group = "Isolation",
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_DOCTOR | FOR_TEMPLATE | FOR_ASK,
+      .group = "Isolation",
       .help = "second layer of protection for files and signals; off is for tests" },
     { "listen", 0, OPT_LIST, MEMBER(listens), .max = 16, .metavar = "ADDR:PORT",
       .commands = FOR_SERVE, .group = "Service",
@@ -296,7 +345,7 @@ static const struct config_option options[] = {
       .help = max_help },
 #include "base/words/limits.def"
     { "session-disk", 0, OPT_SIZE, MEMBER(session_disk_bytes), "1g", 64 * KIB, PIB,
-      .metavar = "SIZE", .commands = FOR_SERVE | FOR_MCP, .group = "Service",
+      .metavar = "SIZE", .commands = FOR_SERVE | FOR_MCP | FOR_ASK, .group = "Service",
       .help = "workspace size of a session that sets none; --disk applies to single runs" },
     { "volume-root", 0, OPT_LIST, MEMBER(volume_roots), .max = VOLUME_ROOTS_MAX,
       .metavar = "DIR[:rw]", .valid = volume_root_valid,
@@ -343,6 +392,7 @@ static const struct config_option options[] = {
       .commands = FOR_MCP, .flags = CONFIG_ARGS_ONLY, .group = "MCP",
       .help = "print the configuration to add to CLIENT, and exit: claude-desktop, claude-code, "
               "cursor, vscode, mcpo or open-webui" },
+#include "cli/options/mark.def"
     { "name", 0, OPT_STRING, MEMBER(key_name), NULL, 1, 128, .metavar = "NAME", .commands = FOR_KEY,
       .flags = CONFIG_ARGS_ONLY, .group = "Key",
       .help = "free text saying who or what the key is for" },
@@ -461,8 +511,8 @@ static const struct config_option options[] = {
       .flags = CONFIG_ARGS_ONLY, .group = "Template",
       .help = "add the template without first starting it in a box" },
     { "data", 0, OPT_STRING, MEMBER(data_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
-      .commands =
-          FOR_SERVE | FOR_MCP | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_RUN | FOR_PIP | FOR_DOCTOR,
+      .commands = FOR_SERVE | FOR_MCP | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_RUN | FOR_PIP |
+                  FOR_DOCTOR | FOR_ASK,
       .group = "Data",
       .help = "where the service keeps its store, workspaces and templates (default: "
               "/var/lib/glovebox for root, otherwise glovebox in the user's state directory)" },
@@ -597,6 +647,18 @@ static const struct config_command commands[] = {
         .examples = "  glovebox mark sample >sales.csv\n",
         .args = CONFIG_ARGS_WORDS,
         .words = "sample",
+    },
+    [COMMAND_ASK - 1] = {
+        .name = "ask",
+        .mask = FOR_ASK,
+        .synopsis = "[OPTIONS] QUESTION|-",
+        .summary = "ask a question about data; the answer is computed in a box",
+        .description = "Asks Mark: a language model writes Python, a box runs it, and the answer has only numbers that were computed there. Needs no server, and leaves nothing behind. QUESTION is one argument, and - reads it from standard input. Without a model it shows a demo, and says so. Exits with 0 if there is an answer, 1 if it failed or was stopped, 3 if Mark has to know more first, 4 without a model, and 5 if --mark-strict withheld the answer.",
+        .examples = "  glovebox ask 'Which region grew fastest?' --file sales.csv\n"
+                    "  glovebox ask 'What is odd here?' --file a.csv --file b.xlsx --out results\n"
+                    "  glovebox ask 'Revenue by month' --file sales.csv --chart revenue.png\n"
+                    "  glovebox ask --json --model local=openai:qwen3@http://127.0.0.1:11434/v1 -\n",
+        .args = CONFIG_ARGS_NONE,
     },
     [COMMAND_HELP - 1] = {
         .name = "help",

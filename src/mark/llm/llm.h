@@ -40,6 +40,8 @@ struct llm_config {
                                 NAME=demo; NULL-terminated, may be NULL. The first is the default */
     char *const *model_keys; /* NAME=FILE, likewise */
     char *const *environ;    /* where the vendors' variables are; NULL: none is read */
+    const char *use;         /* the name of the default model; NULL: the first. -EINVAL if there is
+                                no such model, naming those that there are */
     bool find_local;         /* look for Ollama, LM Studio, llama.cpp and vLLM at their usual
                                 loopback ports; waits at most a second */
     bool demo; /* "demo" is there too, as the last; the default if it is the only one */

@@ -55,8 +55,9 @@ struct route {
     enum route_body body;
     unsigned flags;
     const struct schema *query, *request, *response;
-    int success;       /* the status of success */
-    const char *media; /* media type of success, if it is not JSON */
+    const struct schema *event; /* of a stream; NULL: an execution's */
+    int success;                /* the status of success */
+    const char *media;          /* media type of success, if it is not JSON */
     const char *tag, *name, *summary, *help;
 };
 

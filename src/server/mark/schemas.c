@@ -105,8 +105,6 @@ RESPONSE(me_changed, "An account after a change.");
 
 /* ---- chats and messages ---- */
 
-/* ---- asking ---- */
-
 /* ---- attachments ---- */
 
 /* ---- the list ---- */
@@ -117,5 +115,9 @@ const struct schema *const mark_schemas[] = {
     &schema_me_delete, &schema_signed_in, &schema_me, &schema_me_changed,
     /* chats and messages */
     /* asking */
+    &schema_ask, &schema_mark_object, &schema_mark_column, &schema_mark_table, &schema_mark_step, &schema_mark_value,
+    &schema_mark_place, &schema_mark_numbers, &schema_mark_artifact, &schema_mark_usage,
+    &schema_mark_response, &schema_mark_event, &schema_stopped, &schema_recheck_item,
+    &schema_recheck, &schema_trace, &schema_price, &schema_model, &schema_model_page,
     /* attachments */
     NULL };

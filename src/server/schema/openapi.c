@@ -94,11 +94,12 @@ static json_t *request_body(const struct route *route)
 
 static json_t *success(const struct route *route)
 {
+    const struct schema *event = route->event ? route->event : &schema_event;
     json_t *json = json_pack("{s:s}", "description", route->summary), *media;
 
     if (route->success == MHD_HTTP_NO_CONTENT || route->success == MHD_HTTP_SWITCHING_PROTOCOLS)
         return json;
-    if (strcmp(route->pattern, "/v1/executions/{id}/events") == 0)
+    if (route->response == event) /* there is nothing but a stream */
         media = json_object();
     else if (route->media)
         media = json_pack("{s:{}}", route->media);
@@ -108,7 +109,7 @@ static json_t *success(const struct route *route)
         (void) json_object_set_new(media, "text/event-stream",
                                    json_pack("{s:{s:s}}", "schema", "type", "string"));
         (void) json_object_set_new(media, "application/x-ndjson",
-                                   json_pack("{s:o}", "schema", ref("schemas", schema_event.name)));
+                                   json_pack("{s:o}", "schema", ref("schemas", event->name)));
     }
     (void) json_object_set_new(json, "content", media);
     return json;
@@ -137,7 +138,7 @@ static json_t *responses(const struct route *route)
         (void) json_object_set_new(json, "416",
                                    json_pack("{s:s}", "description", "range not satisfiable"));
     }
-    if (route->flags & ROUTE_STREAMS && route->body == ROUTE_JSON)
+    if (route->flags & ROUTE_STREAMS && route->body == ROUTE_JSON && !route->event)
         (void) json_object_set_new(json, "202",
                                    json_pack("{s:s,s:o}", "description",
                                              "the execution is running (detach)", "content",

@@ -1,0 +1,108 @@
+/*
+ * Mark as a whole: its rooms, opened in the order in which they need each other and closed in the
+ * reverse.
+ *
+ * A room that cannot be opened undoes those before it, so that there is either all of Mark or
+ * nothing of it. Files that nobody owns any more, left by a service that was killed, are removed
+ * after the start; that they cannot be is worth a line in the log, and no reason not to serve.
+ */
+#include "mark/mark.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/banned.h"
+
+struct mark {
+    struct mark_config config;
+    struct llm_models *models;
+    struct auth *auth;
+    struct attachments *attachments;
+    struct agent *agent;
+};
+
+static int open_rooms(struct mark *mark, struct gb_err *err)
+{
+    struct mark_config *config = &mark->config;
+    int r = llm_models_open(&config->models, &mark->models, err);
+
+    config->auth.store = config->store;
+    config->auth.data_dir = config->data_dir;
+    if (r == 0)
+        r = auth_open(&config->auth, &mark->auth, err);
+    config->attachments.service = config->service;
+    config->attachments.store = config->store;
+    config->attachments.data_dir = config->data_dir;
+    if (r == 0)
+        r = attachments_open(&config->attachments, &mark->attachments, err);
+    config->agent.service = config->service;
+    config->agent.store = config->store;
+    config->agent.data_dir = config->data_dir;
+    config->agent.attachments = mark->attachments;
+    config->agent.models = mark->models;
+    if (r == 0)
+        r = agent_open(&config->agent, &mark->agent, err);
+    return r;
+}
+
+int mark_open(const struct mark_config *config, struct mark **ret_mark, struct gb_err *err)
+{
+    struct mark *mark = calloc(1, sizeof *mark);
+    struct gb_err swept = { 0 };
+    int r;
+
+    if (!mark)
+        return gb_fail(err, ENOMEM, "start Mark");
+    mark->config = *config;
+    r = open_rooms(mark, err);
+    if (r < 0) {
+        mark_close(mark);
+        return r;
+    }
+    if (attachments_sweep(mark->attachments, &swept) < 0)
+        service_log(config->service, LOG_LEVEL_WARNING, "unused attachments remain: %s", swept.msg);
+    *ret_mark = mark;
+    return 0;
+}
+
+void mark_drain(struct mark *mark)
+{
+    if (mark)
+        agent_drain(mark->agent);
+}
+
+void mark_close(struct mark *mark)
+{
+    if (!mark)
+        return;
+    agent_close(mark->agent); /* its threads use all the others */
+    attachments_close(mark->attachments);
+    auth_close(mark->auth);
+    llm_models_close(mark->models);
+    free(mark);
+}
+
+struct auth *mark_auth(struct mark *mark)
+{
+    return mark->auth;
+}
+
+struct agent *mark_agent(struct mark *mark)
+{
+    return mark->agent;
+}
+
+struct attachments *mark_attachments(struct mark *mark)
+{
+    return mark->attachments;
+}
+
+const struct llm_models *mark_models(struct mark *mark)
+{
+    return mark->models;
+}
+
+struct store *mark_store(struct mark *mark)
+{
+    return mark->config.store;
+}

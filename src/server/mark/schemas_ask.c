@@ -1,0 +1,243 @@
+/* Questions and answers of Mark: bodies, queries, responses, events. */
+#include "mark/agent/agent.h"
+#include "server/mark/schemas.h"
+#include "server/schema/schemas.h"
+#include "server/schema/tables.h"
+#include "server/v1/schemas.h"
+
+#include "base/banned.h"
+
+/* clang-format off */
+
+#define ID_BYTES    64  /* longer than any id, so that a wrong one is "no such chat" */
+#define MODEL_BYTES 200
+
+/* ---- requests ---- */
+
+static const struct field fields_ask[] = {
+    { "query", FIELD_TEXT, FIELD_REQUIRED, AT(body_ask, query), 1, AGENT_QUERY_MAX,
+      .help = "the question", .example = "\"Which region grew fastest?\"" },
+    { "chat_id", FIELD_TEXT, 0, AT(body_ask, chat_id), 1, ID_BYTES,
+      .help = "the chat to continue; if it is left out, a new one is made" },
+    { "attachments", FIELD_LIST, 0, AT(body_ask, attachments), 0, AGENT_ATTACHMENTS_MAX,
+      .help = "ids of files from POST /api/v1/attachments; those of earlier questions stay" },
+    { "model", FIELD_TEXT, 0, AT(body_ask, model), 1, MODEL_BYTES,
+      .help = "a name from GET /api/v1/models; defaults to the chat's, then to the default one" },
+    END,
+};
+REQUEST(ask, struct body_ask, "A question.");
+
+static const struct field fields_mark_events_query[] = {
+    { "after", FIELD_INT, 0, AT(query_mark_events, after), 0, INT64_MAX,
+      .help = "the id of the last event that you have; goes before Last-Event-ID" },
+    END,
+};
+REQUEST(mark_events_query, struct query_mark_events, NULL);
+
+/* ---- the answer ---- */
+
+static const struct field fields_mark_object[] = { END };
+RESPONSE(mark_object, "An object whose members are not listed here.");
+
+static const char *const column_types[] = { "integer", "number", "text", "boolean", "date",
+                                            "datetime", NULL };
+
+static const struct field fields_mark_column[] = {
+    ALWAYS("name", FIELD_TEXT, NULL),
+    { "type", FIELD_CHOICE, FIELD_REQUIRED, .choices = column_types },
+    END,
+};
+RESPONSE(mark_column, "A column of a table.");
+
+static const struct field fields_mark_table[] = {
+    ALWAYS("title", FIELD_TEXT, NULL),
+    { "columns", FIELD_LIST, FIELD_REQUIRED, .of = &schema_mark_column },
+    { "rows", FIELD_ROWS, FIELD_REQUIRED,
+      .help = "at most 1000 rows: a list of cells each" },
+    ALWAYS("row_count", FIELD_INT, "of the whole table"),
+    END,
+};
+RESPONSE(mark_table, "Rows that the code computed.");
+
+static const struct field fields_mark_step[] = {
+    ALWAYS("n", FIELD_INT, "from 1"),
+    ALWAYS("code", FIELD_TEXT, "the program that the model wrote"),
+    { "receipt", FIELD_OBJECT, FIELD_REQUIRED | FIELD_NULLABLE, .of = &schema_receipt,
+      .help = "how it ran; values, tables and charts are left out, and stdout and stderr are cut "
+              "to 8 KB each. Null if it did not run" },
+    { "queries", FIELD_LIST, FIELD_REQUIRED, .of = &schema_mark_object,
+      .help = "of data sources; empty" },
+    END,
+};
+RESPONSE(mark_step, "One program of an answer.");
+
+static const struct field fields_mark_value[] = {
+    ALWAYS("name", FIELD_TEXT, "as the code calls it"),
+    { "value", FIELD_ANY, FIELD_REQUIRED | FIELD_NULLABLE,
+      .help = "a number, a text, true or false; null for NaN" },
+    { "unit", FIELD_TEXT, FIELD_NULLABLE, .example = "\"EUR\"" },
+    { "format", FIELD_TEXT, FIELD_NULLABLE, .help = "how it is shown, as in Python" },
+    ALWAYS("step", FIELD_INT, "the program that computed it"),
+    END,
+};
+RESPONSE(mark_value, "A value that code handed over with mark.value().");
+
+static const char *const place_kinds[] = { "value", "found", "unsupported", NULL };
+
+static const struct field fields_mark_place[] = {
+    ALWAYS("start", FIELD_INT, "offset in bytes of UTF-8"),
+    ALWAYS("end", FIELD_INT, "offset after its last byte"),
+    { "kind", FIELD_CHOICE, FIELD_REQUIRED, .choices = place_kinds,
+      .help = "value: filled in from a value; found: in the output or a table; unsupported: "
+              "nobody computed it" },
+    { "name", FIELD_TEXT, .help = "of the value" },
+    END,
+};
+RESPONSE(mark_place, "A number in answer_story.");
+
+static const struct field fields_mark_numbers[] = {
+    ALWAYS("checked", FIELD_INT, "how many were computed"),
+    { "unsupported", FIELD_LIST, FIELD_REQUIRED,
+      .help = "the texts of those that were not: do not rely on them" },
+    { "marks", FIELD_LIST, 0, .of = &schema_mark_place, .help = "where they are" },
+    END,
+};
+RESPONSE(mark_numbers, "Whether the numbers of answer_story were computed.");
+
+static const struct field fields_mark_artifact[] = {
+    ALWAYS("name", FIELD_TEXT, "path in the workspace"),
+    ALWAYS("size", FIELD_INT, "in bytes"),
+    ALWAYS("media_type", FIELD_TEXT, NULL),
+    ALWAYS("url", FIELD_TEXT, "where to download it, while the session of the chat lives"),
+    END,
+};
+RESPONSE(mark_artifact, "A file that the code wrote.");
+
+static const struct field fields_mark_usage[] = {
+    MAYBE("prompt_tokens", FIELD_INT, "null if the model did not tell, as for the next two"),
+    MAYBE("completion_tokens", FIELD_INT, NULL),
+    MAYBE("cached_tokens", FIELD_INT, "of prompt_tokens"),
+    MAYBE("cost", FIELD_NUMBER, "in US dollars; null if the prices are not known"),
+    MAYBE("seconds", FIELD_NUMBER, "from the question to the end of the answer"),
+    END,
+};
+RESPONSE(mark_usage, "What an answer took.");
+
+static const char *const answer_statuses[] = { "ok", "error", "stopped", "needs_input", "pending",
+                                               NULL };
+
+static const struct field fields_mark_response[] = {
+    ALWAYS("chat_id", FIELD_TEXT, "a UUID"),
+    ALWAYS("message_id", FIELD_TEXT, "a UUID, of the answer"),
+    { "status", FIELD_CHOICE, FIELD_REQUIRED, .choices = answer_statuses,
+      .help = "error: answer_story says what failed; stopped: on request, with what there was; "
+              "needs_input: see question; pending: under way or waiting" },
+    { "answer_story", FIELD_TEXT, FIELD_REQUIRED | FIELD_NULLABLE,
+      .help = "the answer in Markdown; numbers are filled in from what was computed" },
+    { "visualization", FIELD_OBJECT, FIELD_REQUIRED | FIELD_NULLABLE, .of = &schema_mark_object,
+      .help = "the first of visualizations" },
+    { "visualizations", FIELD_LIST, FIELD_REQUIRED, .of = &schema_mark_object,
+      .help = "charts, as Plotly specifications" },
+    { "data", FIELD_LIST, FIELD_REQUIRED, .of = &schema_mark_table, .help = "the rows behind it" },
+    { "steps", FIELD_LIST, FIELD_REQUIRED, .of = &schema_mark_step,
+      .help = "the programs that were run" },
+    { "values", FIELD_LIST, FIELD_REQUIRED, .of = &schema_mark_value },
+    { "numbers", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_mark_numbers },
+    { "artifacts", FIELD_LIST, FIELD_REQUIRED, .of = &schema_mark_artifact },
+    { "question", FIELD_TEXT, FIELD_REQUIRED | FIELD_NULLABLE,
+      .help = "what Mark has to know first; reply with the next question in the chat" },
+    { "model", FIELD_TEXT, FIELD_REQUIRED | FIELD_NULLABLE, .help = "its name" },
+    { "usage", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_mark_usage },
+    { "demo", FIELD_BOOL, 0, .help = "true if the demo answered, which is no language model" },
+    { "notices", FIELD_LIST, 0, .help = "sentences such as: the session was rebuilt" },
+    END,
+};
+RESPONSE(mark_response, "An answer.");
+
+/* ---- events ---- */
+
+static const char *const event_names[] = { "chat",    "thinking", "step",  "output",
+                                           "receipt", "query",    "story", "chart",
+                                           "table",   "done",     "error", "keepalive", NULL };
+
+static const struct field fields_mark_event[] = {
+    { "event", FIELD_CHOICE, FIELD_REQUIRED, .choices = event_names },
+    { "id", FIELD_INT, 0, .help = "rises; for after and Last-Event-ID. Not of a keepalive" },
+    { "data", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_mark_object,
+      .help = "chat: {chat_id, message_id}; thinking: {text}; step: {n, code_delta} while it is "
+              "written, then {n, code}; output: {n, stream, text}; receipt: {n, receipt}; story: "
+              "{delta}, with restart if what came before is void; chart: {n, spec}; table: {n} and "
+              "the table; done: the answer; error: a problem" },
+    END,
+};
+RESPONSE(mark_event, "One event of an answer, as a line of NDJSON. With server-sent events the name "
+                     "is the event type, and only data is in the data field. done or error is the "
+                     "last.");
+
+static const struct field fields_stopped[] = {
+    ALWAYS("stopped", FIELD_INT, "how many answers; 0 if none was under way"), END };
+RESPONSE(stopped, "How many answers were stopped.");
+
+/* ---- looking back ---- */
+
+static const struct field fields_recheck_item[] = {
+    { "name", FIELD_TEXT, 0, .help = "of a value; tables have a title, charts a number" },
+    ALWAYS("equal", FIELD_BOOL, NULL),
+    { "before", FIELD_ANY, FIELD_NULLABLE, .help = "what the answer shows" },
+    { "after", FIELD_ANY, FIELD_NULLABLE, .help = "what came out now" },
+    END,
+};
+RESPONSE(recheck_item, "One comparison.");
+
+static const struct field fields_recheck[] = {
+    ALWAYS("equal", FIELD_BOOL, "whether everything is"),
+    { "values", FIELD_LIST, FIELD_REQUIRED, .of = &schema_recheck_item },
+    { "tables", FIELD_LIST, FIELD_REQUIRED, .of = &schema_recheck_item },
+    { "charts", FIELD_LIST, FIELD_REQUIRED, .of = &schema_recheck_item },
+    { "seconds", FIELD_NUMBER, 0, .help = "how long it took" },
+    { "checked", FIELD_ANY, 0, .help = "what was compared" },
+    END,
+};
+RESPONSE(recheck, "Whether an answer comes out again.");
+
+static const struct field fields_trace[] = {
+    ALWAYS("message_id", FIELD_TEXT, NULL),
+    MAYBE("model", FIELD_TEXT, "its name"),
+    { "prompts", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_mark_object,
+      .help = "the versions of the prompt texts" },
+    { "steps", FIELD_LIST, FIELD_REQUIRED, .of = &schema_mark_object,
+      .help = "the calls of the model in order: request, reply, status, attempts, seconds" },
+    END,
+};
+RESPONSE(trace, "What the model saw and said.");
+
+/* ---- models ---- */
+
+static const struct field fields_price[] = {
+    { "input", FIELD_NUMBER, 0, .help = "US dollars for a million tokens" },
+    { "output", FIELD_NUMBER, 0, .help = "likewise" },
+    { "cached", FIELD_NUMBER, 0, .help = "likewise, of input that the provider had already" },
+    END,
+};
+RESPONSE(price, "What a model costs.");
+
+static const struct field fields_model[] = {
+    ALWAYS("name", FIELD_TEXT, "for the field model of a question"),
+    ALWAYS("provider", FIELD_TEXT, "openai, anthropic, demo, ..."),
+    MAYBE("model", FIELD_TEXT, "as its provider calls it"),
+    ALWAYS("tools", FIELD_BOOL, "whether it can call tools; others write code into their text"),
+    ALWAYS("context", FIELD_INT, "tokens, as far as is known"),
+    { "price", FIELD_OBJECT, FIELD_NULLABLE, .of = &schema_price },
+    ALWAYS("demo", FIELD_BOOL, "whether it is the demo, which is no language model"),
+    ALWAYS("source", FIELD_TEXT, "where it was found"),
+    END,
+};
+RESPONSE(model, "A model that can answer.");
+
+static const struct field fields_model_page[] = {
+    { "models", FIELD_LIST, FIELD_REQUIRED, .of = &schema_model },
+    { "default", FIELD_TEXT, FIELD_REQUIRED | FIELD_NULLABLE,
+      .help = "the name of the one that answers unless a question names another" },
+    END,
+};
+RESPONSE(model_page, "The models of this service.");
