@@ -66,6 +66,8 @@ static int dispatch(const struct config *cfg)
         return cmd_template(cfg);
     case COMMAND_ASK:
         return cmd_ask(cfg);
+    case COMMAND_USER:
+        return cmd_user(cfg);
     case COMMAND_RUN:
     case COMMAND_NONE:
     case COMMAND_HELP:

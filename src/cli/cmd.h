@@ -26,6 +26,7 @@ int cmd_serve(const struct config *cfg);
 int cmd_mark(const struct config *cfg);
 int cmd_mcp(const struct config *cfg);
 int cmd_template(const struct config *cfg);
+int cmd_user(const struct config *cfg);
 
 /* ---- parts of `glovebox mcp` ---- */
 int mcp_print_config(const struct config *cfg, struct gb_err *err);

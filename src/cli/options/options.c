@@ -34,6 +34,11 @@ static const struct {
     { COMMAND_KEY, ACTION_KEY_CREATE, "create", 0 },
     { COMMAND_KEY, ACTION_KEY_LIST, "list", 0 },
     { COMMAND_KEY, ACTION_KEY_REVOKE, "revoke", 1 },
+    { COMMAND_USER, ACTION_USER_ADD, "add", 1 },
+    { COMMAND_USER, ACTION_USER_LIST, "list", 0 },
+    { COMMAND_USER, ACTION_USER_RESET, "reset", 1 },
+    { COMMAND_USER, ACTION_USER_REMOVE, "remove", 1 },
+    { COMMAND_USER, ACTION_USER_INVITE, "invite", 0 },
     { COMMAND_PIP, ACTION_PIP_INSTALL, "install", 0 },
     { COMMAND_PIP, ACTION_PIP_UNINSTALL, "uninstall", 0 },
     { COMMAND_PIP, ACTION_PIP_LIST, "list", 0 },
@@ -49,8 +54,8 @@ static const struct {
     { COMMAND_MARK, ACTION_MARK_SAMPLE, "sample", 0 },
 };
 
-/* The first argument of key, pip, audit and template is the subcommand; it is removed from the
- * rest. */
+/* The first argument of key, pip, audit, template and user is the subcommand; it is removed from
+ * the rest. */
 static int take_action(const struct config_command *command, struct config *cfg, struct gb_err *err)
 {
     char quoted[FORMAT_QUOTED_MAX];
@@ -67,7 +72,10 @@ static int take_action(const struct config_command *command, struct config *cfg,
             cfg->args_len--;
             if (cfg->args_len < actions[i].args)
                 return gb_fail_plain(err, EINVAL, "no %s; 'glovebox %s list' shows them",
-                                     cfg->command == COMMAND_KEY ? "ID" : "NAME", command->name);
+                                     cfg->command == COMMAND_KEY    ? "ID"
+                                     : cfg->command == COMMAND_USER ? "ADDRESS"
+                                                                    : "NAME",
+                                     command->name);
             return 0;
         }
     format_quoted(cfg->args[0], quoted);
@@ -108,12 +116,17 @@ static int check_template(const struct config *cfg, struct gb_err *err)
 /* Options of another subcommand would otherwise be silently ignored. */
 static int check_action(const struct config *cfg, struct gb_err *err)
 {
-    bool create = cfg->key_name || cfg->key_sessions || cfg->key_executions || cfg->key_rate;
+    bool create = cfg->key_sessions || cfg->key_executions || cfg->key_rate;
     bool show = cfg->audit_since || cfg->audit_last || cfg->audit_session;
 
-    if (create && cfg->action != ACTION_KEY_CREATE)
+    if ((create || (cfg->key_name && cfg->command == COMMAND_KEY)) &&
+        cfg->action != ACTION_KEY_CREATE)
         return gb_fail_plain(err, EINVAL,
                              "--name, --sessions, --executions and --rate are for key create");
+    if (cfg->key_name && cfg->command == COMMAND_USER && cfg->action != ACTION_USER_ADD)
+        return gb_fail_plain(err, EINVAL, "--name is for user add");
+    if (cfg->password_file && cfg->action != ACTION_USER_ADD && cfg->action != ACTION_USER_RESET)
+        return gb_fail_plain(err, EINVAL, "--password-file is for user add and user reset");
     if (show && cfg->action != ACTION_AUDIT_SHOW)
         return gb_fail_plain(err, EINVAL, "--since, --last and --session are for audit show");
     if (cfg->audit_head && cfg->action != ACTION_AUDIT_VERIFY)
@@ -125,8 +138,10 @@ static int check_args(const struct config *cfg, struct gb_err *err)
 {
     char quoted[FORMAT_QUOTED_MAX];
     bool one = cfg->command == COMMAND_HELP || cfg->action == ACTION_KEY_REVOKE ||
-               cfg->action == ACTION_TEMPLATE_ADD || cfg->action == ACTION_TEMPLATE_REMOVE ||
-               cfg->action == ACTION_TEMPLATE_CHECK || cfg->action == ACTION_TEMPLATE_UPDATE;
+               cfg->action == ACTION_USER_ADD || cfg->action == ACTION_USER_RESET ||
+               cfg->action == ACTION_USER_REMOVE || cfg->action == ACTION_TEMPLATE_ADD ||
+               cfg->action == ACTION_TEMPLATE_REMOVE || cfg->action == ACTION_TEMPLATE_CHECK ||
+               cfg->action == ACTION_TEMPLATE_UPDATE;
     int most = one ? 1 : 0;
 
     if (cfg->action == ACTION_PIP_UNINSTALL)

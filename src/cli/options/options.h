@@ -20,6 +20,7 @@ enum command_id {
     COMMAND_MCP,
     COMMAND_DOCTOR,
     COMMAND_KEY,
+    COMMAND_USER,
     COMMAND_AUDIT,
     COMMAND_PIP,
     COMMAND_TEMPLATE,
@@ -34,7 +35,12 @@ enum action_id {
     ACTION_NONE,
     ACTION_KEY_CREATE,
     ACTION_KEY_LIST,
-    ACTION_KEY_REVOKE,    /* args[0] is the id */
+    ACTION_KEY_REVOKE, /* args[0] is the id */
+    ACTION_USER_ADD,   /* args[0] is the address, here and below */
+    ACTION_USER_LIST,
+    ACTION_USER_RESET,
+    ACTION_USER_REMOVE,
+    ACTION_USER_INVITE,   /* no argument */
     ACTION_PIP_INSTALL,   /* args are requirements */
     ACTION_PIP_UNINSTALL, /* args are names */
     ACTION_PIP_LIST,
@@ -143,8 +149,12 @@ struct config {
     char *template_preset, *template_lock; /* NULL: not given */
     bool template_replace, template_no_check;
 
+    /* user */
+    char *password_file; /* NULL: ask, or make one; "-" is standard input */
+    int64_t invite_us;
+
     /* key, audit */
-    char *key_name;                                 /* NULL: none */
+    char *key_name;                                 /* also of a user; NULL: none */
     int64_t key_sessions, key_executions, key_rate; /* 0: the server's default */
     char *audit_since;   /* NULL: from the first; parse_utc() or parse_seconds() reads it */
     char *audit_session; /* NULL: all */

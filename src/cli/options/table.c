@@ -35,12 +35,13 @@ enum {
     FOR_MCP = 1 << 8,
     FOR_TEMPLATE = 1 << 9,
     FOR_PIP = 1 << 10,
+    FOR_USER = 1 << 11,
     FOR_MARK = 1 << 12,
     FOR_ASK = 1 << 13,
 };
 #define FOR_ALL                                                                                    \
     (FOR_GLOBAL | FOR_RUN | FOR_HELP | FOR_VERSION | FOR_DOCTOR | FOR_KEY | FOR_AUDIT |            \
-     FOR_SERVE | FOR_MCP | FOR_TEMPLATE | FOR_PIP | FOR_MARK | FOR_ASK)
+     FOR_SERVE | FOR_MCP | FOR_TEMPLATE | FOR_PIP | FOR_USER | FOR_MARK | FOR_ASK)
 
 static const char *const cgroup_choices[] = { "auto", "v2", "v1", "none", NULL };
 static const char *const landlock_choices[] = { "off", "on", NULL };
@@ -226,10 +227,11 @@ static const struct config_option options[] = {
       .help = "mount the host directory DIR at PLACE in the box, such as /data, without copying; "
               "read-only unless :rw is given; may be repeated" },
     { "json", 0, OPT_BOOL, MEMBER(json), "no",
-      .commands = FOR_RUN | FOR_DOCTOR | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_PIP | FOR_ASK,
+      .commands = FOR_RUN | FOR_DOCTOR | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_PIP | FOR_USER |
+                  FOR_ASK,
       .group = "Output",
       .help = "print one JSON object instead: the receipt of a run, the answer to a question, the "
-              "doctor's report, keys, templates, packages, or the audit log" },
+              "doctor's report, keys, accounts, templates, packages, or the audit log" },
     { "quiet", 'q', OPT_BOOL, MEMBER(quiet), "no", .commands = FOR_RUN | FOR_ASK, .group = "Output",
       .help = "print only errors on stderr" },
     { "reply", 0, OPT_SIZE, MEMBER(reply_bytes), "1m", 1, GIB, .metavar = "SIZE",
@@ -393,9 +395,16 @@ static const struct config_option options[] = {
       .help = "print the configuration to add to CLIENT, and exit: claude-desktop, claude-code, "
               "cursor, vscode, mcpo or open-webui" },
 #include "cli/options/mark.def"
-    { "name", 0, OPT_STRING, MEMBER(key_name), NULL, 1, 128, .metavar = "NAME", .commands = FOR_KEY,
-      .flags = CONFIG_ARGS_ONLY, .group = "Key",
-      .help = "free text saying who or what the key is for" },
+    { "name", 0, OPT_STRING, MEMBER(key_name), NULL, 1, 128, .metavar = "NAME",
+      .commands = FOR_KEY | FOR_USER, .flags = CONFIG_ARGS_ONLY, .group = "Name",
+      .help = "free text saying who or what the key is for, or what to call the person" },
+    { "password-file", 0, OPT_STRING, MEMBER(password_file), NULL, 1, PATH_BYTES_MAX,
+      .metavar = "FILE", .commands = FOR_USER, .flags = CONFIG_ARGS_ONLY, .group = "Account",
+      .help = "the password is the first line of FILE, or of standard input if that is - (default: "
+              "ask on a terminal, otherwise make one and print it)" },
+    { "valid", 0, OPT_SECONDS, MEMBER(invite_us), "168h", SEC, 365 * 86400 * SEC, .metavar = "S",
+      .commands = FOR_USER, .flags = CONFIG_ARGS_ONLY, .group = "Account",
+      .help = "how long an invitation can be used" },
     { "sessions", 0, OPT_INT, MEMBER(key_sessions), NULL, 1, 1000000, .metavar = "N",
       .commands = FOR_KEY, .flags = CONFIG_ARGS_ONLY, .group = "Key",
       .help =
@@ -512,7 +521,7 @@ static const struct config_option options[] = {
       .help = "add the template without first starting it in a box" },
     { "data", 0, OPT_STRING, MEMBER(data_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
       .commands = FOR_SERVE | FOR_MCP | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_RUN | FOR_PIP |
-                  FOR_DOCTOR | FOR_ASK,
+                  FOR_DOCTOR | FOR_USER | FOR_ASK,
       .group = "Data",
       .help = "where the service keeps its store, workspaces and templates (default: "
               "/var/lib/glovebox for root, otherwise glovebox in the user's state directory)" },
@@ -591,6 +600,20 @@ static const struct config_command commands[] = {
                     "  glovebox key revoke 3f9c2a7d51e0\n",
         .args = CONFIG_ARGS_WORDS,
         .words = "create list revoke",
+    },
+    [COMMAND_USER - 1] = {
+        .name = "user",
+        .mask = FOR_USER,
+        .synopsis = "add|list|reset|remove|invite [OPTIONS] [ADDRESS]",
+        .summary = "manage the accounts of people who ask Mark",
+        .description = "Mark's accounts. add makes one; the first of all is the operator's. list shows them, reset sets a new password and ends every sign-in, remove deletes an account with its chats and files. invite prints a code that lets one person sign up where that is not open to everyone. A password is asked for on a terminal, read with --password-file, or made and shown once. A running service notices changes within about a second.",
+        .examples = "  glovebox user add ada@example.com --name Ada\n"
+                    "  glovebox user list\n"
+                    "  glovebox user reset ada@example.com\n"
+                    "  glovebox user invite --valid 24h\n"
+                    "  glovebox user remove ada@example.com\n",
+        .args = CONFIG_ARGS_WORDS,
+        .words = "add list reset remove invite",
     },
     [COMMAND_AUDIT - 1] = {
         .name = "audit",
