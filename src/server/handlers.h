@@ -44,3 +44,4 @@ int codesession_upload_begin(struct request *rq);
 int locals_upload_begin(struct request *rq);
 int v1_files_upload_begin(struct request *rq);
 int v1_file_put_begin(struct request *rq);
+int mark_attachment_add_begin(struct request *rq);

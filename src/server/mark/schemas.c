@@ -103,9 +103,6 @@ static const struct field fields_me_changed[] = {
 };
 RESPONSE(me_changed, "An account after a change.");
 
-/* ---- chats and messages ---- */
-
-/* ---- attachments ---- */
 
 /* ---- the list ---- */
 
@@ -113,11 +110,15 @@ const struct schema *const mark_schemas[] = {
     /* accounts */
     &schema_signup, &schema_signin, &schema_signin_form, &schema_refresh, &schema_me_change,
     &schema_me_delete, &schema_signed_in, &schema_me, &schema_me_changed,
-    /* chats and messages */
+    /* chats and messages (schemas_chats.c) */
+    &schema_chat_change, &schema_feedback, &schema_chat_created, &schema_chat, &schema_chat_page,
+    &schema_rating, &schema_mark_message, &schema_message_page,
     /* asking */
     &schema_ask, &schema_mark_object, &schema_mark_column, &schema_mark_table, &schema_mark_step, &schema_mark_value,
     &schema_mark_place, &schema_mark_numbers, &schema_mark_artifact, &schema_mark_usage,
     &schema_mark_response, &schema_mark_event, &schema_stopped, &schema_recheck_item,
     &schema_recheck, &schema_trace, &schema_price, &schema_model, &schema_model_page,
-    /* attachments */
+    /* attachments (schemas_chats.c) */
+    &schema_profile_column, &schema_profile_table, &schema_profile, &schema_attachment,
+    &schema_attachment_brief, &schema_attachment_list,
     NULL };

@@ -28,7 +28,32 @@ struct body_me_delete {
 extern const struct schema schema_signup, schema_signin, schema_signin_form, schema_refresh,
     schema_me_change, schema_me_delete, schema_signed_in, schema_me, schema_me_changed;
 
-/* ---- chats and messages ---- */
+/* ---- chats and messages (schemas_chats.c) ---- */
+
+struct query_chats {
+    const char *q, *after;
+    int64_t limit;
+};
+
+struct query_messages {
+    int64_t after, limit;
+};
+
+struct body_chat_change {
+    const char *title;
+};
+
+enum rating { RATING_UP, RATING_DOWN };
+
+struct body_feedback {
+    int rating; /* enum rating */
+    const json_t *reasons;
+    const char *text;
+};
+
+extern const struct schema schema_chats_query, schema_messages_query, schema_chat_change,
+    schema_feedback, schema_chat_created, schema_chat, schema_chat_page, schema_rating,
+    schema_mark_message, schema_message_page;
 
 /* ---- asking (schemas_ask.c) ---- */
 
@@ -47,4 +72,7 @@ extern const struct schema schema_ask, schema_mark_events_query, schema_mark_obj
     schema_mark_event, schema_stopped, schema_recheck_item, schema_recheck, schema_trace,
     schema_price, schema_model, schema_model_page;
 
-/* ---- attachments ---- */
+/* ---- attachments (schemas_chats.c) ---- */
+
+extern const struct schema schema_profile_column, schema_profile_table, schema_profile,
+    schema_attachment, schema_attachment_brief, schema_attachment_list;
