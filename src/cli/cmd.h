@@ -56,6 +56,9 @@ int cmd_check_aliases(const struct config *cfg, struct gb_err *err);
 int cmd_open_store(const struct config *cfg, bool must_exist, struct store **ret_store,
                    struct gb_err *err);
 
+/* --since as a time; 0: from the first. */
+int64_t cmd_since(const struct config *cfg);
+
 /* The limits of a box of the service; @disk_bytes is the size of its workspace, which one file may
  * fill. */
 void cmd_fill_limits(const struct config *cfg, struct limits *limits, int64_t disk_bytes);

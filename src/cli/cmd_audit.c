@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/text/parse.h"
 #include "cli/cmd.h"
 #include "service/access/audit.h"
@@ -116,22 +115,10 @@ static int show_json(void *arg, const json_t *entry)
     return r < 0 || json_dumpf(entry, stdout, JSON_COMPACT) < 0 ? -EIO : 0;
 }
 
-static int64_t since_of(const char *text)
-{
-    int64_t us;
-
-    if (!text)
-        return 0;
-    if (parse_utc(text, &us) == 0)
-        return us;
-    (void) parse_seconds(text, &us); /* checked by the option table */
-    return us < clock_wall_us() ? clock_wall_us() - us : 0;
-}
-
 static int show(const struct config *cfg, struct store *store, struct gb_err *err)
 {
     struct audit_filter filter = {
-        .since_us = since_of(cfg->audit_since),
+        .since_us = cmd_since(cfg),
         .last = (size_t) cfg->audit_last,
         .session_id = cfg->audit_session,
     };

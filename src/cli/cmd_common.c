@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
+#include "base/clock.h"
 #include "base/text/parse.h"
 #include "cli/cmd.h"
 #include "engine/engine.h"
@@ -21,6 +22,18 @@ int cmd_open_store(const struct config *cfg, bool must_exist, struct store **ret
     struct store_config config = { .dir = cfg->data_dir, .must_exist = must_exist };
 
     return data_open(&config, ret_store, err);
+}
+
+int64_t cmd_since(const struct config *cfg)
+{
+    int64_t us;
+
+    if (!cfg->audit_since)
+        return 0;
+    if (parse_utc(cfg->audit_since, &us) == 0)
+        return us;
+    (void) parse_seconds(cfg->audit_since, &us); /* checked by the option table */
+    return us < clock_wall_us() ? clock_wall_us() - us : 0;
 }
 
 #define SERVED_EVERY true

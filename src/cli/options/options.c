@@ -52,6 +52,7 @@ static const struct {
     { COMMAND_TEMPLATE, ACTION_TEMPLATE_CHECK, "check", 1 },
     { COMMAND_TEMPLATE, ACTION_TEMPLATE_UPDATE, "update", 1 },
     { COMMAND_MARK, ACTION_MARK_SAMPLE, "sample", 0 },
+    { COMMAND_MARK, ACTION_MARK_EXPORT_FEEDBACK, "export-feedback", 0 },
 };
 
 /* The first argument of key, pip, audit, template and user is the subcommand; it is removed from
@@ -117,7 +118,8 @@ static int check_template(const struct config *cfg, struct gb_err *err)
 static int check_action(const struct config *cfg, struct gb_err *err)
 {
     bool create = cfg->key_sessions || cfg->key_executions || cfg->key_rate;
-    bool show = cfg->audit_since || cfg->audit_last || cfg->audit_session;
+    bool exports = cfg->action == ACTION_MARK_EXPORT_FEEDBACK;
+    bool show = (cfg->audit_since && !exports) || cfg->audit_last || cfg->audit_session;
 
     if ((create || (cfg->key_name && cfg->command == COMMAND_KEY)) &&
         cfg->action != ACTION_KEY_CREATE)
@@ -128,7 +130,10 @@ static int check_action(const struct config *cfg, struct gb_err *err)
     if (cfg->password_file && cfg->action != ACTION_USER_ADD && cfg->action != ACTION_USER_RESET)
         return gb_fail_plain(err, EINVAL, "--password-file is for user add and user reset");
     if (show && cfg->action != ACTION_AUDIT_SHOW)
-        return gb_fail_plain(err, EINVAL, "--since, --last and --session are for audit show");
+        return gb_fail_plain(
+            err, EINVAL,
+            "--since, --last and --session are for audit show, --since also for mark "
+            "export-feedback");
     if (cfg->audit_head && cfg->action != ACTION_AUDIT_VERIFY)
         return gb_fail_plain(err, EINVAL, "--head is for audit verify");
     return check_template(cfg, err);

@@ -420,9 +420,10 @@ static const struct config_option options[] = {
     { "since", 0, OPT_STRING, MEMBER(audit_since), NULL, 1, 64, .metavar = "WHEN",
       .valid = since_valid,
       .expected = "a time in UTC such as 2026-11-15 or 2026-11-15T08:30:00Z, or a span such as 2h",
-      .commands = FOR_AUDIT, .flags = CONFIG_ARGS_ONLY, .group = "Audit",
-      .help = "show executions that began at or after this time in UTC, such as 2026-11-15 or "
-              "2026-11-15T08:30:00Z, or 2h for the last two hours" },
+      .commands = FOR_AUDIT | FOR_MARK, .flags = CONFIG_ARGS_ONLY, .group = "Audit",
+      .help = "show executions that began, or export ratings that were given, at or after this "
+              "time in UTC, such as 2026-11-15 or 2026-11-15T08:30:00Z, or 2h for the last two "
+              "hours" },
     { "last", 0, OPT_INT, MEMBER(audit_last), NULL, 1, 100000, .metavar = "N",
       .commands = FOR_AUDIT, .flags = CONFIG_ARGS_ONLY, .group = "Audit",
       .help = "show only the last N matching entries" },
@@ -521,7 +522,7 @@ static const struct config_option options[] = {
       .help = "add the template without first starting it in a box" },
     { "data", 0, OPT_STRING, MEMBER(data_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
       .commands = FOR_SERVE | FOR_MCP | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_RUN | FOR_PIP |
-                  FOR_DOCTOR | FOR_USER | FOR_ASK,
+                  FOR_DOCTOR | FOR_USER | FOR_ASK | FOR_MARK,
       .group = "Data",
       .help = "where the service keeps its store, workspaces and templates (default: "
               "/var/lib/glovebox for root, otherwise glovebox in the user's state directory)" },
@@ -664,12 +665,13 @@ static const struct config_command commands[] = {
     [COMMAND_MARK - 1] = {
         .name = "mark",
         .mask = FOR_MARK,
-        .synopsis = "sample [OPTIONS]",
-        .summary = "sample data for Mark, the data assistant",
-        .description = "sample prints a CSV file with two years of orders of a shop that does not exist. Mark's demo model answers questions about it, so that Mark can be tried without a language model.",
-        .examples = "  glovebox mark sample >sales.csv\n",
+        .synopsis = "sample|export-feedback [OPTIONS]",
+        .summary = "sample data for Mark, the data assistant, and what people say about its answers",
+        .description = "sample prints a CSV file with two years of orders of a shop that does not exist. Mark's demo model answers questions about it, so that Mark can be tried without a language model. export-feedback prints every rating of an answer as one line of JSON, the oldest first: rating, reasons, text, who and when, with the question, the story, the code, the model and the version of the prompts that it is about.",
+        .examples = "  glovebox mark sample >sales.csv\n"
+                    "  glovebox mark export-feedback --since 2026-11-01 >feedback.jsonl\n",
         .args = CONFIG_ARGS_WORDS,
-        .words = "sample",
+        .words = "sample export-feedback",
     },
     [COMMAND_ASK - 1] = {
         .name = "ask",

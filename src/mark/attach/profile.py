@@ -372,11 +372,10 @@ def describe_texts(sample, header, names):
     table["header"] = header
     if rows:
         table["duplicate_rows"] = duplicates(rows)
-    lengths = collections.Counter(map(len, rows))
     notes = []
-    odd = sum(count for length, count in lengths.items() if length != width)
+    odd = sum(1 for row in rows if len(row) < min(width, COLUMNS_MAX))
     if odd:
-        notes.append(f"{odd} rows have fewer fields than the widest ({width})")
+        notes.append(f"{odd} rows have fewer fields than the widest, which has {width}")
     repeated = [name for name, count in collections.Counter(names).items() if count > 1]
     if repeated:
         notes.append("column names occur more than once: " + ", ".join(repr(cut(n, 30)) for n in repeated[:5]))
@@ -518,7 +517,9 @@ def profile_csv(path, clock, expected=","):
     result.update(describe_texts(sample, header, names))
     if encoding in ("cp1252", "latin-1"):
         notes.append(f"it is not UTF-8; {encoding} is a guess")
-    result["notes"] = notes + result.get("notes", [])
+    notes += result.pop("notes", [])
+    if notes:
+        result["notes"] = notes
     return result
 
 

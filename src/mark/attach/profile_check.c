@@ -216,12 +216,14 @@ static json_t *copy_object(const json_t *from, const struct rule *rules, size_t 
 static char *dump_within(const json_t *from, const char *format)
 {
     for (size_t share = 1; share <= 512; share *= 2) {
-        json_t *object = copy_object(from, root_rules, share);
+        json_t *object = json_pack("{s:s}", "format", format);
+        json_t *rest = copy_object(from, root_rules, share);
         char *text;
 
+        (void) json_object_update(object, rest);
+        json_decref(rest);
         if (share > 64)
             (void) json_object_del(object, "shape");
-        (void) json_object_set_new(object, "format", json_string(format));
         text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(15));
         json_decref(object);
         if (!text || strlen(text) <= PROFILE_BYTES)

@@ -81,8 +81,8 @@ RESPONSE(chat_page, "A page of chats.");
 
 static const struct field fields_rating[] = {
     { "rating", FIELD_CHOICE, FIELD_REQUIRED, .choices = ratings },
-    { "reasons", FIELD_LIST, FIELD_REQUIRED },
-    { "text", FIELD_TEXT, FIELD_REQUIRED | FIELD_NULLABLE },
+    ALWAYS("reasons", FIELD_LIST, NULL),
+    { "text", FIELD_TEXT, FIELD_REQUIRED | FIELD_NULLABLE, .help = NULL },
     ALWAYS("created", FIELD_TEXT, "RFC 3339"),
     { "message_id", FIELD_TEXT, .help = "of the answer; not within a message" },
     END,
@@ -129,13 +129,13 @@ static const struct field fields_profile_column[] = {
     { "distinct", FIELD_INT, .help = "different values" },
     { "odd", FIELD_INT, .help = "values that are not of the type" },
     { "min", FIELD_ANY, .help = "of numbers and dates" },
-    { "max", FIELD_ANY },
+    { "max", FIELD_ANY, .help = NULL },
     { "min_length", FIELD_INT, .help = "of texts" },
-    { "max_length", FIELD_INT },
+    { "max_length", FIELD_INT, .help = NULL },
     { "formats", FIELD_LIST, .help = "how dates or numbers are written" },
     { "values", FIELD_ANY, .help = "a list of all values, if they are few" },
     { "examples", FIELD_ANY, .help = "a list of some values" },
-    { "notes", FIELD_LIST },
+    { "notes", FIELD_LIST, .help = NULL },
     END,
 };
 RESPONSE(profile_column, "A column of an attached file.");
@@ -147,10 +147,10 @@ RESPONSE(profile_column, "A column of an attached file.");
     { "columns_total", FIELD_INT, .help = "of which columns describes the first" },                \
     { "duplicate_rows", FIELD_INT, .help = "rows that occur before, among those sampled" },        \
     { "header", FIELD_BOOL, .help = "the first row has the names of the columns" },                \
-    { "columns", FIELD_LIST, .of = &schema_profile_column }, { "notes", FIELD_LIST }
+    { "columns", FIELD_LIST, .of = &schema_profile_column }, { "notes", FIELD_LIST, .help = NULL }
 
 static const struct field fields_profile_table[] = {
-    { "name", FIELD_TEXT }, ROWS_TABLE, END };
+    { "name", FIELD_TEXT, .help = NULL }, ROWS_TABLE, END };
 RESPONSE(profile_table, "A sheet of a workbook, or a table of a database.");
 
 static const struct field fields_profile[] = {
@@ -160,9 +160,9 @@ static const struct field fields_profile[] = {
     { "encoding", FIELD_TEXT, .help = "of text" },
     { "delimiter", FIELD_TEXT, .help = "between the fields of a row" },
     ROWS_TABLE,
-    { "sheets_total", FIELD_INT },
+    { "sheets_total", FIELD_INT, .help = NULL },
     { "sheets", FIELD_LIST, .of = &schema_profile_table },
-    { "tables_total", FIELD_INT },
+    { "tables_total", FIELD_INT, .help = NULL },
     { "tables", FIELD_LIST, .of = &schema_profile_table },
     { "shape", FIELD_ANY, .help = "what is nested in what, of JSON" },
     END,
