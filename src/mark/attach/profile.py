@@ -1148,9 +1148,11 @@ def shrink(result):
     """The result as JSON of at most OUTPUT_MAX bytes: examples go first, then columns."""
     tables = [result, *result.get("sheets", []), *result.get("tables", [])]
     text = json.dumps(result, allow_nan=False)
-    share = COLUMNS_MAX
+    share, rounds = COLUMNS_MAX, 0
     while len(text) > OUTPUT_MAX:
-        share //= 2
+        share, rounds = share // 2, rounds + 1
+        if rounds > 40:
+            return json.dumps({"error": "there is more to say about the file than fits into a profile"})
         for table in tables:
             for column in table.get("columns", []):
                 for name in ("values", "examples", "notes", "formats") if share < COLUMNS_MAX // 2 else ("values",):
