@@ -65,8 +65,8 @@ static void check_typed(const struct typed *cases, size_t len)
         char kinds[KINDS_MAX];
 
         assert_non_null(evidence);
-        assert_int_equal(
-            evidence_add_output(evidence, cases[i].output, strlen(cases[i].output)), 0);
+        assert_int_equal(evidence_add_output(evidence, cases[i].output, strlen(cases[i].output)),
+                         0);
         assert_int_equal(story_check(evidence, cases[i].story, &story), 0);
         story_kinds(&story, kinds);
         if (strcmp(kinds, cases[i].kinds) != 0) {
@@ -287,8 +287,8 @@ static void test_notations(void **state)
 
 /* ---- lies ---- */
 
-/* The program computed 1, 2, 3, 5, 12, 23, 100 and 0.5; the story wants to show something else. Each row has
- * one text that a reader takes for a number that was not computed. */
+/* The program computed 1, 2, 3, 5, 12, 23, 100 and 0.5; the story wants to show something else.
+ * Each row has one text that a reader takes for a number that was not computed. */
 static void test_lies(void **state)
 {
     static const char *const lies[] = {
@@ -317,8 +317,10 @@ static void test_lies(void **state)
         "1\U000e002023",
         "1\u31642",
         "1\u28002",
-        "1\x7f" "23",
-        "1\b" "23",
+        "1\x7f"
+        "23",
+        "1\b"
+        "23",
         /* look-alikes */
         "1O0",
         "1О0",
@@ -854,7 +856,8 @@ static void test_tables(void **state)
 {
     json_t *table = json_loads(
         "{\"title\": \"Top 777\", \"columns\": [{\"name\": \"region\", \"type\": \"text\"},"
-        " {\"name\": \"sales 2023\", \"type\": \"number\"}, {\"name\": \"day\", \"type\": \"date\"}],"
+        " {\"name\": \"sales 2023\", \"type\": \"number\"}, {\"name\": \"day\", \"type\": "
+        "\"date\"}],"
         " \"rows\": [[\"north 45\", 1203.5, \"2024-03-01\"], [\"south\", -17, null],"
         " [true, [1], {\"a\": 555}]], \"row_count\": 4711}",
         0, NULL);
@@ -881,8 +884,15 @@ static void test_tables(void **state)
 static void test_malformed_evidence(void **state)
 {
     static const char *const texts[] = {
-        "[]", "5", "null", "\"a\"", "{}", "{\"name\": 5, \"value\": 5}", "{\"name\": \"a\"}",
-        "{\"name\": \"a\", \"value\": [5]}", "{\"name\": \"a\", \"value\": {\"b\": 5}}",
+        "[]",
+        "5",
+        "null",
+        "\"a\"",
+        "{}",
+        "{\"name\": 5, \"value\": 5}",
+        "{\"name\": \"a\"}",
+        "{\"name\": \"a\", \"value\": [5]}",
+        "{\"name\": \"a\", \"value\": {\"b\": 5}}",
         "{\"columns\": 5, \"rows\": 7, \"row_count\": \"x\"}",
         "{\"columns\": [5, null], \"rows\": [5, null, {}]}",
         "{\"name\": \"n\", \"value\": 1, \"unit\": {}, \"format\": []}",

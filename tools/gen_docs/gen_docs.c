@@ -424,6 +424,7 @@ static const struct {
     { "KEYS", NULL },
     { "TEMPLATES", NULL },
     { "AUDIT LOG", NULL },
+    { "RATINGS", NULL },
     { "EXIT STATUS", NULL },
     { "EXAMPLES", NULL },
     { NULL, man_see_also },

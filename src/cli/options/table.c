@@ -227,8 +227,8 @@ static const struct config_option options[] = {
       .help = "mount the host directory DIR at PLACE in the box, such as /data, without copying; "
               "read-only unless :rw is given; may be repeated" },
     { "json", 0, OPT_BOOL, MEMBER(json), "no",
-      .commands = FOR_RUN | FOR_DOCTOR | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_PIP | FOR_USER |
-                  FOR_ASK,
+      .commands =
+          FOR_RUN | FOR_DOCTOR | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_PIP | FOR_USER | FOR_ASK,
       .group = "Output",
       .help = "print one JSON object instead: the receipt of a run, the answer to a question, the "
               "doctor's report, keys, accounts, templates, packages, or the audit log" },

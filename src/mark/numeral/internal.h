@@ -15,7 +15,7 @@ struct numerals {
     uint32_t *seam;             /* of stories: where the glyph is that a reader sees next, when what
                                    starts here vanishes */
     size_t joined;              /* the glyph that is joined to the numeral before; SIZE_MAX: none */
-    size_t list_end;           /* up to here numbers are separated by commas: 1,2,3 */
+    size_t list_end;            /* up to here numbers are separated by commas: 1,2,3 */
     int markers[MARKER_DEPTHS]; /* the last list marker by indentation */
 };
 
