@@ -188,7 +188,7 @@ static void test_computed_answer(void **state)
 
     (void) state;
     kit_init(&kit,
-             "[" RUN("say looking") "," RUN(VALUE("revenue", "1203411.5")) "," ANSWER(
+             "[" RUN("say looking") "," RUN(VALUE("revenue", "42")) "," ANSWER(
                  "The revenue is {{revenue}}.") "]",
              NULL);
     response = ask(&kit, NULL, "What is the revenue?");
@@ -201,8 +201,116 @@ static void test_computed_answer(void **state)
     step = json_array_get(json_object_get(response, "steps"), 0);
     assert_string_equal(text_of(step, "code"), "say looking");
     assert_string_equal(text_of(json_object_get(step, "receipt"), "stdout"), "looking");
-    check_has(response, "answer_story", "The revenue is ");
+    check_has(response, "answer_story", "The revenue is 42");
+    assert_int_equal(
+        json_integer_value(json_object_get(json_object_get(response, "numbers"), "checked")), 1);
     json_decref(response);
+    kit_release(&kit);
+}
+
+static size_t unsupported_of(const json_t *response)
+{
+    return size_of(json_object_get(response, "numbers"), "unsupported");
+}
+
+/* A number that nobody computed: the model is asked once to mend it. */
+static void test_numbers_are_mended(void **state)
+{
+    struct kit kit;
+    json_t *response;
+
+    (void) state;
+    kit_init(&kit,
+             "[{\"when\": \"Some numbers in your answer were not computed\", \"text\": \"It is "
+             "{{revenue}}.\"}," RUN(VALUE("revenue", "42")) "," ANSWER("It is 98,765 EUR.") "]",
+             NULL);
+    response = ask(&kit, NULL, "What is the revenue?");
+    check_status(response, "ok");
+    check_has(response, "answer_story", "It is 42");
+    assert_int_equal(unsupported_of(response), 0);
+    json_decref(response);
+    kit_release(&kit);
+}
+
+/* It insists, or does not answer any more: the story is shown with its marks, or withheld. */
+static void check_insisting(const char *again, bool strict)
+{
+    struct agent_config config = { .strict = strict };
+    struct kit kit;
+    char script[1024];
+    json_t *response;
+
+    (void) snprintf(script, sizeof script,
+                    "[{\"when\": \"Some numbers in your answer were not computed\", %s}," RUN(
+                        VALUE("revenue", "42")) "," ANSWER("It is 98,765 EUR, or {{cost}}.") "]",
+                    again);
+    kit_init(&kit, script, &config);
+    response = ask(&kit, NULL, "What is the revenue?");
+    check_status(response, strict ? "error" : "ok");
+    assert_true(unsupported_of(response) >= 1);
+    if (strict)
+        assert_null(strstr(text_of(response, "answer_story"), "98,765"));
+    else
+        check_has(response, "answer_story", "98,765");
+    assert_int_equal(size_of(response, "values"), 1);
+    json_decref(response);
+    kit_release(&kit);
+}
+
+static void test_numbers_that_stay(void **state)
+{
+    static const char insists[] = "\"text\": \"It is 98,765.\"";
+    static const char fails[] = "\"error\": {\"failure\": \"unreachable\"}";
+
+    (void) state;
+    check_insisting(insists, false);
+    check_insisting(fails, false);
+    check_insisting(insists, true);
+    check_insisting(fails, true);
+}
+
+/* In strict mode no part of a story is streamed before it was checked. */
+static void test_strict_streams_nothing(void **state)
+{
+    static const struct agent_config config = { .strict = true };
+    struct kit kit;
+    struct answer *answer;
+    struct answer_event event;
+    int64_t after = 0;
+
+    (void) state;
+    kit_init(&kit, "[{\"text\": \"It is 98,765.\"}]", &config);
+    answer = ask_in(&kit, NULL, "What is the revenue?");
+    while (answer_next_event(answer, after, PATIENCE_US, &event) == 1) {
+        if (strcmp(event.name, "done") != 0)
+            assert_null(strstr(event.data, "98,765"));
+        after = event.id;
+        free(event.data);
+    }
+    answer_unref(answer);
+    kit_release(&kit);
+}
+
+/* A value of an earlier answer can be told again. */
+static void test_values_of_the_chat(void **state)
+{
+    struct kit kit;
+    json_t *first, *second;
+
+    (void) state;
+    kit_init(&kit,
+             "[{\"asked\": \"one\", \"calls\": [" CALL(VALUE(
+                 "revenue", "42")) "]},"
+                                   "{\"asked\": \"one\", \"text\": \"It is {{revenue}}.\"},"
+                                   "{\"asked\": \"two\", \"text\": \"As I said, {{revenue}}.\"}]",
+             NULL);
+    first = ask(&kit, NULL, "one");
+    second = ask(&kit, text_of(first, "chat_id"), "two");
+    check_status(second, "ok");
+    check_has(second, "answer_story", "As I said, 42");
+    assert_int_equal(unsupported_of(second), 0);
+    json_decref(first);
+    json_decref(second);
     kit_release(&kit);
 }
 
@@ -1458,6 +1566,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_direct_answer),
         cmocka_unit_test(test_computed_answer),
+        cmocka_unit_test(test_numbers_are_mended),
+        cmocka_unit_test(test_numbers_that_stay),
+        cmocka_unit_test(test_strict_streams_nothing),
+        cmocka_unit_test(test_values_of_the_chat),
         cmocka_unit_test(test_events),
         cmocka_unit_test(test_client_that_goes_away),
         cmocka_unit_test(test_joined_deltas),

@@ -202,6 +202,15 @@ static bool recover_from(struct work *work, const struct llm_error *error)
     return false;
 }
 
+/* If there is an answer that was to be mended, it is shown as it was; else the failure is told. */
+static void fall_back(struct work *work, const struct llm_error *error)
+{
+    if (work->ending.story && !atomic_load(&work->answer->stop))
+        work->done = true;
+    else
+        ending_of_model(work, error);
+}
+
 static void take_reply(struct work *work, const struct llm_reply *reply)
 {
     const json_t *calls = json_object_get(reply->message, "tool_calls");
@@ -229,10 +238,8 @@ static void turn(struct work *work)
     was_last = work->last;
     history_shrink(work, false);
     if (model_ask(work, !work->fenced, &reply, &error) < 0) {
-        if (!recover_from(work, &error) && !(was_last && work->ending.story))
-            ending_of_model(work, &error);
-        else if (was_last)
-            work->done = true;
+        if (!recover_from(work, &error))
+            fall_back(work, &error);
         llm_error_release(&error);
         return;
     }
