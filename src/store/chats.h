@@ -98,6 +98,7 @@ struct store_message_query {
     int64_t after_seq, before_seq;
     size_t limit, bytes_max;
     bool newest;
+    bool without_response; /* which can be long: those of answers are NULL */
 };
 int store_message_list(struct store *store, const struct store_message_query *query,
                        struct store_message **ret_messages, size_t *ret_len, struct gb_err *err);

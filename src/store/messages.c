@@ -24,11 +24,12 @@
     "m.id, m.chat_id, c.owner, m.seq, m.reply_to, m.role, m.status, m.prompt_version, "            \
     "m.created_us, m.updated_us"
 #define FROM_MESSAGES "FROM mark_messages m JOIN mark_chats c ON c.id = m.chat_id "
-#define MESSAGE_COLUMNS                                                                            \
-    SMALL_COLUMNS ", m.parts, m.attachments, m.usage, m.details, m.response " FROM_MESSAGES
+#define MESSAGE_COLUMNS(response)                                                                  \
+    SMALL_COLUMNS ", m.parts, m.attachments, m.usage, m.details, " response " " FROM_MESSAGES
 #define LIST_MESSAGES                                                                              \
-    "SELECT " MESSAGE_COLUMNS "WHERE m.chat_id = ?1 AND c.owner = ?2 AND m.seq > ?3 "              \
-    "AND m.seq < ?4 ORDER BY m.seq "
+    "SELECT " MESSAGE_COLUMNS(                                                                     \
+        "CASE WHEN ?5 = 0 THEN m.response END") "WHERE m.chat_id = ?1 AND c.owner = ?2 AND m.seq " \
+                                                "> ?3 AND m.seq < ?4 ORDER BY m.seq "
 
 static const struct db_statement touch_chat = {
     DB_WRITE,
@@ -63,7 +64,7 @@ static const struct db_statement finish_message = {
 };
 static const struct db_statement get_message = {
     DB_READ,
-    "SELECT " MESSAGE_COLUMNS "WHERE m.id = ?1 AND c.owner = ?2",
+    "SELECT " MESSAGE_COLUMNS("m.response") "WHERE m.id = ?1 AND c.owner = ?2",
     "find a message",
 };
 static const struct db_statement find_chat = {
@@ -73,8 +74,8 @@ static const struct db_statement find_chat = {
 };
 /* Indexed by whether the newest are requested. */
 static const struct db_statement list_messages[2] = {
-    { DB_READ, LIST_MESSAGES "LIMIT ?5", "list messages" },
-    { DB_READ, LIST_MESSAGES "DESC LIMIT ?5", "list messages" },
+    { DB_READ, LIST_MESSAGES "LIMIT ?6", "list messages" },
+    { DB_READ, LIST_MESSAGES "DESC LIMIT ?6", "list messages" },
 };
 static const struct db_statement list_pending = {
     DB_READ,
@@ -413,10 +414,10 @@ int store_message_list(struct store *store, const struct store_message_query *qu
     db_read_begin(store->db);
     r = require(store->db, &find_chat, query->chat_id, query->owner, err);
     if (r == 0) {
-        q = db_query_begin(store->db, &list_messages[query->newest], "ttiii", query->chat_id,
+        q = db_query_begin(store->db, &list_messages[query->newest], "ttiiii", query->chat_id,
                            query->owner, query->after_seq,
                            query->before_seq > 0 ? query->before_seq : INT64_MAX,
-                           (int64_t) query->limit);
+                           (int64_t) query->without_response, (int64_t) query->limit);
         r = messages_read(&q, true, query->bytes_max, &messages, &len, err);
         db_query_end(&q);
     }

@@ -310,6 +310,9 @@ static void test_message_finish(void **state)
     struct fixture *f = *state;
     char response[] = "{\"answer_story\":\"Forty-two\"}", details[] = "{}", usage[] = "{\"n\":1}";
     struct store_message finished = message_of("a1", "c1", STORE_ROLE_ASSISTANT, "Forty-two"), got;
+    struct store_message_query query = { .owner = "ann", .chat_id = "c1", .limit = 10 };
+    struct store_message *list;
+    size_t len;
 
     add_chat(f, "c1", "", 1);
     add_pair(f, "c1", 1, "How many?");
@@ -334,6 +337,12 @@ static void test_message_finish(void **state)
     }
     assert_int_equal(get_chat(f, "c1").updated_us, 500);
     assert_found(f, "forty", "c1");
+    query.without_response = true;
+    assert_int_equal(store_message_list(f->store, &query, &list, &len, &f->err), 0);
+    assert_int_equal(len, 2);
+    assert_null(list[1].response);
+    assert_string_equal(list[1].details, details);
+    store_messages_free(list, len);
     finished.parts = finished.text = NULL; /* unchanged */
     assert_int_equal(store_message_finish(f->store, &finished, &f->err), 0);
     assert_found(f, "forty", "c1");
@@ -368,6 +377,8 @@ static void test_message_list(void **state)
     query = (struct store_message_query){ .limit = 10, .bytes_max = 1 };
     assert_messages(f, &query, "q1");
     query.bytes_max = 1000;
+    assert_messages(f, &query, "q1 a1 q3 a3 a9");
+    query.without_response = true;
     assert_messages(f, &query, "q1 a1 q3 a3 a9");
     query.owner = "bob";
     assert_int_equal(store_message_list(f->store, &query, &messages, &len, &f->err), -ENOENT);

@@ -21,13 +21,13 @@
 
 #include "base/banned.h"
 
-#define HISTORY_MESSAGES_MAX 400
-#define HISTORY_BYTES_MAX    ((int64_t) 64 * 1024 * 1024)
-#define BYTES_PER_TOKEN      3.5
-#define FILES_MAX            200
-#define DESCRIBE_MAX         ((size_t) 6000)
-#define SUMMARY_TOKENS       700
-#define SUMMARY_BYTES_MAX    ((size_t) 8000)
+#define PAGE_MESSAGES     200
+#define PAGE_BYTES        ((size_t) 16 * 1024 * 1024)
+#define BYTES_PER_TOKEN   3.5
+#define FILES_MAX         200
+#define DESCRIBE_MAX      ((size_t) 6000)
+#define SUMMARY_TOKENS    700
+#define SUMMARY_BYTES_MAX ((size_t) 8000)
 
 void history_release(struct history *history)
 {
@@ -197,34 +197,57 @@ static void drop_summarised(struct history *history)
     history->turns_len -= n;
 }
 
+int history_each(struct agent *agent, const struct caller *caller, const char *chat_id,
+                 int64_t before_seq, int (*each)(void *arg, const struct store_message *message),
+                 void *arg, struct gb_err *err)
+{
+    struct store_message_query query = { .owner = principal_text(&caller->principal),
+                                         .chat_id = chat_id,
+                                         .before_seq = before_seq,
+                                         .limit = PAGE_MESSAGES,
+                                         .bytes_max = PAGE_BYTES,
+                                         .without_response = true };
+    size_t len = 1;
+    int r = 0;
+
+    while (r == 0 && len > 0 && query.after_seq + 1 < before_seq) {
+        struct store_message *messages = NULL;
+
+        len = 0;
+        r = store_message_list(agent->config.store, &query, &messages, &len, err);
+        for (size_t i = 0; r == 0 && i < len; i++) {
+            r = each(arg, &messages[i]);
+            if (r < 0)
+                (void) gb_fail(err, -r, "read the chat");
+            query.after_seq = messages[i].seq;
+        }
+        store_messages_free(messages, len);
+    }
+    return r;
+}
+
+static int add_message(void *arg, const struct store_message *message)
+{
+    struct work *work = arg;
+
+    if (message->role == STORE_ROLE_USER)
+        return add_question(work, message);
+    return message->status == STORE_MESSAGE_PENDING ? 0 : add_answer(work, message);
+}
+
 int history_load(struct work *work, struct gb_err *err)
 {
     struct answer *answer = work->answer;
     struct history *history = &work->history;
-    struct store_message_query query = { .owner = principal_text(&answer->caller.principal),
-                                         .chat_id = answer->chat_id,
-                                         .before_seq = answer->seq,
-                                         .limit = HISTORY_MESSAGES_MAX,
-                                         .newest = true };
-    struct store_message *messages = NULL;
-    size_t len = 0;
-    int r = 0;
+    int r;
 
     history->cells = json_array();
     history->values = json_object();
-    if (answer->seq > 1)
-        r = store_message_list(work->agent->config.store, &query, &messages, &len, err);
+    r = history_each(work->agent, &answer->caller, answer->chat_id, answer->seq, add_message, work,
+                     err);
     if (r < 0)
         return r;
-    for (size_t i = 0; r == 0 && i < len; i++) {
-        if (messages[i].role == STORE_ROLE_USER)
-            r = add_question(work, &messages[i]);
-        else if (messages[i].status != STORE_MESSAGE_PENDING)
-            r = add_answer(work, &messages[i]);
-    }
-    store_messages_free(messages, len);
-    if (r == 0)
-        drop_summarised(history);
+    drop_summarised(history);
     for (size_t i = 0; r == 0 && answer->attachments && answer->attachments[i]; i++)
         r = add_file(work, answer->attachments[i], true);
     return r < 0 ? gb_fail(err, -r, "read the chat") : 0;

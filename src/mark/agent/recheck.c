@@ -19,8 +19,7 @@
 
 #include "base/banned.h"
 
-#define RECHECKS_MAX         32
-#define HISTORY_MESSAGES_MAX 400
+#define RECHECKS_MAX 32
 
 struct recheck {
     struct agent *agent;
@@ -72,29 +71,14 @@ static int take_files(struct recheck *c)
 }
 
 /* Programs of earlier answers of the chat. */
-static int take_cells(struct recheck *c, struct gb_err *err)
+static int take_cells(void *arg, const struct store_message *message)
 {
-    struct store_message_query query = { .owner = principal_text(&c->caller->principal),
-                                         .chat_id = c->message.chat_id,
-                                         .before_seq = c->message.seq,
-                                         .limit = HISTORY_MESSAGES_MAX,
-                                         .newest = true };
-    struct store_message *messages = NULL;
-    size_t len = 0;
-    int r = 0;
+    struct recheck *c = arg;
+    json_t *details = message->details ? json_loads(message->details, JSON_ALLOW_NUL, NULL) : NULL;
 
-    c->history.cells = json_array();
-    if (c->message.seq > 1)
-        r = store_message_list(c->agent->config.store, &query, &messages, &len, err);
-    for (size_t i = 0; r == 0 && i < len; i++) {
-        json_t *details =
-            messages[i].details ? json_loads(messages[i].details, JSON_ALLOW_NUL, NULL) : NULL;
-
-        (void) json_array_extend(c->history.cells, json_object_get(details, "cells"));
-        json_decref(details);
-    }
-    store_messages_free(messages, len);
-    return r;
+    (void) json_array_extend(c->history.cells, json_object_get(details, "cells"));
+    json_decref(details);
+    return 0;
 }
 
 /* ---- running ---- */
@@ -219,7 +203,8 @@ static int recheck_load(struct recheck *c, const char *message_id, struct fault 
     c->again = answer_new(c->agent, c->caller);
     if (!c->again || take_files(c) < 0)
         return fault_no_memory(fault);
-    r = take_cells(c, &err);
+    c->history.cells = json_array();
+    r = history_each(c->agent, c->caller, c->message.chat_id, c->message.seq, take_cells, c, &err);
     if (r < 0)
         return agent_store_fault(c->agent, PROBLEM_MESSAGE_UNKNOWN, "read a chat", r, &err, fault);
     return 0;

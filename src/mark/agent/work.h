@@ -164,6 +164,11 @@ bool receipt_ok(const json_t *receipt);
 
 /* ---- history.c ---- */
 
+/* Calls @each with the messages of a chat before @before_seq, in order, without their responses; a
+ * negative number of it ends that. */
+int history_each(struct agent *agent, const struct caller *caller, const char *chat_id,
+                 int64_t before_seq, int (*each)(void *arg, const struct store_message *message),
+                 void *arg, struct gb_err *err);
 int history_load(struct work *work, struct gb_err *err);
 void history_release(struct history *history);
 /* Adds system prompt, history and question to work->messages. */
