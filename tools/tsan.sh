@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 build=${BUILD:-build}
-tests=(service service_session service_execution http mcp mcp_parts keys audit store store_sqlite log)
+tests=(service service_session service_execution http mcp mcp_parts keys audit store store_sqlite log agent)
 
 mkdir -p build-tsan
 (

@@ -62,6 +62,16 @@ static void note(const struct run_spec *spec)
     pthread_mutex_unlock(&order_lock);
 }
 
+bool has_run(const char *word)
+{
+    bool found;
+
+    pthread_mutex_lock(&order_lock);
+    found = strstr(order, word) != NULL;
+    pthread_mutex_unlock(&order_lock);
+    return found;
+}
+
 static void say(const struct run_spec *spec, enum stream stream, const char *data, size_t len,
                 struct stream_cut *cut)
 {

@@ -43,6 +43,7 @@
 extern _Atomic int boxes_live, residents_live, shells_live, runs_most;
 extern _Atomic bool boxes_fail;
 extern char order[4096];         /* what ran, in its order */
+bool has_run(const char *word);  /* whether @order has it, while others run */
 extern _Atomic int64_t test_now; /* 0: the real clock */
 
 extern const struct caller local, alice, bob;

@@ -14,6 +14,8 @@
 
 #include "base/banned.h"
 
+#define CHATS 200 /* at one time */
+
 struct kit {
     char dir[64];
     struct store *store;
@@ -85,6 +87,8 @@ static void kit_init(struct kit *kit, const char *script, const struct agent_con
     attachments.store = kit->store;
     config_init(&service);
     service.store = kit->store;
+    service.key = (struct key_limits){ SERVICE_NO_LIMIT, SERVICE_NO_LIMIT, SERVICE_NO_LIMIT };
+    service.sessions_max = service.in_flight_max = 2 * CHATS;
     kit->service = service_new(&service);
     if (attachments_open(&attachments, &kit->attachments, &err) < 0)
         fail_msg("%s", err.msg);
@@ -600,7 +604,7 @@ static void wait_for_program(const char *word)
 {
     int64_t give_up = clock_now_us() + PATIENCE_US;
 
-    while (!strstr(order, word))
+    while (!has_run(word))
         assert_true(clock_now_us() < give_up);
 }
 
@@ -748,6 +752,37 @@ static void test_limits(void **state)
     answer_unref(b);
     answer_unref(c);
     answer_unref(d);
+    kit_release(&kit);
+}
+
+/* As many as the product promises, all streaming, with a reader each that takes turns. */
+static void test_many_chats(void **state)
+{
+    static const struct agent_config config = { .answers_max = CHATS,
+                                                .answers_per_owner_max = CHATS };
+    struct answer *answers[CHATS];
+    struct kit kit;
+
+    (void) state;
+    kit_init(&kit,
+             "[" RUN("say one") "," RUN("say two") "," RUN("flood 20000") "," ANSWER(
+                 "A story of several words that comes in several pieces.") "]",
+             &config);
+    for (int i = 0; i < CHATS; i++)
+        answers[i] = ask_in(&kit, NULL, "Go");
+    for (int i = 0; i < CHATS; i++) {
+        struct answer_event event = { 0 };
+        int64_t after = 0;
+
+        while (answer_next_event(answers[i], after, PATIENCE_US, &event) == 1) {
+            after = event.id;
+            if (event.last)
+                assert_non_null(strstr(event.data, "\"status\":\"ok\""));
+            free(event.data);
+        }
+        assert_true(event.last);
+        answer_unref(answers[i]);
+    }
     kit_release(&kit);
 }
 
@@ -1585,6 +1620,7 @@ int main(void)
         cmocka_unit_test(test_closing_stops),
         cmocka_unit_test(test_line),
         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_many_chats),
         cmocka_unit_test(test_bad_questions),
         cmocka_unit_test(test_others),
         cmocka_unit_test(test_regenerate),
