@@ -16,6 +16,8 @@
 
 #define CHATS 200 /* at one time */
 
+static int64_t sessions_max = 2L * CHATS;
+
 struct kit {
     char dir[64];
     struct store *store;
@@ -88,7 +90,8 @@ static void kit_init(struct kit *kit, const char *script, const struct agent_con
     config_init(&service);
     service.store = kit->store;
     service.key = (struct key_limits){ SERVICE_NO_LIMIT, SERVICE_NO_LIMIT, SERVICE_NO_LIMIT };
-    service.sessions_max = service.in_flight_max = 2 * CHATS;
+    service.in_flight_max = 2 * CHATS;
+    service.sessions_max = sessions_max;
     kit->service = service_new(&service);
     if (attachments_open(&attachments, &kit->attachments, &err) < 0)
         fail_msg("%s", err.msg);
@@ -1008,7 +1011,62 @@ static void test_rebuild(void **state)
     kit_release(&kit);
 }
 
+/* When there are no more sessions, that of a chat that rests ends, and is rebuilt later. */
+static void test_sessions_are_shared(void **state)
+{
+    struct kit kit;
+    json_t *chats[3], *again;
+
+    (void) state;
+    sessions_max = 2;
+    kit_init(&kit,
+             "[{\"asked\": \"one\", \"calls\": [" CALL(
+                 "say x1") "]},"
+                           "{\"asked\": \"one\", \"text\": \"One.\"},"
+                           "{\"asked\": \"two\", \"calls\": [" CALL(
+                               "say x2") "]},"
+                                         "{\"asked\": \"two\", \"text\": \"Two.\"}]",
+             NULL);
+    sessions_max = 2L * CHATS;
+    for (int i = 0; i < 3; i++) {
+        chats[i] = ask(&kit, NULL, "one");
+        check_status(chats[i], "ok");
+        assert_int_equal(size_of(chats[i], "steps"), 1);
+    }
+    again = ask(&kit, text_of(chats[0], "chat_id"), "two");
+    check_status(again, "ok");
+    assert_int_equal(size_of(again, "notices"), 1);
+    assert_int_equal(count_words(order, "say x1;"), 4);
+    json_decref(again);
+    for (int i = 0; i < 3; i++)
+        json_decref(chats[i]);
+    kit_release(&kit);
+}
+
 /* ---- models that do not behave ---- */
+
+static void test_very_long_reply(void **state)
+{
+    struct kit kit;
+    json_t *response, *script;
+    char *long_text = malloc(2000001), *text;
+
+    (void) state;
+    assert_non_null(long_text);
+    memset(long_text, 'x', 2000000);
+    long_text[2000000] = '\0';
+    script = json_pack("{s:i, s:[{s:s}]}", "piece", 10000, "replies", "text", long_text);
+    text = json_dumps(script, 0);
+    kit_init(&kit, text, NULL);
+    response = ask(&kit, NULL, "Go");
+    check_status(response, "error");
+    check_has(response, "answer_story", "far more than an answer");
+    json_decref(response);
+    json_decref(script);
+    free(text);
+    free(long_text);
+    kit_release(&kit);
+}
 
 static void test_fenced_protocol(void **state)
 {
@@ -1626,6 +1684,8 @@ int main(void)
         cmocka_unit_test(test_regenerate),
         cmocka_unit_test(test_restart),
         cmocka_unit_test(test_rebuild),
+        cmocka_unit_test(test_sessions_are_shared),
+        cmocka_unit_test(test_very_long_reply),
         cmocka_unit_test(test_fenced_protocol),
         cmocka_unit_test(test_fenced_by_mistake),
         cmocka_unit_test(test_ask_user),

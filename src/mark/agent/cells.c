@@ -23,6 +23,7 @@
 #define SLICE_US    (5 * USEC_PER_SEC)       /* how often a program that was to end is looked at */
 #define PRELUDE_US  (60 * USEC_PER_SEC)
 #define COPY_BYTES  ((size_t) 256 * 1024)
+#define LIST_LEN    32
 #define SPARE_BYTES (INT64_C(256) * 1024 * 1024)
 
 bool receipt_ok(const json_t *receipt)
@@ -115,12 +116,77 @@ int cells_execute(struct agent *agent, const struct caller *caller, struct answe
     return r;
 }
 
+/* ---- sessions of other chats that are not needed just now ---- */
+
+static void remember(struct agent *agent, const char *id)
+{
+    (void) pthread_mutex_lock(&agent->lock);
+    (void) snprintf(agent->sessions[agent->sessions_next], SESSION_ID_MAX, "%s", id);
+    agent->sessions_next = (agent->sessions_next + 1) % AGENT_SESSIONS_MAX;
+    (void) pthread_mutex_unlock(&agent->lock);
+}
+
+static bool is_ours(struct agent *agent, const char *id)
+{
+    bool ours = false;
+
+    (void) pthread_mutex_lock(&agent->lock);
+    for (size_t i = 0; i < AGENT_SESSIONS_MAX && !ours; i++)
+        ours = strcmp(agent->sessions[i], id) == 0;
+    (void) pthread_mutex_unlock(&agent->lock);
+    return ours;
+}
+
+/* The caller's session of a chat that has been idle longest, or "". */
+static void find_idle(struct agent *agent, const struct caller *caller, char ret_id[SESSION_ID_MAX])
+{
+    struct session_info infos[LIST_LEN];
+    char after[SESSION_ID_MAX] = "";
+    struct fault ignored;
+    int64_t idle_us = -1;
+    bool more = true;
+    size_t len = 0;
+
+    ret_id[0] = '\0';
+    while (more) {
+        if (session_list(agent->config.service, caller, after[0] ? after : NULL, infos, LIST_LEN,
+                         &len, &more, &ignored) < 0)
+            return;
+        for (size_t i = 0; i < len; i++) {
+            if (infos[i].state == SESSION_READY && infos[i].idle_us > idle_us &&
+                is_ours(agent, infos[i].id)) {
+                idle_us = infos[i].idle_us;
+                memcpy(ret_id, infos[i].id, SESSION_ID_MAX);
+            }
+            memcpy(after, infos[i].id, SESSION_ID_MAX);
+            session_info_release(&infos[i]);
+        }
+        more = more && len > 0;
+    }
+}
+
+/* Ends one, for another chat of the same caller: it is rebuilt when it is needed again. */
+static bool make_room(struct agent *agent, const struct caller *caller)
+{
+    struct session *session = NULL;
+    char id[SESSION_ID_MAX];
+    struct fault ignored;
+    bool gone = false;
+
+    find_idle(agent, caller, id);
+    if (id[0] && session_find(agent->config.service, caller, id, &session, &ignored) == 0)
+        gone = session_delete(session, &ignored) == 0;
+    session_unref(session);
+    return gone;
+}
+
 /* ---- making one ---- */
 
 static int request_session(struct agent *agent, const struct caller *caller, const char *template,
                            int64_t disk_bytes, struct session **ret_session, struct fault *fault)
 {
     struct session_request request;
+    int r;
 
     session_request_init(&request);
     request.idle_us = IDLE_US;
@@ -129,7 +195,14 @@ static int request_session(struct agent *agent, const struct caller *caller, con
         request.limits.disk_bytes = disk_bytes;
         request.limits.file_bytes = disk_bytes;
     }
-    return session_create(agent->config.service, caller, &request, ret_session, fault);
+    r = session_create(agent->config.service, caller, &request, ret_session, fault);
+    if (r < 0 &&
+        (fault->problem == PROBLEM_SESSIONS_MAX || fault->problem == PROBLEM_KEY_SESSIONS) &&
+        make_room(agent, caller))
+        r = session_create(agent->config.service, caller, &request, ret_session, fault);
+    if (r == 0)
+        remember(agent, session_id(*ret_session));
+    return r;
 }
 
 int cells_session_new(struct agent *agent, const struct caller *caller,

@@ -59,6 +59,8 @@ bool fenced_find(const char *text, const char **ret_code, size_t *ret_len, size_
             found++;
             code = after;
             code_len = end ? (size_t) (end - after) : strlen(after);
+            while (end && code_len > 0 && after[code_len - 1] == ' ') /* before the fence */
+                code_len--;
         }
         if (!end)
             break;

@@ -46,6 +46,8 @@ struct line { /* the answers of one chat: one is under way, the others wait */
     size_t len;
 };
 
+#define AGENT_SESSIONS_MAX 1024
+
 struct agent {
     struct agent_config config;
     struct prompts prompts;
@@ -58,6 +60,8 @@ struct agent {
     int64_t threads, rechecks;
     bool draining;
     struct agent_stats stats;
+    char sessions[AGENT_SESSIONS_MAX][SESSION_ID_MAX]; /* that we made, in a ring */
+    size_t sessions_next;
 };
 
 /* ---- what an answer has gathered (receipts.c) ---- */

@@ -22,7 +22,8 @@
 
 #include "base/banned.h"
 
-#define LAST_US_MAX (60 * USEC_PER_SEC)
+#define LAST_US_MAX     (60 * USEC_PER_SEC)
+#define REPLY_BYTES_MAX ((size_t) 1024 * 1024) /* of a message that is to be sent back */
 #define LAST_WORDS                                                                                 \
     "The budget for this question is used up. No more programs can run. Answer now with what "     \
     "you have, and say what is missing."
@@ -217,6 +218,12 @@ static void take_reply(struct work *work, const struct llm_reply *reply)
 
     if (reply->finish == LLM_REFUSED) {
         ending_of_refusal(work, reply->message);
+        return;
+    }
+    if (json_dumpb(reply->message, NULL, 0, JSON_COMPACT) > REPLY_BYTES_MAX) {
+        work_fail(work, "model_broken",
+                  "The model sent far more than an answer, so I stopped listening. Please ask "
+                  "again; if it happens again, the operator should look at the model.");
         return;
     }
     (void) json_array_append(work->messages, reply->message);

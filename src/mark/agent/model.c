@@ -12,7 +12,7 @@
 
 #define CALLS_WATCHED   8
 #define TRACE_BYTES_MAX ((size_t) 1024 * 1024) /* of one exchange */
-#define REPLY_TOKENS    8192
+#define SAID_MAX        ((size_t) 4096)
 
 struct watch_call {
     struct member_stream member;
@@ -22,7 +22,8 @@ struct watch_call {
 
 struct watch {
     struct work *work;
-    bool story; /* something was streamed as one */
+    bool story;       /* something was streamed as one */
+    struct text said; /* what that was, at least its beginning */
     struct refs_stream refs;
     struct watch_call calls[CALLS_WATCHED];
     size_t calls_len;
@@ -57,6 +58,8 @@ static void watch_story(struct watch *watch, const char *text, size_t len)
     if (out.len > 0) {
         answer_delta(watch->work->answer, EV_STORY, 0, false, out.data, out.len);
         watch->story = true;
+        if (watch->said.len < SAID_MAX)
+            text_add(&watch->said, out.data, out.len);
     }
     text_release(&out);
 }
@@ -64,6 +67,19 @@ static void watch_story(struct watch *watch, const char *text, size_t len)
 void model_story_void(struct work *work)
 {
     answer_event(work->answer, EV_STORY, json_pack("{s:s, s:b}", "delta", "", "restart", 1));
+}
+
+/* It was said before a program: it belongs to the thoughts. */
+static void watch_no_story(struct watch *watch)
+{
+    if (!watch->story)
+        return;
+    watch->story = false;
+    model_story_void(watch->work);
+    if (watch->said.len > 0)
+        answer_delta(watch->work->answer, EV_THINKING, 0, false, watch->said.data,
+                     text_fit(watch->said.data, watch->said.len, SAID_MAX));
+    text_release(&watch->said);
 }
 
 /* ---- without tools: a fenced block is a program ---- */
@@ -81,9 +97,7 @@ static void watch_line(struct watch *watch, const char *line, size_t len)
         }
     } else if (fence && !watch->after_code && len > 5 && memcmp(line + 3, "py", 2) == 0) {
         watch->in_code = true;
-        if (watch->story)
-            model_story_void(watch->work);
-        watch->story = false;
+        watch_no_story(watch);
     } else if (!watch->after_code) {
         watch_story(watch, line, len);
     }
@@ -140,11 +154,7 @@ static struct watch_call *call_at(struct watch *watch, size_t index, const char 
         call->is_story = strcmp(name, "answer") == 0;
         if (call->is_code)
             call->n = watch->work->steps + ++watch->steps;
-        /* Text before a call is no story. */
-        if (watch->story) {
-            watch->story = false;
-            model_story_void(watch->work);
-        }
+        watch_no_story(watch);
     }
     return call;
 }
@@ -170,6 +180,7 @@ static void watch_reset(struct watch *watch)
     for (size_t i = 0; i < watch->calls_len; i++)
         member_release(&watch->calls[i].member);
     text_release(&watch->line);
+    text_release(&watch->said);
     *watch = (struct watch){ .work = watch->work };
 }
 

@@ -209,6 +209,8 @@ void member_feed(struct member_stream *stream, const char *name, const char *jso
 
 /* ---- references ---- */
 
+#define NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_."
+
 void refs_flush(struct refs_stream *stream, struct text *out)
 {
     text_add(out, stream->hold, stream->len);
@@ -229,6 +231,10 @@ static void refs_replace(struct refs_stream *s, char *(*find)(void *arg, const c
         to--;
     memcpy(name, s->hold + from, to - from);
     name[to - from] = '\0';
+    if (from == to || name[strspn(name, NAME_CHARACTERS)]) {
+        refs_flush(s, out);
+        return;
+    }
     text = find(arg, name);
     if (text)
         text_puts(out, text);
