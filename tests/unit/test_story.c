@@ -14,6 +14,8 @@
 #include "base/autoclean.h"
 #include "mark/agent/story.h"
 
+#include "base/banned.h"
+
 #define KINDS_MAX 64
 
 /* The kinds of the marks as letters: V value, F found, U unsupported. */
@@ -959,7 +961,7 @@ static void test_bounds(void **state)
         { "<!--", STORY_BYTES_MAX / 4, 0 },
         { "1", STORY_BYTES_MAX, 0 },
         { "1,", STORY_BYTES_MAX / 2, -E2BIG },
-        { "111,", STORY_BYTES_MAX / 4, -E2BIG },
+        { "111,", STORY_BYTES_MAX / 4, 0 },
         { "a1", STORY_BYTES_MAX / 2, -E2BIG },
         { "1 ", STORY_BYTES_MAX / 2, -E2BIG },
         { "1*", STORY_BYTES_MAX / 2, -E2BIG },
@@ -998,13 +1000,13 @@ static void test_bounds(void **state)
 static void test_much_evidence(void **state)
 {
     struct evidence *evidence = evidence_new();
-    size_t room = (size_t) 20 * 1000 * 1000, len = 0;
+    size_t room = (size_t) 12 * 1000 * 1000, len = 0;
     char *text = malloc(room);
     struct story story;
 
     (void) state;
     assert_non_null(text);
-    for (int i = 0; i < 1500000; i++)
+    for (int i = 0; i < 1100000; i++)
         len += (size_t) snprintf(text + len, room - len, "%d.5\n", i);
     assert_int_equal(evidence_add_output(evidence, text, len), 0);
     free(text);
@@ -1021,13 +1023,13 @@ static void test_much_evidence(void **state)
 static void test_flood_of_literals(void **state)
 {
     struct evidence *evidence = evidence_new();
-    size_t room = (size_t) 20 * 1000 * 1000, len = 0;
+    size_t room = (size_t) 12 * 1000 * 1000, len = 0;
     char *code = malloc(room);
     struct story story;
 
     (void) state;
     assert_non_null(code);
-    for (int i = 0; i < 1500000; i++)
+    for (int i = 0; i < 1100000; i++)
         len += (size_t) snprintf(code + len, room - len, "%d\n", i + 1000);
     assert_int_equal(evidence_add_code(evidence, code, len), 0);
     free(code);

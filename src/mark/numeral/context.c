@@ -1,6 +1,8 @@
 /* What stands around a numeral: words that make it approximate or a decrease, the word that it is
  * part of, and the places where a number states nothing. */
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/autoclean.h"
@@ -8,8 +10,7 @@
 
 #include "base/banned.h"
 
-#define WORD_GLYPHS_MAX     64u
-#define SENTENCE_GLYPHS_MAX 160u
+#define WORD_GLYPHS_MAX 64u
 
 static bool word_in(const char *word, const char *const *list)
 {
@@ -70,7 +71,7 @@ static const char *const falling[] = {
 static bool word_falls(const char *word)
 {
     for (const char *const *stem = falling; *stem; stem++)
-        if (strncmp(word, *stem, strlen(*stem)) == 0)
+        if (word[0] == **stem && strncmp(word, *stem, strlen(*stem)) == 0)
             return true;
     return false;
 }
@@ -87,25 +88,29 @@ static bool ends_sentence(const struct numerals *n, size_t i)
     return code == '.' && (numerals_is(n, i + 1, GLYPH_SPACE) || numerals_is(n, i + 1, GLYPH_LINE));
 }
 
-static bool sentence_falls(const struct numerals *n, size_t start, size_t end)
+int numerals_find_falls(struct numerals *n)
 {
     char word[24];
-    size_t from = start, limit = start > SENTENCE_GLYPHS_MAX ? start - SENTENCE_GLYPHS_MAX : 0;
+    size_t start = 0;
+    bool falls_here = false;
 
-    while (from > limit && !ends_sentence(n, from - 1))
-        from--;
-    for (size_t i = from; i < n->len && i < end + SENTENCE_GLYPHS_MAX;) {
-        if (i >= end && ends_sentence(n, i))
-            return false;
-        if (!numerals_is(n, i, GLYPH_LETTER)) {
+    n->falls = calloc(n->len + 1, sizeof(*n->falls));
+    if (!n->falls)
+        return -ENOMEM;
+    for (size_t i = 0; i < n->len;) {
+        if (ends_sentence(n, i)) {
+            memset(n->falls + start, falls_here, i - start);
+            falls_here = false;
+            start = ++i;
+        } else if (numerals_is(n, i, GLYPH_LETTER)) {
+            i = numerals_word(n, i, word, sizeof(word));
+            falls_here = falls_here || word_falls(word);
+        } else {
             i++;
-            continue;
         }
-        i = numerals_word(n, i, word, sizeof(word));
-        if (word_falls(word))
-            return true;
     }
-    return false;
+    memset(n->falls + start, falls_here, n->len - start);
+    return 0;
 }
 
 /* ---- the word around it ---- */
@@ -144,7 +149,7 @@ void numerals_context(const struct numerals *n, size_t start, size_t end, struct
     if (n->mode != NUMERALS_STORY)
         return;
     numeral->about = is_about(n, start);
-    numeral->falls = sentence_falls(n, start, end);
+    numeral->falls = n->falls[start];
 }
 
 /* ---- labels ---- */

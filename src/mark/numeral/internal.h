@@ -12,10 +12,11 @@ struct numerals {
     struct glyph *glyphs; /* with one more at the end */
     size_t len;
     size_t at;
-    uint32_t *seam;             /* of stories: where the glyph is that a reader sees next, when what
-                                   starts here vanishes */
-    size_t joined;              /* the glyph that is joined to the numeral before; SIZE_MAX: none */
-    size_t list_end;            /* up to here numbers are separated by commas: 1,2,3 */
+    uint32_t *seam;  /* of stories: where the glyph is that a reader sees next, when what
+                        starts here vanishes */
+    bool *falls;     /* of stories: whether the sentence of the glyph has a word for less */
+    size_t joined;   /* the glyph that is joined to the numeral before; SIZE_MAX: none */
+    size_t list_end; /* up to here numbers are separated by commas: 1,2,3 */
     int markers[MARKER_DEPTHS]; /* the last list marker by indentation */
 };
 
@@ -64,7 +65,9 @@ size_t numerals_suffix(const struct numerals *n, size_t i, struct numeral *numer
 /* A scale before the number: "MEUR 5". */
 double numerals_prefix_scale(const struct numerals *n, size_t i);
 
-/* context.c: what stands around glyphs @start to @end. */
+/* context.c: fills in @n->falls. */
+int numerals_find_falls(struct numerals *n);
+/* What stands around glyphs @start to @end. */
 void numerals_context(const struct numerals *n, size_t start, size_t end, struct numeral *numeral);
 /* Whether the numeral is no statement: a list marker, a footnote, "Table 1". */
 bool numerals_is_label(struct numerals *n, size_t start, size_t end, const struct numeral *numeral);

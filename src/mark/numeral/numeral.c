@@ -100,7 +100,7 @@ struct chain {
     } runs[RUNS_MAX];
     char separators[RUNS_MAX]; /* [i] is before runs[i]: , . ' _ space, d: a decimal separator */
     size_t len;
-    bool mixed; /* digits of several scripts */
+    bool odd; /* digits of several scripts, or too many runs */
 };
 
 static size_t run_len(const struct chain *chain, size_t i)
@@ -193,10 +193,11 @@ static void chain_read(const struct numerals *n, size_t i, struct chain *chain)
             k++;
         chain->len = k;
     }
+    chain->odd = n->mode == NUMERALS_STORY && chain->len == RUNS_MAX;
     for (size_t k = 0; k < chain->len; k++)
         for (size_t at = chain->runs[k].from; at < chain->runs[k].to; at++)
             if (n->glyphs[at].script != n->glyphs[i].script)
-                chain->mixed = true;
+                chain->odd = true;
 }
 
 /* ---- what a chain says ---- */
@@ -231,33 +232,44 @@ static bool all_separators(const struct chain *chain, char separator)
     return true;
 }
 
-/* The value of the first @len runs, the last @decimals of which is behind the decimal separator. */
+/* A power of ten; powl() for each number is what takes most of the time. */
+static long double ten_to(int exponent)
+{
+    static const long double powers[] = { 1e0L,  1e1L,  1e2L,  1e3L,  1e4L,  1e5L,  1e6L,
+                                          1e7L,  1e8L,  1e9L,  1e10L, 1e11L, 1e12L, 1e13L,
+                                          1e14L, 1e15L, 1e16L, 1e17L, 1e18L };
+    size_t size = (size_t) abs(exponent);
+
+    if (size >= ARRAY_LEN(powers))
+        return powl(10, exponent);
+    return exponent < 0 ? 1 / powers[size] : powers[size];
+}
+
+/* The value of the first @len runs, the last of which is behind the decimal separator if there are
+ * @decimals. */
 static void chain_value(const struct numerals *n, const struct chain *chain, size_t len,
                         bool decimals, double *ret_value, double *ret_unit, unsigned *ret_digits)
 {
-    long double value = 0;
-    int exponent = 0;
+    uint64_t value = 0;
+    int exponent = 0, behind = 0;
     unsigned digits = 0;
-    size_t behind = 0;
 
     for (size_t k = 0; k < len; k++) {
         for (size_t at = chain->runs[k].from; at < chain->runs[k].to; at++) {
             if (digits > 0 || n->glyphs[at].digit > 0)
                 digits++;
-            if (digits <= 19)
+            if (digits <= 18)
                 value = value * 10 + n->glyphs[at].digit;
-            else
+            else if (exponent < 300)
                 exponent++;
         }
         if (decimals && k == len - 1)
-            behind = run_len(chain, k);
+            behind = run_len(chain, k) < 300 ? (int) run_len(chain, k) : 300;
     }
-    if (behind > 300)
-        behind = 300;
-    if (exponent > 300)
-        exponent = 300;
-    *ret_value = (double) (value * powl(10, (long double) exponent - (long double) behind));
-    *ret_unit = (double) powl(10, -(long double) behind);
+    exponent -= behind;
+    *ret_value = (double) (exponent < 0 ? (long double) value / ten_to(-exponent)
+                                        : (long double) value * ten_to(exponent));
+    *ret_unit = (double) (1 / ten_to(behind));
     *ret_digits = digits;
 }
 
@@ -519,7 +531,7 @@ static bool read_number(struct numerals *n, size_t i, struct numeral *numeral)
     } else {
         chain_read(n, i, &chain);
         end = chain_say(n, &chain, numeral);
-        odd = odd || chain.mixed;
+        odd = odd || chain.odd;
         if (chain.len > 2 && end == chain.runs[0].to)
             n->list_end = chain.runs[chain.len - 1].to;
     }
@@ -675,6 +687,8 @@ int numerals_open(const char *text, size_t len, enum numerals_mode mode,
     r = glyphs_read(text, len, mode == NUMERALS_STORY, &n->glyphs, &n->len);
     if (r == 0 && mode == NUMERALS_STORY)
         r = numerals_find_seams(n);
+    if (r == 0 && mode == NUMERALS_STORY)
+        r = numerals_find_falls(n);
     if (r < 0) {
         numerals_close(n);
         return r;
@@ -689,5 +703,6 @@ void numerals_close(struct numerals *n)
         return;
     free(n->glyphs);
     free(n->seam);
+    free(n->falls);
     free(n);
 }
