@@ -65,3 +65,30 @@ def test_the_largest_table_travels_whole(cell):
     (data,) = outputs
     assert len(data[MIME]["rows"]) == 1000 and len(data[MIME]["columns"]) == 200
     assert data[MIME]["row_count"] == 2000
+
+
+# ---- the policy gate: code is parsed in a box, and not run ----
+
+
+@pytest.fixture
+def gate(gb, tmp_path):
+    def check(policy, code):
+        text = json.dumps({"policy": policy, "code": code})
+        result = gb("run", "--json", ROOT / "src/mark/box/gate.py", stdin=text).receipt
+        assert result["status"] == "ok", result["stderr"]
+        return json.loads(result["stdout"])
+
+    return check
+
+
+def test_the_gate_in_a_box(gate):
+    policy = {"deny": {"imports": ["socket"], "calls": ["os.system"]}, "shell": False}
+    assert gate(policy, "import pandas\nprint('not run')") == {"denied": False}
+    verdict = gate(policy, "x = 1\nimport os as o\no.system('x')")
+    assert verdict["denied"] and verdict["line"] == 3 and "'os.system'" in verdict["message"]
+    verdict = gate(policy, "x = 1\n!ls")
+    assert verdict["denied"] and verdict["line"] == 2 and "(shell)" in verdict["message"]
+    verdict = gate(policy, "%%time\nimport socket")
+    assert verdict["denied"] and "'socket'" in verdict["message"]
+    assert gate(policy, "def (:") == {"denied": False}
+    assert gate(policy, "(" * 100000)["denied"] in (True, False)
