@@ -1428,6 +1428,38 @@ static void test_fence(void **state)
     kit_release(&kit);
 }
 
+/* A gate that cannot be asked lets nothing pass; one that cannot be read is an error at the start.
+ */
+static void test_gate_fails_closed(void **state)
+{
+    struct agent_config config = { 0 };
+    struct agent *none;
+    struct gb_err err;
+    struct kit kit;
+    json_t *response;
+    char path[128];
+
+    (void) state;
+    kit_init(&kit, "[{\"text\": \"Hi\"}]", NULL);
+    kit_close(&kit);
+    write_file(kit.dir, "gate.json", "{\"deny\": {\"imports\": [\"os\"]}}");
+    (void) snprintf(path, sizeof path, "%s/gate.json", kit.dir);
+    config.gate = path;
+    kit_open(&kit, "[" RUN("say x") "," ANSWER("Done.") "]", &config);
+    response = ask(&kit, NULL, "Go"); /* these boxes do not run the gate's program */
+    check_status(response, "error");
+    assert_int_equal(size_of(response, "steps"), 0);
+    assert_false(has_run("say x"));
+    json_decref(response);
+    write_file(kit.dir, "gate.json", "{nonsense");
+    config.service = kit.service;
+    config.store = kit.store;
+    config.models = kit.models;
+    config.attachments = kit.attachments;
+    assert_true(agent_open(&config, &none, &err) < 0);
+    kit_release(&kit);
+}
+
 /* ---- looking back ---- */
 
 static void test_recheck(void **state)
@@ -1699,6 +1731,7 @@ int main(void)
         cmocka_unit_test(test_hostile_bundles),
         cmocka_unit_test(test_caps),
         cmocka_unit_test(test_fence),
+        cmocka_unit_test(test_gate_fails_closed),
         cmocka_unit_test(test_recheck),
         cmocka_unit_test(test_summary),
         cmocka_unit_test(test_attachments),

@@ -9,6 +9,7 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/thread.h"
+#include "mark/agent/gate.h"
 #include "mark/agent/internal.h"
 #include "mark/agent/response.h"
 
@@ -73,6 +74,7 @@ static int recover(struct agent *agent, struct gb_err *err)
 
 static void agent_free(struct agent *agent)
 {
+    gate_free(agent->gate);
     prompts_release(&agent->prompts);
     (void) pthread_mutex_destroy(&agent->lock);
     (void) pthread_cond_destroy(&agent->idle);
@@ -91,6 +93,8 @@ int agent_open(const struct agent_config *config, struct agent **ret_agent, stru
     (void) pthread_mutex_init(&agent->lock, NULL);
     cond_init(&agent->idle);
     r = prompts_open(&agent->prompts, config->data_dir, err);
+    if (r == 0 && config->gate)
+        r = gate_load(config->gate, &agent->gate, err);
     if (r == 0 && !config->keep_pending)
         r = recover(agent, err);
     if (r < 0) {

@@ -7,6 +7,7 @@
 
 #include "base/autoclean.h"
 #include "base/clock.h"
+#include "mark/agent/gate.h"
 #include "mark/agent/work.h"
 
 #include "base/banned.h"
@@ -186,6 +187,27 @@ static bool fault_is_about_code(const struct fault *fault)
            fault->problem == PROBLEM_CODE_MISSING;
 }
 
+/* Whether the operator's gate, if there is one, lets the code pass. If not, the words for the model
+ * are in *@ret_text, or the work has ended. */
+static bool gate_passes(struct work *work, const char *code, char **ret_text)
+{
+    struct fault fault = { 0 };
+    int r;
+
+    *ret_text = NULL;
+    if (!work->agent->gate)
+        return true;
+    r = gate_check(work->agent->gate, work->agent->config.service, &work->answer->caller, code,
+                   ret_text, &fault);
+    if (r == 0)
+        return true;
+    if (r > 0)
+        work_decision(work, "gate_refused");
+    else
+        ending_of_fault(work, &fault);
+    return false;
+}
+
 static char *run_step(struct work *work, const char *code, bool *ret_failed)
 {
     struct answer *answer = work->answer;
@@ -220,6 +242,7 @@ char *tools_run_python(struct work *work, const char *code, bool *ret_failed)
 {
     autofree char *clean = unfence(code);
     size_t len = clean ? strlen(clean) : 0;
+    char *refused;
 
     *ret_failed = true;
     if (!clean)
@@ -244,7 +267,7 @@ char *tools_run_python(struct work *work, const char *code, bool *ret_failed)
         return strdup("You ran exactly this program already, and its result is above. It was not "
                       "run again. Go on from that result: write a different program, or answer.");
     }
-    return run_step(work, clean, ret_failed);
+    return gate_passes(work, clean, &refused) ? run_step(work, clean, ret_failed) : refused;
 }
 
 static void call_run_python(struct work *work, const json_t *call, const json_t *arguments)
