@@ -488,7 +488,8 @@ class ModelServer:
         for name in self.refuse & set(request.body):
             raise Refused(f"Unsupported parameter: '{name}' is not supported with this model.", name)
         if request.dialect == "anthropic":
-            need(request.headers.get("anthropic-version") == "2023-06-01", "anthropic-version: header is required")
+            need(request.headers.get("anthropic-version") in ("2023-06-01", "2026-10-21"),
+                 "anthropic-version: header is required")
             check_anthropic(request.body)
         else:
             check_openai(request.body)

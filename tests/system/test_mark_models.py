@@ -369,11 +369,18 @@ def test_wait_until_a_date():
     assert out.message["content"] == "x" and 0 < out.waits[0] <= 3_000_000
 
 
-def test_long_wait_is_capped_and_can_be_cancelled():
-    with ModelServer([Reply(status=429, headers={"retry-after": "3600"})], repeat=True) as server:
+def test_wait_can_be_cancelled():
+    with ModelServer([Reply(status=429, headers={"retry-after": "100"})], repeat=True) as server:
         out = ask(server, "openai", config={"retries": 1}, cancel_at=1)
-    assert out.waits == [120_000_000]
+    assert out.waits == [100_000_000]
     assert out.error["failure"] == "cancelled"
+
+
+def test_nobody_waits_for_an_hour():
+    with ModelServer([Reply(status=429, headers={"retry-after": "3600"})], repeat=True) as server:
+        out = ask(server, "openai", config={"retries": 1})
+    assert not out.waits and len(server.posts) == 1
+    assert out.error["failure"] == "busy" and out.error["retry_us"] == 3_600_000_000
 
 
 @pytest.mark.parametrize("header, status, attempts", [("false", 500, 1), ("true", 400, 2)])

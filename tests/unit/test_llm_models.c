@@ -31,7 +31,9 @@
 
 #include "base/banned.h"
 
-#define CANARY "sk-canary-5f2b9c7e1d"
+#define CANARY    "sk-canary-5f2b9c7e1d"
+#define TEN       "aaaaaaaaaa"
+#define LONG_NAME TEN TEN TEN TEN TEN TEN TEN
 
 static char dir[] = "/tmp/glovebox-llm-XXXXXX";
 
@@ -95,8 +97,7 @@ static void test_specs(void **state)
                                        "a\n=demo",
                                        "a=openai:m m",
                                        "\xc3\xbc=demo",
-                                       "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-                                       "aaaaaa=demo" };
+                                       LONG_NAME "=demo" };
 
     (void) state;
     for (size_t i = 0; i < ARRAY_LEN(good); i++) {

@@ -82,7 +82,7 @@ static void test_decisions(void **state)
                                      .error = error };
 
         assert_int_equal(retry_failure(&facts), cases[i].failure);
-        assert_int_equal(retry_may(&facts), cases[i].may);
+        assert_int_equal(retry_may(&facts, 0), cases[i].may);
         json_decref(error);
     }
 }
@@ -98,6 +98,8 @@ static void test_waits(void **state)
         { NULL, "7", 7000000 },
         { NULL, "0.25", 250000 },
         { NULL, "119.999999", 119999999 },
+        { NULL, "120", 120000000 },
+        { NULL, "121", 121000000 },
         { NULL, "99999999999999999999", INT64_C(9999999999) * 1000000 },
         { "x", "7", 7000000 },
         { NULL, "0", 0 },
@@ -120,6 +122,7 @@ static void test_waits(void **state)
         int64_t us = cases[i].us, wait = retry_wait_us(&facts, 0, 0, now);
 
         assert_int_equal(retry_told_us(&facts, now), us);
+        assert_int_equal(retry_may(&facts, now), us <= RETRY_WAIT_MAX_US);
         assert_int_equal(wait, us == 0 ? 500000 : us < RETRY_WAIT_MAX_US ? us : RETRY_WAIT_MAX_US);
     }
 }

@@ -131,9 +131,9 @@ struct reply_case {
 };
 
 static const struct reply_case openai_cases[] = {
-    { C("{\"role\":\"assistant\",\"content\":\"\"}") C("{\"content\":\"Hel\"}")
-          C("{\"content\":\"lo \xf0\x9f\x99\x82\"}") END("stop") DONE,
-      "STOP {\"content\":\"Hello \xf0\x9f\x99\x82\"}" },
+    { C("{\"role\":\"assistant\",\"content\":\"\"}") C("{\"content\":\"Good\"}")
+          C("{\"content\":\" day \xf0\x9f\x99\x82\"}") END("stop") DONE,
+      "STOP {\"content\":\"Good day \xf0\x9f\x99\x82\"}" },
     /* no [DONE]; no finish_reason; neither */
     { C("{\"content\":\"a\"}") END("stop"), "STOP {\"content\":\"a\"}" },
     { C("{\"content\":\"a\"}") DONE, "STOP {\"content\":\"a\"}" },
@@ -228,8 +228,8 @@ static const struct reply_case openai_cases[] = {
       "STOP (hm) {\"content\":\"a\"}" },
     { C("{\"reasoning\":\"hm\",\"reasoning_content\":\"hm\"}") C("{\"content\":\"a\"}") DONE,
       "STOP (hm) {\"content\":\"a\"}" },
-    { C("{\"content\":\"\\n<thi\"}") C("{\"content\":\"nk>a <b\"}") C("{\"content\":\"</thi\"}")
-          C("{\"content\":\"nk>\\n\\nc\"}") C("{\"content\":\"<think>d\"}") DONE,
+    { C("{\"content\":\"\\n<t\"}") C("{\"content\":\"hink>a <b\"}") C("{\"content\":\"</t\"}")
+          C("{\"content\":\"hink>\\n\\nc\"}") C("{\"content\":\"<think>d\"}") DONE,
       "STOP (a <b) {\"content\":\"c<think>d\"}" },
     { C("{\"content\":\"<thin\"}") C("{\"content\":\"g>\"}") DONE,
       "STOP {\"content\":\"<thing>\"}" },

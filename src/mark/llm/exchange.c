@@ -321,7 +321,7 @@ static enum step judge_error(struct run *run, int status, const json_t *error,
         (void) llm_error_set(ret_error, failure, status, "%s at %s replied %d%s%.140s%s",
                              run->model->model, run->model->where, status, message ? ": " : "",
                              message ? message : "", hint_for(run, failure, status));
-    return retry_may(&facts) ? STEP_RETRY : STEP_FAIL;
+    return retry_may(&facts, clock_wall_us()) ? STEP_RETRY : STEP_FAIL;
 }
 
 static enum step judge_refused(struct run *run, struct llm_error *ret_error)
@@ -371,7 +371,7 @@ static enum step judge_unreachable(struct run *run, struct llm_error *ret_error)
         (void) llm_error_set(ret_error, LLM_UNREACHABLE, run->reply.status,
                              "no connection with %s at %s: %s", model->model, model->where,
                              run->reply.why);
-    return retry_may(&facts) ? STEP_RETRY : STEP_FAIL;
+    return retry_may(&facts, clock_wall_us()) ? STEP_RETRY : STEP_FAIL;
 }
 
 static enum step judge(struct run *run, struct llm_error *ret_error)

@@ -126,11 +126,11 @@ enum llm_failure retry_failure(const struct retry_facts *facts)
     return LLM_INVALID;
 }
 
-bool retry_may(const struct retry_facts *facts)
+bool retry_may(const struct retry_facts *facts, int64_t wall_us)
 {
     int status = facts->status;
 
-    if (is_unpaid(facts) || is_too_long(facts))
+    if (is_unpaid(facts) || is_too_long(facts) || retry_told_us(facts, wall_us) > RETRY_WAIT_MAX_US)
         return false;
     if (facts->should_retry && strcasecmp(facts->should_retry, "true") == 0)
         return true;
@@ -181,7 +181,7 @@ int64_t retry_wait_us(const struct retry_facts *facts, int n, double jitter, int
     int64_t us = retry_told_us(facts, wall_us);
 
     if (us > 0)
-        return us < RETRY_WAIT_MAX_US ? us : RETRY_WAIT_MAX_US;
+        return us < RETRY_WAIT_MAX_US ? us : RETRY_WAIT_MAX_US; /* a date may have come closer */
     us = n < 4 ? (USEC_PER_SEC / 2) << (n > 0 ? n : 0) : 8 * USEC_PER_SEC;
     return us - (int64_t) ((double) us * 0.25 * jitter);
 }

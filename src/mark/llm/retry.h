@@ -21,13 +21,16 @@ struct retry_facts {
 int retry_status_of(const json_t *error);
 
 enum llm_failure retry_failure(const struct retry_facts *facts);
-bool retry_may(const struct retry_facts *facts);
 
-/* What the server asks to wait; 0: it does not say. @wall_us: now. */
+/* Not if the server asks to wait for more than 120 s: nobody waits for that in front of a chat, and
+ * less would be in vain. @wall_us: now. */
+bool retry_may(const struct retry_facts *facts, int64_t wall_us);
+
+/* What the server asks to wait; 0: it does not say. */
 int64_t retry_told_us(const struct retry_facts *facts, int64_t wall_us);
 
-/* The wait before attempt @n + 1 (the first attempt is 0): what the server asks, at most 120 s,
- * else half a second, doubled up to 8 s, less up to a quarter by @jitter from 0 to 1. */
+/* The wait before attempt @n + 1 (the first attempt is 0): what the server asks, else half a
+ * second, doubled up to 8 s, less up to a quarter by @jitter from 0 to 1. */
 int64_t retry_wait_us(const struct retry_facts *facts, int n, double jitter, int64_t wall_us);
 
 /* The server's words about an error, from any of the forms in use; NULL: none. */
