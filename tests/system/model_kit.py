@@ -367,7 +367,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         kit = self.server.kit
         kit.keep(self, {})
-        if self.path.endswith("/models") and kit.models is not None:
+        if kit.key and kit.key_of(self.headers) != kit.key:
+            self.send_whole(401, "application/json", b'{"error": {"message": "no"}}')
+        elif self.path.partition("?")[0].endswith("/models") and kit.models is not None:
             body = json.dumps({"object": "list", "data": [
                 {"id": name, "object": "model", "created": 1, "owned_by": "test"} for name in kit.models]})
             self.send_whole(200, "application/json", body.encode())
@@ -478,13 +480,16 @@ class ModelServer:
             self.requests.append(request)
         return request
 
+    @staticmethod
+    def key_of(headers):
+        return headers.get("x-api-key") or headers.get("authorization", "")[7:]
+
     def check(self, request):
         if request.path not in ("/v1/chat/completions", "/v1/messages"):
             raise Refused(f"Unknown request URL: POST {request.path}", status=404)
         if self.key:
-            given = request.headers.get("x-api-key") or request.headers.get("authorization", "")[7:]
-            if given != self.key:
-                raise Refused(f"Incorrect API key provided: {given}", status=401)
+            if self.key_of(request.headers) != self.key:
+                raise Refused(f"Incorrect API key provided: {self.key_of(request.headers)}", status=401)
         for name in self.refuse & set(request.body):
             raise Refused(f"Unsupported parameter: '{name}' is not supported with this model.", name)
         if request.dialect == "anthropic":

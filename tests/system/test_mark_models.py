@@ -5,6 +5,7 @@ llm_probe (tests/unit/llm_probe.c) makes one call and prints what happened. The 
 vendors' own packages talk to the same servers, so that the servers are known to be faithful.
 """
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -85,15 +86,19 @@ def key_file(tmp_path):
 # ---- replies ----
 
 
-@pytest.mark.parametrize("piece", [0, 1, 7])
-@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_stream(dialect, newline, piece):
+def test_stream(dialect):
+    """However it is cut, and however its lines end."""
     reply = Reply(text="It is 12 € – naïve 🙂.", thinking="Let me see… 🙃",
-                  calls=[call("run_python", "c1", code="print('ü')"), call("answer", "c2", story="x")],
-                  piece=piece, newline=newline)
-    with ModelServer([reply]) as server:
-        out = ask(server, dialect)
+                  calls=[call("run_python", "c1", code="print('ü')"), call("answer", "c2", story="x")])
+    cut = [dataclasses.replace(reply, piece=piece, newline=newline)
+           for piece in (0, 1, 7) for newline in ("\n", "\r\n", "\r")]
+    with ModelServer(cut) as server:
+        for _ in cut:
+            check_stream(ask(server, dialect), reply, server.posts[-1])
+
+
+def check_stream(out, reply, post):
     assert out.message["content"] == out.joined("text") == reply.text
     assert out.joined("thinking") == reply.thinking
     assert [(c["id"], c["name"], c["arguments"]) for c in out.message["tool_calls"]] == [
@@ -104,7 +109,7 @@ def test_stream(dialect, newline, piece):
     assert out.reply["usage"] == {"prompt": 11, "completion": 7, "cached": 3, "cost": -1.0}
     trace = out.reply["trace"]
     assert trace["attempts"] == 1 and trace["status"] == 200 and trace["request_id"] == "req_1"
-    assert trace["request"] == server.posts[0].body
+    assert trace["request"] == post.body
     assert trace["reply"]["message"] == out.message
 
 
@@ -320,7 +325,7 @@ def test_forced_tool_of_a_model_that_thinks():
 # ---- failures and retries ----
 
 
-@pytest.mark.parametrize("status, error, failure, attempts", [
+STATUSES = [
     (400, {"message": "no"}, "invalid", 1),
     (401, {"message": "Incorrect API key"}, "denied", 1),
     (402, {"type": "billing_error", "message": "pay"}, "unpaid", 1),
@@ -339,14 +344,20 @@ def test_forced_tool_of_a_model_that_thinks():
      "too_long", 1),
     (400, {"type": "invalid_request_error", "message": "prompt is too long: 250000 tokens > 200000 maximum"},
      "too_long", 1),
-])
+]
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_statuses(dialect, status, error, failure, attempts):
-    with ModelServer([Reply(status=status, error=error, headers={"retry-after-ms": "1"})], repeat=True) as server:
-        out = ask(server, dialect, config={"retries": 1})
-    assert out.error["failure"] == failure and out.error["status"] == status
-    assert len(server.posts) == attempts and out.error["trace"]["attempts"] == attempts
-    assert str(status) in out.error["message"]
+def test_statuses(dialect):
+    replies = [Reply(status=status, error=error, headers={"retry-after-ms": "1"})
+               for status, error, _, attempts in STATUSES for _ in range(attempts)]
+    with ModelServer(replies) as server:
+        for status, error, failure, attempts in STATUSES:
+            before = len(server.posts)
+            out = ask(server, dialect, config={"retries": 1})
+            assert out.error["failure"] == failure and out.error["status"] == status, (error, out.error)
+            assert len(server.posts) - before == attempts == out.error["trace"]["attempts"]
+            assert str(status) in out.error["message"]
 
 
 @pytest.mark.parametrize("headers, low, high", [
@@ -494,13 +505,13 @@ def test_endless_reply():
         assert ask(server, "openai", config={"reply_bytes_max": 1_000_000}).error["failure"] == "broken"
 
 
-@pytest.mark.parametrize("body", [b"<html>login</html>", b"", b"\0\1\2", b"data: nonsense\n\n", b'{"a": 1}',
-                                  b"[" * 100_000, b'{"choices": ' + b"[" * 100_000,
-                                  b"data: " + b'{"a":' * 5000 + b"\n\n"])
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_nonsense(dialect, body):
-    with ModelServer([Reply(body=body)]) as server:
-        assert ask(server, dialect).error["failure"] in ("broken", "unreachable")
+def test_nonsense(dialect):
+    bodies = [b"<html>login</html>", b"", b"\0\1\2", b"data: nonsense\n\n", b'{"a": 1}', b"[" * 100_000,
+              b'{"choices": ' + b"[" * 100_000, b"data: " + b'{"a":' * 5000 + b"\n\n"]
+    with ModelServer([Reply(body=body) for body in bodies]) as server:
+        for body in bodies:
+            assert ask(server, dialect).error["failure"] in ("broken", "unreachable"), body[:50]
 
 
 def test_redirects_are_not_followed():
@@ -579,6 +590,26 @@ def test_vendors_variables():
             lines = probe({"environ": environ}, model=name, request={"messages": ASK})
             assert lines[-1]["reply"]["message"]["content"] == "x"
     assert [post.body["model"] for post in server.posts] == ["o", "a"]
+
+
+def test_probe(key_file):
+    """What `glovebox doctor` says of a model, without asking it."""
+    def said(server, dialect="openai", model="test", key=None):
+        config = {"models": [f"m={dialect}:{model}@{getattr(server, dialect)}"],
+                  "model_keys": [f"m={key}"] if key else []}
+        return probe(config, probe_ms=5000)[0]["models"][0]["probe"]
+
+    with ModelServer([], models=["test", "llama3:latest"], key=CANARY) as server:
+        assert said(server, key=key_file) == said(server, "anthropic", key=key_file) == ""
+        assert said(server, model="llama3", key=key_file) == ""
+        assert "has no model 'other'" in said(server, model="other", key=key_file)
+        assert "needs a key" in said(server)
+    with ModelServer([], models=["test"], key="another") as server:
+        assert "does not accept the key" in said(server, key=key_file)
+    with ModelServer([]) as server:
+        assert said(server) == ""  # no list, but there
+    assert "no connection" in said(server)
+    assert server.posts == []
 
 
 # ---- the vendors' own packages ----

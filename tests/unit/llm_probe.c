@@ -2,10 +2,11 @@
  * One call of llm_chat(), for tests/system/test_mark_models.py.
  *
  * Standard input is JSON: {"config": {"models": [...], "model_keys": [...], "environ": [...],
- * "find_local", "demo", "connect_ms", "idle_ms", "reply_bytes_max", "retries"}, "model": name,
- * "request": {"messages", "tools", "tool", "max_tokens", "cache_key"}, "times": 1, "cancel_at": n,
- * "no_restart": true}. Standard output gets one line of JSON per event as it comes and, for each
- * call, {"reply": ...} or {"error": ...}; without a request only the list of the models.
+ * "use", "find_local", "demo", "connect_ms", "idle_ms", "reply_bytes_max", "retries"}, "model":
+ * name, "request": {"messages", "tools", "tool", "max_tokens", "cache_key"}, "times": 1,
+ * "cancel_at": n, "no_restart": true}. Standard output gets one line of JSON per event as it comes
+ * and, for each call, {"reply": ...} or {"error": ...}; without a request only the list of the
+ * models, each with what llm_model_probe() says if there is "probe_ms".
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -146,12 +147,21 @@ static int ask(const struct llm_models *models, const json_t *in)
     return 0;
 }
 
-static void print_models(const struct llm_models *models)
+static void print_models(const struct llm_models *models, int64_t probe_us)
 {
     json_t *list = json_array();
 
-    for (size_t i = 0; llm_model_at(models, i); i++)
-        (void) json_array_append_new(list, llm_model_to_json(llm_model_at(models, i)));
+    for (size_t i = 0; llm_model_at(models, i); i++) {
+        json_t *json = llm_model_to_json(llm_model_at(models, i));
+        char why[LLM_PROBE_MAX] = "";
+
+        if (probe_us > 0)
+            (void) json_object_set_new(
+                json, "probe",
+                json_string(llm_model_probe(llm_model_at(models, i), probe_us, why) < 0 ? why
+                                                                                        : ""));
+        (void) json_array_append_new(list, json);
+    }
     print_line(json_pack("{s:o}", "models", list));
 }
 
@@ -165,6 +175,7 @@ int main(void)
         .models = specs,
         .model_keys = keys,
         .environ = env,
+        .use = json_string_value(json_object_get(c, "use")),
         .find_local = json_is_true(json_object_get(c, "find_local")),
         .demo = json_is_true(json_object_get(c, "demo")),
         .connect_us = number(c, "connect_ms", 0) * USEC_PER_MSEC,
@@ -185,7 +196,7 @@ int main(void)
     } else if (json_object_get(in, "request")) {
         r = ask(models, in);
     } else {
-        print_models(models);
+        print_models(models, number(in, "probe_ms", 0) * USEC_PER_MSEC);
     }
     llm_models_close(models);
     strv_free(specs);

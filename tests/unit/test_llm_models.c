@@ -275,6 +275,22 @@ static void test_open(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
+static void test_default(void **state)
+{
+    struct llm_config config = { .models = LIST("a=openai:m", "b=anthropic:n"), .use = "b" };
+    struct llm_models *models = NULL;
+    struct gb_err err;
+
+    (void) state;
+    assert_int_equal(llm_models_open(&config, &models, &err), 0);
+    assert_string_equal(llm_model_name(llm_model_find(models, NULL)), "b");
+    assert_string_equal(llm_model_name(llm_model_at(models, 0)), "a");
+    llm_models_close(models);
+    config.use = "c";
+    assert_int_equal(llm_models_open(&config, &models, &err), -EINVAL);
+    assert_non_null(strstr(err.msg, "a, b"));
+}
+
 /* ---- servers of this machine ---- */
 
 struct peer {
@@ -673,19 +689,13 @@ static void test_json_from_servers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_specs),
-        cmocka_unit_test(test_endpoints),
-        cmocka_unit_test(test_key_files),
-        cmocka_unit_test(test_open),
-        cmocka_unit_test(test_local_servers),
-        cmocka_unit_test(test_script),
-        cmocka_unit_test(test_script_is_cancelled),
-        cmocka_unit_test(test_bad_scripts),
-        cmocka_unit_test(test_many_conversations),
-        cmocka_unit_test(test_redaction),
-        cmocka_unit_test(test_costs),
-        cmocka_unit_test(test_history),
-        cmocka_unit_test(test_json_from_servers),
+        cmocka_unit_test(test_specs),       cmocka_unit_test(test_endpoints),
+        cmocka_unit_test(test_key_files),   cmocka_unit_test(test_open),
+        cmocka_unit_test(test_default),     cmocka_unit_test(test_local_servers),
+        cmocka_unit_test(test_script),      cmocka_unit_test(test_script_is_cancelled),
+        cmocka_unit_test(test_bad_scripts), cmocka_unit_test(test_many_conversations),
+        cmocka_unit_test(test_redaction),   cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_history),     cmocka_unit_test(test_json_from_servers),
     };
 
     return cmocka_run_group_tests_name("llm_models", tests, make_dir, remove_dir);

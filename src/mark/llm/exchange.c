@@ -33,7 +33,6 @@
 #define ADAPT_MAX       8
 #define PAUSES_MAX      8
 #define AFTER_END_US    (USEC_PER_SEC / 2) /* for the end of a body whose last event has come */
-#define HEADERS_MAX     10
 #define TRACE_TEXT_MAX  4000
 #define REPLY_BYTES_MAX (INT64_C(64) * 1024 * 1024)
 
@@ -140,60 +139,18 @@ static void forget_all(struct run *run)
     decoder_init(&run->decoder, run->model, &run->draft, run->request->max_tokens);
 }
 
-struct headers {
-    char *items[HEADERS_MAX + 1];
-    size_t len;
-};
-
-static int add_headers(struct headers *headers, const char *const *list, const char *key)
-{
-    for (; list && *list; list++) {
-        const char *mark = strstr(*list, "%s");
-        char *line = NULL;
-
-        if (headers->len == HEADERS_MAX)
-            return -ENOMEM;
-        if (mark && key) {
-            if (asprintf(&line, "%.*s%s", (int) (mark - *list), *list, key) < 0)
-                return -ENOMEM;
-        } else {
-            line = strdup(*list);
-        }
-        if (!line)
-            return -ENOMEM;
-        headers->items[headers->len++] = line;
-    }
-    return 0;
-}
-
-static void headers_release(struct headers *headers)
-{
-    for (size_t i = 0; i < headers->len; i++) {
-        explicit_bzero(headers->items[i], strlen(headers->items[i]));
-        free(headers->items[i]);
-    }
-}
-
 static int post(struct run *run)
 {
-    static const char *const usual[] = { "Content-Type: application/json",
-                                         "Accept: text/event-stream, application/json", NULL };
     const struct llm_model *model = run->model;
-    struct headers headers = { 0 };
     autofree char *body = NULL;
-    int r = add_headers(&headers, usual, NULL);
+    char **headers = NULL;
+    int r = headers_make(model, run->dialect, &headers);
 
     json_decref(run->sent);
     run->sent = run->dialect->encode(model, run->request, run->quirks, run->decoder.blocks);
     body = run->sent ? json_dumps(run->sent, JSON_COMPACT) : NULL;
-    if (r == 0)
-        r = add_headers(&headers, run->dialect->headers, NULL);
-    if (r == 0 && model->key)
-        r = add_headers(
-            &headers, model->vendor ? run->dialect->key_headers : run->dialect->key_headers_others,
-            model->key);
     if (r == 0 && body) {
-        run->net.headers = (const char *const *) headers.items;
+        run->net.headers = (const char *const *) headers;
         run->net.body = body;
         run->net.body_len = strlen(body);
         run->net.idle_us = model->idle_us;
@@ -201,7 +158,7 @@ static int post(struct run *run)
         run->net.headers = NULL;
         run->net.body = NULL;
     }
-    headers_release(&headers);
+    headers_free(headers);
     return r < 0 || !body ? -ENOMEM : 0;
 }
 
@@ -560,7 +517,7 @@ int exchange_chat(const struct llm_model *model, const struct llm_request *reque
         .model = model,
         .request = request,
         .watch = watch,
-        .dialect = model->kind == LLM_KIND_ANTHROPIC ? &anthropic_dialect : &openai_dialect,
+        .dialect = dialect_of(model),
         .started_us = clock_now_us(),
         .quirks = atomic_load(&model->learned->quirks),
         .net = { .url = model->url,

@@ -145,6 +145,15 @@ void decoder_init(struct decoder *decoder, const struct llm_model *model, struct
                   int64_t max_tokens);
 void decoder_release(struct decoder *decoder);
 
+static inline const struct dialect *dialect_of(const struct llm_model *model)
+{
+    return model->kind == LLM_KIND_ANTHROPIC ? &anthropic_dialect : &openai_dialect;
+}
+
+/* The headers of a request, with the key; they are wiped when they are freed. 0 or -ENOMEM. */
+int headers_make(const struct llm_model *model, const struct dialect *dialect, char ***ret_headers);
+void headers_free(char **headers);
+
 /* Which of the quirks @quirks does not have yet would mend the error @status @error; 0: none. */
 unsigned quirk_for(enum llm_kind kind, unsigned quirks, int status, const json_t *error);
 

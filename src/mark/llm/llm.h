@@ -59,7 +59,9 @@ const struct llm_model *llm_model_find(const struct llm_models *models, const ch
 const struct llm_model *llm_model_at(const struct llm_models *models, size_t i); /* or NULL */
 const char *llm_model_name(const struct llm_model *model);
 bool llm_model_is_demo(const struct llm_model *model);
-bool llm_model_has_tools(const struct llm_model *model);  /* false: use the fenced-code protocol */
+/* false: use the fenced-code protocol. May become false when a server refuses tools: that request
+ * fails with LLM_INVALID. */
+bool llm_model_has_tools(const struct llm_model *model);
 int64_t llm_model_context(const struct llm_model *model); /* tokens, as far as is known; never 0 */
 
 /* {"name", "provider", "model", "tools", "context", "price": {...} or null, "demo", "source"}: as
@@ -67,12 +69,18 @@ int64_t llm_model_context(const struct llm_model *model); /* tokens, as far as i
  * "OPENAI_API_KEY", "Ollama at 127.0.0.1:11434". No key is in it, and no password of the URL. */
 json_t *llm_model_to_json(const struct llm_model *model);
 
+/* Whether its server is there and accepts the key: 0, or a negative number and why, in words of
+ * printable ASCII without a key. Waits at most @timeout_us. */
+#define LLM_PROBE_MAX 200
+int llm_model_probe(const struct llm_model *model, int64_t timeout_us, char buf[LLM_PROBE_MAX]);
+
 /* ---- asking one ---- */
 
 struct llm_request {
     const json_t *messages;
     const json_t *tools;   /* NULL: none */
-    const char *tool;      /* a tool that must be called; NULL: as the model likes */
+    const char *tool;      /* a tool that should be called, and must be where the server can enforce
+                              it; NULL: as the model likes */
     int64_t max_tokens;    /* of the reply; 0: a sensible default */
     const char *cache_key; /* groups requests with the same beginning; may be NULL */
 };

@@ -35,6 +35,7 @@ struct llm_models {
     struct net *net;
     struct llm_model **items;
     size_t len, cap;
+    const struct llm_model *first; /* the default, if it is not the first of the list */
 };
 
 static void model_free(struct llm_model *model)
@@ -350,6 +351,23 @@ static int open_demo(const struct llm_config *config, struct llm_models *models,
     return add(models, model, err);
 }
 
+/* Makes the model that the operator names the default. */
+static int choose_default(struct llm_models *models, const char *name, struct gb_err *err)
+{
+    char quoted[FORMAT_QUOTED_MAX], list[100] = "";
+    size_t len = 0;
+
+    models->first = llm_model_find(models, name);
+    if (models->first)
+        return 0;
+    for (size_t i = 0; i < models->len && len < sizeof list; i++)
+        len += (size_t) snprintf(list + len, sizeof list - len, "%s%s", i > 0 ? ", " : "",
+                                 models->items[i]->name);
+    format_quoted(name, quoted);
+    return gb_fail_plain(err, EINVAL, "no model is called %s; there are %s", quoted,
+                         models->len > 0 ? list : "none");
+}
+
 int llm_models_open(const struct llm_config *config, struct llm_models **ret_models,
                     struct gb_err *err)
 {
@@ -369,6 +387,8 @@ int llm_models_open(const struct llm_config *config, struct llm_models **ret_mod
         r = open_locals(config, models, err);
     if (r == 0 && config->demo && !llm_model_find(models, "demo"))
         r = open_demo(config, models, err);
+    if (r == 0 && config->use && *config->use)
+        r = choose_default(models, config->use, err);
     if (r < 0) {
         llm_models_close(models);
         return r;
@@ -391,7 +411,7 @@ void llm_models_close(struct llm_models *models)
 const struct llm_model *llm_model_find(const struct llm_models *models, const char *name)
 {
     if (!name || !*name)
-        return llm_model_at(models, 0);
+        return models->first ? models->first : llm_model_at(models, 0);
     for (size_t i = 0; i < models->len; i++)
         if (strcmp(models->items[i]->name, name) == 0)
             return models->items[i];
