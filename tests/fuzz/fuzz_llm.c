@@ -14,7 +14,7 @@
 
 #include "base/banned.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 
 static void must(bool condition)
 {

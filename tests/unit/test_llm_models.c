@@ -35,7 +35,7 @@
 #define TEN       "aaaaaaaaaa"
 #define LONG_NAME TEN TEN TEN TEN TEN TEN TEN
 
-static char dir[] = "/tmp/glovebox-llm-XXXXXX";
+static char dir[] = "/tmp/glovebox-test-llm-XXXXXX";
 
 static int make_dir(void **state)
 {

@@ -69,7 +69,8 @@ void llm_redact_text(char *text, const char *key)
     if (!is_secret(key))
         return;
     for (char *at = text; (at = strstr(at, key)); at += mark_len) {
-        memcpy(at, REDACTED, mark_len);
+        for (size_t i = 0; i < mark_len; i++)
+            at[i] = REDACTED[i];
         memmove(at + mark_len, at + key_len, strlen(at + key_len) + 1);
     }
 }

@@ -42,9 +42,9 @@ int draft_refusal(struct draft *draft, const char *text, size_t len);
 /* A new call; @id and @name may be NULL. @ret_call is its number. */
 int draft_call_new(struct draft *draft, int64_t index, const char *id, const char *name,
                    size_t *ret_call);
-int draft_call_name(struct draft *draft, size_t call, const char *name);
-int draft_call_id(struct draft *draft, size_t call, const char *id);
-int draft_call_add(struct draft *draft, size_t call, const char *text, size_t len);
+int draft_call_name(struct draft *draft, size_t i, const char *name); /* call number @i */
+int draft_call_id(struct draft *draft, size_t i, const char *id);
+int draft_call_add(struct draft *draft, size_t i, const char *text, size_t len);
 
 /* No more is to come: tells what was held back. */
 int draft_end(struct draft *draft);

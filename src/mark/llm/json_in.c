@@ -59,8 +59,10 @@ static void mend_escapes(char *text, size_t len)
             p += 11;
             continue;
         }
-        if (unit == 0 || (unit >= 0xd800 && unit < 0xe000))
-            memcpy(p + 2, "fffd", 4);
+        if (unit == 0 || (unit >= 0xd800 && unit < 0xe000)) {
+            p[2] = p[3] = p[4] = 'f';
+            p[5] = 'd';
+        }
         p += 5;
     }
 }

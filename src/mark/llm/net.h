@@ -75,4 +75,4 @@ struct net_url {
     char host[256];
     bool tls, loopback, has_path;
 };
-int net_url_read(const char *url, struct net_url *ret_url, const char **ret_why);
+int net_url_read(const char *text, struct net_url *ret_url, const char **ret_why);
