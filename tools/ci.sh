@@ -96,13 +96,16 @@ fuzzing() {
 # packages : those that the first build does not need; apt takes about as long as that build
 packages() { tools/deps.sh; }
 
-# kit : installs the programs for the MCP proofs, mostly downloads; the suites wait for it
-kit() { timed mcp-kit tools/mcp_kit.sh ${GB_MCP_KIT:+"$GB_MCP_KIT"}; }
+# kit : installs the programs for the proofs of MCP and of models, mostly downloads; the suites wait for it
+kit() {
+    timed mcp-kit tools/mcp_kit.sh ${GB_MCP_KIT:+"$GB_MCP_KIT"}
+    timed model-kit tools/model_kit.sh ${GB_MODEL_KIT:+"$GB_MODEL_KIT"} || true # a test says so
+}
 
 asan_files=test_robust.py,test_bad_input.py,test_key.py,test_audit.py
 asan_files+=,test_serve_api.py,test_serve_files.py,test_serve_life.py,test_serve_sessions.py
 asan_files+=,test_network.py,test_serve_network.py
-asan_files+=,test_mcp.py,test_mcp_bad_input.py
+asan_files+=,test_mcp.py,test_mcp_bad_input.py,test_mark_models.py
 
 # asan_system WHO : system tests in the sanitized build, once it exists
 asan_system() {

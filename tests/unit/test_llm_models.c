@@ -389,6 +389,47 @@ static void test_local_servers(void **state)
         peer_stop(&peers[i]);
 }
 
+/* Threads share the connections that are kept. */
+static void *talk_over_http(void *arg)
+{
+    json_t *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", "x");
+    struct llm_request request = { .messages = messages };
+
+    for (int i = 0; i < 10; i++) {
+        struct llm_reply reply;
+        struct llm_error error;
+
+        assert_int_equal(llm_chat(arg, &request, NULL, -1, &reply, &error), 0);
+        assert_string_equal(json_in_string(reply.message, "content"), "fine");
+        llm_reply_release(&reply);
+    }
+    json_decref(messages);
+    return NULL;
+}
+
+static void test_many_over_http(void **state)
+{
+    struct peer peer = { .list = "{\"choices\":[{\"message\":{\"content\":\"fine\"}}]}" };
+    char spec[80];
+    struct llm_config config = { .models = LIST(spec), .retries = 0 };
+    struct llm_models *models = NULL;
+    pthread_t threads[8];
+    struct gb_err err;
+
+    (void) state;
+    peer_start(&peer);
+    (void) snprintf(spec, sizeof spec, "m=openai:m@http://127.0.0.1:%d/v1", peer.port);
+    assert_int_equal(llm_models_open(&config, &models, &err), 0);
+    for (size_t i = 0; i < ARRAY_LEN(threads); i++)
+        assert_int_equal(
+            pthread_create(&threads[i], NULL, talk_over_http, (void *) llm_model_find(models, "m")),
+            0);
+    for (size_t i = 0; i < ARRAY_LEN(threads); i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    llm_models_close(models);
+    peer_stop(&peer);
+}
+
 /* ---- the scripted model ---- */
 
 static const char script_text[] =
@@ -689,13 +730,21 @@ static void test_json_from_servers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_specs),       cmocka_unit_test(test_endpoints),
-        cmocka_unit_test(test_key_files),   cmocka_unit_test(test_open),
-        cmocka_unit_test(test_default),     cmocka_unit_test(test_local_servers),
-        cmocka_unit_test(test_script),      cmocka_unit_test(test_script_is_cancelled),
-        cmocka_unit_test(test_bad_scripts), cmocka_unit_test(test_many_conversations),
-        cmocka_unit_test(test_redaction),   cmocka_unit_test(test_costs),
-        cmocka_unit_test(test_history),     cmocka_unit_test(test_json_from_servers),
+        cmocka_unit_test(test_specs),
+        cmocka_unit_test(test_endpoints),
+        cmocka_unit_test(test_key_files),
+        cmocka_unit_test(test_open),
+        cmocka_unit_test(test_default),
+        cmocka_unit_test(test_local_servers),
+        cmocka_unit_test(test_many_over_http),
+        cmocka_unit_test(test_script),
+        cmocka_unit_test(test_script_is_cancelled),
+        cmocka_unit_test(test_bad_scripts),
+        cmocka_unit_test(test_many_conversations),
+        cmocka_unit_test(test_redaction),
+        cmocka_unit_test(test_costs),
+        cmocka_unit_test(test_history),
+        cmocka_unit_test(test_json_from_servers),
     };
 
     return cmocka_run_group_tests_name("llm_models", tests, make_dir, remove_dir);
