@@ -70,8 +70,8 @@ static int ask_line(int tty, const char *prompt, char text[PASSWORD_SIZE], struc
     quiet = before;
     quiet.c_lflag &= ~(tcflag_t) (ECHO | ISIG);
     quiet.c_lflag |= ICANON;
+    (void) tcsetattr(tty, TCSAFLUSH, &quiet); /* before the prompt: what is typed after it counts */
     (void) io_write_all(tty, prompt, strlen(prompt));
-    (void) tcsetattr(tty, TCSAFLUSH, &quiet);
     len = read(tty, text, PASSWORD_SIZE - 1);
     (void) tcsetattr(tty, TCSAFLUSH, &before);
     (void) io_write_all(tty, "\n", 1);

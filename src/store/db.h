@@ -134,5 +134,6 @@ int db_write_end(struct db *db, int r, struct gb_err *err);
 
 /* ---- backends ---- */
 
-/* Opens the file at @path, which must exist, and updates its tables. */
-int db_sqlite_open(const char *path, struct db **ret_db, struct gb_err *err);
+/* Opens the file at @path, which must exist, and updates its tables; -EBUSY if they have to be
+ * updated and another process serves from it. */
+int db_sqlite_open(const char *path, bool is_served, struct db **ret_db, struct gb_err *err);

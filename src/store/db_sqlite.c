@@ -298,6 +298,7 @@ static int conn_open(struct conn *conn, const char *path, struct gb_err *err)
     (void) sqlite3_db_config(conn->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     return exec(conn->db,
                 "PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; "
+                "PRAGMA secure_delete = ON; " /* what people delete is overwritten */
                 "PRAGMA temp_store = MEMORY; PRAGMA synchronous = NORMAL",
                 "set up", err);
 }
@@ -344,13 +345,17 @@ static int migrate_step(sqlite3 *db, size_t from, struct gb_err *err)
     return r < 0 ? r : exec(db, version, "record the version", err);
 }
 
-static int migrate(sqlite3 *db, const char *path, struct gb_err *err)
+static int migrate(sqlite3 *db, const char *path, bool is_served, struct gb_err *err)
 {
     int64_t version;
     int r = check_version(db, path, &version, err);
 
     if (r < 0 || version == (int64_t) migrations_len)
         return r;
+    if (is_served)
+        return gb_fail_plain(err, EBUSY,
+                             "an older Glovebox is serving from this data directory, and would not "
+                             "understand its tables after an update; stop it first");
     r = exec(db, "BEGIN IMMEDIATE", "begin", err);
     if (r < 0)
         return r;
@@ -389,7 +394,7 @@ static int set_wal(sqlite3 *db, const char *path, struct gb_err *err)
     return 0;
 }
 
-static int open_file(struct sqlite_db *s, const char *path, struct gb_err *err)
+static int open_file(struct sqlite_db *s, const char *path, bool is_served, struct gb_err *err)
 {
     sqlite3 *writer;
     int r = conn_open(&s->conns[DB_WRITE], path, err);
@@ -402,7 +407,7 @@ static int open_file(struct sqlite_db *s, const char *path, struct gb_err *err)
     if (r == 0)
         r = set_wal(writer, path, err);
     if (r == 0)
-        r = migrate(writer, path, err);
+        r = migrate(writer, path, is_served, err);
     if (r == 0)
         r = conn_open(&s->conns[DB_READ], path, err);
     if (r == 0)
@@ -429,7 +434,7 @@ static const struct db_ops sqlite_ops = {
     .fail = sqlite_fail,
 };
 
-int db_sqlite_open(const char *path, struct db **ret_db, struct gb_err *err)
+int db_sqlite_open(const char *path, bool is_served, struct db **ret_db, struct gb_err *err)
 {
     struct sqlite_db *s = calloc(1, sizeof *s);
     int r;
@@ -439,7 +444,7 @@ int db_sqlite_open(const char *path, struct db **ret_db, struct gb_err *err)
     s->base.ops = &sqlite_ops;
     for (size_t i = 0; i < DB_SIDES; i++)
         (void) pthread_mutex_init(&s->conns[i].lock, NULL); /* cannot fail with defaults */
-    r = open_file(s, path, err);
+    r = open_file(s, path, is_served, err);
     if (r < 0) {
         sqlite_close(&s->base);
         return r;

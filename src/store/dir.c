@@ -128,6 +128,18 @@ void store_dir_release(struct store_dir *dir)
     *dir = (struct store_dir){ NULL, -EBADF, -EBADF };
 }
 
+bool store_dir_is_served(const struct store_dir *dir, int *ret_guard_fd)
+{
+    autoclose int fd = openat(dir->fd, "serve.lock", O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+
+    if (fd < 0)
+        return false; /* nobody ever had, and nobody gets it while we have the directory's lock */
+    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+        return errno == EWOULDBLOCK;
+    *ret_guard_fd = TAKE_FD(fd);
+    return false;
+}
+
 int store_dir_check_file(const struct store_dir *dir, const char *name, bool must_exist,
                          struct gb_err *err)
 {

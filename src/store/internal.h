@@ -28,6 +28,10 @@ int store_dir_open(const struct store_config *config, struct store_dir *ret_dir,
                    struct gb_err *err);
 void store_dir_release(struct store_dir *dir);
 
+/* Whether another process has it exclusively. If not, none can as long as *@ret_guard_fd is open.
+ */
+bool store_dir_is_served(const struct store_dir *dir, int *ret_guard_fd);
+
 /* Creates the file (0600) unless @must_exist, and refuses one that others own or can open. */
 int store_dir_check_file(const struct store_dir *dir, const char *name, bool must_exist,
                          struct gb_err *err);

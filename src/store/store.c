@@ -44,8 +44,10 @@ void store_close(struct store *store)
 int store_open(const struct store_config *config, struct store **ret_store, struct gb_err *err)
 {
     __attribute__((cleanup(store_dir_release))) struct store_dir dir = { NULL, -EBADF, -EBADF };
+    autoclose int guard_fd = -EBADF;
     autofree char *path = NULL;
     struct store *store;
+    bool is_served;
     int r;
 
     if (!config->dir || !config->dir[0])
@@ -63,7 +65,8 @@ int store_open(const struct store_config *config, struct store **ret_store, stru
     if (!store)
         return gb_fail(err, ENOMEM, "open the store");
     store->lock_fd = TAKE_FD(dir.lock_fd);
-    r = db_sqlite_open(path, &store->db, err);
+    is_served = !config->exclusive && store_dir_is_served(&dir, &guard_fd);
+    r = db_sqlite_open(path, is_served, &store->db, err);
     if (r < 0) {
         store_close(store);
         return r;

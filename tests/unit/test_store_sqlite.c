@@ -19,6 +19,7 @@
 #include "store/audit.h"
 #include "store/keys.h"
 #include "store/sessions.h"
+#include "store/users.h"
 
 #include "store_harness.h"
 
@@ -239,7 +240,7 @@ static void test_malformed(void **state)
         "(9, 1, NULL, " HASH ", replace(" HASH ", '0', 'G'), '{}')",
         "(9, 1, NULL, " HASH ", " HASH ", x'7b7d')",
         "(9, 1, NULL, " HASH ", " HASH ", 'a' || char(0) || 'b')",
-        "(9, 1, NULL, " HASH ", " HASH ", hex(zeroblob(9000)))",
+        "(9, 1, NULL, " HASH ", " HASH ", hex(zeroblob(70000)))",
     };
     struct fixture *f = *state;
     char text[512];
@@ -258,6 +259,37 @@ static void test_malformed(void **state)
         assert_int_equal(len, 1);
         assert_true(got[0].malformed);
         store_audit_free(got, len);
+    }
+}
+
+/* What people delete is not in the file any more. */
+static void test_deleted_is_gone(void **state)
+{
+    struct fixture *f = *state;
+    struct store_user user = {
+        .id = "u1", .email = "a@b", .name = "ZZ needle ZZ", .password = "h"
+    };
+    autofree char *content = malloc(1 << 20);
+    char path[128];
+    bool is_operator;
+
+    assert_non_null(content);
+    db_path(f, path);
+    for (int deleted = 0; deleted < 2; deleted++) {
+        FILE *file;
+        size_t len;
+
+        if (deleted)
+            assert_int_equal(store_user_delete(f->store, "u1", "user-u1", &f->err), 0);
+        else
+            assert_int_equal(store_user_add(f->store, &user, NULL, &is_operator, &f->err), 0);
+        store_close(f->store); /* the last one moves the log into the file */
+        file = fopen(path, "re");
+        assert_non_null(file);
+        len = fread(content, 1, 1 << 20, file);
+        assert_int_equal(fclose(file), 0);
+        assert_int_equal(memmem(content, len, "ZZ needle ZZ", 12) == NULL, deleted);
+        f->store = harness_open(f->dir);
     }
 }
 
@@ -280,11 +312,11 @@ static void test_no_directory(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        WITH_STORE(test_file_modes),         WITH_STORE(test_makes_directories),
-        WITH_STORE(test_refuses_files),      WITH_STORE(test_refuses_owners),
-        WITH_STORE(test_refuses_versions),   WITH_STORE(test_refuses_other_files),
-        WITH_STORE(test_append_only),        WITH_STORE(test_malformed),
-        cmocka_unit_test(test_no_directory),
+        WITH_STORE(test_file_modes),       WITH_STORE(test_makes_directories),
+        WITH_STORE(test_refuses_files),    WITH_STORE(test_refuses_owners),
+        WITH_STORE(test_refuses_versions), WITH_STORE(test_refuses_other_files),
+        WITH_STORE(test_append_only),      WITH_STORE(test_malformed),
+        WITH_STORE(test_deleted_is_gone),  cmocka_unit_test(test_no_directory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -254,6 +255,26 @@ static void test_disk_full(void **state)
     assert_int_equal(ask(f->copy, "SELECT count(*) FROM audit_log"), ROWS);
 }
 
+/* A command of a newer version must not change the tables under an older service. */
+static void test_served(void **state)
+{
+    struct fixture *f = *state;
+    char path[96];
+    int fd;
+
+    snprintf(path, sizeof path, "%s/serve.lock", f->dir);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(flock(fd, LOCK_EX), 0);
+    refused(f, "stop it first");
+    assert_still_old(f);
+    assert_int_equal(access(f->copy, F_OK), -1);
+    assert_int_equal(close(fd), 0);
+    store_close(harness_open(f->dir));
+    assert_int_equal(ask(f->path, "PRAGMA user_version"), (int64_t) migrations_len);
+    assert_int_equal(unlink(path), 0);
+}
+
 /* A process that died in the middle of a copy leaves a part of it. */
 static void test_leftover(void **state)
 {
@@ -276,6 +297,7 @@ int main(void)
         WITH_STORE(test_upgrade),         WITH_STORE(test_new_has_no_copy),
         WITH_STORE(test_migration_fails), WITH_STORE(test_no_place_for_the_copy),
         WITH_STORE(test_disk_full),       WITH_STORE(test_leftover),
+        WITH_STORE(test_served),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

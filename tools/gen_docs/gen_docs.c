@@ -422,6 +422,7 @@ static const struct {
     { "RECEIPTS AND STATUSES", NULL },
     { "DOCTOR", NULL },
     { "KEYS", NULL },
+    { "ACCOUNTS", NULL },
     { "TEMPLATES", NULL },
     { "AUDIT LOG", NULL },
     { "RATINGS", NULL },

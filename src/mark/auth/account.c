@@ -7,7 +7,6 @@
 #include "base/autoclean.h"
 #include "base/text/parse.h"
 #include "mark/auth/internal.h"
-#include "service/access/principal.h"
 
 #include "base/banned.h"
 
