@@ -457,12 +457,25 @@ static int prepare(struct serve *serve, struct gb_err *err)
                     cfg->log_file, err);
 }
 
+/* Whether anybody can come in where credentials are needed: with a key, or an account of Mark. */
+static bool has_callers(struct serve *serve)
+{
+    struct auth_config config = { .store = serve->store, .data_dir = serve->data_dir };
+    struct auth *auth = NULL;
+    bool any = keys_any(serve->keys);
+
+    if (!any && serve->cfg->mark == MARK_ON && auth_open(&config, &auth, NULL) == 0)
+        any = auth_any(auth);
+    auth_close(auth);
+    return any;
+}
+
 /* Returns the exit code of a failure, or 0 once the service is running. */
 static int begin(struct serve *serve, struct gb_err *err)
 {
     if (catch_signals(serve, err) < 0 || open_store(serve, err) < 0)
         return EXIT_OURS;
-    if (server_check(&serve->server_config, keys_any(serve->keys), err) < 0)
+    if (server_check(&serve->server_config, has_callers(serve), err) < 0)
         return EXIT_USAGE;
     if (start(serve, err) < 0)
         return serve->mark_refused ? EXIT_USAGE : EXIT_OURS;

@@ -48,7 +48,7 @@ struct server_config {
 void server_config_default(struct server_config *config);
 
 /* Checks the addresses against @config->auth before anything is started: -EACCES if one would be
- * reachable from other machines without a key. @have_keys: at least one key exists. */
+ * reachable from other machines without a key. @have_keys: at least one key or account exists. */
 int server_check(const struct server_config *config, bool have_keys, struct gb_err *err);
 
 /* Listens on every address. @config is copied; what it points to must stay valid. */

@@ -423,6 +423,23 @@ def test_sign_up_from_elsewhere(serve, gb):  # noqa: F811
     refused(server, 409, "email-taken", "POST", "/auth/signup", body)
 
 
+def test_modes_of_signing_up(serve, gb, tmp_path):  # noqa: F811
+    body = {"email": EXAMPLE, "password": PASSWORD}
+    closed = serve("--signup", "closed")
+    code = gb("user", "invite", "--data", closed.data).out.strip()
+    refused(closed, 403, "signup-closed", "POST", "/auth/signup", {**body, "invitation": code})
+    invite = serve("--signup", "invite", data=closed.data) if closed.stop() == 0 else None
+    refused(invite, 403, "signup-closed", "POST", "/auth/signup", body)
+    invite.good("POST", "/auth/signup", {**body, "invitation": code}, 201)
+    # An account is enough to listen for others; without a token they get nowhere.
+    assert invite.stop() == 0
+    both = serve("--signup", "open", "--listen", "[::]:0", data=closed.data)
+    both.good("POST", "/auth/signup", {**body, "email": "bob@example.com"}, 201, X_Forwarded_For="192.0.2.1")
+    off = serve("--mark", "off")
+    for method, path in (("POST", "/auth/signin"), ("POST", "/auth/signup"), ("GET", "/auth/me")):
+        refused(off, 404, "mark-off", method, path, body if method == "POST" else None)
+
+
 # ---- the end of an account ----
 
 OWNED = {

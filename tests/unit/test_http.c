@@ -384,6 +384,25 @@ static void test_keys(void **state)
     assert_int_equal(ask("GET /v1/sessions", "X-API-Key: wrong\r\n", ""), 401);
 }
 
+/* This server has no Mark: its routes say so to everybody, and a token of it is a key that nobody
+ * knows. */
+static void test_mark_off(void **state)
+{
+    static const char *const lines[] = { "POST /auth/signup",  "POST /auth/signin",
+                                         "POST /auth/refresh", "POST /auth/signout",
+                                         "GET /auth/me",       "PATCH /auth/me",
+                                         "DELETE /auth/me" };
+
+    (void) state;
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        assert_int_equal(ask(lines[i], "X-API-Key: " FAKE_KEY "\r\n", "{}"), 404);
+        assert_problem(404);
+        assert_true(has("mark-off"));
+    }
+    assert_int_equal(ask("GET /v1/sessions", "Authorization: Bearer eyJ.eyJ.x\r\n", ""), 401);
+    assert_true(has("key-unknown"));
+}
+
 static void test_ownership(void **state)
 {
     char id[32], line[128];
@@ -957,31 +976,19 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_framing),
-        cmocka_unit_test(test_bad_urls),
-        cmocka_unit_test(test_pipelined),
-        cmocka_unit_test(test_slow_header),
-        cmocka_unit_test(test_slow_body),
-        cmocka_unit_test(test_gate),
-        cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_ownership),
-        cmocka_unit_test(test_bodies),
-        cmocka_unit_test(test_deep_json),
-        cmocka_unit_test(test_large_bodies),
-        cmocka_unit_test(test_methods),
-        cmocka_unit_test(test_about),
-        cmocka_unit_test(test_sessions),
-        cmocka_unit_test(test_detach_and_output),
-        cmocka_unit_test(test_sse),
-        cmocka_unit_test(test_ndjson),
-        cmocka_unit_test(test_leaving),
-        cmocka_unit_test(test_put_and_get),
-        cmocka_unit_test(test_multipart),
-        cmocka_unit_test(test_multipart_bytewise),
-        cmocka_unit_test(test_archive),
-        cmocka_unit_test(test_unix_socket),
-        cmocka_unit_test(test_many),
-        cmocka_unit_test(test_check),
+        cmocka_unit_test(test_framing),   cmocka_unit_test(test_bad_urls),
+        cmocka_unit_test(test_pipelined), cmocka_unit_test(test_slow_header),
+        cmocka_unit_test(test_slow_body), cmocka_unit_test(test_gate),
+        cmocka_unit_test(test_keys),      cmocka_unit_test(test_mark_off),
+        cmocka_unit_test(test_ownership), cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_deep_json), cmocka_unit_test(test_large_bodies),
+        cmocka_unit_test(test_methods),   cmocka_unit_test(test_about),
+        cmocka_unit_test(test_sessions),  cmocka_unit_test(test_detach_and_output),
+        cmocka_unit_test(test_sse),       cmocka_unit_test(test_ndjson),
+        cmocka_unit_test(test_leaving),   cmocka_unit_test(test_put_and_get),
+        cmocka_unit_test(test_multipart), cmocka_unit_test(test_multipart_bytewise),
+        cmocka_unit_test(test_archive),   cmocka_unit_test(test_unix_socket),
+        cmocka_unit_test(test_many),      cmocka_unit_test(test_check),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -147,6 +147,19 @@ static void test_actions(void **state)
     assert_true(l->cfg.json);
     unload(l);
 
+    l = load("user add a@b --name me --password-file - --json --data /d");
+    assert_int_equal(l->result, 0);
+    assert_int_equal(l->cfg.command, COMMAND_USER);
+    assert_int_equal(l->cfg.action, ACTION_USER_ADD);
+    assert_string_equal(l->cfg.args[0], "a@b");
+    assert_string_equal(l->cfg.key_name, "me");
+    assert_string_equal(l->cfg.password_file, "-");
+    unload(l);
+    l = load("user invite --valid 2h");
+    assert_int_equal(l->result, 0);
+    assert_int_equal(l->cfg.invite_us, INT64_C(7200000000));
+    unload(l);
+
     setenv("GLOVEBOX_DATA", "/e", 1);
     setenv("GLOVEBOX_LAST", "5", 1); /* of the command line only */
     l = load("audit show --since 2h --session s-1");

@@ -116,7 +116,7 @@ int auth_change(struct auth *auth, const struct auth_peer *peer, const char *use
                 const char *name, const char *password, const char *current_password,
                 json_t **ret_json, struct fault *fault)
 {
-    struct store_user user;
+    struct store_user user = { 0 };
     json_t *json = NULL, *tokens = NULL;
     int r = name ? auth_check_name(name, fault) : 0;
 

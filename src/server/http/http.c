@@ -404,9 +404,9 @@ int server_check(const struct server_config *config, bool have_keys, struct gb_e
                                  spec.dialect);
         if (!listen_is_local(&spec) && config->auth != SERVER_AUTH_OPEN && !have_keys)
             return gb_fail_plain(err, EACCES,
-                                 "%.60s can be reached from other machines, and no API key exists; "
-                                 "create one with 'glovebox key create', or use --no-auth to "
-                                 "allow access without keys",
+                                 "%.40s can be reached from other machines, and no API key exists; "
+                                 "run 'glovebox key create', or for people 'glovebox user add', or "
+                                 "use --no-auth to allow access without keys",
                                  config->listens[i]);
     }
     return 0;
