@@ -140,7 +140,7 @@ static bool is_text(struct span head)
             return false;
         odd += (c < 0x20 && !strchr("\t\n\r\f\v\x1b\x1a", c)) || c == 0x7f;
     }
-    return odd <= head.len / 200;
+    return odd <= 2 + head.len / 200;
 }
 
 static struct span skip_blank(struct span text)

@@ -38,10 +38,6 @@ int chat_messages(struct store *store, const struct caller *caller, const char *
 int chat_message(struct store *store, const struct caller *caller, const char *message_id,
                  json_t **ret_json, struct fault *fault);
 
-/* One of those, with its chat_id. */
-int chat_message(struct store *store, const struct caller *caller, const char *message_id,
-                 json_t **ret_json, struct fault *fault);
-
 /* @reasons: an array of words, or NULL. Replaces the caller's earlier rating of that answer. */
 int chat_feedback(struct store *store, const struct caller *caller, const char *message_id, bool up,
                   const json_t *reasons, const char *text, json_t **ret_json, struct fault *fault);
