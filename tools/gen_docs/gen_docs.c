@@ -22,7 +22,7 @@
 #include "base/banned.h"
 
 #define PROSE_BYTES_MAX    (1 << 20)
-#define PROSE_SECTIONS_MAX 16
+#define PROSE_SECTIONS_MAX 24
 
 /* ---- roff ---- */
 
