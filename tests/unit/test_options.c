@@ -240,6 +240,7 @@ static void test_bad(void **state)
         { "key revoke a b", "too many arguments; leave out 'b'" },
         { "key create a", "too many arguments; leave out 'a'" },
         { "key list --rate 5", "--name, --sessions, --executions and --rate are for key create" },
+        { "mark sample --since 1h", "--since is for mark export-feedback" },
         { "audit verify --last 5", "--since, --last and --session are for audit show" },
         { "audit show --head 0000000000000000000000000000000000000000000000000000000000000000",
           "--head is for audit verify" },

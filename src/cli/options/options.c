@@ -118,8 +118,7 @@ static int check_template(const struct config *cfg, struct gb_err *err)
 static int check_action(const struct config *cfg, struct gb_err *err)
 {
     bool create = cfg->key_sessions || cfg->key_executions || cfg->key_rate;
-    bool exports = cfg->action == ACTION_MARK_EXPORT_FEEDBACK;
-    bool show = (cfg->audit_since && !exports) || cfg->audit_last || cfg->audit_session;
+    bool show = cfg->audit_since || cfg->audit_last || cfg->audit_session;
 
     if ((create || (cfg->key_name && cfg->command == COMMAND_KEY)) &&
         cfg->action != ACTION_KEY_CREATE)
@@ -129,11 +128,12 @@ static int check_action(const struct config *cfg, struct gb_err *err)
         return gb_fail_plain(err, EINVAL, "--name is for user add");
     if (cfg->password_file && cfg->action != ACTION_USER_ADD && cfg->action != ACTION_USER_RESET)
         return gb_fail_plain(err, EINVAL, "--password-file is for user add and user reset");
+    if (cfg->command == COMMAND_MARK) /* of those, it has only --since */
+        return show && cfg->action != ACTION_MARK_EXPORT_FEEDBACK
+                   ? gb_fail_plain(err, EINVAL, "--since is for mark export-feedback")
+                   : 0;
     if (show && cfg->action != ACTION_AUDIT_SHOW)
-        return gb_fail_plain(
-            err, EINVAL,
-            "--since, --last and --session are for audit show, --since also for mark "
-            "export-feedback");
+        return gb_fail_plain(err, EINVAL, "--since, --last and --session are for audit show");
     if (cfg->audit_head && cfg->action != ACTION_AUDIT_VERIFY)
         return gb_fail_plain(err, EINVAL, "--head is for audit verify");
     return check_template(cfg, err);
