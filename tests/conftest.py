@@ -331,7 +331,7 @@ class Glovebox:
         self.started = []
 
     def environment(self, extra=None):
-        dropped = ("GLOVEBOX", "MAX_", "LOG_", "BLOCKED_", "PYTHON", "GB_")
+        dropped = ("GLOVEBOX", "MAX_", "LOG_", "BLOCKED_", "PYTHON", "GB_", "OPENAI_", "ANTHROPIC_")
         env = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
         name, _, value = MARK.partition("=")
         env.update({"HOME": self.home, "TMPDIR": self.home, name: value})

@@ -1,4 +1,5 @@
-/* `glovebox doctor`: which protections work on this host, each tried in a real box. */
+/* `glovebox doctor`: which protections work on this host, each tried in a real box; and which
+ * models Mark has. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 
 #include "base/autoclean.h"
 #include "cli/cmd.h"
+#include "cli/mark.h"
 #include "cli/terminal/doctor_text.h"
 #include "engine/doctor/doctor.h"
 #include "service/template/templates.h"
@@ -38,6 +40,7 @@ int cmd_doctor(const struct config *cfg)
     };
     struct doctor_report *report = calloc(1, sizeof *report);
     struct template_entry template = { 0 };
+    json_t *models = NULL;
     autofree char *data_dir = NULL;
     struct gb_err err = { 0 };
     int code = EXIT_OURS, r;
@@ -51,18 +54,26 @@ int cmd_doctor(const struct config *cfg)
         return EXIT_USAGE;
     }
     config.template = template_entry_def(&template);
+    if (config.progress)
+        show_progress(NULL, "models");
+    r = mark_models_look(cfg, &models, &err);
+    if (r < 0) {
+        models = NULL;
+        say("models: %s", err.msg);
+    }
     r = report ? doctor_run(&config, report, &err) : gb_fail(&err, ENOMEM, "examine this host");
     if (config.progress)
         fprintf(stderr, "\r\033[K");
     if (r == 0 && cfg->json)
-        r = cmd_print_json(doctor_to_json(report), &err);
-    else if (r == 0 && doctor_write(stdout, report, wants_colours()) < 0)
+        r = cmd_print_json(doctor_to_json(report, json_incref(models)), &err);
+    else if (r == 0 && doctor_write(stdout, report, models, mark_model_hint, wants_colours()) < 0)
         r = gb_fail(&err, EIO, "print the report");
     if (r < 0)
         say("%s", err.msg);
     else
         code = report->isolated ? 0 : EXIT_NOT_ISOLATED;
     free(report);
+    json_decref(models);
     template_entry_release(&template);
     return code;
 }

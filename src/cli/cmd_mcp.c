@@ -15,12 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "cli/cmd.h"
 #include "mcp/mcp.h"
+#include "service/access/data.h"
 #include "service/service.h"
 #include "service/template/templates.h"
 
@@ -52,6 +54,39 @@ static void on_log(void *arg, enum log_level level, const char *line)
     (void) arg;
     if (level <= LOG_LEVEL_WARNING)
         say("%s", line);
+}
+
+/* A directory next to the service's. Several processes may share it: each engine locks its own
+ * part. */
+static int data_dir(const struct config *cfg, char **ret_dir, struct gb_err *err)
+{
+    autofree char *base = NULL;
+    char *dir = NULL;
+
+    if (cfg->data_dir)
+        base = strdup(cfg->data_dir);
+    else if (data_default_dir(&base, err) < 0)
+        return -err->code;
+    if (!base || asprintf(&dir, "%s/mcp", base) < 0)
+        return gb_fail(err, ENOMEM, "find the data directory");
+    for (char *p = dir + 1;; p++) {
+        char end = *p;
+        int code;
+
+        if (end != '/' && end != '\0')
+            continue;
+        *p = '\0';
+        code = mkdir(dir, 0700) < 0 && errno != EEXIST ? errno : 0;
+        *p = end;
+        if (code != 0) {
+            free(dir);
+            return gb_fail(err, code, "create the data directory (choose another with --data)");
+        }
+        if (end == '\0')
+            break;
+    }
+    *ret_dir = dir;
+    return 0;
 }
 
 static void at_least(int64_t *most, int64_t value)
@@ -119,7 +154,7 @@ static int run_here(const struct config *cfg, int stop_fd, struct gb_err *err)
     autofree char *dir = NULL, *base = NULL;
     pthread_t warm;
     bool warms;
-    int r = cmd_sub_dir(cfg, "mcp", &dir, err);
+    int r = data_dir(cfg, &dir, err);
 
     /* Templates are where the service has its own. */
     if (r < 0 || (r = cmd_data_dir(cfg, &base, err)) < 0 ||

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/text/parse.h"
 #include "base/text/strv.h"
 #include "mark/mark.h"
@@ -92,6 +93,51 @@ void mark_fill(const struct config *cfg, const struct mark_models *models,
     config->agent.seconds_max_us = cfg->mark_us;
     config->agent.tokens_max = cfg->mark_tokens;
     config->agent.cost_max = (double) cfg->mark_cost / 1000;
+}
+
+/* ---- the doctor ---- */
+
+/* A stand-in until llm/ has it. */
+__attribute__((weak)) int llm_model_probe(const struct llm_model *model, int64_t timeout_us,
+                                          char buf[LLM_PROBE_MAX])
+{
+    (void) model;
+    (void) timeout_us;
+    (void) buf;
+    return 0;
+}
+
+#define PROBE_US (3 * USEC_PER_SEC)
+
+int mark_models_look(const struct config *cfg, json_t **ret_models, struct gb_err *err)
+{
+    struct mark_models read = { 0 };
+    struct mark_config config = { 0 };
+    struct llm_models *models = NULL;
+    json_t *list = json_array();
+    int r = mark_models_read(cfg, &read, err);
+
+    mark_fill(cfg, &read, &config);
+    config.models.demo = false;
+    if (r == 0)
+        r = llm_models_open(&config.models, &models, err);
+    for (size_t i = 0; r == 0 && llm_model_at(models, i); i++) {
+        const struct llm_model *model = llm_model_at(models, i);
+        char why[LLM_PROBE_MAX] = "";
+        bool good = llm_model_probe(model, PROBE_US, why) == 0;
+        json_t *json = llm_model_to_json(model);
+
+        (void) json_object_set_new(json, "reachable", json_boolean(good));
+        (void) json_object_set_new(json, "reason", json_string(why));
+        (void) json_array_append_new(list, json);
+    }
+    llm_models_close(models);
+    mark_models_release(&read);
+    if (r < 0)
+        json_decref(list);
+    else
+        *ret_models = list;
+    return r;
 }
 
 /* ---- the welcome ---- */

@@ -1,6 +1,9 @@
 /* The options of Mark as its configuration, for all commands that open it. */
 #pragma once
 
+#include <jansson.h>
+#include <stdbool.h>
+
 #include "cli/options/options.h"
 
 struct mark;
@@ -22,6 +25,11 @@ void mark_models_release(struct mark_models *models);
  * @models, which must stay valid. */
 void mark_fill(const struct config *cfg, const struct mark_models *models,
                struct mark_config *config);
+
+/* The models that serve would have, as the doctor shows them: each as in GET /api/v1/models, with
+ * reachable and reason. Asks each server, and waits; the demo is not listed. The caller owns the
+ * array. */
+int mark_models_look(const struct config *cfg, json_t **ret_models, struct gb_err *err);
 
 /* "set OPENAI_API_KEY ...": what to do to get a model. One sentence without its full stop. */
 extern const char mark_model_hint[];

@@ -3,11 +3,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sodium.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,7 +20,8 @@
 
 #define PREFIX_NEW   "new-" /* not locked yet */
 #define PREFIX_RUN   "run-"
-#define NEW_AGE_S    60 /* nobody takes as long from creating to locking */
+#define INSIDE       "data" /* its own directory is locked, which a store in it would do too */
+#define NEW_AGE_S    60     /* nobody takes as long from creating to locking */
 #define TRASH_BUDGET 10000
 
 static void empty_trash(int base_fd)
@@ -66,20 +68,18 @@ static void sweep(int base_fd)
 static int make(struct scratch *scratch, struct gb_err *err)
 {
     char temp[sizeof scratch->name];
-    unsigned char random[8];
-    char hex[2 * sizeof random + 1];
+    uint64_t random;
 
-    if (sodium_init() < 0)
-        return gb_fail_plain(err, EIO, "cannot start the random generator");
-    randombytes_buf(random, sizeof random);
-    (void) sodium_bin2hex(hex, sizeof hex, random, sizeof random);
-    snprintf(temp, sizeof temp, PREFIX_NEW "%s", hex);
+    if (getrandom(&random, sizeof random, 0) != sizeof random)
+        return gb_fail(err, errno, "read random bytes");
+    snprintf(temp, sizeof temp, PREFIX_NEW "%016llx", (unsigned long long) random);
     if (mkdirat(scratch->base_fd, temp, 0700) < 0)
         return gb_fail(err, errno, "create a temporary directory");
     scratch->fd = openat(scratch->base_fd, temp, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     if (scratch->fd < 0 || flock(scratch->fd, LOCK_EX | LOCK_NB) < 0)
         return gb_fail(err, errno, "lock a temporary directory");
-    snprintf(scratch->name, sizeof scratch->name, PREFIX_RUN "%s", hex);
+    snprintf(scratch->name, sizeof scratch->name, PREFIX_RUN "%016llx",
+             (unsigned long long) random);
     if (renameat(scratch->base_fd, temp, scratch->base_fd, scratch->name) < 0) {
         scratch->name[0] = '\0';
         return gb_fail(err, errno, "create a temporary directory");
@@ -96,7 +96,9 @@ int scratch_open(const char *base, struct scratch *ret_scratch, struct gb_err *e
         return gb_fail(err, errno, "open the data directory '%s'", base);
     sweep(ret_scratch->base_fd);
     r = make(ret_scratch, err);
-    if (r == 0 && asprintf(&ret_scratch->path, "%s/%s", base, ret_scratch->name) < 0) {
+    if (r == 0 && mkdirat(ret_scratch->fd, INSIDE, 0700) < 0)
+        r = gb_fail(err, errno, "create a temporary directory");
+    if (r == 0 && asprintf(&ret_scratch->path, "%s/%s/" INSIDE, base, ret_scratch->name) < 0) {
         ret_scratch->path = NULL;
         r = gb_fail(err, ENOMEM, "create a temporary directory");
     }

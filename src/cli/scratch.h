@@ -7,6 +7,8 @@
  */
 #pragma once
 
+#include <errno.h>
+
 #include "base/err.h"
 
 struct scratch {

@@ -75,6 +75,13 @@ def test_configuration_file_and_environment(serve, tmp_path):
     server.problem(429, "POST", "/v1/sessions", {})
 
 
+def test_several_modules_are_preloaded(serve):
+    server = serve(preload="decimal,colorsys")
+    look = "import sys; print([name in sys.modules for name in ('decimal', 'colorsys', 'wave')])"
+    told = server.good("POST", "/v1/execute", {"code": look})
+    assert told["stdout"] == "[True, True, False]\n"
+
+
 def test_unix_socket(gb, tmp_path):
     path = tmp_path / "s"
     p = gb.start("serve", "--listen", f"unix:{path}", "--data", tmp_path / "d", "--preload", "none",

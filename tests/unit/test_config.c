@@ -187,6 +187,39 @@ static void test_order(void **state)
     }
 }
 
+/* The row says so: what weaker sources have comes after. */
+static void test_a_list_that_adds(void **state)
+{
+    struct config_option rows[] = { { "model", 0, OPT_LIST, .offset = 0, .max = 3, .metavar = "M",
+                                      .commands = 1, .flags = CONFIG_ADDS, .group = "G",
+                                      .help = "h" } };
+    static const struct config_command only[] = { { .name = "c", .mask = 1 } };
+    struct config_schema adds = { .program = "toy",
+                                  .env_prefix = "TOY_ADDS_",
+                                  .options = rows,
+                                  .options_len = 1,
+                                  .commands = only,
+                                  .commands_len = 1 };
+    char **list = NULL, arg[] = "--model=a";
+    char *argv[] = { arg, NULL };
+    struct config_load load = { .schema = &adds, .command = only, .target = &list };
+    struct gb_err err = { 0 };
+    int next;
+
+    (void) state;
+    setenv("TOY_ADDS_MODEL", "b", 1);
+    assert_int_equal(config_load_args(&load, 1, argv, &next, &err), 0);
+    assert_int_equal(config_load_env(&load, &err), 0);
+    assert_int_equal(config_load_text(&load, "f", "model = c\n", 10, &err), 0);
+    unsetenv("TOY_ADDS_MODEL");
+    assert_string_equal(list[0], "a");
+    assert_string_equal(list[1], "b");
+    assert_string_equal(list[2], "c");
+    assert_null(list[3]);
+    assert_int_equal(config_load_text(&load, "f", "model = d\n", 10, &err), -ERANGE);
+    config_release(&adds, &list);
+}
+
 static void test_lists_come_from_one_source(void **state)
 {
     struct loaded *l =
@@ -678,6 +711,7 @@ int main(void)
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_lists_come_from_one_source),
+        cmocka_unit_test(test_a_list_that_adds),
         cmocka_unit_test(test_overruled_values_are_checked),
         cmocka_unit_test(test_forms),
         cmocka_unit_test(test_positionals),

@@ -11,6 +11,7 @@
 
 #include "base/autoclean.h"
 #include "base/text/parse.h"
+#include "cli/mark.h"
 #include "cli/options/help.h"
 #include "cli/options/options.h"
 #include "engine/host.h"
@@ -173,6 +174,66 @@ static void test_actions(void **state)
     unload(l);
 }
 
+static void test_ask(void **state)
+{
+    struct loaded *l = load("ask why --file a.csv --file b.csv --model big --mark-strict --chart "
+                            "c.png --mark-cost 0.25 -q");
+
+    (void) state;
+    assert_int_equal(l->result, 0);
+    assert_int_equal(l->cfg.command, COMMAND_ASK);
+    assert_int_equal(l->cfg.args_len, 1);
+    assert_string_equal(l->cfg.args[0], "why");
+    assert_string_equal(l->cfg.files[1], "b.csv");
+    assert_string_equal(l->cfg.models[0], "big");
+    assert_string_equal(l->cfg.ask_chart, "c.png");
+    assert_true(l->cfg.mark_strict && l->cfg.quiet && !l->cfg.ask_trace);
+    assert_int_equal(l->cfg.mark_cost, 250);
+    assert_int_equal(l->cfg.mark_steps, 12);
+    assert_int_equal(l->cfg.mark_us, 300000000);
+    assert_int_equal(l->cfg.mark_tokens, 200000);
+    assert_int_equal(l->cfg.attachment_bytes, 100 * MIB);
+    unload(l);
+}
+
+static void test_models(void **state)
+{
+    struct mark_models models = { 0 };
+    struct gb_err err = { 0 };
+    struct loaded *l;
+
+    (void) state;
+    setenv("GLOVEBOX_MODEL", "b=openai:y@http://h/v1,a=openai:z@http://h/v1,none,c=demo", 1);
+    setenv("GLOVEBOX_MODEL_KEY", "b=/b,c=/c,a=/a2", 1);
+    l = load("serve --mark off --signup invite --mark-audit whole --model b --model "
+             "a=anthropic:x@http://h --model-key a=/a");
+    clean_environment(NULL);
+    assert_int_equal(l->result, 0);
+    assert_int_equal(l->cfg.mark, MARK_OFF);
+    assert_int_equal(l->cfg.signup, 2);
+    assert_int_equal(l->cfg.mark_audit, 1);
+    assert_int_equal(mark_models_read(&l->cfg, &models, &err), 0);
+    assert_string_equal(models.use, "b");
+    assert_string_equal(models.models[0], "a=anthropic:x@http://h");
+    assert_string_equal(models.models[1], "b=openai:y@http://h/v1");
+    assert_null(models.models[2]); /* nothing after none */
+    assert_string_equal(models.keys[0], "a=/a");
+    assert_string_equal(models.keys[1], "b=/b");
+    assert_null(models.keys[2]);
+    assert_false(models.others);
+    mark_models_release(&models);
+    unload(l);
+
+    l = load("serve");
+    assert_int_equal(l->cfg.mark, MARK_ON);
+    assert_int_equal(mark_models_read(&l->cfg, &models, &err), 0);
+    assert_null(models.models);
+    assert_null(models.use);
+    assert_true(models.others);
+    mark_models_release(&models);
+    unload(l);
+}
+
 static void test_aliases(void **state)
 {
     struct loaded *l;
@@ -244,6 +305,29 @@ static void test_bad(void **state)
         { "audit verify --last 5", "--since, --last and --session are for audit show" },
         { "audit show --head 0000000000000000000000000000000000000000000000000000000000000000",
           "--head is for audit verify" },
+        { "serve --model =openai:x@y",
+          "--model: '=openai:x@y' is not valid; give NAME=openai:MODEL@URL, "
+          "NAME=anthropic:MODEL@URL, NAME=demo, a NAME or none" },
+        { "serve --model a=", "--model: 'a=' is not valid; give NAME=openai:MODEL@URL, "
+                              "NAME=anthropic:MODEL@URL, NAME=demo, a NAME or none" },
+        { "serve --model a=openai:",
+          "--model: 'a=openai:' is not valid; give NAME=openai:MODEL@URL, "
+          "NAME=anthropic:MODEL@URL, NAME=demo, a NAME or none" },
+        { "serve --model a=gemini:x@y",
+          "--model: 'a=gemini:x@y' is not valid; give NAME=openai:MODEL@URL, "
+          "NAME=anthropic:MODEL@URL, NAME=demo, a NAME or none" },
+        { "serve --model a=Demo", "--model: 'a=Demo' is not valid; give NAME=openai:MODEL@URL, "
+                                  "NAME=anthropic:MODEL@URL, NAME=demo, a NAME or none" },
+        { "serve --model-key a=", "--model-key: 'a=' is not valid; give NAME=FILE, such as "
+                                  "big=/etc/glovebox/big.key" },
+        { "serve --signup maybe",
+          "--signup: 'maybe' is not valid; give one of auto, open, invite, closed" },
+        { "serve --mark yes", "--mark: 'yes' is not valid; give one of off, on" },
+        { "ask --mark off x", "--mark is an option of 'glovebox serve'" },
+        { "ask", "no question; give one, or - for standard input" },
+        { "ask which one", "the question is one argument; put it between quotes" },
+        { "serve --mark-cost -1",
+          "--mark-cost: '-1' is not valid; give dollars from 0 to 1000, such as 0.25" },
         { "run --preload ../x x", "--preload: '../x' is not valid; give auto, all, none or "
                                   "module names such as numpy,pandas" },
     };
@@ -329,6 +413,8 @@ int main(void)
         cmocka_unit_test(test_defaults_are_the_engine_s),
         cmocka_unit_test(test_run),
         cmocka_unit_test(test_actions),
+        cmocka_unit_test(test_ask),
+        cmocka_unit_test(test_models),
         cmocka_unit_test(test_aliases),
         cmocka_unit_test(test_help_needs_nothing),
         cmocka_unit_test(test_bad),

@@ -415,6 +415,7 @@ static const struct {
     { NULL, man_options },
     { "CELLS", NULL },
     { "SERVING", NULL },
+    { "ASKING", NULL },
     { "ASSISTANTS", NULL },
     { "CONFIGURATION", NULL },
     { NULL, man_environment },

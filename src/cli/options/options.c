@@ -166,11 +166,14 @@ static int check_args(const struct config *cfg, struct gb_err *err)
                                  "no program; give a FILE, - for standard input, or -c CODE");
         return 0;
     }
-    if (cfg->command == COMMAND_ASK && cfg->args_len != 1)
+    if (cfg->command == COMMAND_ASK) {
+        if (cfg->args_len == 1)
+            return 0;
         return gb_fail_plain(err, EINVAL,
                              cfg->args_len == 0
                                  ? "no question; give one, or - for standard input"
                                  : "the question is one argument; put it between quotes");
+    }
     if (cfg->args_len > most) {
         format_quoted(cfg->args[most], quoted);
         return gb_fail_plain(err, EINVAL, "too many arguments; leave out %s", quoted);

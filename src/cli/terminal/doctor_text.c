@@ -86,6 +86,49 @@ static void write_head(FILE *out, const struct doctor_report *report)
     fputc('\n', out);
 }
 
+static const char *text_of(const json_t *object, const char *name)
+{
+    const char *text = json_string_value(json_object_get(object, name));
+
+    return text ? text : "";
+}
+
+/* Names and reasons come from servers, in part. */
+static void make_printable(char *text)
+{
+    for (; *text; text++)
+        if (*text < ' ' || *text > '~')
+            *text = '?';
+}
+
+static void write_models(FILE *out, const json_t *models, const char *hint, bool colours)
+{
+    struct doctor_check check = { .state = DOCTOR_MISSING, .name = "none" };
+    char name[NAME_WIDTH + 1];
+    json_t *model;
+    size_t i;
+
+    fprintf(out, "\n%sModels%s\n", colours ? "\033[1m" : "", colours ? "\033[0m" : "");
+    if (json_array_size(models) == 0) {
+        snprintf(check.reason, sizeof check.reason, "Mark has no language model, only its demo");
+        snprintf(check.cure, sizeof check.cure, "%s", hint);
+        write_check(out, &check, colours);
+    }
+    json_array_foreach (models, i, model) {
+        bool good = json_is_true(json_object_get(model, "reachable"));
+        const char *why = text_of(model, "reason");
+
+        snprintf(name, sizeof name, "%s", text_of(model, "name"));
+        snprintf(check.reason, sizeof check.reason, "%s, %s, from %s%s%s", text_of(model, "model"),
+                 text_of(model, "provider"), text_of(model, "source"), *why ? ": " : "", why);
+        make_printable(name);
+        make_printable(check.reason);
+        check.name = name;
+        check.state = good ? DOCTOR_ACTIVE : DOCTOR_FAILED;
+        write_check(out, &check, colours);
+    }
+}
+
 static void write_summary(FILE *out, const struct doctor_report *report, size_t untried)
 {
     size_t counts[4] = { 0 };
@@ -102,7 +145,8 @@ static void write_summary(FILE *out, const struct doctor_report *report, size_t 
     fprintf(out, ".\n");
 }
 
-int doctor_write(FILE *out, const struct doctor_report *report, bool colours)
+int doctor_write(FILE *out, const struct doctor_report *report, const json_t *models,
+                 const char *hint, bool colours)
 {
     const char *group = "";
     size_t untried = 0;
@@ -121,6 +165,8 @@ int doctor_write(FILE *out, const struct doctor_report *report, bool colours)
         group = check->group;
         write_check(out, check, colours);
     }
+    if (models)
+        write_models(out, models, hint, colours);
     write_summary(out, report, untried);
     return fflush(out) != 0 || ferror(out) ? -EIO : 0;
 }
@@ -167,7 +213,7 @@ static json_t *host_to_json(const struct doctor_report *report)
                      text_or_null(report->template), "packages", packages_to_json(report));
 }
 
-json_t *doctor_to_json(const struct doctor_report *report)
+json_t *doctor_to_json(const struct doctor_report *report, json_t *models)
 {
     json_t *checks = json_array();
 
@@ -177,6 +223,6 @@ json_t *doctor_to_json(const struct doctor_report *report)
             checks = NULL;
         }
     }
-    return json_pack("{s:b, s:o, s:o}", "isolated", report->isolated, "checks", checks, "host",
-                     host_to_json(report));
+    return json_pack("{s:b, s:o, s:o, s:o}", "isolated", report->isolated, "checks", checks, "host",
+                     host_to_json(report), "models", models ? models : json_array());
 }

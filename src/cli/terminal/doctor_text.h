@@ -10,9 +10,12 @@
 
 #define DOCTOR_COLUMNS 100
 
-/* Writes the report as a table of at most DOCTOR_COLUMNS columns. Returns 0, or -errno when the
- * stream failed. */
-int doctor_write(FILE *out, const struct doctor_report *report, bool colours);
+/* Writes the report as a table of at most DOCTOR_COLUMNS columns. @models is an array of {name,
+ * provider, model, source, reachable, reason}, or NULL: then there is nothing about models. @hint
+ * says what to do if it is empty. Returns 0, or -errno when the stream failed. */
+int doctor_write(FILE *out, const struct doctor_report *report, const json_t *models,
+                 const char *hint, bool colours);
 
-/* The report as a JSON object, which the caller owns; NULL when out of memory. */
-json_t *doctor_to_json(const struct doctor_report *report);
+/* The report as a JSON object, which the caller owns; NULL when out of memory. Takes @models, which
+ * may be NULL. */
+json_t *doctor_to_json(const struct doctor_report *report, json_t *models);

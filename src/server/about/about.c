@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
+#include "mark/mark.h"
 #include "server/schema/docs.h"
 #include "server/server_internal.h"
 
@@ -76,6 +77,21 @@ static const char *quota_name(enum disk_kind kind)
     return kind == DISK_NONE ? "memory" : kind == DISK_IMAGE ? "hard" : "watched";
 }
 
+/* Open to everyone, so it names no model. */
+static json_t *mark_json(struct mark *mark)
+{
+    const struct llm_model *model = mark ? llm_model_find(mark_models(mark), NULL) : NULL;
+    const char *state = !mark                      ? "off"
+                        : !model                   ? "no-model"
+                        : llm_model_is_demo(model) ? "demo"
+                                                   : "ready";
+    struct agent_stats stats = { 0 };
+
+    if (mark)
+        agent_get_stats(mark_agent(mark), &stats);
+    return json_pack("{s:s,s:I}", "state", state, "answers", (json_int_t) stats.running);
+}
+
 void about_health(struct request *rq)
 {
     struct service_stats stats;
@@ -88,14 +104,15 @@ void about_health(struct request *rq)
     if (stats.engine.note[0])
         (void) json_object_set_new(isolation, "note", json_string(stats.engine.note));
     reply_json(rq, MHD_HTTP_OK,
-               json_pack("{s:s,s:s,s:s,s:f,s:b,s:b,s:s,s:s,s:o,s:{s:I,s:I},s:o,s:I}", "status",
+               json_pack("{s:s,s:s,s:s,s:f,s:b,s:b,s:s,s:s,s:o,s:{s:I,s:I},s:o,s:o,s:I}", "status",
                          "healthy", "service", "glovebox", "version", GLOVEBOX_VERSION,
                          "uptime_seconds", (double) stats.uptime_us / 1e6, "ready", stats.ready,
                          "draining", stats.draining, "authentication", auth_name(rq->server),
                          "template", service_template_name(rq->server->config.service), "isolation",
                          isolation, "sessions", "live", (json_int_t) stats.sessions_live, "most",
-                         (json_int_t) stats.sessions_max, "boxes", boxes_json(&stats),
-                         "memory_bytes", (json_int_t) stats.server_rss_bytes));
+                         (json_int_t) stats.sessions_max, "boxes", boxes_json(&stats), "mark",
+                         mark_json(rq->server->config.mark), "memory_bytes",
+                         (json_int_t) stats.server_rss_bytes));
 }
 
 void about_ready(struct request *rq)
@@ -122,6 +139,24 @@ void about_openapi(struct request *rq)
     reply_text(rq, MHD_HTTP_OK, "application/json", rq->server->openapi, rq->server->openapi_len);
 }
 
+static json_t *mark_stats_json(struct mark *mark)
+{
+    struct agent_stats stats;
+
+    if (!mark)
+        return json_null();
+    agent_get_stats(mark_agent(mark), &stats);
+    return json_pack(
+        "{s:I,s:I,s:{s:I,s:I,s:I,s:I},s:I,s:I,s:I,s:I,s:I,s:I,s:f}", "running",
+        (json_int_t) stats.running, "waiting", (json_int_t) stats.waiting, "by_status", "ok",
+        (json_int_t) stats.ok, "error", (json_int_t) stats.error, "stopped",
+        (json_int_t) stats.stopped, "needs_input", (json_int_t) stats.needs_input, "steps",
+        (json_int_t) stats.steps, "model_calls", (json_int_t) stats.model_calls, "model_failures",
+        (json_int_t) stats.model_failures, "prompt_tokens", (json_int_t) stats.prompt_tokens,
+        "completion_tokens", (json_int_t) stats.completion_tokens, "cached_tokens",
+        (json_int_t) stats.cached_tokens, "cost", stats.cost);
+}
+
 void about_stats(struct request *rq)
 {
     struct server *server = rq->server;
@@ -132,18 +167,19 @@ void about_stats(struct request *rq)
     for (size_t i = 0; i < SERVICE_STATUSES; i++)
         (void) json_object_set_new(statuses, service_status_name(i),
                                    json_integer(stats.executions[i]));
-    reply_json(
-        rq, MHD_HTTP_OK,
-        json_pack("{s:f,s:{s:I,s:I,s:I,s:I,s:I},s:{s:I,s:I,s:I,s:o},s:o,s:{s:I,s:I}}",
-                  "uptime_seconds", (double) stats.uptime_us / 1e6, "sessions", "live",
-                  (json_int_t) stats.sessions_live, "most", (json_int_t) stats.sessions_max, "made",
-                  (json_int_t) stats.sessions_made, "expired", (json_int_t) stats.sessions_expired,
-                  "lost", (json_int_t) stats.sessions_lost, "executions", "running",
-                  (json_int_t) stats.executions_running, "waiting",
-                  (json_int_t) stats.executions_waiting, "kept", (json_int_t) stats.executions_kept,
-                  "by_status", statuses, "boxes", boxes_json(&stats), "http", "requests",
-                  (json_int_t) atomic_load(&server->request_count), "streams",
-                  (json_int_t) atomic_load(&server->streams)));
+    reply_json(rq, MHD_HTTP_OK,
+               json_pack("{s:f,s:{s:I,s:I,s:I,s:I,s:I},s:{s:I,s:I,s:I,s:o},s:o,s:o,s:{s:I,s:I}}",
+                         "uptime_seconds", (double) stats.uptime_us / 1e6, "sessions", "live",
+                         (json_int_t) stats.sessions_live, "most", (json_int_t) stats.sessions_max,
+                         "made", (json_int_t) stats.sessions_made, "expired",
+                         (json_int_t) stats.sessions_expired, "lost",
+                         (json_int_t) stats.sessions_lost, "executions", "running",
+                         (json_int_t) stats.executions_running, "waiting",
+                         (json_int_t) stats.executions_waiting, "kept",
+                         (json_int_t) stats.executions_kept, "by_status", statuses, "boxes",
+                         boxes_json(&stats), "answers", mark_stats_json(server->config.mark),
+                         "http", "requests", (json_int_t) atomic_load(&server->request_count),
+                         "streams", (json_int_t) atomic_load(&server->streams)));
 }
 
 /* ---- docs ---- */

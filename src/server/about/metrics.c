@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mark/mark.h"
 #include "server/server_internal.h"
 
 #include "base/banned.h"
@@ -128,6 +129,52 @@ static const struct {
       offsetof(struct service_stats, network.bytes_received) },
 };
 
+static const struct {
+    const char *name, *type, *help;
+    size_t offset;
+} mark_numbers[] = {
+    { "glovebox_mark_answers_running", "gauge", "Answers of Mark that are under way.",
+      offsetof(struct agent_stats, running) },
+    { "glovebox_mark_answers_waiting", "gauge", "Questions that wait for one before them.",
+      offsetof(struct agent_stats, waiting) },
+    { "glovebox_mark_steps_total", "counter", "Programs that were run for answers.",
+      offsetof(struct agent_stats, steps) },
+    { "glovebox_mark_model_calls_total", "counter", "Requests to language models.",
+      offsetof(struct agent_stats, model_calls) },
+    { "glovebox_mark_model_failures_total", "counter",
+      "Requests to language models that failed after all retries.",
+      offsetof(struct agent_stats, model_failures) },
+};
+
+static void write_mark(FILE *out, struct mark *mark)
+{
+    struct agent_stats stats = { 0 };
+
+    agent_get_stats(mark_agent(mark), &stats);
+    for (size_t i = 0; i < sizeof mark_numbers / sizeof *mark_numbers; i++)
+        write_one(
+            out, mark_numbers[i].name, mark_numbers[i].type, mark_numbers[i].help,
+            *(const int64_t *) (const void *) ((const char *) &stats + mark_numbers[i].offset));
+    fprintf(out,
+            "# HELP glovebox_mark_answers_total Finished answers by status.\n"
+            "# TYPE glovebox_mark_answers_total counter\n"
+            "glovebox_mark_answers_total{status=\"ok\"} %lld\n"
+            "glovebox_mark_answers_total{status=\"error\"} %lld\n"
+            "glovebox_mark_answers_total{status=\"stopped\"} %lld\n"
+            "glovebox_mark_answers_total{status=\"needs_input\"} %lld\n"
+            "# HELP glovebox_mark_tokens_total Tokens of language models, by kind.\n"
+            "# TYPE glovebox_mark_tokens_total counter\n"
+            "glovebox_mark_tokens_total{kind=\"prompt\"} %lld\n"
+            "glovebox_mark_tokens_total{kind=\"completion\"} %lld\n"
+            "glovebox_mark_tokens_total{kind=\"cached\"} %lld\n"
+            "# HELP glovebox_mark_cost_dollars_total Cost of answers, where it is known.\n"
+            "# TYPE glovebox_mark_cost_dollars_total counter\n"
+            "glovebox_mark_cost_dollars_total %.6f\n",
+            (long long) stats.ok, (long long) stats.error, (long long) stats.stopped,
+            (long long) stats.needs_input, (long long) stats.prompt_tokens,
+            (long long) stats.completion_tokens, (long long) stats.cached_tokens, stats.cost);
+}
+
 static void write_all(FILE *out, struct server *server)
 {
     struct service_stats stats;
@@ -141,6 +188,8 @@ static void write_all(FILE *out, struct server *server)
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         write_one(out, numbers[i].name, numbers[i].type, numbers[i].help,
                   *(const int64_t *) (const void *) ((const char *) &stats + numbers[i].offset));
+    if (server->config.mark)
+        write_mark(out, server->config.mark);
     write_http(out, server);
 }
 

@@ -24,6 +24,7 @@ static const struct field fields_health[] = {
     ALWAYS("isolation", FIELD_OBJECT, "how code is isolated on this host"),
     ALWAYS("sessions", FIELD_OBJECT, "live, most"),
     ALWAYS("boxes", FIELD_OBJECT, "ready, live"),
+    ALWAYS("mark", FIELD_OBJECT, "state: ready, demo, no-model or off; answers that are under way"),
     ALWAYS("memory_bytes", FIELD_INT, "of the server"),
     END,
 };
@@ -79,6 +80,9 @@ static const struct field fields_stats[] = {
     ALWAYS("sessions", FIELD_OBJECT, "live, most, made, expired, lost"),
     ALWAYS("executions", FIELD_OBJECT, "running, waiting, kept, and by_status since the start"),
     ALWAYS("boxes", FIELD_OBJECT, "ready, live"),
+    { "answers", FIELD_OBJECT, FIELD_REQUIRED | FIELD_NULLABLE,
+      .help = "of Mark: running, waiting, and since the start by_status, steps, model_calls, "
+              "model_failures, tokens and cost in US dollars; null if Mark is off" },
     ALWAYS("http", FIELD_OBJECT, "requests, streams"),
     END,
 };

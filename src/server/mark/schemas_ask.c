@@ -36,9 +36,6 @@ REQUEST(mark_events_query, struct query_mark_events, NULL);
 
 /* ---- the answer ---- */
 
-static const struct field fields_mark_object[] = { END };
-RESPONSE(mark_object, "An object whose members are not listed here.");
-
 static const char *const column_types[] = { "integer", "number", "text", "boolean", "date",
                                             "datetime", NULL };
 
@@ -59,14 +56,28 @@ static const struct field fields_mark_table[] = {
 };
 RESPONSE(mark_table, "Rows that the code computed.");
 
+static const struct field fields_mark_query[] = {
+    ALWAYS("source", FIELD_TEXT, "its name"), ALWAYS("sql", FIELD_TEXT, NULL),
+    { "rows", FIELD_INT, 0, .help = "that it returned" },
+    { "bytes", FIELD_INT, 0, .help = "of the result" },
+    { "ms", FIELD_NUMBER, 0, .help = "how long it took" }, END };
+RESPONSE(mark_query, "A query that a program sent to a data source.");
+
+static const struct field fields_mark_chart[] = {
+    ALWAYS("data", FIELD_ANY, "a list of traces"),
+    { "layout", FIELD_OBJECT, 0, .help = "title, axes and the like" },
+    END,
+};
+RESPONSE(mark_chart, "A figure of Plotly, as Plotly.newPlot() and plotly.io.from_json() read it.");
+
 static const struct field fields_mark_step[] = {
     ALWAYS("n", FIELD_INT, "from 1"),
     ALWAYS("code", FIELD_TEXT, "the program that the model wrote"),
     { "receipt", FIELD_OBJECT, FIELD_REQUIRED | FIELD_NULLABLE, .of = &schema_receipt,
       .help = "how it ran; values, tables and charts are left out, and stdout and stderr are cut "
               "to 8 KB each. Null if it did not run" },
-    { "queries", FIELD_LIST, FIELD_REQUIRED, .of = &schema_mark_object,
-      .help = "of data sources; empty" },
+    { "queries", FIELD_LIST, FIELD_REQUIRED, .of = &schema_mark_query,
+      .help = "of data sources; there are none yet, so it is empty" },
     END,
 };
 RESPONSE(mark_step, "One program of an answer.");
@@ -134,10 +145,10 @@ static const struct field fields_mark_response[] = {
               "needs_input: see question; pending: under way or waiting" },
     { "answer_story", FIELD_TEXT, FIELD_REQUIRED | FIELD_NULLABLE,
       .help = "the answer in Markdown; numbers are filled in from what was computed" },
-    { "visualization", FIELD_OBJECT, FIELD_REQUIRED | FIELD_NULLABLE, .of = &schema_mark_object,
+    { "visualization", FIELD_OBJECT, FIELD_REQUIRED | FIELD_NULLABLE, .of = &schema_mark_chart,
       .help = "the first of visualizations" },
-    { "visualizations", FIELD_LIST, FIELD_REQUIRED, .of = &schema_mark_object,
-      .help = "charts, as Plotly specifications" },
+    { "visualizations", FIELD_LIST, FIELD_REQUIRED, .of = &schema_mark_chart,
+      .help = "charts" },
     { "data", FIELD_LIST, FIELD_REQUIRED, .of = &schema_mark_table, .help = "the rows behind it" },
     { "steps", FIELD_LIST, FIELD_REQUIRED, .of = &schema_mark_step,
       .help = "the programs that were run" },
@@ -163,7 +174,7 @@ static const char *const event_names[] = { "chat",    "thinking", "step",  "outp
 static const struct field fields_mark_event[] = {
     { "event", FIELD_CHOICE, FIELD_REQUIRED, .choices = event_names },
     { "id", FIELD_INT, 0, .help = "rises; for after and Last-Event-ID. Not of a keepalive" },
-    { "data", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_mark_object,
+    { "data", FIELD_OBJECT, FIELD_REQUIRED,
       .help = "chat: {chat_id, message_id}; thinking: {text}; step: {n, code_delta} while it is "
               "written, then {n, code}; output: {n, stream, text}; receipt: {n, receipt}; story: "
               "{delta}, with restart if what came before is void; chart: {n, spec}; table: {n} and "
@@ -200,13 +211,22 @@ static const struct field fields_recheck[] = {
 };
 RESPONSE(recheck, "Whether an answer comes out again.");
 
+static const struct field fields_exchange[] = {
+    { "request", FIELD_ANY, FIELD_NULLABLE, .help = "the body as it was sent" },
+    { "reply", FIELD_ANY, FIELD_NULLABLE, .help = "what came back" },
+    { "status", FIELD_INT, FIELD_NULLABLE, .help = "of HTTP" },
+    { "attempts", FIELD_INT, 0, .help = "with retries" },
+    { "seconds", FIELD_NUMBER, 0, .help = "how long it took" },
+    END,
+};
+RESPONSE(exchange, "One call of the model.");
+
 static const struct field fields_trace[] = {
     ALWAYS("message_id", FIELD_TEXT, NULL),
     MAYBE("model", FIELD_TEXT, "its name"),
-    { "prompts", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_mark_object,
-      .help = "the versions of the prompt texts" },
-    { "steps", FIELD_LIST, FIELD_REQUIRED, .of = &schema_mark_object,
-      .help = "the calls of the model in order: request, reply, status, attempts, seconds" },
+    ALWAYS("prompts", FIELD_OBJECT, "the versions of the prompt texts"),
+    { "steps", FIELD_LIST, FIELD_REQUIRED, .of = &schema_exchange,
+      .help = "the calls of the model, in order" },
     END,
 };
 RESPONSE(trace, "What the model saw and said.");
