@@ -15,12 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "cli/cmd.h"
+#include "cli/mark.h"
+#include "cli/scratch.h"
+#include "mark/mark.h"
 #include "mcp/mcp.h"
 #include "service/access/data.h"
 #include "service/service.h"
@@ -54,39 +56,6 @@ static void on_log(void *arg, enum log_level level, const char *line)
     (void) arg;
     if (level <= LOG_LEVEL_WARNING)
         say("%s", line);
-}
-
-/* A directory next to the service's. Several processes may share it: each engine locks its own
- * part. */
-static int data_dir(const struct config *cfg, char **ret_dir, struct gb_err *err)
-{
-    autofree char *base = NULL;
-    char *dir = NULL;
-
-    if (cfg->data_dir)
-        base = strdup(cfg->data_dir);
-    else if (data_default_dir(&base, err) < 0)
-        return -err->code;
-    if (!base || asprintf(&dir, "%s/mcp", base) < 0)
-        return gb_fail(err, ENOMEM, "find the data directory");
-    for (char *p = dir + 1;; p++) {
-        char end = *p;
-        int code;
-
-        if (end != '/' && end != '\0')
-            continue;
-        *p = '\0';
-        code = mkdir(dir, 0700) < 0 && errno != EEXIST ? errno : 0;
-        *p = end;
-        if (code != 0) {
-            free(dir);
-            return gb_fail(err, code, "create the data directory (choose another with --data)");
-        }
-        if (end == '\0')
-            break;
-    }
-    *ret_dir = dir;
-    return 0;
 }
 
 static void at_least(int64_t *most, int64_t value)
@@ -127,7 +96,64 @@ static void *warm_main(void *arg)
     return NULL;
 }
 
-static int serve(const struct config *cfg, struct service *service, int stop_fd, struct gb_err *err)
+/* ---- Mark, for the tool ask_data ---- */
+
+struct own_mark {
+    struct mark_models models;
+    struct scratch scratch;
+    struct store *store;
+    struct mark *mark; /* NULL: there is no model */
+};
+
+static void own_mark_close(struct own_mark *own)
+{
+    mark_close(own->mark);
+    store_close(own->store);
+    scratch_close(&own->scratch);
+    mark_models_release(&own->models);
+}
+
+/* Whether there is a model at all: most who start us have none, and nothing is to be made for
+ * them. The demo does not count: an assistant has no use for it. */
+static int find_model(const struct llm_config *config, bool *ret_found, struct gb_err *err)
+{
+    struct llm_models *models = NULL;
+    int r = llm_models_open(config, &models, err);
+
+    *ret_found = r == 0 && llm_model_find(models, NULL);
+    llm_models_close(models);
+    return r;
+}
+
+static int own_mark_open(const struct config *cfg, struct service *service, struct own_mark *own,
+                         struct gb_err *err)
+{
+    struct mark_config config = { .service = service };
+    struct store_config store = { .exclusive = true };
+    autofree char *dir = NULL;
+    bool found;
+    int r;
+
+    if (cfg->mark == MARK_OFF)
+        return 0;
+    if ((r = mark_models_read(cfg, &own->models, err)) < 0)
+        return r;
+    mark_fill(cfg, &own->models, &config);
+    config.models.demo = false;
+    if ((r = find_model(&config.models, &found, err)) < 0 || !found)
+        return r;
+    if ((r = cmd_sub_dir(cfg, "ask", &dir, err)) < 0 ||
+        (r = scratch_open(dir, &own->scratch, err)) < 0)
+        return r;
+    store.dir = config.data_dir = own->scratch.path;
+    if ((r = data_open(&store, &own->store, err)) < 0)
+        return r;
+    config.store = own->store;
+    return mark_open(&config, &own->mark, err);
+}
+
+static int serve(const struct config *cfg, struct service *service, struct mark *mark, int stop_fd,
+                 struct gb_err *err)
 {
     struct mcp_config config;
     struct mcp *mcp = NULL;
@@ -135,6 +161,7 @@ static int serve(const struct config *cfg, struct service *service, int stop_fd,
 
     mcp_config_default(&config);
     config.service = service;
+    config.mark = mark;
     config.wall_max_us = cfg->simple_max_timeout_us;
     config.more = cfg->mcp_more;
     if (cfg->reply_bytes != REPLY_BYTES_DEFAULT)
@@ -150,11 +177,12 @@ static int run_here(const struct config *cfg, int stop_fd, struct gb_err *err)
 {
     struct template_entry template = { 0 };
     struct service_config config = { 0 };
+    struct own_mark own = { .scratch = SCRATCH_INIT };
     struct service *service = NULL;
     autofree char *dir = NULL, *base = NULL;
     pthread_t warm;
     bool warms;
-    int r = data_dir(cfg, &dir, err);
+    int r = cmd_sub_dir(cfg, "mcp", &dir, err);
 
     /* Templates are where the service has its own. */
     if (r < 0 || (r = cmd_data_dir(cfg, &base, err)) < 0 ||
@@ -167,9 +195,12 @@ static int run_here(const struct config *cfg, int stop_fd, struct gb_err *err)
         return r;
     }
     warms = pthread_create(&warm, NULL, warm_main, service) == 0;
-    r = serve(cfg, service, stop_fd, err);
+    r = own_mark_open(cfg, service, &own, err);
+    if (r == 0)
+        r = serve(cfg, service, own.mark, stop_fd, err);
     if (warms)
         pthread_join(warm, NULL);
+    own_mark_close(&own);
     service_close(service);
     template_entry_release(&template);
     return r;

@@ -23,6 +23,7 @@
 #include "base/err.h"
 #include "service/service.h"
 
+struct mark;
 struct mcp;
 struct mcp_peer;
 struct mcp_call;
@@ -30,6 +31,7 @@ struct outbox;
 
 struct mcp_config {
     struct service *service;
+    struct mark *mark;                    /* of the tool ask_data; NULL: there is none */
     int64_t wall_default_us, wall_max_us; /* of code that a tool runs */
     int64_t reply_bytes;                  /* of each stream in a result */
     int64_t peer_idle_us;                 /* peers over HTTP end if unused for this long */
@@ -38,7 +40,7 @@ struct mcp_config {
     void (*more)(struct mcp *mcp);
 };
 
-/* Fills everything except the service. */
+/* Fills everything except the service and Mark. */
 void mcp_config_default(struct mcp_config *config);
 
 int mcp_open(const struct mcp_config *config, struct mcp **ret_mcp, struct gb_err *err);

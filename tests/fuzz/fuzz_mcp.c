@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fake_mark.h"
 #include "fixtures.h"
 #include "mcp/mcp_internal.h"
 
@@ -34,6 +35,19 @@ static int refuse(struct fault *fault)
                              .type = problem_word(PROBLEM_SESSION_UNKNOWN),
                              .detail = "no" };
     return -1;
+}
+
+int fault_set(struct fault *fault, enum problem problem, const char *loc, const char *fmt, ...)
+{
+    (void) problem;
+    (void) loc;
+    (void) fmt;
+    return refuse(fault);
+}
+
+int fault_no_memory(struct fault *fault)
+{
+    return refuse(fault);
 }
 
 /* clang-format off */
@@ -174,6 +188,7 @@ static void begin(void)
         return;
     mcp_config_default(&config);
     config.more = fixtures_register;
+    config.mark = fake_mark();
     must(mcp_open(&config, &mcp, NULL) == 0);
 }
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/autoclean.h"
+#include "mark/mark.h"
 
 #include "base/banned.h"
 
@@ -21,10 +22,20 @@ static const struct mcp_tool *const tools[] = {
     &tool_upload_file,    &tool_read_file,     &tool_list_files,
 };
 
+/* The demo is for people who try out Mark: for an assistant its answers would be noise. */
+static bool mark_can_answer(struct mark *mark)
+{
+    const struct llm_model *model = mark ? llm_model_find(mark_models(mark), NULL) : NULL;
+
+    return model && !llm_model_is_demo(model);
+}
+
 void tools_register(struct mcp *mcp)
 {
     for (size_t i = 0; i < ARRAY_LEN(tools); i++)
         registry_add_tool(mcp, tools[i]);
+    if (mark_can_answer(mcp->config.mark))
+        registry_add_tool(mcp, &tool_ask_data);
 }
 
 /* ---- methods ---- */

@@ -8,7 +8,7 @@
 
 extern const struct mcp_tool tool_execute_python, tool_run_command, tool_pip_install,
     tool_create_session, tool_close_session, tool_interrupt, tool_upload_file, tool_read_file,
-    tool_list_files;
+    tool_list_files, tool_ask_data;
 
 /* ---- tables ---- */
 
@@ -60,6 +60,9 @@ void tool_fail_fault(struct mcp_call *call, const struct fault *fault);
  * unknown. */
 void tool_add_link(struct mcp_call *call, json_t *content, const char *uri, const char *name,
                    const char *description, const char *mime, int64_t size);
+
+/* @path relative to the workspace, whichever of its names it begins with. */
+const char *tool_beneath(const char *path);
 
 /* The session for a tool that needs one; on failure the call has ended. @id may be NULL. */
 int tool_session(struct mcp_call *call, const char *id, struct session **ret_session);

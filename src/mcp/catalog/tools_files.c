@@ -19,7 +19,7 @@
 
 /* Models also use the full path, and the places that other sandboxes have: in a box these are links
  * to the first. */
-static const char *beneath(const char *path)
+const char *tool_beneath(const char *path)
 {
     static const char *const places[] = { "/workspace", "/mnt/data", "/home/user" };
 
@@ -109,7 +109,7 @@ static int content_of(struct mcp_call *call, const struct upload_args *args, cha
 static void upload_file(struct mcp_call *call, const void *arguments)
 {
     const struct upload_args *args = arguments;
-    const char *path = beneath(args->path), *data = "";
+    const char *path = tool_beneath(args->path), *data = "";
     autofree char *owned = NULL, *uri = NULL;
     json_t *content = json_array();
     struct fault fault = { 0 };
@@ -268,7 +268,7 @@ static void reply_part(struct mcp_call *call, const char *path, const struct fil
 static void read_file(struct mcp_call *call, const void *arguments)
 {
     const struct read_args *args = arguments;
-    const char *path = beneath(args->path);
+    const char *path = tool_beneath(args->path);
     struct fault fault = { 0 };
     struct file_reader file;
     struct session *session;
@@ -343,7 +343,7 @@ static const struct schema schema_listed = {
 static void list_files(struct mcp_call *call, const void *arguments)
 {
     const struct list_args *args = arguments;
-    const char *dir = args->path ? beneath(args->path) : "";
+    const char *dir = args->path ? tool_beneath(args->path) : "";
     struct fault fault = { 0 };
     struct session *session;
     struct file_list list;

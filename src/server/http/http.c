@@ -533,6 +533,7 @@ static int open_mcp(struct server *server, struct gb_err *err)
 
     mcp_config_default(&mcp);
     mcp.service = config->service;
+    mcp.mark = config->mark;
     mcp.wall_max_us = config->simple_wall_max_us;
     mcp.more = config->mcp_more;
     if (config->mcp_reply_bytes > 0)
