@@ -1,5 +1,6 @@
 """`glovebox doctor`: what it says must be what is so, as root and as an ordinary user."""
 
+import json
 import os
 import pty
 import re
@@ -49,11 +50,34 @@ def report(gb, kept):
     return kept[0]
 
 
+# ---- models ------------------------------------------------------------------------------------
+
+
+def test_models(gb, tmp_path):
+    """Where each comes from and whether its server is there, and never a key."""
+    (tmp_path / "script").write_text("[]")
+    (tmp_path / "key").write_text("sk-very-secret\n")
+    (tmp_path / "key").chmod(0o600)
+    options = ["--model", f"big=script:{tmp_path / 'script'}",
+               "--model", "gone=openai:gpt-x@http://127.0.0.1:9/v1",
+               "--model-key", f"gone={tmp_path / 'key'}", "--model", "none"]
+    models = report_of(gb("doctor", "--json", *options))["models"]
+    assert [(m["name"], m["provider"], m["reachable"]) for m in models] == [
+        ("big", "script", True), ("gone", "openai", False)]
+    assert models[1]["reason"] and models[1]["source"] == "--model"
+    assert "secret" not in json.dumps(models)
+
+
+def test_a_bad_model_is_told_and_nothing_else_is_lost(gb):
+    r = gb("doctor", "--model", "x=openai:nonsense@ftp://y")
+    assert r.code == 0 and "glovebox: models: " in r.err and "Code is isolated here" in r.out
+
+
 # ---- a host that works -------------------------------------------------------------------------
 
 
 def test_schema(report):
-    assert set(report) == {"isolated", "checks", "host"} and report["isolated"] is True
+    assert set(report) == {"isolated", "checks", "host", "models"} and report["isolated"] is True
     assert [c["name"] for c in report["checks"]] == list(checks_of(report)), "a name twice"
     assert set(checks_of(report)) == WALLS | LIMITS | {"python", "packages", "locales"}
     for check in report["checks"]:
@@ -126,18 +150,19 @@ def test_packages_are_those_of_the_box(gb, report):
 
 
 def test_table(gb):
-    r = gb("doctor")
+    r = gb("doctor", "--model", "none")
     assert r.code == 0 and r.err == ""
     lines = r.out.splitlines()
     assert max(map(len, lines)) <= 100 and not any(line != line.rstrip() for line in lines)
     assert "\x1b" not in r.out
     rows = dict(re.findall(r"^  (\S.{15}) (active|missing|off|failed) +\S", r.out, re.M))
-    assert {name.strip().replace(" ", "_") for name in rows} == WALLS | LIMITS | {
+    assert {name.strip().replace(" ", "_") for name in rows} - {"none"} == WALLS | LIMITS | {
         "python",
         "packages",
         "locales",
     }
     assert [line for line in lines if line and line[0] != " "][1:4] == ["Walls", "Limits", "Python"]
+    assert "Mark has no language model" in r.out and "OPENAI_API_KEY" in r.out
     counts = r"\d+ active, \d+ missing, 0 off, 0 failed"
     assert re.fullmatch(rf"Code is isolated here: {counts}\.", lines[-1])
 

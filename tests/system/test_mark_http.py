@@ -54,21 +54,25 @@ def test_ask_in_three_forms(mark):
     assert events[-1][1] == "done" and events[-1][2]["numbers"]["unsupported"] == []
 
 
-@pytest.mark.parametrize("body, field", [
+BAD_QUESTIONS = [
     ({}, "query"), ({"query": ""}, "query"), ({"query": 7}, "query"), ({"query": None}, "query"),
     ({"query": "x" * 65537}, "query"), ({"query": "x", "chat_id": 7}, "chat_id"),
     ({"query": "x", "attachments": "x"}, "attachments"),
     ({"query": "x", "attachments": [7]}, "attachments"),
     ({"query": "x", "attachments": [NOBODY] * 21}, "attachments"),
     ({"query": "x", "model": []}, "model"), ({"query": "x", "colour": "red"}, "colour"),
-])
-def test_fields_of_a_question(mark, body, field):
-    problem = mark.problem(422, "POST", "/api/v1/chat", body)
-    assert field in [e["loc"][-1] for e in problem["errors"]] or \
-        any(field in e["loc"] for e in problem["errors"]), problem
+]
 
 
-def test_things_that_do_not_exist(mark):
+def test_bad_questions(mark):
+    for body, field in BAD_QUESTIONS:
+        problem = mark.problem(422, "POST", "/api/v1/chat", body)
+        assert any(field in e["loc"] for e in problem["errors"]), (body, problem)
+    nothing_exists(mark)
+    credentials_are_needed_on_loopback_too(mark)
+
+
+def nothing_exists(mark):
     mark.problem(404, "POST", "/api/v1/chat", {"query": "x", "chat_id": NOBODY})
     mark.problem(404, "POST", "/api/v1/chat", {"query": "x", "chat_id": "../../x"})
     mark.problem(404, "POST", "/api/v1/chat", {"query": "x", "attachments": [NOBODY]})
@@ -93,7 +97,7 @@ def test_what_is_another_s_does_not_exist(mark):
     assert mark.good("GET", f"/api/v1/messages/{done['message_id']}")["response"] == done
 
 
-def test_credentials_are_needed_on_loopback_too(mark):
+def credentials_are_needed_on_loopback_too(mark):
     nobody = Person(mark.server, None)
     nobody.problem(401, "POST", "/api/v1/chat", {"query": "x"})
     nobody.problem(401, "GET", "/api/v1/models")
@@ -153,6 +157,8 @@ def test_stop(mark):
     seen = mark.follow("/api/v1/chat", {"query": "wait"}, stop_at="output")
     chat, message = seen[0][2]["chat_id"], seen[0][2]["message_id"]
     assert mark.good("GET", "/health")["mark"] == {"state": "ready", "answers": 1}
+    reply = mark.ask("POST", f"/api/v1/messages/{message}/recheck")  # it is not over
+    assert reply.status == 409 and reply.json["type"].endswith("answer-pending"), reply
     assert mark.good("POST", f"/api/v1/chats/{chat}/stop") == {"stopped": 1}
     rest = mark.follow(f"/api/v1/messages/{message}/events", method="GET", after=seen[-1][0])
     assert rest[-1][2]["status"] == "stopped"
@@ -178,22 +184,11 @@ def test_recheck(mark):
     assert {v["name"]: v["equal"] for v in differs["values"]} == {"r": False, "fixed": True}
 
 
-def test_an_answer_under_way_cannot_be_rechecked(mark):
-    seen = mark.follow("/api/v1/chat", {"query": "wait"}, stop_at="output")
-    message = seen[0][2]["message_id"]
-    reply = mark.ask("POST", f"/api/v1/messages/{message}/recheck")
-    assert reply.status == 409 and reply.json["type"].endswith("answer-pending"), reply
-    mark.good("POST", f"/api/v1/chats/{seen[0][2]['chat_id']}/stop")
-
-
-def test_trace(mark):
+def test_trace_and_a_failure(mark):
     done = mark.ask_mark("add")
     trace = mark.good("GET", f"/api/v1/messages/{done['message_id']}/trace")
     assert trace["message_id"] == done["message_id"] and len(trace["steps"]) == 2
     assert mark.key not in json.dumps(trace) and PASSWORD not in json.dumps(trace)
-
-
-def test_a_model_that_fails(mark):
     reply = mark.ask_mark("fail", status="error")
     assert reply["answer_story"] and "sk-secret-key" not in reply["answer_story"]
 
@@ -201,14 +196,11 @@ def test_a_model_that_fails(mark):
 # ---- models, counters --------------------------------------------------------------------------
 
 
-def test_models(mark):
+def test_models_and_counters(mark):
     page = mark.good("GET", "/api/v1/models")
     assert page["default"] == "script"
     assert [(m["name"], m["provider"], m["demo"]) for m in page["models"]] == [
         ("script", "script", False)]
-
-
-def test_counters(mark):
     mark.ask_mark("add")
     mark.ask_mark("fail", status="error")
     answers = mark.good("GET", "/v1/stats")["answers"]
