@@ -15,8 +15,7 @@
 #define MESSAGE "00000000-0000-4000-8000-000000000a05"
 #define MODEL   "fake"
 
-static char here; /* what the pointers to incomplete structs point to */
-static _Atomic int uploads;
+static char here;            /* what the pointers to incomplete structs point to */
 static _Atomic bool stopped; /* every answer that waits */
 
 struct answer {
@@ -43,11 +42,6 @@ struct mark *fake_mark(void)
     return (struct mark *) (void *) &here;
 }
 
-int fake_mark_uploads(void)
-{
-    return atomic_load(&uploads);
-}
-
 static int refuse(struct fault *fault)
 {
     *fault = (struct fault){ .kind = FAULT_NOT_FOUND,
@@ -61,25 +55,16 @@ static int refuse(struct fault *fault)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 struct agent *mark_agent(struct mark *mark) { return (struct agent *) (void *) &here; }
-struct auth *mark_auth(struct mark *mark) { return (struct auth *) (void *) &here; }
 struct attachments *mark_attachments(struct mark *mark)
 { return (struct attachments *) (void *) &here; }
 const struct llm_models *mark_models(struct mark *mark)
 { return (const struct llm_models *) (void *) &here; }
-struct store *mark_store(struct mark *mark) { return NULL; }
-int mark_forget(struct mark *mark, const struct caller *caller, struct fault *fault)
-{ return refuse(fault); }
 
 /* ---- models ---- */
 
 const struct llm_model *llm_model_find(const struct llm_models *models, const char *name)
 { return (const struct llm_model *) (void *) &here; }
-const struct llm_model *llm_model_at(const struct llm_models *models, size_t i)
-{ return i == 0 ? llm_model_find(models, NULL) : NULL; }
-const char *llm_model_name(const struct llm_model *model) { return MODEL; }
 bool llm_model_is_demo(const struct llm_model *model) { return false; }
-json_t *llm_model_to_json(const struct llm_model *model)
-{ return json_pack("{s:s}", "name", MODEL); }
 
 /* ---- attachments ---- */
 
@@ -90,30 +75,10 @@ int attachment_upload_begin(struct attachments *attachments, const struct caller
 int attachment_upload_write(struct attachment_upload *upload, const void *data, size_t len,
                             struct fault *fault) { return 0; }
 void attachment_upload_abort(struct attachment_upload *upload) { }
-int attachment_get(struct attachments *attachments, const struct caller *caller, const char *id,
-                   struct store_attachment *ret, struct fault *fault) { return refuse(fault); }
-int attachment_list(struct attachments *attachments, const struct caller *caller, json_t **ret_json,
-                    struct fault *fault) { return refuse(fault); }
-int attachment_delete(struct attachments *attachments, const struct caller *caller, const char *id,
-                      struct fault *fault) { return refuse(fault); }
-json_t *attachment_to_json(const struct store_attachment *attachment)
-{ return json_pack("{s:s}", "attachment_id", attachment->id); }
 void store_attachment_release(struct store_attachment *attachment) { }
 
 /* ---- the agent ---- */
 
-int agent_regenerate(struct agent *agent, const struct caller *caller, const char *message_id,
-                     struct answer **ret_answer, struct fault *fault) { return refuse(fault); }
-int agent_forget(struct agent *agent, const struct caller *caller, const char *chat_id,
-                 struct fault *fault) { return refuse(fault); }
-int agent_recheck(struct agent *agent, const struct caller *caller, const char *message_id,
-                  json_t **ret_json, struct fault *fault) { return refuse(fault); }
-int agent_trace(struct agent *agent, const struct caller *caller, const char *message_id,
-                json_t **ret_json, struct fault *fault) { return refuse(fault); }
-int answer_find(struct agent *agent, const struct caller *caller, const char *message_id,
-                struct answer **ret_answer, struct fault *fault) { return refuse(fault); }
-void agent_get_stats(struct agent *agent, struct agent_stats *ret_stats)
-{ *ret_stats = (struct agent_stats){ 0 }; }
 const char *answer_chat_id(const struct answer *answer) { return CHAT; }
 const char *answer_message_id(const struct answer *answer) { return MESSAGE; }
 #pragma GCC diagnostic pop
@@ -125,7 +90,7 @@ int attachment_upload_commit(struct attachment_upload *upload, struct store_atta
     (void) upload;
     (void) fault;
     *ret = (struct store_attachment){ 0 };
-    snprintf(ret->id, sizeof ret->id, "%d", atomic_fetch_add(&uploads, 1) + 1);
+    snprintf(ret->id, sizeof ret->id, "1");
     return 0;
 }
 
