@@ -427,8 +427,9 @@ static void say_notes(const struct ask *ask, const json_t *response)
         say("%zu chart%s: --chart FILE or --out DIR saves %s", charts, charts == 1 ? "" : "s",
             charts == 1 ? "it" : "them");
     if (json_is_true(json_object_get(response, "demo")))
-        say("this was the demo, not a language model; %s", mark_model_hint);
-    say_usage(response);
+        say("to ask a language model instead of the demo, %s", mark_model_hint);
+    else
+        say_usage(response);
 }
 
 static int print_answer(const struct ask *ask, const json_t *response, struct gb_err *err)

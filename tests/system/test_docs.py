@@ -261,13 +261,17 @@ def bash_complete(script, line, cwd):
     return set(r.stdout.split("\n")) - {""}
 
 
+COMMANDS = {"run", "serve", "ask", "mark", "user", "doctor", "key", "audit", "mcp", "pip", "template",
+            "help", "version"}
+
+
 @pytest.mark.parametrize(
     "line, offered",
     [
-        ("glovebox ", {"run", "serve", "doctor", "key", "audit", "mcp", "pip", "template", "help", "version"}),
+        ("glovebox ", COMMANDS),
         ("glovebox r", {"run"}),
         ("glovebox --v", {"--version"}),
-        ("glovebox help ", {"run", "serve", "doctor", "key", "audit", "mcp", "pip", "template", "help", "version"}),
+        ("glovebox help ", COMMANDS),
         ("glovebox run --mem", {"--memory"}),
         ("glovebox run --memory 1g --ti", {"--timeout"}),
         ("glovebox run --memory=1g --ti", {"--timeout"}),
@@ -288,7 +292,9 @@ def bash_complete(script, line, cwd):
         ("glovebox key create --data f", {"folder"}),
         ("glovebox audit show --la", {"--last"}),
         ("glovebox doctor --", {"--json", "--cgroups", "--landlock", "--data", "--default-template",
-                              "--help", "--version"}),
+                              "--model", "--model-key", "--help", "--version"}),
+        ("glovebox ask --mark-str", {"--mark-strict"}),
+        ("glovebox serve --signup ", {"auto", "open", "invite", "closed"}),
     ],
 )
 def test_bash_offers(pages, tmp_path, line, offered):
