@@ -52,6 +52,7 @@ bench: deps-bench $(BUILD)/build.ninja ## measure the engine against bubblewrap,
 	@$(PYTHON) bench/network.py $(BUILD)/glovebox $(BUILD)/bench-network.json
 	@$(PYTHON) bench/packages.py $(BUILD)/glovebox $(BUILD)/bench-packages.json
 	@$(PYTHON) bench/printing.py $(BUILD)/glovebox $(BUILD)/bench-printing.json
+	@$(PYTHON) bench/mark.py $(BUILD)/glovebox $(BUILD)/bench-mark.json
 
 soak: deps-run binary ## 30 minutes of mixed load on the service (SOAK_SECONDS=60 for less)
 	@$(PYTHON) tests/soak/soak.py $(BUILD)/glovebox
