@@ -39,9 +39,10 @@ class Service:
         env = {k: v for k, v in os.environ.items()
                if not k.startswith(("GLOVEBOX", "OPENAI_", "ANTHROPIC_"))}
         self.data, port_file = directory / "data", directory / "port"
-        cell = {"calls": [{"name": "run_python", "arguments": {"code": CELL}}]}
-        end = {"calls": [{"name": "answer", "arguments": {"story": "It is {{answer}}."}}]}
-        slow = {"calls": [{"name": "answer", "arguments": {"story": STORY}}], "piece_ms": PIECE_MS}
+        cell = {"asked": "go", "calls": [{"name": "run_python", "arguments": {"code": CELL}}]}
+        end = {"asked": "go", "calls": [{"name": "answer", "arguments": {"story": "It is {{answer}}."}}]}
+        slow = {"asked": "go", "calls": [{"name": "answer", "arguments": {"story": STORY}}],
+                "piece_ms": PIECE_MS}
         models = {"many": [cell] * (STEPS + 1) + [end], "one": [cell, end], "slow": [cell, slow]}
         options = []
         for name, replies in models.items():

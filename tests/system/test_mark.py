@@ -141,7 +141,7 @@ def test_a_client_that_goes_away_loses_nothing(serve, tmp_path):
 
 def test_two_questions_wait_in_line_and_stop(serve, tmp_path):
     replies = [
-        {"asked": "first", "when": "first", **run("import time\ntime.sleep(60)")},
+        {"asked": "first", **run("import time\ntime.sleep(60)")},
         {"asked": "second", "text": "Second."},
         {"asked": "third", "text": "Third."},
     ]
@@ -166,7 +166,7 @@ def test_two_questions_wait_in_line_and_stop(serve, tmp_path):
 
 
 def test_killed_in_the_middle(serve, tmp_path):
-    replies = [{"asked": "long", "when": "long", **run("import time\ntime.sleep(60)")},
+    replies = [{"asked": "long", **run("import time\ntime.sleep(60)")},
                {"asked": "short", "text": "Here."}]
     options = scripted(tmp_path / "model", replies)
     server = serve(*options)
@@ -327,13 +327,13 @@ def test_what_belongs_to_another_is_not_there(serve, tmp_path):
 def test_too_much_of_everything(serve, tmp_path):
     replies = [
         {"asked": "references", **answer("{{x}}" * 1_000_000)},
-        {"asked": "chart", "when": "chart", **run(
+        {"asked": "chart", **run(
             "import mark\nmark.chart({'data': [{'y': list(range(30_000_000))}], 'layout': {}})")},
         {"asked": "chart", **answer("No chart.")},
-        {"asked": "bundle", "when": "bundle", **run(
+        {"asked": "bundle", **run(
             "display({'application/vnd.plotly.v1+json': {'data': [{'y': 'x' * 200_000_000}]}}, raw=True)")},
         {"asked": "bundle", **answer("No chart.")},
-        {"asked": "forever", "when": "", **run("print('again')")},
+        {"asked": "forever", **run("print('again')")},
         {"asked": "fine", "text": "Fine."},
     ]
     server = serve(*scripted(tmp_path / "model", replies), "--mark-steps", "3")
