@@ -10,6 +10,7 @@ import json
 import os
 import re
 import signal
+import socket
 import threading
 import time
 
@@ -17,6 +18,7 @@ import pytest
 
 from conftest import wait_for
 from mark_kit import PASSWORD, SAMPLE, Person, answer, explain, multipart, person, run, scripted
+from model_kit import ModelServer, Reply, call
 from serve_kit import serve, server  # noqa: F401
 
 DEMO = ["--model", "demo=demo"]
@@ -349,3 +351,119 @@ def test_too_much_of_everything(serve, tmp_path):
     assert len(reply["steps"]) <= 3 and reply["answer_story"], explain(reply)
     assert ann.ask_mark("fine")["answer_story"] == "Fine."
     assert server.memory() < before + 400_000_000
+
+
+# ---- models behind a network ---------------------------------------------------------------------
+
+
+def conversation(request):
+    """Three questions about the sample, answered as a model would: by what it has been told so far."""
+    last = request.last
+    if "fastest" in last:
+        return Reply(thinking="By region and year.", calls=[call("run_python", code=(
+            "import mark, pandas as pd\n"
+            "sales = pd.read_csv(mark.attachment('sales.csv'), parse_dates=['date']).drop_duplicates()\n"
+            "sales['revenue'] = sales.units * sales.price * (1 - sales.discount.fillna(0))\n"
+            "by = sales.pivot_table(index='region', columns=sales.date.dt.year, values='revenue', aggfunc='sum')\n"
+            "growth = (by[2025] / by[2024] - 1).sort_values(ascending=False)\n"
+            "mark.value('region', growth.index[0])\nmark.value('growth', growth.iloc[0], format='.1%')\n"
+            "mark.chart({'data': [{'type': 'bar', 'x': list(growth.index), 'y': list(growth)}], 'layout': {}})\n"
+            "mark.table('Growth', growth.rename('growth').reset_index())\nprint('growth is ready')"))])
+    if "growth is ready" in last:
+        return Reply(calls=[call("answer", story="{{region}} grew by {{growth}}.")])
+    if "how many orders" in last:
+        return Reply(calls=[call("run_python", code="print('orders:', sales['order'].nunique())")])
+    if "KeyError" in last:  # mends it
+        return Reply(calls=[call("run_python", code="print('orders:', sales['order_id'].nunique())")])
+    if "orders: 2000" in last:
+        return Reply(text="There are 2,000 orders.")
+    if "what about profit" in last:
+        return Reply(calls=[call("ask_user", question="Which costs should I take off?")])
+    return Reply(status=400, error={"message": "unexpected: " + last[-500:], "type": "invalid_request_error"})
+
+
+@pytest.mark.parametrize("dialect", ["openai", "anthropic"])
+def test_a_model_behind_http(serve, tmp_path, dialect):
+    key = tmp_path / "key"
+    key.write_text(SECRET + "\n")
+    with ModelServer(conversation, key=SECRET) as model:
+        server = serve("--model", f"m={dialect}:test@{getattr(model, dialect)}", "--model-key", f"m={key}",
+                       preload="pandas")
+        ann = person(server)
+        reply = ann.ask_mark("Which region grew fastest?", files=[ann.upload()])
+        check_computed(reply)
+        assert reply["answer_story"].startswith("South grew by 68.9"), explain(reply)
+        assert reply["model"] == "m" and not reply.get("demo")
+        assert reply["usage"]["prompt_tokens"] == 22 and reply["usage"]["completion_tokens"] == 14
+        chat = reply["chat_id"]
+        orders = ann.ask_mark("And how many orders are there?", chat)
+        assert orders["answer_story"] == "There are 2,000 orders." and orders["numbers"]["unsupported"] == []
+        assert [s["receipt"]["status"] for s in orders["steps"]] == ["error", "ok"]
+        profit = ann.ask_mark("And what about profit?", chat, status="needs_input")
+        assert profit["question"] == "Which costs should I take off?"
+        again = ann.message(reply["message_id"], "recheck", "POST", {})
+        assert again["equal"] is True, again
+        assert ann.message(orders["message_id"], "recheck", "POST", {})["equal"] is True
+        trace = json.dumps(ann.message(reply["message_id"], "trace"))
+        assert "pivot_table" in trace and "By region and year." in trace
+        for text in (trace, json.dumps(reply), server.log.read_text()):
+            assert SECRET not in text
+        assert all(SECRET not in json.dumps(r.body) for r in model.requests)
+        assert ann.good("GET", "/api/v1/models")["models"][0]["name"] == "m"
+
+
+class Flood:
+    """A server that sends a stream without an end."""
+
+    def __init__(self):
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listening.getsockname()[1]}/v1"
+        self.sent, self.stopping = 0, False
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *args):
+        self.stopping = True
+        self.listening.shutdown(socket.SHUT_RDWR)
+        self.listening.close()
+        self.thread.join()
+
+    def serve(self):
+        delta = {"choices": [{"index": 0, "delta": {"content": "and so on " * 3000}}]}
+        piece = b"data: " + json.dumps(delta).encode() + b"\n\n"
+        while not self.stopping:
+            try:
+                connection, _ = self.listening.accept()
+            except OSError:
+                return
+            with connection:
+                try:
+                    connection.recv(1 << 20)
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+                                       b"Connection: close\r\n\r\n")
+                    while not self.stopping and self.sent < 1 << 30:
+                        connection.sendall(piece)
+                        self.sent += len(piece)
+                except OSError:
+                    pass
+
+
+def test_a_model_that_never_ends(serve):
+    with Flood() as flood, ModelServer([Reply(text="Let me", silent=60)], repeat=True) as silent:
+        server = serve("--model", f"flood=openai:x@{flood.url}", "--model", f"silent=openai:x@{silent.openai}",
+                       "--mark-seconds", "3")
+        ann = person(server)
+        before = server.memory()
+        reply = ann.good("POST", "/api/v1/chat", {"query": "go"})
+        assert reply["status"] == "error" and len(reply["answer_story"]) < 2000, explain(reply)
+        assert flood.sent < 1 << 29 and server.memory() < before + (400 << 20)
+        reply = ann.good("POST", "/api/v1/chat", {"query": "go", "model": "silent"})
+        assert reply["status"] == "error" and reply["answer_story"], explain(reply)
+        seen = ann.follow("/api/v1/chat", {"query": "go", "model": "silent"}, stop_at="chat")
+        chat, message = seen[0][2]["chat_id"], seen[0][2]["message_id"]
+        ann.good("POST", f"/api/v1/chats/{chat}/stop", {})
+        wait_for(lambda: ann.messages(chat)[1]["status"] == "stopped", what="the end of the answer")
+        assert ann.follow(f"/api/v1/messages/{message}/events", method="GET")[-1][1] == "done"
