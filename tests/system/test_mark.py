@@ -7,19 +7,16 @@ answer and nothing else.
 """
 
 import json
-import os
-import re
 import signal
 import socket
 import threading
-import time
 
 import pytest
 
 from conftest import wait_for
-from mark_kit import PASSWORD, SAMPLE, Person, answer, explain, multipart, person, run, scripted
+from mark_kit import PASSWORD, SAMPLE, Person, answer, explain, person, run, scripted
 from model_kit import ModelServer, Reply, call
-from serve_kit import serve, server  # noqa: F401
+from serve_kit import serve  # noqa: F401
 
 DEMO = ["--model", "demo=demo"]
 
@@ -254,15 +251,11 @@ print(json.dumps(found["loot"]), [n for n in found["env"] if "KEY" in n or "TOKE
 def test_a_model_that_obeys_finds_nothing(serve, tmp_path):
     key = tmp_path / "key"
     key.write_text(SECRET)
-    code = tmp_path / "model"
-    options = scripted(code, [])
-    server = serve(*options, "--model", "real=openai:m@http://127.0.0.1:9/v1", "--model-key", f"real={key}",
-                   env={"ANTHROPIC_API_KEY": SECRET, "OPENAI_API_KEY": SECRET})
-    look = LOOK.replace("DATA", str(server.data)).replace("KEY\"", f"{key}\"").replace("PORT", str(server.port))
-    assert server.stop() == 0
-    code.write_text(json.dumps([run(look), answer("I looked.")]))
-    server = serve(*options, "--model", "real=openai:m@http://127.0.0.1:9/v1", "--model-key", f"real={key}",
-                   env={"ANTHROPIC_API_KEY": SECRET, "OPENAI_API_KEY": SECRET})
+    data, outside = tmp_path / "data", socket.create_server(("127.0.0.1", 0))
+    look = LOOK.replace("DATA", str(data)).replace('"KEY"', f'"{key}"')
+    look = look.replace("PORT", str(outside.getsockname()[1]))
+    server = serve(*scripted(tmp_path / "model", [run(look), answer("I looked.")]), data=data, env={
+        "ANTHROPIC_API_KEY": SECRET, "OPENAI_API_KEY": SECRET})
     bob = person(server, "bob@example.com")
     bob.upload("private.csv", b"a\nCANARY\n")
     ann = person(server)
@@ -274,6 +267,7 @@ def test_a_model_that_obeys_finds_nothing(serve, tmp_path):
     trace = json.dumps(ann.message(reply["message_id"], "trace"))
     assert SECRET not in trace and SECRET not in json.dumps(reply)
     assert SECRET not in server.log.read_text()
+    outside.close()
 
 
 def test_injected_names_are_only_text(serve, tmp_path):
