@@ -218,20 +218,22 @@ SECRET = "sk-test-canary-7Qq2"
 LOOK = r"""
 import glob, json, os, socket, subprocess, sys
 found = {"env": sorted(os.environ), "loot": []}
+def needles():  # not as they are, or this text itself would be found
+    return ["CAN" + "ARY", "sk-" + "test", "SQLite " + "format"]
 def look(path):
     try:
         with open(path, "rb") as f:
             data = f.read(1 << 20)
     except OSError:
         return
-    if b"CANARY" in data or b"sk-test" in data or b"SQLite format" in data:
+    if any(needle.encode() in data for needle in needles()):
         found["loot"].append(path)
 for pattern in ("/proc/*/environ", "/proc/*/cmdline", "/root/.*", "/home/*/.*", "/etc/shadow", "/run/secrets/*",
                 "/var/lib/glovebox/**", "/workspace/../*", "/workspace/../*/data/*", "/tmp/**", "DATA/**", "KEY"):
     for path in glob.glob(pattern, recursive=True):
         look(path)
 for frame in list(sys._current_frames().values()):
-    if "sk-test" in repr(frame.f_globals)[:1000000]:
+    if any(needle in repr(frame.f_globals)[:1000000] for needle in needles()):
         found["loot"].append("memory of the interpreter")
 for address in (("127.0.0.1", PORT), ("10.0.0.1", 80), ("169.254.169.254", 80), ("1.1.1.1", 53)):
     try:
