@@ -10,9 +10,9 @@
 
 static int print_sample(struct gb_err *err)
 {
-    return fputs(mark_sample_csv, stdout) < 0 || fflush(stdout) != 0
-               ? gb_fail(err, EIO, "print the sample data")
-               : 0;
+    if (fputs(mark_sample_csv, stdout) >= 0 && fflush(stdout) == 0)
+        return 0;
+    return errno == EPIPE ? 0 : gb_fail(err, errno, "print the sample data"); /* | head */
 }
 
 /* One line: JSON has no line breaks of its own, and escapes those in texts. */

@@ -214,12 +214,12 @@ static void test_says_what_it_is(void **state)
 }
 
 /* The words of a file's name or profile are not the question. */
-static void test_question_ends_where_files_begin(void **state)
+static void test_question_begins_where_files_end(void **state)
 {
     json_t *messages = conversation("");
 
     (void) state;
-    ask(messages, "revenue by month\n<attachment>\n" SAMPLE);
+    ask(messages, "<data 1>\n" SAMPLE "\n</data 1>\n\nrevenue by month");
     expect(messages, "run_python", "pd.read_csv");
     result(messages, "", false);
     expect(messages, "run_python", "by_month");
@@ -307,7 +307,7 @@ int main(void)
         cmocka_unit_test(test_failures),
         cmocka_unit_test(test_other_files),
         cmocka_unit_test(test_says_what_it_is),
-        cmocka_unit_test(test_question_ends_where_files_begin),
+        cmocka_unit_test(test_question_begins_where_files_end),
         cmocka_unit_test(test_streams_what_it_returns),
         cmocka_unit_test(test_cancel),
     };

@@ -28,6 +28,7 @@
 #define DATA_PATH     "/workspace/data/"
 #define MEND_NUMBERS  "Some numbers in your answer were not computed:"
 #define BUDGET_ENDED  "The budget for this question is used up."
+#define FENCE_END     "\n</data "
 #define QUESTION_MAX  2000 /* bytes that are looked at */
 #define FILE_NAME_MAX 255
 
@@ -193,14 +194,16 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* The person's own words: what the agent adds about files begins with a path or a tag. */
+/* The person's own words: what the agent says about files stands before them, in a fence. */
 static void question_copy(const char *content, char *buf)
 {
-    size_t len = 0;
+    size_t len;
 
-    while (content[len] && len < QUESTION_MAX && !begins(content + len, DATA_PATH) &&
-           !begins(content + len, "\n<"))
-        len++;
+    for (const char *p = content; (p = strstr(p, FENCE_END)) != NULL;) {
+        p += strlen(FENCE_END);
+        content = p + strcspn(p, "\n");
+    }
+    len = strnlen(content, QUESTION_MAX);
     memcpy(buf, content, len);
     buf[len] = '\0';
 }
