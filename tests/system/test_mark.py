@@ -253,6 +253,7 @@ print(json.dumps(found["loot"]), [n for n in found["env"] if "KEY" in n or "TOKE
 def test_a_model_that_obeys_finds_nothing(serve, tmp_path):
     key = tmp_path / "key"
     key.write_text(SECRET)
+    key.chmod(0o600)
     data, outside = tmp_path / "data", socket.create_server(("127.0.0.1", 0))
     look = LOOK.replace("DATA", str(data)).replace('"KEY"', f'"{key}"')
     look = look.replace("PORT", str(outside.getsockname()[1]))
@@ -382,6 +383,7 @@ def conversation(request):
 def test_a_model_behind_http(serve, tmp_path, dialect):
     key = tmp_path / "key"
     key.write_text(SECRET + "\n")
+    key.chmod(0o600)
     with ModelServer(conversation, key=SECRET) as model:
         server = serve("--model", f"m={dialect}:test@{getattr(model, dialect)}", "--model-key", f"m={key}",
                        preload="pandas")
