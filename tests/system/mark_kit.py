@@ -91,7 +91,8 @@ def explain(reply):
     """What a failed assertion about an answer needs to show."""
     return json.dumps({**reply, "steps": [{"code": s["code"], "stderr": s["receipt"].get("stderr")}
                                           for s in reply.get("steps", [])],
-                       "visualizations": len(reply.get("visualizations") or [])}, indent=1)[:6000]
+                       "visualization": None, "visualizations": len(reply.get("visualizations") or [])},
+                      indent=1)[:6000]
 
 
 def person(server, email="ann@example.com"):

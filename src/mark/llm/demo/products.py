@@ -1,7 +1,7 @@
 by_product = sales.groupby("product", as_index=False).agg(
     revenue=("revenue", "sum"), units=("units", "sum"), orders=("order_id", "count"))
 by_product["share"] = by_product["revenue"] / by_product["revenue"].sum()
-by_product = by_product.sort_values("@MEASURE@", ascending=False)
+by_product = by_product.sort_values("@MEASURE@", ascending=False, ignore_index=True)
 most_units = by_product.loc[by_product["units"].idxmax()]
 top = by_product.head(3)
 

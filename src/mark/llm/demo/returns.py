@@ -1,7 +1,7 @@
 sales["is_returned"] = sales["returned"] == "yes"
 by_product = sales.groupby("product", as_index=False).agg(
     orders=("order_id", "count"), returned=("is_returned", "sum"), rate=("is_returned", "mean"))
-by_product = by_product.sort_values("rate", ascending=False)
+by_product = by_product.sort_values("rate", ascending=False, ignore_index=True)
 worst = by_product.iloc[0]
 of_worst = sales[sales["product"] == worst["product"]]
 by_region = of_worst.groupby("region")["is_returned"].mean().sort_values(ascending=False)
