@@ -28,7 +28,7 @@ import time
 TURNS, STEPS, TARGET_MS = 40, 10, 10.0
 CHATS, ROUNDS, OWNERS, PIECES, PIECE_MS = 200, 6, 20, 60, 30
 
-CELL = "import mark\nmark.value('answer', 6 * 7)"
+CELL = "import mark\nstep = %d\nmark.value('answer', 6 * 7)"  # the same program twice would end the answer
 MODULE = pathlib.Path(__file__).resolve().parent.parent / "src/mark/box/mark.py"
 SET_UP = "import sys, types\nmark = sys.modules['mark'] = types.ModuleType('mark')\nexec(%r, mark.__dict__)"
 STORY = "The answer is {{answer}}. " * PIECES
@@ -39,11 +39,12 @@ class Service:
         env = {k: v for k, v in os.environ.items()
                if not k.startswith(("GLOVEBOX", "OPENAI_", "ANTHROPIC_"))}
         self.data, port_file = directory / "data", directory / "port"
-        cell = {"asked": "go", "calls": [{"name": "run_python", "arguments": {"code": CELL}}]}
+        cells = [{"asked": "go", "calls": [{"name": "run_python", "arguments": {"code": CELL % n}}]}
+                 for n in range(STEPS + 1)]
         end = {"asked": "go", "calls": [{"name": "answer", "arguments": {"story": "It is {{answer}}."}}]}
         slow = {"asked": "go", "calls": [{"name": "answer", "arguments": {"story": STORY}}],
                 "piece_ms": PIECE_MS}
-        models = {"many": [cell] * (STEPS + 1) + [end], "one": [cell, end], "slow": [cell, slow]}
+        models = {"many": [*cells, end], "one": [cells[0], end], "slow": [cells[0], slow]}
         options = []
         for name, replies in models.items():
             (directory / name).write_text(json.dumps(replies))
@@ -103,7 +104,7 @@ def measure_steps(service):
                 times[name].append(ms)
                 times["cell"] += [s["receipt"]["usage"]["wall_ms"] for s in reply["steps"]]
         for _ in range(STEPS):
-            ms, receipt = time_of(service.ask, "POST", f"/v1/sessions/{session}/execute", {"code": CELL})
+            ms, receipt = time_of(service.ask, "POST", f"/v1/sessions/{session}/execute", {"code": CELL % 0})
             assert receipt["status"] == "ok"
             if turn >= 3:
                 times["execute"].append(ms)

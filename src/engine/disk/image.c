@@ -199,30 +199,41 @@ static int loop_configure(int loop, int image)
     return ioctl(loop, LOOP_CONFIGURE, &config) < 0 ? -errno : 0;
 }
 
+/* -EBUSY: another process took the device between our two calls. */
+static int loop_try(int control, int image, int *ret_loop)
+{
+    autoclose int loop = -EBADF;
+    int number = ioctl(control, LOOP_CTL_GET_FREE), r;
+    char path[32];
+
+    if (number < 0)
+        return -errno;
+    snprintf(path, sizeof path, "/dev/loop%d", number);
+    loop = open(path, O_RDWR | O_CLOEXEC);
+    if (loop < 0)
+        return -errno;
+    r = loop_configure(loop, image);
+    if (r == 0)
+        *ret_loop = TAKE_FD(loop);
+    return r;
+}
+
 static int loop_attach(int image, int *ret_loop)
 {
+    /* Every thread that asks gets the same free device, so a burst of new sessions would fail for
+     * those that lose that race too often: one at a time. */
+    static pthread_mutex_t attaching = PTHREAD_MUTEX_INITIALIZER;
     autoclose int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+    int r = -EBUSY;
 
     if (control < 0)
         return -errno;
-    for (int i = 0; i < LOOP_TRIES; i++) {
-        autoclose int loop = -EBADF;
-        int number = ioctl(control, LOOP_CTL_GET_FREE), r;
-        char path[32];
-
-        if (number < 0)
-            return -errno;
-        snprintf(path, sizeof path, "/dev/loop%d", number);
-        loop = open(path, O_RDWR | O_CLOEXEC);
-        if (loop < 0)
-            return -errno;
-        r = loop_configure(loop, image);
-        if (r == 0)
-            *ret_loop = TAKE_FD(loop);
-        if (r != -EBUSY) /* another process was faster */
-            return r;
+    for (int i = 0; i < LOOP_TRIES && r == -EBUSY; i++) {
+        pthread_mutex_lock(&attaching);
+        r = loop_try(control, image, ret_loop);
+        pthread_mutex_unlock(&attaching);
     }
-    return -EBUSY;
+    return r;
 }
 
 static int mount_loop(int loop, int *ret_mount)
