@@ -125,6 +125,18 @@ static void test_later_questions_use_the_variables(void **state)
     json_decref(messages);
 }
 
+/* Of earlier questions the agent shows programs as text. */
+static void test_earlier_programs(void **state)
+{
+    json_t *messages = conversation("");
+
+    (void) state;
+    ask(messages,
+        "<data 1>\n" SAMPLE "\n# program 1\nsales = pd.read_csv(x)\n</data 1>\n\ntotal revenue");
+    expect(messages, "run_python", "by_month");
+    json_decref(messages);
+}
+
 static void test_asks_back(void **state)
 {
     json_t *messages = conversation(SAMPLE);
@@ -302,6 +314,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_questions),
         cmocka_unit_test(test_later_questions_use_the_variables),
+        cmocka_unit_test(test_earlier_programs),
         cmocka_unit_test(test_asks_back),
         cmocka_unit_test(test_no_plotly),
         cmocka_unit_test(test_failures),

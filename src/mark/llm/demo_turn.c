@@ -277,7 +277,7 @@ static void view_read(const json_t *messages, struct view *view)
             question_copy(content, view->question);
             view->asked = i;
         }
-        if (code && is_load(code))
+        if ((code && is_load(code)) || (has_role(message, "user") && is_load(content)))
             view->loaded = true;
         /* A box that was started anew has none of its variables. */
         if (has_role(message, "tool") && strstr(content, "name 'sales' is not defined"))

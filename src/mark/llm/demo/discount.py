@@ -11,6 +11,7 @@ mark.value("units_full", full["units"].mean(), format=".2f")
 mark.value("units_reduced", reduced["units"].mean(), format=".2f")
 mark.value("unknown", sales["discount"].isna().sum())
 mark.table("Orders by discount", by_discount)
+
 # ---- plotly
 import plotly.express as px
 

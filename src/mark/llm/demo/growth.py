@@ -16,6 +16,7 @@ mark.value("slowest_growth", by_region["growth"].iloc[-1], format="+.1%")
 mark.value("all_growth", totals[last] / totals[first] - 1, format="+.1%")
 mark.value("without_region", sales["region"].isna().sum())
 mark.table("Revenue by region and year, EUR", by_region.reset_index())
+
 # ---- plotly
 import plotly.express as px
 

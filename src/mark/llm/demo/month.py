@@ -14,6 +14,7 @@ mark.value("worst_month", worst["month"])
 mark.value("worst_revenue", worst["revenue"], unit="EUR", format=",.0f")
 mark.value("ratio", best["revenue"] / worst["revenue"], format=".1f")
 mark.table("Revenue by month, EUR", by_month)
+
 # ---- plotly
 import plotly.express as px
 

@@ -14,6 +14,7 @@ mark.value("large_part", large.mean(), format=".0%")
 mark.value("large_share", priced.loc[large, "revenue"].sum() / priced["revenue"].sum(), format=".0%")
 mark.value("without_price", len(sales) - len(priced))
 mark.table("Order value by year, EUR", by_year.reset_index())
+
 # ---- plotly
 import plotly.express as px
 

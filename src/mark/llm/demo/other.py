@@ -27,6 +27,7 @@ if numbers.shape[1] > 0:
     shown, title = numbers.iloc[:, 0].dropna(), "Values of " + numbers.columns[0]
 else:
     shown, title = frame.iloc[:, 0].astype(str), "Values of " + frame.columns[0]
+
 # ---- plotly
 import plotly.express as px
 

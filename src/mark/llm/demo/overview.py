@@ -17,6 +17,7 @@ columns = pd.DataFrame({
 mark.table("Columns", columns)
 mark.table("First orders", sales.head(10))
 by_category = sales.groupby("category", as_index=False)["revenue"].sum().sort_values("revenue")
+
 # ---- plotly
 import plotly.express as px
 

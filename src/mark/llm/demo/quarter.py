@@ -13,6 +13,7 @@ mark.value("jump_quarter", jump["quarter"])
 mark.value("jump", jump["change"], format="+.1%")
 mark.value("last_change", by_quarter["change"].iloc[-1], format="+.1%")
 mark.table("Revenue by quarter, EUR", by_quarter)
+
 # ---- plotly
 import plotly.express as px
 
