@@ -358,7 +358,7 @@ static int turn_program(const struct view *view, const char *program, bool plotl
     json_decref(name);
     if (region) {
         (void) snprintf(chosen, sizeof(chosen), "sales[sales[\"region\"] == \"%s\"]", region);
-        (void) snprintf(scope, sizeof(scope), "\"%s\"", region);
+        (void) snprintf(scope, sizeof(scope), "\"the %s\"", region);
     }
     text = replaced(TAKE_PTR(text), "@CHOSEN@", chosen);
     text = replaced(TAKE_PTR(text), "@SCOPE@", scope);
