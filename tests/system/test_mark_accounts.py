@@ -17,6 +17,7 @@ import uuid
 
 import pytest
 
+import mark_kit
 from conftest import wait_for
 from serve_kit import Server, serve, server  # noqa: F401
 
@@ -521,6 +522,29 @@ def test_deletion(server):
     again = sign_up(server)
     assert again.id != ada.id and again.good("GET", "/v1/sessions")["sessions"] == []
     assert again.tokens["role"] == "user"
+
+
+def test_deletion_in_the_middle_of_an_answer(serve, tmp_path):  # noqa: F811
+    """The answer ends, its box too, and the file that was attached is gone."""
+    ann = mark_kit.person(serve(*mark_kit.scripted(tmp_path / "model", [mark_kit.run("import time; time.sleep(600)")])))
+    attached = ann.upload()
+    stored = ann.data / "mark" / "files" / attached["sha256"]
+    assert stored.exists()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ann.ask, "POST", "/api/v1/chat", ann.question("Which region?", files=[attached]))
+        wait_for(lambda: ann.good("GET", "/v1/sessions")["sessions"], 60, "the box of the chat")
+        assert ann.ask("DELETE", "/auth/me", {"current_password": mark_kit.PASSWORD}).status == 204
+        asked.result(60)  # whatever it is told, it is told soon
+    assert not stored.exists()
+    user = ann.account["user_id"]
+    db = sqlite3.connect(ann.data / "glovebox.db")
+    try:
+        for table in OWNED:
+            assert db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] == 0, table
+        ended = db.execute("SELECT count(*), count(ended_us) FROM sessions WHERE owner = ?", ["user-" + user]).fetchone()
+    finally:
+        db.close()
+    assert ended[0] == ended[1] > 0
 
 
 # ---- the command ----
