@@ -168,13 +168,19 @@ static void finish(struct request *rq, const struct auth_peer *peer, const char 
 
 /* ---- the form of OAuth2 ---- */
 
+/* curl -d says that every body is a form; one that begins like an object is JSON, as for all other
+ * routes. */
 static bool is_form(const struct request *rq)
 {
     static const char form[] = "application/x-www-form-urlencoded";
     const char *type = rq->headers.content_type;
+    size_t blank = 0;
 
+    while (blank < rq->body_len && strchr(" \t\r\n", rq->body[blank]) && rq->body[blank])
+        blank++;
     return type && strncasecmp(type, form, sizeof form - 1) == 0 &&
-           strchr("; \t", type[sizeof form - 1]);
+           strchr("; \t", type[sizeof form - 1]) &&
+           !(blank < rq->body_len && rq->body[blank] == '{');
 }
 
 /* Decodes @text in place; false if it has a bad escape, a NUL, or is not UTF-8. */
