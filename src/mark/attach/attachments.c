@@ -349,7 +349,7 @@ int attachment_upload_commit(struct attachment_upload *upload, struct store_atta
 {
     struct attachments *a = upload->attachments;
     struct store_attachment attachment;
-    struct sniffed sniffed;
+    struct sniffed sniffed = { 0 };
     int r = upload_sniff(upload, &sniffed, fault);
 
     if (r == 0) {

@@ -21,6 +21,8 @@
 #define PAGE_BYTES_MAX (8 << 20) /* of one page of messages, except for its first message */
 #define CURSOR_MAX     (STORE_ID_MAX + 24)
 
+_Static_assert(CHAT_SEARCH_MAX == STORE_SEARCH_MAX, "what is accepted can be searched for");
+
 /* ---- what all of them use ---- */
 
 int chat_fault(int r, const struct gb_err *err, enum problem unknown, const char *id,

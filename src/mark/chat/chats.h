@@ -11,7 +11,9 @@
 
 #define CHAT_PAGE_MAX     200
 #define CHAT_MESSAGES_MAX 200
-#define CHAT_REASONS_MAX  10 /* of a rating */
+#define CHAT_REASONS_MAX  10   /* of a rating */
+#define CHAT_COMMENT_MAX  8192 /* bytes of its text */
+#define CHAT_SEARCH_MAX   256  /* bytes of what is searched for */
 
 /* All JSON belongs to the caller. */
 

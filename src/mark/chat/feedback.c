@@ -17,6 +17,8 @@
 #define REASON_BYTES_MAX 64
 #define EXPORT_PAGE      100
 
+_Static_assert(CHAT_COMMENT_MAX == STORE_COMMENT_MAX - 1, "what is accepted can be stored");
+
 static int check_reasons(const json_t *reasons, struct fault *fault)
 {
     const json_t *reason;
@@ -69,9 +71,9 @@ int chat_feedback(struct store *store, const struct caller *caller, const char *
 
     if (check_reasons(reasons, fault) < 0 || check_answer(store, owner, message_id, fault) < 0)
         return -1;
-    if (text && strlen(text) >= STORE_COMMENT_MAX)
+    if (text && strlen(text) > CHAT_COMMENT_MAX)
         return fault_set(fault, PROBLEM_INVALID_REQUEST, "text",
-                         "the text can have at most %d bytes", STORE_COMMENT_MAX - 1);
+                         "the text can have at most %d bytes", CHAT_COMMENT_MAX);
     reasons_text = json_array_size(reasons) > 0 ? json_dumps(reasons, JSON_COMPACT) : NULL;
     comment = text && *text ? strdup(text) : NULL;
     if ((json_array_size(reasons) > 0 && !reasons_text) || (text && *text && !comment))

@@ -3,8 +3,6 @@
 #include "server/mark/schemas.h"
 #include "server/schema/schemas.h"
 #include "server/schema/tables.h"
-#include "store/chats.h"
-#include "store/feedback.h"
 
 #include "base/banned.h"
 
@@ -15,7 +13,7 @@
 /* ---- chats and messages ---- */
 
 static const struct field fields_chats_query[] = {
-    { "q", FIELD_TEXT, 0, AT(query_chats, q), 0, STORE_SEARCH_MAX,
+    { "q", FIELD_TEXT, 0, AT(query_chats, q), 0, CHAT_SEARCH_MAX,
       .help = "only chats whose title or messages contain this text, in letters of any case" },
     { "after", FIELD_TEXT, 0, AT(query_chats, after), 1, CURSOR_BYTES,
       .help = "the next of the previous page" },
@@ -49,7 +47,7 @@ static const struct field fields_feedback[] = {
       .help = "how the answer was" },
     { "reasons", FIELD_LIST, 0, AT(body_feedback, reasons), 0, CHAT_REASONS_MAX,
       .help = "words such as wrong-number, wrong-chart, slow: at most 10, of 64 bytes each" },
-    { "text", FIELD_TEXT, 0, AT(body_feedback, text), 0, STORE_COMMENT_MAX - 1,
+    { "text", FIELD_TEXT, 0, AT(body_feedback, text), 0, CHAT_COMMENT_MAX,
       .help = "what else there is to say" },
     END,
 };
