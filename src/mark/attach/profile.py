@@ -1105,6 +1105,7 @@ class Thrift:
 
 def parquet_footer(path):
     kinds = {0: "boolean", 1: "integer", 2: "integer", 3: "datetime", 4: "number", 5: "number", 6: "text", 7: "binary"}
+    meant = {5: "number", 6: "date", 9: "datetime", 10: "datetime"}  # of the types that are stored as others
     try:
         with open(path, "rb") as file:
             size = file.seek(0, 2)
@@ -1117,7 +1118,7 @@ def parquet_footer(path):
             footer = Thrift(file.read(length)).struct()
         leaves = [field for field in footer[2][1:] if not field.get(5)]
         columns = [
-            {"name": cut(field[4].decode("utf-8", "replace"), 120), "type": "date" if field.get(6) == 6 else kinds.get(field.get(1), "text")}
+            {"name": cut(field[4].decode("utf-8", "replace"), 120), "type": meant.get(field.get(6)) or kinds.get(field.get(1), "text")}
             for field in leaves[:COLUMNS_MAX]
         ]
         rows = footer[3]
