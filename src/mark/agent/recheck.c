@@ -159,6 +159,7 @@ static json_t *result_of(const struct recheck *c)
     json_t *tables = compare_tables(json_object_get(c->response, "data"), tables_after);
     json_t *charts = compare_charts(json_object_get(c->response, "visualizations"), charts_after);
     bool equal = c->failed == 0 && all_equal(values) && all_equal(tables) && all_equal(charts);
+    int64_t ms = (clock_now_us() - c->begun_us) / 1000;
     size_t checked = json_array_size(values) + json_array_size(tables) + json_array_size(charts);
 
     json_decref(charts_after);
@@ -166,7 +167,7 @@ static json_t *result_of(const struct recheck *c)
     return json_pack("{s:s, s:b, s:o, s:o, s:o, s:I, s:I, s:f}", "message_id", c->message.id,
                      "equal", equal, "values", values, "tables", tables, "charts", charts, "failed",
                      (json_int_t) c->failed, "checked", (json_int_t) checked, "seconds",
-                     (double) ((clock_now_us() - c->begun_us) / 1000) / 1000.0);
+                     (double) ms / 1000.0);
 }
 
 /* In the details of the answer, with the time. */

@@ -37,12 +37,13 @@ const char *response_status_name(enum store_message_status status)
 
 static json_t *usage_to_json(const struct llm_usage *usage, int64_t wall_us)
 {
+    int64_t ms = wall_us / 1000;
+
 #define COUNT(n) ((n) < 0 ? json_null() : json_integer(n))
-    return json_pack("{s:o, s:o, s:o, s:o, s:f}", "prompt_tokens", COUNT(usage->prompt),
-                     "completion_tokens", COUNT(usage->completion), "cached_tokens",
-                     COUNT(usage->cached), "cost",
-                     usage->cost < 0 ? json_null() : json_real(usage->cost), "seconds",
-                     (double) (wall_us / 1000) / 1000.0);
+    return json_pack(
+        "{s:o, s:o, s:o, s:o, s:f}", "prompt_tokens", COUNT(usage->prompt), "completion_tokens",
+        COUNT(usage->completion), "cached_tokens", COUNT(usage->cached), "cost",
+        usage->cost < 0 ? json_null() : json_real(usage->cost), "seconds", (double) ms / 1000.0);
 #undef COUNT
 }
 

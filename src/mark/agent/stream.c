@@ -257,11 +257,9 @@ void refs_feed(struct refs_stream *stream, const char *text, size_t len,
             continue;
         }
         s->hold[s->len++] = c;
-        if (s->len == 2 && c != '{')
-            refs_flush(s, out);
-        else if (s->len >= 4 && c == '}' && s->hold[s->len - 2] == '}')
+        if (s->len >= 4 && c == '}' && s->hold[s->len - 2] == '}')
             refs_replace(s, find, arg, out);
-        else if (s->len == REFS_HOLD_MAX || c == '\n')
+        else if ((s->len == 2 && c != '{') || s->len == REFS_HOLD_MAX || c == '\n')
             refs_flush(s, out);
     }
 }
