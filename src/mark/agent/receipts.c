@@ -284,8 +284,9 @@ static void bundle_shrink(json_t *data, size_t max)
             (void) json_object_del(data, type);
 }
 
-static void outputs_gather(struct answer *answer, struct session *session,
-                           struct evidence *evidence, int64_t n, json_t *receipt)
+/* How many figures there were. */
+static size_t outputs_gather(struct answer *answer, struct session *session,
+                             struct evidence *evidence, int64_t n, json_t *receipt)
 {
     json_t *outputs = json_object_get(receipt, "outputs"), *kept = json_array(), *output;
     size_t i, bytes, total = 0, figures = 0;
@@ -317,11 +318,12 @@ static void outputs_gather(struct answer *answer, struct session *session,
         json_decref(item);
     }
     (void) json_object_set_new(receipt, "outputs", kept);
+    return figures;
 }
 
-/* The value of the last expression, which may be a chart too. */
-static void result_gather(struct answer *answer, struct evidence *evidence, int64_t n,
-                          json_t *receipt)
+/* The value of the last expression, which may be a chart or a figure too. */
+static void result_gather(struct answer *answer, struct session *session, struct evidence *evidence,
+                          int64_t n, size_t figures, json_t *receipt)
 {
     json_t *data = json_object_get(receipt, "result"), *item = NULL;
     const json_t *plain = json_object_get(data, "text/plain");
@@ -336,6 +338,8 @@ static void result_gather(struct answer *answer, struct evidence *evidence, int6
     else if (evidence && json_is_string(plain))
         (void) evidence_add_output(evidence, json_string_value(plain), json_string_length(plain));
     json_decref(item);
+    if (figure_take(answer, session, n, figures + 1, data))
+        (void) json_object_del(data, "image/png");
     (void) json_object_del(data, "application/vnd.plotly.v1+json");
     bundle_shrink(data, OUTPUT_BYTES_MAX);
 }
@@ -362,15 +366,16 @@ int receipts_gather(struct answer *answer, struct session *session, struct evide
                     int64_t n, const char *code, json_t *receipt)
 {
     json_t *kept = json_copy(receipt), *step;
+    size_t figures;
 
     if (!kept)
         return -ENOMEM;
     if (evidence)
         (void) evidence_add_code(evidence, code, strlen(code));
     stream_evidence(evidence, receipt, "stdout");
-    outputs_gather(answer, session, evidence, n, kept);
+    figures = outputs_gather(answer, session, evidence, n, kept);
     count_left_out(answer, kept);
-    result_gather(answer, evidence, n, kept);
+    result_gather(answer, session, evidence, n, figures, kept);
     files_gather(answer, kept);
     text_member_cut(kept, "stdout", STREAM_BYTES_MAX);
     text_member_cut(kept, "stderr", STREAM_BYTES_MAX);
