@@ -1,9 +1,9 @@
 /*
  * Replies of a model's server. The first byte selects the dialect and how the rest is cut into
- * pieces: its lowest bit is 0 for Chat Completions and 1 for Messages, the others are the size of a
- * piece, 0 for all at once. However it is cut, it must mean the same; what is told to the watcher
- * must be valid UTF-8 and what the message has; and the message must go back to the server as a
- * request.
+ * pieces: its two lowest bits are 0 for Chat Completions, 1 for Messages and 2 for Responses, the
+ * others are the size of a piece, 0 for all at once. However it is cut, it must mean the same; what
+ * is told to the watcher must be valid UTF-8 and what the message has; and the message must go back
+ * to the server as a request.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -58,7 +58,8 @@ static void check_message(const struct feed *feed, const struct llm_reply *reply
 }
 
 /* Returns what came of it; the text of the message in @ret_text. */
-static int run(const char *data, size_t size, bool anthropic, size_t piece, struct text *ret_text)
+static int run(const char *data, size_t size, const struct dialect *dialect, size_t piece,
+               struct text *ret_text)
 {
     struct text heard = { 0 };
     struct llm_watch watch = {
@@ -69,7 +70,7 @@ static int run(const char *data, size_t size, bool anthropic, size_t piece, stru
     const char *content;
     int r;
 
-    feed_init(&feed, anthropic ? &anthropic_dialect : &openai_dialect, &watch);
+    feed_init(&feed, dialect, &watch);
     for (size_t i = 0; i < size; i += piece)
         feed_data(&feed, data + i, size - i < piece ? size - i : piece);
     r = feed_end(&feed, &reply);
@@ -86,17 +87,18 @@ static int run(const char *data, size_t size, bool anthropic, size_t piece, stru
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
 {
+    static const struct dialect *const dialects[] = { &openai_dialect, &anthropic_dialect,
+                                                      &responses_dialect, &openai_dialect };
     const char *data = (const char *) input + 1;
     struct text whole = { 0 }, cut = { 0 };
-    bool anthropic;
+    const struct dialect *dialect;
     size_t piece;
 
     if (size < 2 || size > 100000)
         return 0;
-    anthropic = input[0] & 1;
-    piece = input[0] >> 1 ? input[0] >> 1 : size;
-    must(run(data, size - 1, anthropic, size, &whole) ==
-         run(data, size - 1, anthropic, piece, &cut));
+    dialect = dialects[input[0] & 3];
+    piece = input[0] >> 2 ? input[0] >> 2 : size;
+    must(run(data, size - 1, dialect, size, &whole) == run(data, size - 1, dialect, piece, &cut));
     must(strcmp(text_str(&whole), text_str(&cut)) == 0);
     text_release(&whole);
     text_release(&cut);

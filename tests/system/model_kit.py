@@ -1,12 +1,13 @@
 """
-Model servers for tests: OpenAI's Chat Completions and Anthropic's Messages, as a script tells them.
+Model servers for tests: OpenAI's Chat Completions and Responses and Anthropic's Messages, as a script
+tells them.
 
     with ModelServer([Reply(text="Hello"), Reply(calls=[call("run_python", code="print(1)")])]) as server:
         ... f"--model=m=openai:test@{server.openai}" or f"--model=m=anthropic:test@{server.anthropic}"
         server.requests[0].body["messages"]
 
 A scenario is a list of replies, one for each request (the last is for all that follow if `repeat`), or
-a function of the Request that returns a Reply. The same server speaks both APIs, checks requests as
+a function of the Request that returns a Reply. The same server speaks all of them, checks requests as
 the vendors do (so a client that passes here sends what they accept), and streams unless the request
 does not ask for it. tests/system/test_mark_models.py has the vendors' own packages talk to it.
 """
@@ -63,12 +64,18 @@ class Request:
 
     @property
     def dialect(self):
-        return "anthropic" if self.path.endswith("/messages") else "openai"
+        ends = {"/messages": "anthropic", "/responses": "responses"}
+        return next((name for end, name in ends.items() if self.path.endswith(end)), "openai")
+
+    @property
+    def messages(self):
+        return self.body["input" if self.dialect == "responses" else "messages"]
 
     @property
     def last(self):
         """The content of the last message, as text."""
-        content = self.body["messages"][-1]["content"]
+        last = self.messages[-1]
+        content = last.get("content", last.get("output"))
         if isinstance(content, list):
             return "".join(str(part.get("text", part.get("content", ""))) for part in content)
         return content or ""
@@ -76,7 +83,7 @@ class Request:
     @property
     def spoken(self):
         """How many messages of the assistant the conversation has."""
-        return sum(message["role"] == "assistant" for message in self.body["messages"])
+        return sum(message.get("role") == "assistant" for message in self.messages)
 
 
 class Refused(Exception):
@@ -145,6 +152,31 @@ def check_openai(body):
             need(name not in body, f"{name} is only allowed when tools are specified", name)
     if not body.get("stream"):
         need("stream_options" not in body, "stream_options needs stream", "stream_options")
+
+
+def check_responses(body):
+    known = {"model", "input", "instructions", "stream", "store", "include", "tools", "tool_choice",
+             "parallel_tool_calls", "max_output_tokens", "prompt_cache_key", "reasoning"}
+    for name in body:
+        need(name in known, f"Unknown parameter: '{name}'.", name)
+    need(isinstance(body.get("model"), str), "Missing required parameter: 'model'.", "model")
+    waiting = []
+    for item in [{"role": "user"}] if isinstance(body["input"], str) else body["input"]:
+        if item.get("type") == "function_call":
+            need(isinstance(item["arguments"], str), "bad arguments", "input")
+            check_name(item["name"])
+            waiting.append(item["call_id"])
+        elif item.get("type") == "function_call_output":
+            need(item["call_id"] in waiting, "No tool call found for function call output", "input")
+            waiting.remove(item["call_id"])
+        elif item.get("type") == "reasoning":
+            need(item["encrypted_content"] and isinstance(item["summary"], list), "bad reasoning", "input")
+        else:
+            need(item["role"] in ("user", "assistant", "system", "developer"), "bad role", "input")
+    need(not waiting, f"No tool output found for function call {waiting}", "input")
+    for tool in body.get("tools", []):
+        need(tool["type"] == "function", "bad tool", "tools")
+        check_name(tool["name"])
 
 
 def check_anthropic_content(role, content, waiting):
@@ -316,6 +348,76 @@ def anthropic_body(request, reply):
             "usage": anthropic_usage(reply.usage)}
 
 
+def responses_items(reply):
+    """The items of a reply."""
+    if reply.thinking:
+        yield {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": reply.thinking}],
+               "encrypted_content": "c2VhbGVk"}
+    if reply.text or reply.refusal:
+        part = {"type": "output_text", "text": reply.text, "annotations": []}
+        if not reply.text:
+            part = {"type": "refusal", "refusal": reply.refusal}
+        yield {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
+    for i, tool_call in enumerate(reply.calls):
+        yield {"type": "function_call", "id": f"fc_{i}", "call_id": tool_call["id"] or f"call_{i}",
+               "name": tool_call["name"], "arguments": tool_call["text"], "status": "completed"}
+
+
+def responses_body(request, reply):
+    usage = {"input_tokens": reply.usage["prompt"], "output_tokens": reply.usage["completion"],
+             "total_tokens": reply.usage["prompt"] + reply.usage["completion"],
+             "input_tokens_details": {"cached_tokens": reply.usage["cached"], "cache_write_tokens": 0},
+             "output_tokens_details": {"reasoning_tokens": 0}}
+    return {"id": "resp_1", "object": "response", "created_at": 1, "model": request.body["model"],
+            "status": "incomplete" if reply.finish else "completed", "error": None, "metadata": {},
+            "incomplete_details": {"reason": reply.finish} if reply.finish else None,
+            "output": list(responses_items(reply)), "usage": usage, "parallel_tool_calls": False,
+            "tool_choice": "auto", "tools": [], "instructions": None}
+
+
+def responses_item_events(i, item):
+    at = {"output_index": i, "item_id": item["id"]}
+    if item["type"] == "reasoning":
+        for piece in parts(item["summary"][0]["text"]):
+            yield {"type": "response.reasoning_summary_text.delta", **at, "summary_index": 0, "delta": piece}
+    elif item["type"] == "function_call":
+        for piece in parts(item["arguments"], 5):
+            yield {"type": "response.function_call_arguments.delta", **at, "delta": piece}
+        yield {"type": "response.function_call_arguments.done", **at, "arguments": item["arguments"],
+               "name": item["name"]}
+    else:
+        part = item["content"][0]
+        kind, field = ("output_text", "text") if "text" in part else ("refusal", "refusal")
+        empty = {**part, field: ""}
+        yield {"type": "response.content_part.added", **at, "content_index": 0, "part": empty}
+        for piece in parts(part[field]):
+            yield {"type": f"response.{kind}.delta", **at, "content_index": 0, "delta": piece, "logprobs": []}
+        yield {"type": f"response.{kind}.done", **at, "content_index": 0, field: part[field], "logprobs": []}
+        yield {"type": "response.content_part.done", **at, "content_index": 0, "part": part}
+
+
+def responses_plain_events(request, reply):
+    body = responses_body(request, reply)
+    under_way = {**body, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
+    yield {"type": "response.created", "response": under_way}
+    yield {"type": "response.in_progress", "response": under_way}
+    for i, item in enumerate(body["output"]):
+        empty = {"content": [], "arguments": "", "summary": [], "status": "in_progress"}
+        start = {**item, **{k: v for k, v in empty.items() if k in item}}
+        yield {"type": "response.output_item.added", "output_index": i, "item": start}
+        yield from responses_item_events(i, item)
+        yield {"type": "response.output_item.done", "output_index": i, "item": item}
+    if reply.error:
+        yield {"type": "response.failed", "response": {**body, "status": "failed", "error": reply.error}}
+    else:
+        yield {"type": f"response.{body['status']}", "response": body}
+
+
+def responses_events(request, reply):
+    for i, event in enumerate(responses_plain_events(request, reply)):
+        yield {**event, "sequence_number": i}
+
+
 def stream_text(request, reply):
     """The event stream of a reply."""
     end = reply.newline
@@ -323,12 +425,14 @@ def stream_text(request, reply):
         events = reply.events
     elif request.dialect == "anthropic":
         events = anthropic_events(request, reply)
+    elif request.dialect == "responses":
+        events = responses_events(request, reply)
     else:
         events = [*openai_chunks(request, reply), *([] if reply.error else ["[DONE]"])]
     lines = []
     for event in events:
         data = event if isinstance(event, str) else json.dumps(event, ensure_ascii=False)
-        if request.dialect == "anthropic" and isinstance(event, dict):
+        if request.dialect != "openai" and isinstance(event, dict):
             lines.append(f"event: {event.get('type', 'message')}{end}")
         lines.append(f"data: {data}{end}{end}")
     return "".join(lines).encode()
@@ -346,7 +450,7 @@ def render(request, reply):
     stream = request.body.get("stream") if reply.stream is None else reply.stream
     if stream:
         return 200, "text/event-stream; charset=utf-8", stream_text(request, reply)
-    whole = anthropic_body if request.dialect == "anthropic" else openai_body
+    whole = {"anthropic": anthropic_body, "responses": responses_body, "openai": openai_body}[request.dialect]
     return 200, "application/json", json.dumps(whole(request, reply)).encode()
 
 
@@ -445,9 +549,10 @@ class Listener(http.server.ThreadingHTTPServer):
 
 class ModelServer:
     """@key: what requests must be authorised with. @refuse: parameters that are answered with a 400.
-    @models: the ids at /v1/models."""
+    @models: the ids at /v1/models. @responses: has the Responses API, and takes tools only there."""
 
-    def __init__(self, scenario, key=None, refuse=(), repeat=False, models=None, port=0):
+    def __init__(self, scenario, key=None, refuse=(), repeat=False, models=None, responses=False, port=0):
+        self.responses = responses
         self.scenario, self.key, self.refuse, self.repeat = scenario, key, set(refuse), repeat
         self.models, self.requests, self.replies = models, [], 0
         self.lock, self.stopping = threading.Lock(), threading.Event()
@@ -485,7 +590,7 @@ class ModelServer:
         return headers.get("x-api-key") or headers.get("authorization", "")[7:]
 
     def check(self, request):
-        if request.path not in ("/v1/chat/completions", "/v1/messages"):
+        if request.path not in ("/v1/chat/completions", "/v1/messages", "/v1/responses"):
             raise Refused(f"Unknown request URL: POST {request.path}", status=404)
         if self.key:
             if self.key_of(request.headers) != self.key:
@@ -496,7 +601,14 @@ class ModelServer:
             need(request.headers.get("anthropic-version") in ("2023-06-01", "2026-10-21"),
                  "anthropic-version: header is required")
             check_anthropic(request.body)
+        elif request.dialect == "responses":
+            if not self.responses:
+                raise Refused("Unknown request URL: POST /v1/responses", status=404)
+            check_responses(request.body)
         else:
+            if self.responses and request.body.get("tools"):
+                raise Refused("Function tools with reasoning_effort are not supported for this model in "
+                              "/v1/chat/completions. Please use /v1/responses instead.", "reasoning_effort")
             check_openai(request.body)
 
     def next_reply(self, request):

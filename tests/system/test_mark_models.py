@@ -288,15 +288,51 @@ def test_all_parameters_refused():
 
 
 def test_tools_only_without_reasoning():
-    """OpenAI's newer models over this API."""
+    """OpenAI's newer models over Chat Completions, at a gateway that has nothing else."""
     def scenario(request):
         if request.body.get("reasoning_effort") != "none":
-            return Reply(status=400, error={"message": "Function tools with reasoning_effort are not supported for "
-                                            "gpt-5.6 in /v1/chat/completions.", "param": "reasoning_effort"})
+            return Reply(status=400, error={
+                "message": "Function tools with reasoning_effort are not supported for gpt-5.6 in /v1/chat/completions. "
+                "To use function tools, use /v1/responses or set reasoning_effort to 'none'.",
+                "param": "reasoning_effort"})
         return Reply(text="x")
 
     with ModelServer(scenario) as server:
-        assert ask(server, "openai").message["content"] == "x"
+        out = ask(server, "openai", times=2)
+        assert [reply["message"]["content"] for reply in out.replies] == ["x", "x"]
+    assert [post.path[4:] for post in server.posts] == [
+        "chat/completions", "responses", "chat/completions", "chat/completions"]
+
+
+def test_tools_only_over_responses():
+    """OpenAI's newest: the other API, from the first refusal on."""
+    replies = [Reply(thinking="First…", text="I look 🙂.", calls=[call("run_python", "c1", code="a"),
+                                                                  call("answer", "c2", story="é")], piece=3),
+               Reply(text="Done.", stream=False), Reply(text="Cut", finish="max_output_tokens"),
+               Reply(refusal="I will not."), Reply(calls=[call("run_python", arguments_text='{"code": "print(')]),
+               Reply(text="x", error={"code": "server_error", "message": "went wrong"}), Reply(text="y", hang_up=900)]
+    with ModelServer(replies, responses=True) as server:
+        out = ask(server, "openai")
+        assert out.joined("thinking") == "First…" and out.message["content"] == out.joined("text") == "I look 🙂."
+        assert [c["arguments"] for c in out.message["tool_calls"]] == [{"code": "a"}, {"story": "é"}]
+        assert out.called()[1] == ("answer", '{"story": "\\u00e9"}')
+        assert out.reply["usage"] == {"prompt": 11, "completion": 7, "cached": 3, "cost": -1.0}
+        results = [{"role": "tool", "tool_call_id": c["id"], "name": c["name"], "content": "out"}
+                   for c in out.message["tool_calls"]]
+        messages = [*ASK, out.message, *results]
+        assert ask(server, "openai", messages).message["content"] == "Done."
+        assert ask(server, "openai").reply["finish"] == "length"
+        out = ask(server, "openai")
+        assert out.reply["finish"] == "refused" and out.message["content"] == "I will not."
+        out = ask(server, "openai")
+        assert out.reply["finish"] == "length" and out.message["tool_calls"][0]["arguments_text"]
+        assert "went wrong" in ask(server, "openai").error["message"]
+        assert ask(server, "openai").error["failure"] == "unreachable"
+    again = next(p.body for p in server.posts if p.path.endswith("/responses") and "reasoning" in str(p.body["input"]))
+    assert [item.get("type", item.get("role")) for item in again["input"]] == [
+        "system", "user", "reasoning", "assistant", "function_call", "function_call", "function_call_output",
+        "function_call_output"]
+    assert again["input"][2]["encrypted_content"] == "c2VhbGVk"
 
 
 def test_model_without_tools():
@@ -678,6 +714,32 @@ except anthropic.APIError as e:
     out["in_stream"] = str(e)
 print(json.dumps(out))
 """
+
+
+RESPONSES_CLIENT = """
+import json, openai, sys
+client = openai.OpenAI(base_url=sys.argv[1], api_key="k", max_retries=1)
+ask = dict(model="test", input=[{"role": "user", "content": "hi"}], store=False, tools=[{
+    "type": "function", "name": "run_python", "parameters": {"type": "object", "properties": {}}, "strict": False}])
+out = {}
+with client.responses.stream(**ask) as stream:
+    for event in stream: pass
+    last = stream.get_final_response()
+plain = client.responses.create(**ask)
+for name, r in (("stream", last), ("plain", plain)):
+    out[name] = [r.output_text, [[i.name, i.arguments] for i in r.output if i.type == "function_call"],
+                 r.status, r.usage.input_tokens, r.usage.output_tokens]
+print(json.dumps(out))
+"""
+
+
+def test_official_package_over_responses(kit):
+    full = Reply(text="It is 12 €.", thinking="Hm", calls=[call("run_python", code="1")], piece=13)
+    with ModelServer([full, full], responses=True) as server:
+        done = subprocess.run([kit, "-c", RESPONSES_CLIENT, server.openai], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-3000:]
+    out = json.loads(done.stdout)
+    assert out["stream"] == out["plain"] == ["It is 12 €.", [["run_python", '{"code": "1"}']], "completed", 11, 7]
 
 
 @pytest.mark.parametrize("dialect, client", [("openai", OPENAI_CLIENT), ("anthropic", ANTHROPIC_CLIENT)],

@@ -159,6 +159,7 @@ static void test_endpoints(void **state)
             assert_null(strstr(err.msg, "hunter2"));
         assert_null(strstr(err.msg, CANARY));
         free(model.url);
+        free(model.responses_url);
         free(model.where);
     }
 }

@@ -325,6 +325,45 @@ static const struct reply_case anthropic_cases[] = {
     { "data: nonsense\n\n", NULL },
 };
 
+#define DELTA(kind, i, text)                                                                       \
+    E("response." kind ".delta", ",\"output_index\":" i ",\"delta\":\"" text "\"")
+#define F_ADDED(i)                                                                                 \
+    E("response.output_item.added",                                                                \
+      ",\"output_index\":" i ",\"item\":{\"type\":\"function_call\","                              \
+      "\"call_id\":\"c" i "\",\"name\":\"f\",\"arguments\":\"\"}")
+#define F_DONE(i, args)                                                                            \
+    E("response.output_item.done",                                                                 \
+      ",\"output_index\":" i ",\"item\":{\"type\":\"function_call\","                              \
+      "\"call_id\":\"c" i "\",\"name\":\"f\",\"arguments\":\"" args "\"}")
+#define R_END                                                                                      \
+    E("response.completed", ",\"response\":{\"usage\":{\"input_tokens\":5,\"output_tokens\":6}}")
+
+static const struct reply_case responses_cases[] = {
+    { E("response.created", "") DELTA("output_text", "0", "a") DELTA("output_text", "0", "b") R_END,
+      "STOP 5+6 {\"content\":\"ab\"}" },
+    { F_ADDED("0") DELTA("function_call_arguments", "0", "{\\\"x\\\":")
+          DELTA("function_call_arguments", "0", "1}") F_DONE("0", "{\\\"x\\\":1}") R_END,
+      "STOP 5+6 {\"content\":\"\",\"tool_calls\":[{\"arguments\":{\"x\":1},\"id\":\"c0\",\"name\":"
+      "\"f\"}]}" },
+    /* whole, without pieces; with an item before it */
+    { F_DONE("1", "{}") F_ADDED("3") F_DONE("3", "{\\\"y\\\":2}") R_END,
+      "STOP 5+6 {\"content\":\"\",\"tool_calls\":[{\"arguments\":{},\"id\":\"c1\",\"name\":\"f\"},"
+      "{\"arguments\":{\"y\":2},\"id\":\"c3\",\"name\":\"f\"}]}" },
+    { DELTA("reasoning_summary_text", "0", "hm") DELTA("refusal", "1", "No") R_END,
+      "REFUSED (hm) 5+6 {\"content\":\"No\"}" },
+    { DELTA("output_text", "0", "a")
+          E("response.incomplete",
+            ",\"response\":{\"incomplete_details\":{\"reason\":\"max_output_tokens\"}}"),
+      "LENGTH {\"content\":\"a\"}" },
+    { DELTA("output_text", "0", "a"), "-" },
+    { E("response.failed", ",\"response\":{\"error\":{\"code\":\"server_error\"}}"), "!" },
+    { E("error", ",\"code\":\"x\",\"message\":\"y\""), "!" },
+    { E("response.news", ",\"delta\":\"x\"") E("response.output_item.done", ",\"item\":5") R_END,
+      "STOP 5+6 {\"content\":\"\"}" },
+    { DELTA("function_call_arguments", "7", "x"), NULL },
+    { "data: [1]\n\n", NULL },
+};
+
 struct heard {
     struct text text, thinking;
     struct text calls[4];
@@ -447,6 +486,12 @@ static void test_anthropic(void **state)
     check_replies(&anthropic_dialect, anthropic_cases, ARRAY_LEN(anthropic_cases));
 }
 
+static void test_responses(void **state)
+{
+    (void) state;
+    check_replies(&responses_dialect, responses_cases, ARRAY_LEN(responses_cases));
+}
+
 /* Wherever a stream ends, the parser says that it is not complete, or that it is. */
 static void test_streams_that_end(void **state)
 {
@@ -496,10 +541,10 @@ static void test_too_much_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_events),           cmocka_unit_test(test_events_are_bounded),
-        cmocka_unit_test(test_openai),           cmocka_unit_test(test_anthropic),
-        cmocka_unit_test(test_streams_that_end), cmocka_unit_test(test_too_many_calls),
-        cmocka_unit_test(test_too_much_text),
+        cmocka_unit_test(test_events),         cmocka_unit_test(test_events_are_bounded),
+        cmocka_unit_test(test_openai),         cmocka_unit_test(test_anthropic),
+        cmocka_unit_test(test_responses),      cmocka_unit_test(test_streams_that_end),
+        cmocka_unit_test(test_too_many_calls), cmocka_unit_test(test_too_much_text),
     };
 
     return cmocka_run_group_tests_name("llm_stream", tests, NULL, NULL);

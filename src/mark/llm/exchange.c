@@ -144,8 +144,11 @@ static int post(struct run *run)
     const struct llm_model *model = run->model;
     autofree char *body = NULL;
     char **headers = NULL;
-    int r = headers_make(model, run->dialect, &headers);
+    int r;
 
+    run->dialect = dialect_of(model, run->quirks);
+    run->net.url = run->quirks & QUIRK_RESPONSES ? model->responses_url : model->url;
+    r = headers_make(model, run->dialect, &headers);
     json_decref(run->sent);
     run->sent = run->dialect->encode(model, run->request, run->quirks, run->decoder.blocks);
     body = run->sent ? json_dumps(run->sent, JSON_COMPACT) : NULL;
@@ -216,6 +219,31 @@ static bool says_thoughts(const json_t *error)
     return message && strstr(message, "thinking") && !strstr(message, "tool_choice");
 }
 
+/* Between the two APIs of OpenAI: to the newer one if the server says that this model takes tools
+ * only there, and back if it has not got it. */
+static bool adapt_api(struct run *run, int status, const json_t *error)
+{
+    const char *message = retry_message(error);
+    unsigned back = QUIRK_NO_RESPONSES | QUIRK_NO_EFFORT;
+
+    if (run->model->kind != LLM_KIND_OPENAI || run->quirks & QUIRK_NO_RESPONSES)
+        return false;
+    if (run->quirks & QUIRK_RESPONSES) {
+        if (status != 404 && status != 405 && status != 501)
+            return false;
+        run->quirks = (run->quirks & ~(unsigned) QUIRK_RESPONSES) | back;
+        (void) atomic_fetch_and(&run->model->learned->quirks, ~(unsigned) QUIRK_RESPONSES);
+        (void) atomic_fetch_or(&run->model->learned->quirks, back);
+    } else {
+        if (!message || !strstr(message, "/v1/responses"))
+            return false;
+        run->quirks |= QUIRK_RESPONSES;
+        (void) atomic_fetch_or(&run->model->learned->quirks, QUIRK_RESPONSES);
+    }
+    run->adapted++;
+    return true;
+}
+
 /* Whether the same request can do without what the server does not like. */
 static bool adapt(struct run *run, int status, const json_t *error, enum llm_failure failure)
 {
@@ -229,6 +257,8 @@ static bool adapt(struct run *run, int status, const json_t *error, enum llm_fai
         run->adapted++;
         return true;
     }
+    if (failure == LLM_INVALID && adapt_api(run, status, error))
+        return true;
     if (failure == LLM_INVALID && run->model->kind == LLM_KIND_ANTHROPIC && says_thoughts(error) &&
         !(run->quirks & QUIRK_NO_THOUGHTS)) {
         run->quirks |= QUIRK_NO_THOUGHTS; /* they belong to a conversation that was changed */
@@ -517,11 +547,9 @@ int exchange_chat(const struct llm_model *model, const struct llm_request *reque
         .model = model,
         .request = request,
         .watch = watch,
-        .dialect = dialect_of(model),
         .started_us = clock_now_us(),
         .quirks = atomic_load(&model->learned->quirks),
-        .net = { .url = model->url,
-                 .loopback = model->loopback,
+        .net = { .loopback = model->loopback,
                  .connect_us = model->connect_us,
                  .idle_us = model->idle_us,
                  .bytes_max = model->reply_bytes_max,

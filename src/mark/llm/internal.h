@@ -35,6 +35,10 @@ enum llm_quirk {
     /* For one request only: */
     QUIRK_NO_MAX = 1 << 6,      /* no limit of the reply */
     QUIRK_NO_THOUGHTS = 1 << 7, /* no thinking blocks */
+    /* For good again: */
+    QUIRK_RESPONSES = 1 << 8,    /* tools only over the Responses API */
+    QUIRK_NO_RESPONSES = 1 << 9, /* which the server has not */
+    QUIRK_NO_INCLUDE = 1 << 10,  /* no encrypted reasoning there */
 };
 
 /* US dollars per million tokens; below 0: unknown. */
@@ -44,13 +48,14 @@ struct llm_price {
 
 struct llm_model {
     enum llm_kind kind;
-    char *name;   /* as users say it */
-    char *model;  /* as the server calls it */
-    char *url;    /* of the endpoint, without credentials */
-    char *where;  /* host and port, for messages */
-    char *key;    /* NULL: none */
-    char *source; /* where this model was configured */
-    bool vendor;  /* the server is the vendor's */
+    char *name;          /* as users say it */
+    char *model;         /* as the server calls it */
+    char *url;           /* of the endpoint, without credentials */
+    char *responses_url; /* of the other endpoint of "openai" */
+    char *where;         /* host and port, for messages */
+    char *key;           /* NULL: none */
+    char *source;        /* where this model was configured */
+    bool vendor;         /* the server is the vendor's */
     bool loopback;
     int64_t context, output_max;
     struct llm_price price;
@@ -139,15 +144,17 @@ struct dialect {
     const char *const *key_headers_others; /* for others */
 };
 
-extern const struct dialect openai_dialect, anthropic_dialect;
+extern const struct dialect openai_dialect, anthropic_dialect, responses_dialect;
 
 void decoder_init(struct decoder *decoder, const struct llm_model *model, struct draft *draft,
                   int64_t max_tokens);
 void decoder_release(struct decoder *decoder);
 
-static inline const struct dialect *dialect_of(const struct llm_model *model)
+static inline const struct dialect *dialect_of(const struct llm_model *model, unsigned quirks)
 {
-    return model->kind == LLM_KIND_ANTHROPIC ? &anthropic_dialect : &openai_dialect;
+    if (model->kind == LLM_KIND_ANTHROPIC)
+        return &anthropic_dialect;
+    return quirks & QUIRK_RESPONSES ? &responses_dialect : &openai_dialect;
 }
 
 /* The headers of a request, with the key; they are wiped when they are freed. 0 or -ENOMEM. */

@@ -47,6 +47,7 @@ static void model_free(struct llm_model *model)
     free(model->name);
     free(model->model);
     free(model->url);
+    free(model->responses_url);
     free(model->where);
     free(model->key);
     free(model->source);

@@ -160,6 +160,9 @@ unsigned quirk_for(enum llm_kind kind, unsigned quirks, int status, const json_t
         { "prompt_cache_key", QUIRK_NO_CACHE, false, true },
     };
 
+    if (quirks & QUIRK_RESPONSES && !(quirks & QUIRK_NO_INCLUDE) && status == 400 &&
+        (names(error, "include") || names(error, "Encrypted content")))
+        return QUIRK_NO_INCLUDE;
     /* 422 is what FastAPI servers say, 501 and 500 some that know no more than the name. */
     if (status != 400 && status != 422 && status != 500 && status != 501)
         return 0;

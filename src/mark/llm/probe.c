@@ -106,7 +106,7 @@ int llm_model_probe(const struct llm_model *model, int64_t timeout_us, char buf[
     if (model->kind == LLM_KIND_SCRIPT || model->kind == LLM_KIND_DEMO)
         return 0;
     url = list_url(model);
-    if (!url || headers_make(model, dialect_of(model), &headers) < 0) {
+    if (!url || headers_make(model, dialect_of(model, 0), &headers) < 0) {
         (void) snprintf(buf, LLM_PROBE_MAX, "there is no memory");
         return -ENOMEM;
     }

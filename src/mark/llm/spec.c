@@ -193,10 +193,12 @@ int spec_endpoint(enum llm_kind kind, const char *base, struct llm_model *model,
                               : ends_with(url.host, "api.openai.com");
     model->loopback = url.loopback;
     model->where = strdup(url.where);
-    if (!model->where || asprintf(&model->url, "%.*s%s%s", (int) len, base, middle,
-                                  anthropic ? "/messages" : "/chat/completions") < 0) {
+    if (asprintf(&model->url, "%.*s%s%s", (int) len, base, middle,
+                 anthropic ? "/messages" : "/chat/completions") < 0)
         model->url = NULL;
+    if (asprintf(&model->responses_url, "%.*s%s/responses", (int) len, base, middle) < 0)
+        model->responses_url = NULL;
+    if (!model->where || !model->url || !model->responses_url)
         return gb_fail(err, ENOMEM, "read a model");
-    }
     return 0;
 }
