@@ -139,6 +139,9 @@ static void test_endpoints(void **state)
         { LLM_KIND_ANTHROPIC, "https://h/anthropic", CANARY, "https://h/anthropic/v1/messages" },
         { LLM_KIND_OPENAI, "http://h/v1", NULL, "http://h/v1/chat/completions" },
         { LLM_KIND_OPENAI, "http://h/v1", CANARY, NULL }, /* in clear */
+        { LLM_KIND_OPENAI, "http://127.example.com/v1", CANARY, NULL },
+        { LLM_KIND_OPENAI, "http://localhost.example.com/v1", CANARY, NULL },
+        { LLM_KIND_OPENAI, "http://[::1]:80/v1", CANARY, "http://[::1]:80/v1/chat/completions" },
         { LLM_KIND_OPENAI, "https://user:hunter2@h/v1", NULL, NULL },
         { LLM_KIND_OPENAI, "https://h/v1?x=1", NULL, NULL },
         { LLM_KIND_OPENAI, "file:///etc/passwd", NULL, NULL },

@@ -297,7 +297,7 @@ static enum step judge_error(struct run *run, int status, const json_t *error,
 
     if (json_array_size(run->request->tools) > 0 && says_no_tools(error))
         atomic_store(&run->model->learned->no_tools, true);
-    else if (adapt(run, status, error, failure))
+    else if (!run->draft.told && adapt(run, status, error, failure))
         return STEP_ADAPT;
     ret_error->retry_us = retry_told_us(&facts, clock_wall_us());
     if (status >= 300 && status < 400)
@@ -460,8 +460,6 @@ static int converse(struct run *run, struct llm_error *ret_error)
             break;
         case STEP_ADAPT:
             run->attempts--;
-            if (run->draft.told && run->watch->restart)
-                run->watch->restart(run->watch->arg);
             forget_all(run);
             break;
         case STEP_RETRY:

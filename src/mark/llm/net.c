@@ -1,5 +1,6 @@
 #include "mark/llm/net.h"
 
+#include <arpa/inet.h>
 #include <curl/curl.h>
 #include <errno.h>
 #include <poll.h>
@@ -393,12 +394,14 @@ static char *url_part(CURLU *url, CURLUPart part)
     return curl_url_get(url, part, &text, 0) == CURLUE_OK ? text : NULL;
 }
 
+/* By its form: a name that only resolves to this machine may resolve to another tomorrow. */
 static bool is_loopback(const char *host)
 {
     size_t len = strlen(host);
+    struct in_addr address;
 
-    return strcasecmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 ||
-           strcmp(host, "[::1]") == 0 ||
+    return strcasecmp(host, "localhost") == 0 || strcmp(host, "[::1]") == 0 ||
+           (inet_pton(AF_INET, host, &address) == 1 && ntohl(address.s_addr) >> 24 == 127) ||
            (len > 10 && strcasecmp(host + len - 10, ".localhost") == 0);
 }
 
