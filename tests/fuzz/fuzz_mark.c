@@ -4,6 +4,11 @@
  *   t  an access token, as text up to a NUL
  *   c  the claims of one: they are also put into a token with a right MAC, which the fuzzer could
  *      not guess
+ *   s  a story, and after each NUL more: the output of a program, its code, what was given, values
+ *      as JSON
+ *   n  a story about nothing: none of its numbers may be found
+ *   v  a value as JSON
+ *   d  two answers as JSON, with a NUL between them, for comparison
  *
  * Another letter is for another parser; one that nobody has is ignored.
  */
@@ -13,6 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text/json_depth.h"
+#include "base/text/utf8.h"
+#include "mark/agent/compare.h"
+#include "mark/agent/story.h"
 #include "mark/auth/jwt.h"
 
 #include "base/banned.h"
@@ -82,6 +91,101 @@ static void fuzz_claims(const char *text, size_t len)
     must(!jwt_open(token, &key, &opened));
 }
 
+/* ---- stories ---- */
+
+static void check_story(const struct story *story)
+{
+    size_t i, last = 0, good = 0, len = strlen(story->text);
+    const json_t *mark;
+
+    must(utf8_valid(story->text, len));
+    json_array_foreach (story->marks, i, mark) {
+        size_t start = (size_t) json_integer_value(json_object_get(mark, "start"));
+        size_t end = (size_t) json_integer_value(json_object_get(mark, "end"));
+        const char *kind = json_string_value(json_object_get(mark, "kind"));
+
+        must(last <= start && start < end && end <= len);
+        must(((unsigned char) story->text[start] & 0xc0) != 0x80);
+        must(((unsigned char) story->text[end] & 0xc0) != 0x80);
+        good += strcmp(kind, "unsupported") != 0;
+        last = end;
+    }
+    must(story->checked == good);
+    must((json_array_size(story->unsupported) > 0) == (good < json_array_size(story->marks)));
+}
+
+static const char *next_part(const char *part, const char *end)
+{
+    const char *next = part + strlen(part) + 1;
+
+    return *part && next < end ? next : "";
+}
+
+static json_t *load(const char *text)
+{
+    return json_too_deep(text, strlen(text), 200) ? NULL : json_loads(text, JSON_DECODE_ANY, NULL);
+}
+
+static void fuzz_story(const char *text, size_t len, bool alone)
+{
+    struct evidence *evidence = evidence_new();
+    const char *output = next_part(text, text + len), *code = next_part(output, text + len);
+    const char *given = next_part(code, text + len), *values = next_part(given, text + len);
+    json_t *list = load(values), *value;
+    struct story story;
+    size_t i;
+
+    must(evidence != NULL);
+    if (!alone) {
+        must(evidence_add_given(evidence, given, strlen(given)) == 0);
+        must(evidence_add_code(evidence, code, strlen(code)) == 0);
+        must(evidence_add_output(evidence, output, strlen(output)) == 0);
+        json_array_foreach (list, i, value) {
+            must(evidence_add_value(evidence, value) == 0);
+            must(evidence_add_table(evidence, value) == 0);
+        }
+    }
+    if (story_check(evidence, text, &story) == 0) {
+        check_story(&story);
+        must(!alone || story.checked == 0);
+        story_release(&story);
+    }
+    evidence_free(evidence);
+    json_decref(list);
+}
+
+static void fuzz_value(const char *text)
+{
+    json_t *value = load(text);
+    char *plain = value_text(value), *marked = value_markdown(value, "+,.3f");
+
+    must(plain && marked);
+    must(!strchr(marked, '\n'));
+    free(plain);
+    free(marked);
+    json_decref(value);
+}
+
+static void fuzz_compare(const char *text, size_t len)
+{
+    json_t *before = load(text), *after = load(next_part(text, text + len));
+    json_t *lists[] = { compare_values(before, after), compare_tables(before, after),
+                        compare_charts(before, after), compare_values(before, before),
+                        compare_tables(before, before) };
+
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        const json_t *item;
+        size_t k;
+
+        must(json_is_array(lists[i]));
+        json_array_foreach (lists[i], k, item)
+            must(json_is_boolean(json_object_get(item, "equal")));
+        json_decref(lists[i]);
+    }
+    json_decref(before);
+    json_decref(after);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
@@ -96,6 +200,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
         fuzz_token(text);
     else if (input[0] == 'c')
         fuzz_claims(text, size - 1);
+    else if (input[0] == 's' || input[0] == 'n')
+        fuzz_story(text, size - 1, input[0] == 'n');
+    else if (input[0] == 'v')
+        fuzz_value(text);
+    else if (input[0] == 'd')
+        fuzz_compare(text, size - 1);
     free(text);
     return 0;
 }

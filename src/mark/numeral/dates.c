@@ -254,7 +254,7 @@ static size_t month_then_day(const struct numerals *n, size_t i, struct numeral 
         return 0;
     from = numerals_word_before(n, at, word, sizeof(word));
     month = from < at ? month_of(word, numerals_code(n, from)) : 0;
-    if (!month || (from > 0 && numerals_is(n, from - 1, GLYPH_DIGIT)))
+    if (!month || from < n->done || (from > 0 && numerals_is(n, from - 1, GLYPH_DIGIT)))
         return 0;
     if (end - i == 4 && is_year(value)) {
         *start = from;

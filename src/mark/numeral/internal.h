@@ -12,6 +12,7 @@ struct numerals {
     struct glyph *glyphs; /* with one more at the end */
     size_t len;
     size_t at;
+    size_t done;     /* where the last numeral ended */
     uint32_t *seam;  /* of stories: where the glyph is that a reader sees next, when what
                         starts here vanishes */
     bool *falls;     /* of stories: whether the sentence of the glyph has a word for less */

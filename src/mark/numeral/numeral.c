@@ -514,9 +514,9 @@ static size_t fraction_read(const struct numerals *n, size_t end, struct numeral
 
 static void finish(struct numerals *n, size_t start, size_t end, struct numeral *numeral)
 {
-    numeral->start = n->glyphs[start].at;
+    numeral->start = n->glyphs[start < n->done ? n->done : start].at;
     numeral->end = n->glyphs[end].at;
-    n->at = end;
+    n->at = n->done = end;
 }
 
 static bool read_number(struct numerals *n, size_t i, struct numeral *numeral)
