@@ -296,3 +296,33 @@ def test_help_and_manual():
     for word in ("--file", "--model", "--json", "--out", "--chart", "--quiet", "--trace",
                  "--mark-strict", "QUESTION|-"):
         assert word in text
+
+
+# ---- the policy gate ---------------------------------------------------------------------------
+
+
+def test_the_gate(ask, tmp_path):
+    """What the operator denies is not run, the model is told, and may write something else."""
+    gate = tmp_path / "gate.json"
+    gate.write_text('{"deny": {"calls": ["os.system"]}, "shell": false}')
+    replies = [
+        run("import os as o\no.system('echo ran >> /workspace/ran')"),
+        run("!echo ran >> /workspace/ran"),
+        run("print(open('/workspace/ran').read())"),
+        run("import mark\nmark.value('total', sum(range(200)))"),
+        answer("It is {{total}}."),
+    ]
+    reply = answer_of(ask("add up", replies, "--json", "--quiet", "--mark-gate", gate))
+    assert reply["answer_story"] == "It is 19,900."
+    assert not any("ran\n" in step["receipt"]["stdout"] for step in reply["steps"])
+    assert any("FileNotFoundError" in json.dumps(step["receipt"]) for step in reply["steps"])
+
+
+@pytest.mark.parametrize("text, words", [
+    ("{", "is not JSON"), ('{"forbid": []}', 'has "forbid"'), ('{"deny": {"imports": "os"}}', "must be a list"),
+])
+def test_a_bad_gate_file(ask, tmp_path, text, words):
+    gate = tmp_path / "gate.json"
+    gate.write_text(text)
+    r = ask("add up", SUM, "--mark-gate", gate)
+    assert r.code != 0 and words in r.err and str(gate) in r.err

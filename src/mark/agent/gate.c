@@ -135,8 +135,10 @@ static int file_read(const char *path, char **ret_text, size_t *ret_len, struct 
 
     if (!text)
         return gb_fail(err, ENOMEM, "read '%s'", path);
+    /* EINVAL in any case: the option that names the file is at fault. */
     if (fd < 0 || fstat(fd, &st) < 0)
-        return gb_fail(err, errno, "read the policy gate '%s'", path);
+        return gb_fail_about(err, EINVAL, "the policy gate '%s' cannot be read: %s", path,
+                             strerrordesc_np(errno));
     if (!S_ISREG(st.st_mode))
         return gb_fail_about(err, EINVAL, "the policy gate '%s' is not a file", path);
     while (len <= FILE_BYTES_MAX) {
@@ -145,13 +147,14 @@ static int file_read(const char *path, char **ret_text, size_t *ret_len, struct 
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return gb_fail(err, errno, "read the policy gate '%s'", path);
+            return gb_fail_about(err, EINVAL, "the policy gate '%s' cannot be read: %s", path,
+                                 strerrordesc_np(errno));
         if (got == 0)
             break;
         len += (size_t) got;
     }
     if (len > FILE_BYTES_MAX)
-        return gb_fail_about(err, EFBIG, "the policy gate '%s' is larger than %d bytes", path,
+        return gb_fail_about(err, EINVAL, "the policy gate '%s' is larger than %d bytes", path,
                              FILE_BYTES_MAX);
     *ret_text = TAKE_PTR(text);
     *ret_len = len;
