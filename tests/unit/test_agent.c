@@ -321,6 +321,31 @@ static void test_values_of_the_chat(void **state)
     kit_release(&kit);
 }
 
+/* A number that the model wrote into a program is not a computed one in the next question either.
+ */
+static void test_literals_of_the_chat(void **state)
+{
+    struct kit kit;
+    json_t *first, *second;
+
+    (void) state;
+    kit_init(&kit,
+             "[{\"asked\": \"one\", \"calls\": [" CALL(
+                 VALUE("profit", "512345")) "]},"
+                                            "{\"asked\": \"one\", \"text\": \"Done.\"},"
+                                            "{\"asked\": \"two\", \"text\": \"It is {{profit}}.\"},"
+                                            "{\"when\": \"were not computed\", \"text\": \"It is "
+                                            "{{profit}}.\"}]",
+             NULL);
+    first = ask(&kit, NULL, "one");
+    second = ask(&kit, text_of(first, "chat_id"), "two");
+    check_has(second, "answer_story", "It is 512,345");
+    assert_int_equal(unsupported_of(second), 1);
+    json_decref(first);
+    json_decref(second);
+    kit_release(&kit);
+}
+
 /* ---- events ---- */
 
 static void test_events(void **state)
@@ -1695,6 +1720,7 @@ int main(void)
         cmocka_unit_test(test_numbers_that_stay),
         cmocka_unit_test(test_strict_streams_nothing),
         cmocka_unit_test(test_values_of_the_chat),
+        cmocka_unit_test(test_literals_of_the_chat),
         cmocka_unit_test(test_events),
         cmocka_unit_test(test_client_that_goes_away),
         cmocka_unit_test(test_joined_deltas),

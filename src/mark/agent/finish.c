@@ -98,8 +98,9 @@ static json_t *kept_files(const struct work *work)
     return files;
 }
 
-/* Code of the steps that ended well, for rebuilding the session and for recheck. */
-static json_t *kept_cells(const struct gathered *gathered)
+/* Code of the steps that ended well, for rebuilding the session and for recheck; or of the others,
+ * whose literals are still in variables of the session. */
+static json_t *kept_cells(const struct gathered *gathered, bool ended_well)
 {
     json_t *cells = json_array();
     const json_t *step;
@@ -109,7 +110,7 @@ static json_t *kept_cells(const struct gathered *gathered)
         json_t *code = json_object_get(step, "code");
 
         bytes += json_string_length(code);
-        if (receipt_ok(json_object_get(step, "receipt")) && bytes <= CELLS_BYTES_MAX)
+        if (receipt_ok(json_object_get(step, "receipt")) == ended_well && bytes <= CELLS_BYTES_MAX)
             (void) json_array_append(cells, code);
     }
     return cells;
@@ -120,8 +121,9 @@ static json_t *details_of(const struct work *work)
     const struct gathered *gathered = &work->answer->gathered;
     const json_t *step = json_array_get(gathered->steps, 0);
     json_t *details = json_pack(
-        "{s:o, s:O, s:o, s:O?, s:O?, s:O?, s:s, s:s?, s:O}", "cells", kept_cells(gathered),
-        "values", gathered->values, "files", kept_files(work), "charts_shown", work->ending.charts,
+        "{s:o, s:o, s:O, s:o, s:O?, s:O?, s:O?, s:s, s:s?, s:O}", "cells",
+        kept_cells(gathered, true), "failed_cells", kept_cells(gathered, false), "values",
+        gathered->values, "files", kept_files(work), "charts_shown", work->ending.charts,
         "tables_shown", work->ending.tables, "template",
         json_object_get(json_object_get(step, "receipt"), "template"), "model",
         llm_model_name(work->model), "cause", work->ending.cause, "decisions", work->decisions);

@@ -153,6 +153,19 @@ static void add_values(struct work *work, const json_t *values)
     }
 }
 
+/* Before the values that they computed: a number that the model merely wrote into a program does
+ * not become a computed one in the next question, by a value or a variable of the session. */
+static void add_literals(struct work *work, const json_t *cells)
+{
+    const json_t *cell;
+    size_t i;
+
+    json_array_foreach (cells, i, cell)
+        if (work->evidence && json_is_string(cell))
+            (void) evidence_add_code(work->evidence, json_string_value(cell),
+                                     json_string_length(cell));
+}
+
 static int add_answer(struct work *work, const struct store_message *message)
 {
     struct history *history = &work->history;
@@ -169,6 +182,8 @@ static int add_answer(struct work *work, const struct store_message *message)
     }
     free(story);
     (void) json_array_extend(history->cells, json_object_get(details, "cells"));
+    add_literals(work, json_object_get(details, "cells"));
+    add_literals(work, json_object_get(details, "failed_cells"));
     add_values(work, json_object_get(details, "values"));
     if (json_is_object(summary)) {
         free(history->summary);

@@ -65,9 +65,11 @@ static bool is_dropped(const char *text, size_t len)
 
     if (len == 1)
         return (c < ' ' && c != '\n' && c != '\t') || c == 0x7f;
-    return (len == 2 && c == 0xc2 && (unsigned char) text[1] < 0xa0) || /* C1 */
-           (len == 3 && (memcmp(text, "\xe2\x80\xad", 3) == 0 ||        /* U+202D */
-                         memcmp(text, "\xe2\x80\xae", 3) == 0));        /* U+202E */
+    if (len == 2)
+        return c == 0xc2 && (unsigned char) text[1] < 0xa0; /* C1 */
+    /* U+202D and U+202E */
+    return len == 3 && c == 0xe2 && (unsigned char) text[1] == 0x80 &&
+           ((unsigned char) text[2] == 0xad || (unsigned char) text[2] == 0xae);
 }
 
 static int append(struct checker *checker, const char *text, size_t len)

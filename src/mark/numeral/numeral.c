@@ -452,28 +452,29 @@ static bool has_lookalikes(const struct numerals *n, size_t start, size_t end)
     return at > end && !numerals_is(n, at, GLYPH_LETTER) && numerals_code(n, end) != '|';
 }
 
-/* Whether rendering could join more digits to those that end at @end, other than those up to
- * @read, which are an exponent; remembers which. */
-static bool joins(struct numerals *n, size_t end, size_t read)
+/* Whether rendering could join more digits to those that end at @digits_end, other than
+ * those up to @end, which are an exponent; remembers which. */
+static bool joins(struct numerals *n, size_t digits_end, size_t end)
 {
-    size_t seam = numerals_skip(n, end), next, at;
+    size_t seam = numerals_skip(n, digits_end), next, at;
     char separator;
     int ignored;
 
     if (n->mode != NUMERALS_STORY)
         return false;
-    if ((seam > end && numerals_is(n, seam, GLYPH_DIGIT)) || numerals_is(n, seam, GLYPH_ODD)) {
+    if ((seam > digits_end && numerals_is(n, seam, GLYPH_DIGIT)) ||
+        numerals_is(n, seam, GLYPH_ODD)) {
         n->joined = seam;
-        return seam >= read;
+        return seam >= end;
     }
     separator = separator_at(n, seam, &next);
     at = numerals_skip(n, next);
-    if (!separator || (seam == end && at == next) || !numerals_is(n, at, GLYPH_DIGIT))
+    if (!separator || (seam == digits_end && at == next) || !numerals_is(n, at, GLYPH_DIGIT))
         return false;
     if (separator == ' ' && numerals_run(n, at, &ignored) - at != 3)
         return false;
     n->joined = at;
-    return at >= read;
+    return at >= end;
 }
 
 static size_t ratio_read(const struct numerals *n, size_t i, size_t end, struct numeral *numeral)
