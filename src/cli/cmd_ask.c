@@ -202,7 +202,7 @@ static int prepare(struct ask *ask, struct gb_err *err)
         r = gb_fail_plain(err, EINVAL, "at most %d files can be given", AGENT_ATTACHMENTS_MAX);
     for (; r == 0 && files && *files; files++) {
         autoclose int fd = -EBADF;
-        int64_t size;
+        int64_t size = 0;
 
         r = open_file(*files, &fd, &size, err);
     }
@@ -288,7 +288,7 @@ static int attach(struct ask *ask, const char *path, struct fault *fault)
     const char *slash = strrchr(path, '/');
     autoclose int fd = -EBADF;
     struct gb_err err = { 0 };
-    int64_t size;
+    int64_t size = 0;
     int r;
 
     if (open_file(path, &fd, &size, &err) < 0)

@@ -97,16 +97,6 @@ void mark_fill(const struct config *cfg, const struct mark_models *models,
 
 /* ---- the doctor ---- */
 
-/* A stand-in until llm/ has it. */
-__attribute__((weak)) int llm_model_probe(const struct llm_model *model, int64_t timeout_us,
-                                          char buf[LLM_PROBE_MAX])
-{
-    (void) model;
-    (void) timeout_us;
-    (void) buf;
-    return 0;
-}
-
 #define PROBE_US (3 * USEC_PER_SEC)
 
 int mark_models_look(const struct config *cfg, json_t **ret_models, struct gb_err *err)
