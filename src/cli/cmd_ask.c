@@ -563,7 +563,7 @@ static int run(struct ask *ask)
 
     if (catch_signals(ask, &err) < 0 || open_all(ask, &err) < 0) {
         say("%s", err.msg);
-        return ask->service && err.code == EINVAL ? EXIT_USAGE : EXIT_OURS;
+        return ask->service && mark_options_are_wrong(&err) ? EXIT_USAGE : EXIT_OURS;
     }
     model = llm_model_find(mark_models(ask->mark), NULL);
     if (!model) {

@@ -297,7 +297,7 @@ static int start_mark(struct serve *serve, struct gb_err *err)
         return 0;
     mark_fill(serve->cfg, &serve->models, &config);
     r = mark_open(&config, &serve->mark, err);
-    serve->mark_refused = r == -EINVAL;
+    serve->mark_refused = r < 0 && mark_options_are_wrong(err);
     return r;
 }
 

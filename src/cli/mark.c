@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/text/parse.h"
 #include "base/text/strv.h"
@@ -93,6 +94,16 @@ void mark_fill(const struct config *cfg, const struct mark_models *models,
     config->agent.seconds_max_us = cfg->mark_us;
     config->agent.tokens_max = cfg->mark_tokens;
     config->agent.cost_max = (double) cfg->mark_cost / 1000;
+}
+
+bool mark_options_are_wrong(const struct gb_err *err)
+{
+    static const int codes[] = { EINVAL, ENOENT, ENOTDIR, EISDIR, EACCES, E2BIG, EFBIG };
+
+    for (size_t i = 0; i < ARRAY_LEN(codes); i++)
+        if (err->code == codes[i])
+            return true;
+    return false;
 }
 
 /* ---- the doctor ---- */
