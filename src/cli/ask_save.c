@@ -28,6 +28,7 @@
 
 #define NAME_BYTES_MAX 255
 #define CHARTS_MAX     50
+#define PAGES_MAX      5 /* each has all of plotly.js in it, several megabytes */
 #define COPY_BYTES     ((size_t) 256 * 1024)
 #define RENDER_US      (60 * USEC_PER_SEC)
 #define RENDERED_MAX   (INT64_C(64) << 20)
@@ -287,8 +288,8 @@ static bool have_renderer(struct save *save)
     return save->renderer != NULL;
 }
 
-/* Makes a picture or a page of @spec in a box: open for reading in *@ret_reader. @kind is "png",
- * "svg" or "html". */
+/* Makes a picture or a page of @spec in a box: open for reading in *@ret_reader. @kind is "png"
+ * or "html". */
 static int render(struct save *save, const json_t *spec, const char *kind,
                   struct file_reader *ret_reader)
 {
@@ -312,6 +313,14 @@ static void save_spec(struct save *save, int dir_fd, const char *name, const jso
     close_new(save, out, name, r < 0 ? -EIO : 0);
 }
 
+/* A specification can name pictures on the Internet, and a page that loads one tells its server
+ * that it was opened, and whatever the model put into the address. So a page gets a policy by which
+ * it loads nothing; it comes first, and from here and not from the box. */
+static const char page_policy[] =
+    "<!doctype html>\n<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+    "script-src 'unsafe-inline' 'unsafe-eval' blob:; style-src 'unsafe-inline'; img-src data: "
+    "blob:; font-src data:; form-action 'none'; base-uri 'none'\">\n";
+
 /* Returns false if the box cannot make it. */
 static bool save_rendered(struct save *save, int dir_fd, const char *name, const char *kind,
                           const json_t *spec)
@@ -322,6 +331,8 @@ static bool save_rendered(struct save *save, int dir_fd, const char *name, const
     if (render(save, spec, kind, &reader) < 0)
         return false;
     out = open_new(dir_fd, name);
+    if (out && strcmp(kind, "html") == 0)
+        (void) fputs(page_policy, out);
     close_new(save, out, name, out ? copy_fd(reader.fd, out, RENDERED_MAX) : 0);
     (void) close(reader.fd);
     return true;
@@ -342,7 +353,8 @@ static void save_charts(struct save *save, int dir_fd)
         snprintf(name, sizeof name, "chart-%zu.png", i + 1);
         (void) save_rendered(save, dir_fd, name, "png", spec);
         snprintf(name, sizeof name, "chart-%zu.html", i + 1);
-        (void) save_rendered(save, dir_fd, name, "html", spec);
+        if (i < PAGES_MAX)
+            (void) save_rendered(save, dir_fd, name, "html", spec);
     }
     if (save->no_renderer && i > 0)
         say("charts are saved as Plotly's JSON only: the template of the box has no Plotly "
@@ -373,7 +385,7 @@ static bool ends_with(const char *text, const char *end)
 
 static void save_chart(struct save *save, const char *path)
 {
-    static const char *const kinds[] = { "png", "svg", "html" };
+    static const char *const kinds[] = { "png", "html" };
     const json_t *spec = json_array_get(json_object_get(save->response, "visualizations"), 0);
     const json_t *picture = find_picture(save->response);
 

@@ -109,6 +109,18 @@ def test_saved(ask, tmp_path):
     assert json.loads((tmp_path / "chart.json").read_text()) == spec
 
 
+def test_a_page_loads_nothing(ask, tmp_path):
+    """Drawn in the box, if that has Plotly; either way it is said what became of it."""
+    page = tmp_path / "chart.html"
+    r = ask("draw", CHART, "--chart", page)
+    if subprocess.run(["/usr/bin/python3", "-c", "import plotly"], capture_output=True).returncode:
+        assert r.code == 125 and ".json saves Plotly's specification" in r.err and not page.exists()
+        return
+    assert r.code == 0, r.err
+    assert page.read_text().startswith("<!doctype html>\n<meta http-equiv=\"Content-Security-Policy\" "
+                                       "content=\"default-src 'none'; ")
+
+
 def test_nothing_is_saved_unasked(ask, tmp_path):
     before = sorted(os.listdir(tmp_path))
     r = ask("draw", CHART)
