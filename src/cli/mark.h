@@ -26,7 +26,8 @@ void mark_models_release(struct mark_models *models);
 void mark_fill(const struct config *cfg, const struct mark_models *models,
                struct mark_config *config);
 
-/* Whether mark_open() failed because of what the options say, such as a file that does not exist. */
+/* Whether mark_open() failed because of what the options say, such as a file that does not exist.
+ */
 bool mark_options_are_wrong(const struct gb_err *err);
 
 /* The models that serve would have, as the doctor shows them: each as in GET /api/v1/models, with

@@ -409,6 +409,11 @@ static int may_sign_up(struct auth *auth, const struct auth_peer *peer, const ch
     int r;
 
     *ret_invitation = NULL;
+    /* The first account is the operator's: whoever happens to come by first must not get it. */
+    if (!peer->loopback && !auth_any(auth))
+        return fault_set(fault, PROBLEM_SIGNUP_CLOSED, NULL,
+                         "the first account is the operator's and is created on the machine of the "
+                         "service: glovebox user add EMAIL");
     if (auth->signup == AUTH_SIGNUP_OPEN || (auth->signup == AUTH_SIGNUP_AUTO && peer->loopback))
         return 0;
     if (auth->signup == AUTH_SIGNUP_CLOSED)
