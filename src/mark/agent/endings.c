@@ -7,6 +7,8 @@
 
 #include "base/banned.h"
 
+#define REFUSAL_MAX ((size_t) 2000)
+
 static long long minutes(int64_t us)
 {
     return (long long) ((us + 60 * USEC_PER_SEC - 1) / (60 * USEC_PER_SEC));
@@ -98,11 +100,14 @@ void ending_of_refusal(struct work *work, const json_t *message)
     const char *said = json_string_value(json_object_get(message, "content"));
 
     work_decision(work, "refused");
-    if (said && said[strspn(said, " \t\r\n")])
-        work_fail(work, "refused", "The model declined to answer. It said: %.2000s", said);
-    else
+    if (said && said[strspn(said, " \t\r\n")]) {
+        work_fail(work, "refused", "The model declined to answer. It said: %.*s",
+                  (int) text_fit(said, strlen(said), REFUSAL_MAX), said);
+        work->ending.ours = false; /* its numbers are looked at as those of an answer */
+    } else {
         work_fail(work, "refused",
                   "The model declined to answer this question. Try to put it differently.");
+    }
 }
 
 void ending_of_budget(struct work *work)

@@ -189,8 +189,21 @@ static void withhold(struct work *work, struct story *story)
     json_decref(story->marks);
     story->marks = json_array();
     story->checked = 0;
+    free(work->ending.question);
+    work->ending.question = NULL;
     work->ending.status = STORE_MESSAGE_ERROR;
     work->ending.cause = "withheld";
+}
+
+/* A question is shown as it was checked, with its references filled in. */
+static void take_question(struct ending *ending, const struct story *story)
+{
+    char *text = ending->question && story->text ? strdup(story->text) : NULL;
+
+    if (!text)
+        return;
+    free(ending->question);
+    ending->question = text;
 }
 
 static void count_ending(struct work *work)
@@ -246,8 +259,10 @@ void finish(struct work *work)
                   "The model's answer was too long or had too many references to be checked, so "
                   "it is not shown. What was computed is below. Please ask again.");
     }
-    if (checked)
+    if (checked) {
         withhold(work, &story);
+        take_question(ending, &story);
+    }
     ending->usage = work->usage;
     ending->wall_us = clock_now_us() - work->begun_us;
     notice_dropped(work);

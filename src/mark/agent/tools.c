@@ -296,9 +296,9 @@ static void call_ask_user(struct work *work, const json_t *call, const json_t *a
         return;
     }
     work_decision(work, "ask_user");
+    ending_release(&work->ending); /* of an answer that was to be mended */
     work->ending.question = strndup(question, text_fit(question, strlen(question), QUESTION_MAX));
     work->ending.story = work->ending.question ? strdup(work->ending.question) : NULL;
-    work->ending.ours = true; /* a question claims nothing */
     work->ending.status = STORE_MESSAGE_NEEDS_INPUT;
     work->done = true;
 }
