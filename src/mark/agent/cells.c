@@ -41,30 +41,46 @@ void cells_release(struct cells *cells)
 
 /* ---- running one ---- */
 
+/* Ends a program that is to end. A stop has interrupted it once already, and a second time is
+ * harder: it may cost the session its variables. */
+static void press(struct execution *x, const struct answer *answer, int64_t until_us,
+                  int64_t *pressed_us)
+{
+    bool stop = answer && atomic_load(&answer->stop);
+    int64_t now = clock_now_us();
+    struct fault ignored;
+
+    if (!stop && now < until_us)
+        return;
+    if (*pressed_us == 0 && stop) {
+        *pressed_us = now;
+    } else if (*pressed_us == 0 || now - *pressed_us >= SLICE_US) {
+        *pressed_us = now;
+        (void) execution_interrupt(x, &ignored);
+    }
+}
+
 /* Reads its events to the end. */
 static int follow(struct execution *x, struct answer *answer, int64_t n, int64_t until_us,
                   json_t **ret_receipt, struct fault *fault)
 {
     struct event_cursor cursor = { 0 };
-    struct fault ignored;
+    int64_t pressed_us = 0;
     char buf[16 * 1024];
     int r;
 
     for (;;) {
         int64_t left_us = until_us - clock_now_us();
-        bool stop = answer && atomic_load(&answer->stop);
         struct event event = { 0 };
 
+        press(x, answer, until_us, &pressed_us);
         if (left_us <= 0 || left_us > SLICE_US)
             left_us = SLICE_US;
         r = execution_next_event(x, &cursor, buf, sizeof buf, left_us, &event);
         if (r < 0)
             return fault_set(fault, PROBLEM_INTERNAL, NULL, "a program ended without a receipt");
-        if (r == 0) {
-            if (stop || clock_now_us() >= until_us)
-                (void) execution_interrupt(x, &ignored);
+        if (r == 0)
             continue;
-        }
         if (event.kind == EVENT_RECEIPT) {
             *ret_receipt = json_incref(event.json);
             event_release(&event);
@@ -360,6 +376,18 @@ static int run_aside(struct work *work, const char *code, size_t *failed, struct
     return 0;
 }
 
+/* Whether the rebuilding may go on: it is part of the answer's time. */
+static int check_going(const struct work *work, struct fault *fault)
+{
+    if (atomic_load(&work->answer->stop))
+        return fault_set(fault, PROBLEM_INTERNAL, NULL, "the answer was stopped");
+    if (clock_now_us() >= work->soft_us)
+        return fault_set(fault, PROBLEM_INTERNAL, NULL,
+                         "running the earlier programs of this chat again takes longer than an "
+                         "answer may");
+    return 0;
+}
+
 /* The chat's programs once more, and those of this answer. */
 static int replay(struct work *work, struct fault *fault)
 {
@@ -367,21 +395,23 @@ static int replay(struct work *work, struct fault *fault)
     const json_t *cell, *step;
 
     json_array_foreach (work->history.cells, i, cell) {
-        if (atomic_load(&work->answer->stop))
-            return 0;
-        if (run_aside(work, json_string_value(cell), &failed, fault) < 0)
+        if (check_going(work, fault) < 0 ||
+            run_aside(work, json_string_value(cell), &failed, fault) < 0)
             return -1;
         count++;
     }
     json_array_foreach (work->answer->gathered.steps, i, step) {
         if (!receipt_ok(json_object_get(step, "receipt")))
             continue;
-        if (run_aside(work, json_string_value(json_object_get(step, "code")), &failed, fault) < 0)
+        if (check_going(work, fault) < 0 ||
+            run_aside(work, json_string_value(json_object_get(step, "code")), &failed, fault) < 0)
             return -1;
         count++;
     }
     if (count == 0)
         return 0;
+    if (check_going(work, fault) < 0) /* the last one may have been interrupted */
+        return -1;
     if (failed > 0)
         work_notice(work,
                     "The session was rebuilt: %zu earlier programs of this chat were run again, "
@@ -406,7 +436,23 @@ static int prepare(struct work *work, bool all, struct fault *fault)
         return fault_no_memory(fault);
     if (run_aside(work, prelude, &failed, fault) < 0)
         return -1;
+    if (failed > 0)
+        return fault_set(fault, PROBLEM_INTERNAL, NULL, "the session could not be prepared");
     return all ? replay(work, fault) : 0;
+}
+
+/* Prepares the session, or ends it: one that is prepared in part must not be taken for whole by the
+ * next question. */
+static int prepare_or_end(struct work *work, bool all, struct fault *fault)
+{
+    struct fault ignored;
+    int r = prepare(work, all, fault);
+
+    if (r < 0) {
+        (void) session_delete(work->cells.session, &ignored);
+        cells_release(&work->cells);
+    }
+    return r;
 }
 
 static bool has_new_files(const struct history *history)
@@ -425,7 +471,7 @@ static int ensure(struct work *work, struct fault *fault)
     if (!cells->session)
         find_session(work);
     if (cells->session && cells->prepared)
-        return has_new_files(&work->history) ? prepare(work, false, fault) : 0;
+        return has_new_files(&work->history) ? prepare_or_end(work, false, fault) : 0;
     if (!cells->session) {
         for (size_t i = 0; i < work->history.files_len; i++)
             work->history.files[i].uploaded = false;
@@ -437,7 +483,7 @@ static int ensure(struct work *work, struct fault *fault)
                            session_id(cells->session), NULL, &err) < 0)
             service_log(work->agent->config.service, LOG_LEVEL_ERROR, "mark: %s", err.msg);
     }
-    if (prepare(work, true, fault) < 0)
+    if (prepare_or_end(work, true, fault) < 0)
         return -1;
     cells->prepared = true;
     return 0;
