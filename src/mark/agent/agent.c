@@ -120,7 +120,7 @@ void agent_drain(struct agent *agent)
         answer_unref(list[i]);
     free(list);
     (void) pthread_mutex_lock(&agent->lock);
-    while (agent->threads > 0 || agent->rechecks > 0)
+    while (agent->threads > 0 || agent->rechecks)
         (void) pthread_cond_wait(&agent->idle, &agent->lock);
     (void) pthread_mutex_unlock(&agent->lock);
 }
@@ -409,8 +409,8 @@ static struct answer *agent_find_live(struct agent *agent, const struct caller *
     return answer;
 }
 
-/* References to the answers of a chat (NULL: of all) that have not ended, in a list that the caller
- * frees; they are stopped. */
+/* References to the answers of a chat (NULL: of all, and rechecks) that have not ended, in a list
+ * that the caller frees; they are stopped. */
 static struct answer **stop_all(struct agent *agent, const char *chat_id, size_t *ret_count)
 {
     struct answer **list;
@@ -419,11 +419,15 @@ static struct answer **stop_all(struct agent *agent, const char *chat_id, size_t
     (void) pthread_mutex_lock(&agent->lock);
     for (struct answer *a = agent->answers; a; a = a->next)
         len++;
+    for (struct answer *a = agent->rechecks; a; a = a->next)
+        len++;
     list = calloc(len + 1, sizeof *list);
     len = 0;
     for (struct answer *a = agent->answers; list && a; a = a->next)
         if (a->state != ANSWER_ENDED && (!chat_id || strcmp(a->chat_id, chat_id) == 0))
             list[len++] = answer_ref(a);
+    for (struct answer *a = agent->rechecks; list && !chat_id && a; a = a->next)
+        list[len++] = answer_ref(a);
     (void) pthread_mutex_unlock(&agent->lock);
     for (size_t i = 0; i < len; i++)
         answer_stop(list[i]);

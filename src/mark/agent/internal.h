@@ -54,10 +54,11 @@ struct agent {
     struct gate *gate;
 
     pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t idle;  /* threads or rechecks has become 0 */
+    pthread_cond_t idle;  /* there are no threads, or no rechecks, any more */
     struct line *lines;
-    struct answer *answers; /* all in memory: waiting, under way, kept */
-    int64_t threads, rechecks;
+    struct answer *answers;  /* all in memory: waiting, under way, kept */
+    struct answer *rechecks; /* what they gather into; by their member next */
+    int64_t threads;
     bool draining;
     struct agent_stats stats;
     char sessions[AGENT_SESSIONS_MAX][SESSION_ID_MAX]; /* that we made, in a ring */

@@ -19,7 +19,8 @@
 
 #include "base/banned.h"
 
-#define RECHECKS_MAX 32
+#define RECHECKS_MAX           32
+#define RECHECKS_PER_OWNER_MAX 4
 
 struct recheck {
     struct agent *agent;
@@ -95,17 +96,26 @@ static int open_session(struct recheck *c, struct fault *fault)
     return 0;
 }
 
+static int check_stop(const struct recheck *c, struct fault *fault)
+{
+    if (!atomic_load(&c->again->stop))
+        return 0;
+    return fault_set(fault, PROBLEM_DRAINING, NULL, "the service is shutting down");
+}
+
 /* Runs one program; of the answer's own (@n above 0) what it hands over is gathered. */
 static int run_one(struct recheck *c, int64_t n, const char *code, struct fault *fault)
 {
     json_t *receipt = NULL;
 
+    if (check_stop(c, fault) < 0)
+        return -1;
     if (clock_now_us() >= c->until_us) {
         c->failed++;
         return 0;
     }
-    if (cells_execute(c->agent, c->caller, NULL, c->session, 0, code, true, c->until_us, &receipt,
-                      fault) < 0)
+    if (cells_execute(c->agent, c->caller, c->again, c->session, 0, code, true, c->until_us,
+                      &receipt, fault) < 0)
         return -1;
     if (!receipt_ok(receipt))
         c->failed++;
@@ -132,7 +142,7 @@ static int run_all(struct recheck *c, struct fault *fault)
     json_array_foreach (json_object_get(c->details, "cells"), i, cell)
         if (run_one(c, (int64_t) i + 1, json_string_value(cell), fault) < 0)
             return -1;
-    return 0;
+    return check_stop(c, fault); /* what was interrupted says nothing */
 }
 
 /* ---- comparing ---- */
@@ -201,8 +211,7 @@ static int recheck_load(struct recheck *c, const char *message_id, struct fault 
         c->message.response ? json_loads(c->message.response, JSON_ALLOW_NUL, NULL) : NULL;
     if (!c->details)
         c->details = json_object();
-    c->again = answer_new(c->agent, c->caller);
-    if (!c->again || take_files(c) < 0)
+    if (take_files(c) < 0)
         return fault_no_memory(fault);
     c->history.cells = json_array();
     r = history_each(c->agent, c->caller, c->message.chat_id, c->message.seq, take_cells, c, &err);
@@ -225,34 +234,59 @@ static void recheck_release(struct recheck *c)
     store_message_release(&c->message);
 }
 
-static int recheck_admit(struct agent *agent, int by, struct fault *fault)
+/* Takes a place for it. It is in the list of those that a drain stops until recheck_leave(). */
+static int recheck_admit(struct recheck *c, struct fault *fault)
 {
-    int r = 0;
+    struct agent *agent = c->agent;
+    size_t all = 0, own = 0;
+    bool room;
+
+    c->again = answer_new(agent, c->caller);
+    if (!c->again)
+        return fault_no_memory(fault);
+    (void) pthread_mutex_lock(&agent->lock);
+    for (const struct answer *a = agent->rechecks; a; a = a->next) {
+        all++;
+        own += principal_equal(&a->caller.principal, &c->caller->principal);
+    }
+    room = !agent->draining && all < RECHECKS_MAX && own < RECHECKS_PER_OWNER_MAX;
+    if (room) {
+        c->again->next = agent->rechecks;
+        agent->rechecks = answer_ref(c->again);
+    }
+    (void) pthread_mutex_unlock(&agent->lock);
+    if (room)
+        return 0;
+    answer_unref(c->again);
+    (void) fault_set(fault, PROBLEM_BUSY, NULL,
+                     "too many answers are being checked; try again in a moment");
+    fault->retry_after_s = 5;
+    return -1;
+}
+
+static void recheck_leave(struct agent *agent, struct answer *again)
+{
+    struct answer **place = &agent->rechecks;
 
     (void) pthread_mutex_lock(&agent->lock);
-    if (by > 0 && (agent->draining || agent->rechecks >= RECHECKS_MAX))
-        r = -1;
-    else
-        agent->rechecks += by;
-    if (agent->rechecks == 0)
+    while (*place != again)
+        place = &(*place)->next;
+    *place = again->next;
+    answer_unref(again);
+    if (!agent->rechecks)
         (void) pthread_cond_broadcast(&agent->idle);
     (void) pthread_mutex_unlock(&agent->lock);
-    if (r < 0) {
-        (void) fault_set(fault, PROBLEM_BUSY, NULL,
-                         "too many answers are being checked; try again in a moment");
-        fault->retry_after_s = 5;
-    }
-    return r;
 }
 
 int agent_recheck(struct agent *agent, const struct caller *caller, const char *message_id,
                   json_t **ret_json, struct fault *fault)
 {
     struct recheck c = { .agent = agent, .caller = caller, .begun_us = clock_now_us() };
+    struct answer *again;
     json_t *result = NULL;
     int r;
 
-    if (recheck_admit(agent, 1, fault) < 0)
+    if (recheck_admit(&c, fault) < 0)
         return -1;
     c.until_us = c.begun_us + agent->config.seconds_max_us;
     r = recheck_load(&c, message_id, fault);
@@ -266,7 +300,9 @@ int agent_recheck(struct agent *agent, const struct caller *caller, const char *
         keep_result(&c, result);
         *ret_json = result;
     }
+    again = answer_ref(c.again);
     recheck_release(&c);
-    (void) recheck_admit(agent, -1, fault);
+    recheck_leave(agent, again);
+    answer_unref(again);
     return r;
 }
