@@ -105,9 +105,9 @@ void answer_end(struct answer *answer, json_t *response)
                       "\"detail\": \"the service ran out of memory; ask again in a moment\"}");
     (void) pthread_mutex_lock(&answer->lock);
     event_log_add(&answer->log, built ? EV_DONE : EV_ERROR, text);
-    answer->state = ANSWER_ENDED;
-    answer->ended_us = clock_now_us();
     gathered_release(&answer->gathered); /* the last event has it */
+    answer->ended_us = clock_now_us();
+    answer->state = ANSWER_ENDED; /* last: kept_sweep() reads the others without this lock */
     (void) pthread_cond_broadcast(&answer->changed);
     (void) pthread_mutex_unlock(&answer->lock);
 }

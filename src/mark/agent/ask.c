@@ -163,6 +163,7 @@ int agent_ask(struct agent *agent, const struct caller *caller,
     struct store_message message;
     struct store_chat chat;
     struct answer *answer;
+    struct gb_err err;
     int r;
 
     if (check_query(question->query, fault) < 0 ||
@@ -184,10 +185,14 @@ int agent_ask(struct agent *agent, const struct caller *caller,
     r = r < 0 ? fault_no_memory(fault) : agent_begin(agent, answer, &message, fault);
     free(message.parts);
     free(message.attachments);
-    if (r < 0)
-        answer_unref(answer);
-    else
+    if (r == 0) {
         *ret_answer = answer;
+        return 0;
+    }
+    /* Nor is there a chat then that was made for it: whoever is refused tries again and again. */
+    if (!question->chat_id && fault->problem != PROBLEM_OUT_OF_THREADS)
+        (void) store_chat_delete(agent->config.store, chat.owner, chat.id, &err);
+    answer_unref(answer);
     return r;
 }
 
