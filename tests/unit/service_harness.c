@@ -72,6 +72,17 @@ bool has_run(const char *word)
     return found;
 }
 
+int count_run(const char *word)
+{
+    int count = 0;
+
+    pthread_mutex_lock(&order_lock);
+    for (const char *at = strstr(order, word); at; at = strstr(at + 1, word))
+        count++;
+    pthread_mutex_unlock(&order_lock);
+    return count;
+}
+
 static void say(const struct run_spec *spec, enum stream stream, const char *data, size_t len,
                 struct stream_cut *cut)
 {
@@ -155,6 +166,22 @@ static void wait_for_gate(const struct run_spec *spec, int interrupts, struct ou
     outcome->exit_code = 130;
 }
 
+static void chatter(const struct run_spec *spec, struct outcome *outcome)
+{
+    struct pollfd fds[] = { { .fd = gate_fd, .events = POLLIN },
+                            { .fd = spec->cancel_fd, .events = POLLIN } };
+    int64_t give_up = clock_now_us() + PATIENCE_US;
+
+    while (poll(fds, 2, 10) == 0) {
+        assert_true(clock_now_us() < give_up);
+        say(spec, STREAM_OUT, ".", 1, &outcome->out);
+    }
+    if (!fds[1].revents)
+        return;
+    outcome->status = RUN_CANCELLED;
+    outcome->exit_code = 130;
+}
+
 static int run(struct resident *resident, const struct run_spec *spec, struct outcome *ret_outcome,
                struct gb_err *err)
 {
@@ -195,6 +222,8 @@ static int run(struct resident *resident, const struct run_spec *spec, struct ou
         wait_for_gate(spec, 1, &outcome);
     } else if (strcmp(code, "stubborn") == 0) {
         wait_for_gate(spec, 2, &outcome);
+    } else if (strcmp(code, "chatter") == 0) {
+        chatter(spec, &outcome);
     } else if (strcmp(code, "lose") == 0) {
         say(spec, STREAM_OUT, "bye", 3, &outcome.out);
         outcome.status = RUN_TIMEOUT;

@@ -12,6 +12,7 @@
  *   half         prints a character in two halves, with a display in between
  *   wait         waits until gate_open() or an interrupt
  *   stubborn     the same, but only the second interrupt ends it
+ *   chatter      the same as wait, and prints all the time
  *   lose         prints, and its interpreter is lost
  *   gone         its interpreter ended before this one came: it is not run
  *   fail         the engine fails
@@ -44,6 +45,7 @@ extern _Atomic int boxes_live, residents_live, shells_live, runs_most;
 extern _Atomic bool boxes_fail;
 extern char order[4096];         /* what ran, in its order */
 bool has_run(const char *word);  /* whether @order has it, while others run */
+int count_run(const char *word); /* how often */
 extern _Atomic int64_t test_now; /* 0: the real clock */
 
 extern const struct caller local, alice, bob;

@@ -14,7 +14,8 @@
 
 #include "base/banned.h"
 
-#define CHATS 200 /* at one time */
+#define CHATS    200 /* at one time */
+#define RECHECKS 4   /* of one owner */
 
 static int64_t sessions_max = 2L * CHATS;
 
@@ -626,6 +627,22 @@ static void test_budget_of_time(void **state)
     kit_release(&kit);
 }
 
+/* A program that prints all the time is ended at the end of the time, too. */
+static void test_time_of_chatter(void **state)
+{
+    static const struct agent_config config = { .seconds_max_us = USEC_PER_SEC };
+    struct kit kit;
+    json_t *response;
+
+    (void) state;
+    kit_init(&kit, "[" RUN("chatter") "," ANSWER("That took too long.") "]", &config);
+    response = ask(&kit, NULL, "Go");
+    check_status(response, "ok");
+    assert_int_equal(size_of(response, "steps"), 1);
+    json_decref(response);
+    kit_release(&kit);
+}
+
 /* ---- stopping, lines, limits ---- */
 
 static void wait_for_program(const char *word)
@@ -634,6 +651,16 @@ static void wait_for_program(const char *word)
 
     while (!has_run(word))
         assert_true(clock_now_us() < give_up);
+}
+
+static void wait_for_count(const char *word, int count)
+{
+    int64_t give_up = clock_now_us() + PATIENCE_US;
+
+    while (count_run(word) < count) {
+        assert_true(clock_now_us() < give_up);
+        (void) usleep(1000);
+    }
 }
 
 static void test_stop(void **state)
@@ -750,6 +777,18 @@ static void test_line(void **state)
     kit_release(&kit);
 }
 
+static size_t count_chats(struct kit *kit, const char *owner)
+{
+    struct store_chat_query query = { .owner = owner, .limit = 100 };
+    struct store_chat *chats;
+    struct gb_err err;
+    size_t len;
+
+    assert_int_equal(store_chat_list(kit->store, &query, &chats, &len, &err), 0);
+    free(chats);
+    return len;
+}
+
 static void test_limits(void **state)
 {
     static const struct agent_config config = { .answers_max = 4,
@@ -772,6 +811,7 @@ static void test_limits(void **state)
     question.chat_id = NULL;
     assert_int_equal(agent_ask(kit.agent, &alice, &question, &none, &fault), -1);
     assert_int_equal(fault.problem, PROBLEM_TOO_MANY_ANSWERS);
+    assert_int_equal(count_chats(&kit, "aaaaaaaaaaaa"), 2); /* one that is refused makes no chat */
     assert_int_equal(agent_ask(kit.agent, &bob, &question, &d, &fault), 0);
     assert_int_equal(agent_ask(kit.agent, &bob, &question, &none, &fault), -1);
     assert_int_equal(fault.problem, PROBLEM_BUSY);
@@ -1036,6 +1076,65 @@ static void test_rebuild(void **state)
     kit_release(&kit);
 }
 
+static void end_session_of(struct kit *kit, const char *chat_id)
+{
+    struct store_chat chat;
+    struct session *session;
+    struct fault fault;
+    struct gb_err err;
+
+    assert_int_equal(store_chat_get(kit->store, "aaaaaaaaaaaa", chat_id, &chat, &err), 0);
+    assert_int_equal(session_find(kit->service, &alice, chat.session_id, &session, &fault), 0);
+    assert_int_equal(session_delete(session, &fault), 0);
+    session_unref(session);
+}
+
+/* A session that was rebuilt only in part is not used as if it were whole. */
+static void test_stop_of_a_rebuild(void **state)
+{
+    struct kit kit;
+    struct answer *stopped;
+    struct fault fault;
+    json_t *first, *third;
+    const char *chat;
+    size_t count;
+
+    (void) state;
+    kit_init(
+        &kit,
+        "[{\"asked\": \"one\", \"calls\": [" CALL("wait") "," CALL(
+            "say x1") "]},"
+                      "{\"asked\": \"one\", \"text\": \"First.\"},"
+                      "{\"asked\": \"two\", \"calls\": [" CALL(
+                          "say x2") "]},"
+                                    "{\"asked\": \"three\", \"calls\": [" CALL(
+                                        "say x3") "]},"
+                                                  "{\"asked\": \"three\", \"text\": \"Third.\"}]",
+        NULL);
+    gate_open();
+    first = ask(&kit, NULL, "one");
+    check_status(first, "ok");
+    gate_close();
+    chat = text_of(first, "chat_id");
+    end_session_of(&kit, chat);
+    stopped = ask_in(&kit, chat, "two");
+    wait_for_count("wait;", 2);
+    assert_int_equal(agent_stop(kit.agent, &alice, chat, &count, &fault), 0);
+    third = response_of(stopped);
+    check_status(third, "stopped");
+    json_decref(third);
+    gate_open();
+    third = ask(&kit, chat, "three");
+    gate_close();
+    check_status(third, "ok");
+    assert_int_equal(size_of(third, "notices"), 1);
+    assert_int_equal(count_words(order, "say x1;"), 2);
+    assert_int_equal(count_words(order, "say x2;"), 0);
+    json_decref(third);
+    json_decref(first);
+    kit_release(&kit);
+}
+
 /* When there are no more sessions, that of a chat that rests ends, and is rebuilt later. */
 static void test_sessions_are_shared(void **state)
 {
@@ -1154,6 +1253,41 @@ static void test_ask_user(void **state)
     assert_string_equal(text_of(response, "question"), "Which year?");
     json_decref(response);
     kit_release(&kit);
+}
+
+/* A question, or a refusal, is no way to get a number past the check. */
+static void test_numbers_of_questions(void **state)
+{
+    static const struct agent_config strict = { .strict = true };
+    static const char *const scripts[] = {
+        "[{\"calls\": [{\"name\": \"ask_user\", \"arguments\": {\"question\": \"Revenue was 987654 "
+        "EUR. Which year?\"}}]}]",
+        "[{\"text\": \"No. But revenue was 987654 EUR.\", \"finish\": \"refused\"}]",
+        /* an answer that was to be mended becomes a question */
+        "[" ANSWER("It is 987654.") ",{\"calls\": [{\"name\": \"ask_user\", \"arguments\": "
+                                    "{\"question\": \"Is 987654 right?\"}}]}]",
+    };
+
+    (void) state;
+    for (size_t i = 0; i < ARRAY_LEN(scripts); i++) {
+        struct kit kit;
+        json_t *response;
+
+        kit_init(&kit, scripts[i], NULL);
+        response = ask(&kit, NULL, "Revenue?");
+        check_status(response, i == 1 ? "error" : "needs_input");
+        check_has(response, "answer_story", "987654");
+        assert_int_equal(size_of(json_object_get(response, "numbers"), "unsupported"), 1);
+        json_decref(response);
+        kit_release(&kit);
+        kit_init(&kit, scripts[i], &strict);
+        response = ask(&kit, NULL, "Revenue?");
+        check_status(response, "error");
+        assert_null(strstr(text_of(response, "answer_story"), "987654"));
+        assert_true(json_is_null(json_object_get(response, "question")));
+        json_decref(response);
+        kit_release(&kit);
+    }
 }
 
 /* Each of these is answered by a result that says what is wrong, and the model does better. */
@@ -1517,6 +1651,61 @@ static void test_recheck(void **state)
     kit_release(&kit);
 }
 
+struct checker {
+    struct kit *kit;
+    const char *message_id;
+    pthread_t thread;
+    int r;
+    struct fault fault;
+};
+
+static void *checker_main(void *arg)
+{
+    struct checker *checker = arg;
+    json_t *check = NULL;
+
+    checker->r =
+        agent_recheck(checker->kit->agent, &alice, checker->message_id, &check, &checker->fault);
+    json_decref(check);
+    return NULL;
+}
+
+/* Nobody takes all the places, and a service that ends does not wait for programs. */
+static void test_rechecks_are_bounded(void **state)
+{
+    struct kit kit;
+    struct checker checkers[RECHECKS] = { 0 };
+    json_t *response, *check = NULL;
+    struct fault fault;
+
+    (void) state;
+    kit_init(&kit, "[" RUN("wait") "," ANSWER("Done.") "]", NULL);
+    gate_open();
+    response = ask(&kit, NULL, "Go");
+    check_status(response, "ok");
+    gate_close();
+    for (size_t i = 0; i < RECHECKS; i++) {
+        checkers[i] =
+            (struct checker){ .kit = &kit, .message_id = text_of(response, "message_id") };
+        assert_int_equal(pthread_create(&checkers[i].thread, NULL, checker_main, &checkers[i]), 0);
+    }
+    wait_for_count("wait;", 1 + RECHECKS);
+    assert_int_equal(
+        agent_recheck(kit.agent, &alice, text_of(response, "message_id"), &check, &fault), -1);
+    assert_int_equal(fault.problem, PROBLEM_BUSY);
+    assert_int_equal(
+        agent_recheck(kit.agent, &bob, text_of(response, "message_id"), &check, &fault), -1);
+    assert_int_equal(fault.problem, PROBLEM_MESSAGE_UNKNOWN);
+    agent_drain(kit.agent);
+    for (size_t i = 0; i < RECHECKS; i++) {
+        assert_int_equal(pthread_join(checkers[i].thread, NULL), 0);
+        assert_int_equal(checkers[i].r, -1);
+        assert_int_equal(checkers[i].fault.problem, PROBLEM_DRAINING);
+    }
+    json_decref(response);
+    kit_release(&kit);
+}
+
 /* A long chat is summarised for a model with a small context; programs are not forgotten. */
 static void test_summary(void **state)
 {
@@ -1731,6 +1920,7 @@ int main(void)
         cmocka_unit_test(test_budget_without_answer),
         cmocka_unit_test(test_budgets_of_tokens_and_money),
         cmocka_unit_test(test_budget_of_time),
+        cmocka_unit_test(test_time_of_chatter),
         cmocka_unit_test(test_stop),
         cmocka_unit_test(test_stop_of_a_model),
         cmocka_unit_test(test_closing_stops),
@@ -1742,11 +1932,13 @@ int main(void)
         cmocka_unit_test(test_regenerate),
         cmocka_unit_test(test_restart),
         cmocka_unit_test(test_rebuild),
+        cmocka_unit_test(test_stop_of_a_rebuild),
         cmocka_unit_test(test_sessions_are_shared),
         cmocka_unit_test(test_very_long_reply),
         cmocka_unit_test(test_fenced_protocol),
         cmocka_unit_test(test_fenced_by_mistake),
         cmocka_unit_test(test_ask_user),
+        cmocka_unit_test(test_numbers_of_questions),
         cmocka_unit_test(test_useless_calls),
         cmocka_unit_test(test_endless_models),
         cmocka_unit_test(test_failures_of_models),
@@ -1759,6 +1951,7 @@ int main(void)
         cmocka_unit_test(test_fence),
         cmocka_unit_test(test_gate_fails_closed),
         cmocka_unit_test(test_recheck),
+        cmocka_unit_test(test_rechecks_are_bounded),
         cmocka_unit_test(test_summary),
         cmocka_unit_test(test_attachments),
         cmocka_unit_test(test_audit),
