@@ -777,9 +777,9 @@ static void test_line(void **state)
     kit_release(&kit);
 }
 
-static size_t count_chats(struct kit *kit, const char *owner)
+static size_t count_chats(struct kit *kit, const char *owner, const char *q)
 {
-    struct store_chat_query query = { .owner = owner, .limit = 100 };
+    struct store_chat_query query = { .owner = owner, .q = q, .limit = 100 };
     struct store_chat *chats;
     struct gb_err err;
     size_t len;
@@ -807,11 +807,13 @@ static void test_limits(void **state)
     assert_int_equal(agent_ask(kit.agent, &alice, &question, &none, &fault), -1);
     assert_int_equal(fault.problem, PROBLEM_CHAT_BUSY);
     assert_true(fault.retry_after_s > 0);
-    c = ask_in(&kit, NULL, "c");
+    c = ask_in(&kit, NULL, "How much chocolate?");
     question.chat_id = NULL;
     assert_int_equal(agent_ask(kit.agent, &alice, &question, &none, &fault), -1);
     assert_int_equal(fault.problem, PROBLEM_TOO_MANY_ANSWERS);
-    assert_int_equal(count_chats(&kit, "aaaaaaaaaaaa"), 2); /* one that is refused makes no chat */
+    assert_int_equal(count_chats(&kit, "aaaaaaaaaaaa", NULL),
+                     2); /* one that is refused makes no chat */
+    assert_int_equal(count_chats(&kit, "aaaaaaaaaaaa", "CHOCOLATE"), 1);
     assert_int_equal(agent_ask(kit.agent, &bob, &question, &d, &fault), 0);
     assert_int_equal(agent_ask(kit.agent, &bob, &question, &none, &fault), -1);
     assert_int_equal(fault.problem, PROBLEM_BUSY);

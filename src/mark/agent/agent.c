@@ -195,7 +195,6 @@ static struct answer *line_next(struct line *line)
     if (answer && answer->state == ANSWER_ENDED) {
         agent->stats.running--;
         line->first = answer->next_in_line;
-        line->len--;
         answer_unref(answer);
         kept_sweep(agent);
         answer = line->first;
@@ -260,7 +259,6 @@ static int line_join(struct agent *agent, struct answer *answer)
     if (line) {
         line->last->next_in_line = answer_ref(answer);
         line->last = answer;
-        line->len++;
         return 0;
     }
     line = calloc(1, sizeof *line);
@@ -269,7 +267,6 @@ static int line_join(struct agent *agent, struct answer *answer)
     line->agent = agent;
     memcpy(line->chat_id, answer->chat_id, sizeof line->chat_id);
     line->first = line->last = answer_ref(answer);
-    line->len = 1;
     line->next = agent->lines;
     agent->lines = line;
     agent->threads++;
@@ -286,19 +283,19 @@ static int line_join(struct agent *agent, struct answer *answer)
 static int admit(struct agent *agent, const struct caller *caller, const char *chat_id,
                  struct fault *fault)
 {
-    struct line *line = chat_id ? line_find(agent, chat_id) : NULL;
-    int64_t own = 0, all = 0;
+    int64_t own = 0, all = 0, same = 0;
 
     for (const struct answer *a = agent->answers; a; a = a->next) {
         if (a->state == ANSWER_ENDED)
             continue;
         all++;
+        same += strcmp(a->chat_id, chat_id) == 0;
         own += principal_equal(&a->caller.principal, &caller->principal);
     }
     fault->retry_after_s = 0;
     if (agent->draining)
         (void) fault_set(fault, PROBLEM_DRAINING, NULL, "the service is shutting down");
-    else if (line && line->len > (size_t) agent->config.waiting_per_chat_max)
+    else if (same > agent->config.waiting_per_chat_max) /* one is under way */
         (void) fault_set(fault, PROBLEM_CHAT_BUSY, NULL,
                          "%lld questions wait in this chat already; wait for their answers, or "
                          "stop them",
@@ -323,7 +320,7 @@ static int answer_admit(struct agent *agent, struct answer *answer, struct fault
 
     (void) pthread_mutex_lock(&agent->lock);
     kept_sweep(agent);
-    r = admit(agent, &answer->caller, answer->chat_id[0] ? answer->chat_id : NULL, fault);
+    r = admit(agent, &answer->caller, answer->chat_id, fault);
     if (r == 0) {
         answer->next = agent->answers;
         agent->answers = answer_ref(answer);

@@ -133,6 +133,7 @@ static int question_fill(const struct answer *answer, struct store_message *ret_
     ret_question->updated_us = ret_question->created_us;
     memcpy(ret_question->id, answer->question_id, sizeof ret_question->id);
     memcpy(ret_question->chat_id, answer->chat_id, sizeof ret_question->chat_id);
+    ret_question->text = answer->query;
     ret_question->parts = parts ? json_dumps(parts, JSON_COMPACT) : NULL;
     ret_question->attachments = json_array_size(ids) > 0 ? json_dumps(ids, JSON_COMPACT) : NULL;
     json_decref(parts);

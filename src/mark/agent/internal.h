@@ -43,7 +43,6 @@ struct line { /* the answers of one chat: one is under way, the others wait */
     struct agent *agent;
     char chat_id[STORE_ID_MAX];
     struct answer *first, *last;
-    size_t len;
 };
 
 #define AGENT_SESSIONS_MAX 1024
