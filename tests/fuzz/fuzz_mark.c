@@ -9,6 +9,8 @@
  *   n  a story about nothing: none of its numbers may be found
  *   v  a value as JSON
  *   d  two answers as JSON, with a NUL between them, for comparison
+ *   a  arguments of a tool call as they are streamed, up to a NUL
+ *   b  a MIME bundle of a program as JSON, up to a NUL
  *
  * Another letter is for another parser; one that nobody has is ignored.
  */
@@ -21,7 +23,9 @@
 #include "base/text/json_depth.h"
 #include "base/text/utf8.h"
 #include "mark/agent/compare.h"
+#include "mark/agent/receipts.h"
 #include "mark/agent/story.h"
+#include "mark/agent/stream.h"
 #include "mark/auth/jwt.h"
 
 #include "base/banned.h"
@@ -186,6 +190,51 @@ static void fuzz_compare(const char *text, size_t len)
     json_decref(after);
 }
 
+/* ---- what a model and a program send to the agent ---- */
+
+static void feed(const char *text, size_t len, size_t piece, struct text *out)
+{
+    struct member_stream stream = { 0 };
+
+    for (size_t at = 0; at < len; at += piece)
+        member_feed(&stream, "code", text + at, len - at < piece ? len - at : piece, out);
+    member_release(&stream);
+}
+
+/* However it is cut the same comes out, and of valid JSON the string itself, or nothing if its name
+ * is written with escapes. */
+static void fuzz_arguments(const char *text)
+{
+    size_t len = strlen(text);
+    struct text whole = { 0 }, pieces = { 0 };
+    json_t *json, *code;
+
+    feed(text, len, len + 1, &whole);
+    feed(text, len, 1, &pieces);
+    must(whole.len == pieces.len &&
+         (whole.len == 0 || !memcmp(whole.data, pieces.data, whole.len)));
+    json = json_too_deep(text, len, 200) ? NULL : json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    code = json_object_get(json, "code");
+    if (json_is_object(json) && whole.len > 0)
+        must(json_is_string(code) && strlen(json_string_value(code)) == whole.len &&
+             !memcmp(json_string_value(code), whole.data, whole.len));
+    json_decref(json);
+    text_release(&whole);
+    text_release(&pieces);
+}
+
+static void fuzz_bundle(const char *text)
+{
+    json_t *json = load(text), *item = NULL;
+    size_t bytes = 0;
+    enum handed kind = bundle_read(json, &item, &bytes);
+
+    must((item != NULL) == (kind == HANDED_VALUE || kind == HANDED_TABLE || kind == HANDED_CHART));
+    must(!item || (bytes > 0 && bytes <= CHART_BYTES_MAX));
+    json_decref(item);
+    json_decref(json);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
@@ -206,6 +255,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size)
         fuzz_value(text);
     else if (input[0] == 'd')
         fuzz_compare(text, size - 1);
+    else if (input[0] == 'a')
+        fuzz_arguments(text);
+    else if (input[0] == 'b')
+        fuzz_bundle(text);
     free(text);
     return 0;
 }

@@ -41,6 +41,8 @@ static void test_member(void **state)
         { "{\"x\": {\"code\": \"no\", \"y\": [1, \"},{\\\"\"]}, \"code\": \"yes\"}", "yes" },
         { " {\n \"other\" : \"code\" , \"code\" : \"ok\" , \"more\": 1 } ", "ok" },
         { "{\"coder\": \"no\", \"cod\": \"no\", \"code\": \"\xe2\x82\xac\"}", "\xe2\x82\xac" },
+        { "{\"a\\\"code\": \"no\", \"code\": \"yes\"}", "yes" },
+        { "{\"\\\\\": 1, \"code\": \"yes\"}", "yes" },
         { "{\"code\": 7}", "" },
         { "{\"code\": null, \"a\": \"code\"}", "" },
         { "{}", "" },

@@ -130,7 +130,10 @@ static void feed_other(struct member_stream *s, char c)
 
 static void feed_key(struct member_stream *s, const char *name, char c)
 {
-    if (c == '"') {
+    bool escaped = s->escaped;
+
+    s->escaped = !escaped && c == '\\';
+    if (c == '"' && !escaped) {
         s->wanted = s->key_len == strlen(name) && memcmp(s->key, name, s->key_len) == 0;
         s->state = AT_COLON;
     } else if (s->key_len < sizeof s->key) {
