@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <math.h>
 #include <sodium.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -29,20 +28,12 @@ struct findings {
     bool failed; /* out of memory */
 };
 
-static void found(struct findings *findings, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void found(struct findings *findings, const char *fmt, ...)
+static void found_text(struct findings *findings, const char *text)
 {
-    char text[TEXT_BYTES];
-    va_list args;
     json_t *item;
 
     if (findings->count++ >= COMPARE_DIFFERENCES_MAX)
         return;
-    va_start(args, fmt);
-    (void) vsnprintf(text, sizeof(text), fmt, args);
-    va_end(args);
     /* Cut in the middle of a character it is no text; the pieces are all cut cleanly. */
     item = json_string(text);
     if (!item)
@@ -50,6 +41,14 @@ static void found(struct findings *findings, const char *fmt, ...)
     if (!item || json_array_append_new(findings->list, item) < 0)
         findings->failed = true;
 }
+
+/* As printf(). */
+#define found(findings, ...)                                                                       \
+    do {                                                                                           \
+        char text_[TEXT_BYTES];                                                                    \
+        (void) snprintf(text_, sizeof(text_), __VA_ARGS__);                                        \
+        found_text(findings, text_);                                                               \
+    } while (0)
 
 /* A value in a few words. */
 static void show(const json_t *value, char *out)
