@@ -427,7 +427,7 @@ static void say_notes(const struct ask *ask, const json_t *response)
         say("%zu chart%s: --chart FILE or --out DIR saves %s", charts, charts == 1 ? "" : "s",
             charts == 1 ? "it" : "them");
     if (json_is_true(json_object_get(response, "demo")))
-        say("to ask a language model instead of the demo, %s", mark_model_hint);
+        say("for a language model in place of the demo, %s", mark_model_hint);
     else
         say_usage(response);
 }
@@ -571,8 +571,7 @@ static int run(struct ask *ask)
         return EXIT_NO_MODEL;
     }
     if (llm_model_is_demo(model) && !ask->cfg->quiet)
-        say("demo: no language model was found, so a canned conversation about sample data "
-            "answers");
+        say("this is the demo: a canned conversation about sample data, not a language model");
     if (attach_all(ask, &fault) < 0)
         return fail_fault(&fault);
     if (atomic_load(&ask->interrupted))
