@@ -228,6 +228,7 @@ static int open_service(struct ask *ask, struct gb_err *err)
     service_config_default(&config);
     config.template = &ask->template;
     config.engine.preload = cmd_preload(cfg, &ask->template);
+    cmd_fill_packages(cfg, &config.packages);
     config.engine.cgroups = (enum cgroup_mode) cfg->cgroups;
     config.engine.landlock = cfg->landlock == LANDLOCK_ON;
     config.engine.pool_boxes = POOL_BOXES;
