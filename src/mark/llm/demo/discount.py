@@ -10,7 +10,7 @@ mark.value("reduced_share", len(reduced) / len(known), format=".0%")
 mark.value("units_full", full["units"].mean(), format=".2f")
 mark.value("units_reduced", reduced["units"].mean(), format=".2f")
 mark.value("unknown", sales["discount"].isna().sum())
-mark.table("Orders by discount", by_discount)
+mark.table("Orders by discount", by_discount.round(2))
 
 # ---- plotly
 import plotly.express as px

@@ -15,7 +15,7 @@ mark.value("slowest", by_region.index[-1])
 mark.value("slowest_growth", by_region["growth"].iloc[-1], format="+.1%")
 mark.value("all_growth", totals[last] / totals[first] - 1, format="+.1%")
 mark.value("without_region", sales["region"].isna().sum())
-mark.table("Revenue by region and year, EUR", by_region.reset_index())
+mark.table("Revenue by region and year, EUR", by_region.round(3).reset_index())
 
 # ---- plotly
 import plotly.express as px

@@ -13,7 +13,7 @@ mark.value("best_revenue", best["revenue"], unit="EUR", format=",.0f")
 mark.value("worst_month", worst["month"])
 mark.value("worst_revenue", worst["revenue"], unit="EUR", format=",.0f")
 mark.value("ratio", best["revenue"] / worst["revenue"], format=".1f")
-mark.table("Revenue by month, EUR", by_month)
+mark.table("Revenue by month, EUR", by_month.round(2))
 
 # ---- plotly
 import plotly.express as px

@@ -13,7 +13,7 @@ mark.value("large_from", priced.loc[large, "revenue"].min(), unit="EUR", format=
 mark.value("large_part", large.mean(), format=".0%")
 mark.value("large_share", priced.loc[large, "revenue"].sum() / priced["revenue"].sum(), format=".0%")
 mark.value("without_price", len(sales) - len(priced))
-mark.table("Order value by year, EUR", by_year.reset_index())
+mark.table("Order value by year, EUR", by_year.round(2).reset_index())
 
 # ---- plotly
 import plotly.express as px

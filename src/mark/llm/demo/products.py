@@ -15,7 +15,7 @@ mark.value("top_share", top["share"].sum(), format=".1%")
 mark.value("most_units_product", most_units["product"])
 mark.value("most_units", most_units["units"])
 mark.value("most_units_share", most_units["share"], format=".1%")
-mark.table("Products by @MEASURE@", by_product)
+mark.table("Products by @MEASURE@", by_product.round(3))
 
 # ---- plotly
 import plotly.express as px

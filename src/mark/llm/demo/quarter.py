@@ -12,7 +12,7 @@ mark.value("best_revenue", best["revenue"], unit="EUR", format=",.0f")
 mark.value("jump_quarter", jump["quarter"])
 mark.value("jump", jump["change"], format="+.1%")
 mark.value("last_change", by_quarter["change"].iloc[-1], format="+.1%")
-mark.table("Revenue by quarter, EUR", by_quarter)
+mark.table("Revenue by quarter, EUR", by_quarter.round(3))
 
 # ---- plotly
 import plotly.express as px

@@ -14,7 +14,7 @@ mark.value("worst_share", worst["returned"] / sales["is_returned"].sum(), format
 mark.value("worst_region", by_region.index[0])
 mark.value("worst_region_rate", by_region.iloc[0], format=".1%")
 mark.value("lost", sales.loc[sales["is_returned"], "revenue"].sum(), unit="EUR", format=",.0f")
-mark.table("Returns by product", by_product)
+mark.table("Returns by product", by_product.round(3))
 
 # ---- plotly
 import plotly.express as px
