@@ -22,7 +22,9 @@ def program(name, chart):
     text = (TEXTS / f"{name}.py").read_text(encoding="utf-8")
     common, *ways = re.split(r"^# ---- (?:plotly|matplotlib)\n", text, flags=re.M)
     assert len(ways) == (0 if name == "load" else 2), name
-    text = common + (ways[("plotly", "matplotlib").index(chart)] if ways else "")
+    way = ways[("plotly", "matplotlib").index(chart)] if ways else ""
+    imports, _, drawing = way.partition("\n\n") if way.startswith("import ") else ("", "", way)
+    text = imports + "\n" + common + drawing
     for mark, value in FILL.items():
         text = text.replace(mark, value)
     assert "@" not in text

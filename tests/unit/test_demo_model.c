@@ -159,7 +159,7 @@ static void test_no_plotly(void **state)
     ask(messages, "revenue by month");
     expect(messages, "run_python", "pd.read_csv");
     result(messages, "", false);
-    expect(messages, "run_python", "import plotly");
+    expect(messages, "run_python", "import plotly.express as px\n\nchosen = sales\n");
     result(messages, "ModuleNotFoundError: No module named 'plotly'", true);
     expect(messages, "run_python", "axes = by_month.plot");
     result(messages, "", false);

@@ -16,6 +16,7 @@
  * else of them does.
  */
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 #include <strings.h>
 
@@ -326,22 +327,22 @@ static char *replaced(char *text, const char *name, const char *value)
     return made;
 }
 
-/* The common part of a program and one of its two ways to draw. */
+/* The common part of a program and one of its two ways to draw. What that imports comes first: if
+ * it is not there, nothing has been handed over yet. */
 static char *with_chart(const char *program, bool plotly)
 {
     static const char first[] = "# ---- plotly\n", second[] = "# ---- matplotlib\n";
-    const char *one = strstr(program, first), *two = strstr(program, second);
+    const char *one = strstr(program, first), *two = strstr(program, second), *drawing, *end;
+    size_t import;
     char *text = NULL;
 
     if (!one || !two)
         return strdup(program);
-    if (plotly) {
-        const char *drawing = one + strlen(first);
-
-        if (asprintf(&text, "%.*s%.*s", (int) (one - program), program, (int) (two - drawing),
-                     drawing) < 0)
-            return NULL;
-    } else if (asprintf(&text, "%.*s%s", (int) (one - program), program, two + strlen(second)) < 0)
+    drawing = plotly ? one + strlen(first) : two + strlen(second);
+    end = plotly ? two : program + strlen(program);
+    import = begins(drawing, "import ") ? strcspn(drawing, "\n") + 2 : 0; /* and an empty line */
+    if (asprintf(&text, "%.*s%.*s%.*s", (int) import, drawing, (int) (one - program), program,
+                 (int) (end - drawing - (ptrdiff_t) import), drawing + import) < 0)
         return NULL;
     return text;
 }
