@@ -308,7 +308,11 @@ def test_what_belongs_to_another_is_not_there(serve, tmp_path):
     file = ann.upload()
     reply = ann.ask_mark("go", files=[file])
     chat, message = reply["chat_id"], reply["message_id"]
+    session = reply["steps"][0]["receipt"]["session_id"]
     for method, path, body in (
+        ("GET", f"/v1/sessions/{session}", None),
+        ("GET", f"/v1/sessions/{session}/files/data/sales.csv", None),
+        ("POST", f"/v1/sessions/{session}/execute", {"code": "1"}),
         ("GET", f"/api/v1/chats/{chat}", None),
         ("PATCH", f"/api/v1/chats/{chat}", {"title": "mine"}),
         ("DELETE", f"/api/v1/chats/{chat}", None),
@@ -317,6 +321,8 @@ def test_what_belongs_to_another_is_not_there(serve, tmp_path):
         ("POST", "/api/v1/chat", {"query": "go", "chat_id": chat}),
         ("POST", "/api/v1/chat", {"query": "go", "attachments": [file["attachment_id"]]}),
         ("GET", f"/api/v1/attachments/{file['attachment_id']}", None),
+        ("GET", f"/api/v1/attachments/{file['attachment_id']}/content", None),
+        ("GET", f"/api/v1/messages/{message}", None),
         ("DELETE", f"/api/v1/attachments/{file['attachment_id']}", None),
         ("GET", f"/api/v1/messages/{message}/trace", None),
         ("GET", f"/api/v1/messages/{message}/events", None),
