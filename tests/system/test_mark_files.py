@@ -172,6 +172,9 @@ BAD_FORMS = [
      "multipart/form-data; boundary=limit", 400),
     ((b'--limit\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n1,2\r\n' * 2) + b"--limit--\r\n",
      "multipart/form-data; boundary=limit", 422),
+    (b'--limit\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n\r\n'
+     b'--limit\r\nContent-Disposition: form-data; name="file"; filename="b"\r\n\r\n1,2\r\n--limit--\r\n',
+     "multipart/form-data; boundary=limit", 422),
     (b"", "multipart/form-data", 400),
 ]
 
@@ -182,6 +185,11 @@ def test_bad_forms(people):
         reply = ann.ask("POST", "/api/v1/attachments", body, Content_Type=kind)
         assert reply.status == status, (body, reply)
         wait_for(lambda: not stored(ann), 60, "the end of the upload")
+    # what follows an empty file is not its content
+    body = (b'--limit\r\nContent-Disposition: form-data; name="file"; filename="a.csv"\r\n\r\n\r\n'
+            b'--limit\r\nContent-Disposition: form-data; name="note"\r\n\r\nhello\r\n--limit--\r\n')
+    reply = ann.ask("POST", "/api/v1/attachments", body, Content_Type="multipart/form-data; boundary=limit")
+    assert reply.status == 201 and reply.json["size"] == 0
 
 
 def test_interrupted_upload(people):

@@ -35,6 +35,7 @@ struct attaching {
     struct MHD_PostProcessor *parser;
     struct attachment_upload *upload; /* once the file has begun */
     int64_t bytes;                    /* of it */
+    char *filename;                   /* of it; may be NULL */
     bool skips;                       /* in a field that does not count */
 };
 
@@ -50,6 +51,7 @@ static void attaching_abort(struct request *rq)
     if (at->parser)
         (void) MHD_destroy_post_processor(at->parser);
     attachment_upload_abort(at->upload);
+    free(at->filename);
     free(at);
 }
 
@@ -65,7 +67,16 @@ static int begin_part(struct attaching *at, const char *key, const char *filenam
     if (attachment_upload_begin(attachments_of(at->rq), &at->rq->caller, filename, -1, &at->upload,
                                 &fault) < 0)
         return refuse_fault(at->rq, &fault);
+    at->filename = filename ? strdup(filename) : NULL;
     return 0;
+}
+
+/* The parser reports the start of a part twice if no byte of it has arrived yet. After an empty
+ * file there may be another part, which is not it. */
+static bool is_same_part(const struct attaching *at, const char *key, const char *filename)
+{
+    return at->upload && at->bytes == 0 && !at->skips && key && strcmp(key, FORM_FIELD) == 0 &&
+           strcmp(filename ? filename : "", at->filename ? at->filename : "") == 0;
 }
 
 static enum MHD_Result on_part(void *cls, enum MHD_ValueKind kind, const char *key,
@@ -74,15 +85,13 @@ static enum MHD_Result on_part(void *cls, enum MHD_ValueKind kind, const char *k
 {
     struct attaching *at = cls;
     struct fault fault = { 0 };
-    /* The parser reports the start of a part twice if no byte of it has arrived yet. */
-    bool again = at->upload && at->bytes == 0 && !at->skips;
 
     (void) kind;
     (void) type;
     (void) encoding;
     if (at->rq->refusal.status != 0)
         return MHD_NO;
-    if (offset == 0 && !again && begin_part(at, key, filename) < 0)
+    if (offset == 0 && !is_same_part(at, key, filename) && begin_part(at, key, filename) < 0)
         return MHD_NO;
     if (at->skips || size == 0)
         return MHD_YES;
