@@ -86,11 +86,16 @@ void work_fail(struct work *work, const char *cause, const char *fmt, ...)
 void work_stop(struct work *work)
 {
     const struct gathered *gathered = &work->answer->gathered;
+    bool draining;
 
-    work_fail(work, "stopped", "%s",
-              json_array_size(gathered->steps) > 0
-                  ? "You stopped this answer. What was computed until then is below."
-                  : "You stopped this answer.");
+    (void) pthread_mutex_lock(&work->agent->lock);
+    draining = work->agent->draining;
+    (void) pthread_mutex_unlock(&work->agent->lock);
+    work_fail(work, "stopped", "%s%s",
+              draining ? "The service was shut down before this answer was complete."
+                       : "You stopped this answer.",
+              json_array_size(gathered->steps) > 0 ? " What was computed until then is below."
+                                                   : "");
     work->ending.status = STORE_MESSAGE_STOPPED;
 }
 
