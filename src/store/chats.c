@@ -24,6 +24,11 @@ static const struct db_statement add_chat = {
     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     "add a chat",
 };
+static const struct db_statement count_chats = {
+    DB_WRITE,
+    "SELECT COUNT(*) FROM mark_chats WHERE owner = ?1",
+    "count chats",
+};
 static const struct db_statement get_chat = {
     DB_READ,
     "SELECT " CHAT_COLUMNS " FROM mark_chats WHERE id = ?1 AND owner = ?2",
@@ -94,8 +99,24 @@ static int check_text(const char *text, size_t size, const char *what, struct gb
     return 0;
 }
 
+/* In a transaction: whether the owner may have one more. */
+static int check_share(struct db *db, const char *owner, struct gb_err *err)
+{
+    struct db_query q = db_query_begin(db, &count_chats, "t", owner);
+    int64_t count = 0;
+    int r = db_query_step(&q, err);
+
+    if (r >= 0 && (r == 0 || !db_column_int(&q, 0, &count)))
+        r = db_fail_row(&q, err);
+    db_query_end(&q);
+    if (r >= 0 && count >= STORE_CHATS_MAX)
+        r = gb_fail_plain(err, EDQUOT, "the owner has %d chats", STORE_CHATS_MAX);
+    return r < 0 ? r : 0;
+}
+
 int store_chat_add(struct store *store, const struct store_chat *chat, struct gb_err *err)
 {
+    struct db *db = store->db;
     autofree char *words = NULL;
     int r = check_ids(chat->owner, chat->id, err);
 
@@ -110,8 +131,14 @@ int store_chat_add(struct store *store, const struct store_chat *chat, struct gb
     words = store_fold(chat->title, sizeof chat->title);
     if (!words)
         return gb_fail(err, ENOMEM, "add a chat");
-    r = db_write(store->db, true, err, &add_chat, "ttttTTii", chat->id, chat->owner, chat->title,
-                 words, chat->session_id, chat->model, chat->created_us, chat->updated_us);
+    r = db_write_begin(db, true, err);
+    if (r < 0)
+        return r;
+    r = check_share(db, chat->owner, err);
+    if (r == 0)
+        r = db_run(db, err, &add_chat, "ttttTTii", chat->id, chat->owner, chat->title, words,
+                   chat->session_id, chat->model, chat->created_us, chat->updated_us);
+    r = db_write_end(db, r, err);
     return r < 0 ? r : 0;
 }
 

@@ -9,6 +9,8 @@
 #define STORE_MESSAGE_MAX   (48 << 20) /* of all texts of a message together */
 #define STORE_SEARCH_MAX    256        /* bytes of what is searched for */
 #define STORE_CHAT_ROWS_MAX 1000       /* of one list */
+#define STORE_CHATS_MAX     10000      /* of one owner */
+#define STORE_MESSAGES_MAX  10000      /* of one chat */
 
 struct store_chat {
     char id[STORE_ID_MAX]; /* a UUID */
@@ -19,6 +21,7 @@ struct store_chat {
     int64_t created_us, updated_us;
 };
 
+/* -EDQUOT: the owner has STORE_CHATS_MAX. */
 int store_chat_add(struct store *store, const struct store_chat *chat, struct gb_err *err);
 int store_chat_get(struct store *store, const char *owner, const char *id,
                    struct store_chat *ret_chat, struct gb_err *err);

@@ -226,6 +226,8 @@ int store_message_add(struct store *store, struct store_message *question,
         r = gb_fail_plain(err, ENOENT, "no chat '%s'", answer->chat_id);
     if (r > 0)
         r = seq_last(db, answer->chat_id, &seq, err);
+    if (r == 0 && seq >= STORE_MESSAGES_MAX)
+        r = gb_fail_plain(err, EDQUOT, "the chat has %d messages", STORE_MESSAGES_MAX);
     if (r == 0 && question)
         r = message_insert(db, question, ++seq, err);
     if (r >= 0)

@@ -17,6 +17,7 @@
 
 #include "base/autoclean.h"
 #include "store/audit.h"
+#include "store/chats.h"
 #include "store/keys.h"
 #include "store/sessions.h"
 #include "store/users.h"
@@ -293,6 +294,28 @@ static void test_deleted_is_gone(void **state)
     }
 }
 
+/* An owner has a share of chats, and a chat of messages. */
+static void test_chats_have_bounds(void **state)
+{
+    struct fixture *f = *state;
+    struct store_chat chat = { .id = "c", .owner = "ann" };
+    struct store_message message = {
+        .id = "m", .chat_id = "c0", .role = STORE_ROLE_ASSISTANT, .parts = (char[]){ "[]" }
+    };
+
+    assert_int_equal(sql(f, "INSERT INTO mark_chats (id, owner, title, words, created_us, "
+                            "updated_us) WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 "
+                            "FROM n WHERE i < 9999) SELECT 'c' || i, 'ann', '', '', 1, 1 FROM n"),
+                     SQLITE_OK);
+    assert_int_equal(store_chat_add(f->store, &chat, &f->err), -EDQUOT);
+    (void) snprintf(chat.owner, sizeof chat.owner, "bob");
+    assert_int_equal(store_chat_add(f->store, &chat, &f->err), 0);
+    assert_int_equal(store_message_add(f->store, NULL, &message, &f->err), 0);
+    assert_int_equal(sql(f, "UPDATE mark_messages SET seq = 10000"), SQLITE_OK);
+    (void) snprintf(message.id, sizeof message.id, "n");
+    assert_int_equal(store_message_add(f->store, NULL, &message, &f->err), -EDQUOT);
+}
+
 static void test_no_directory(void **state)
 {
     struct store_config config = { .dir = "" };
@@ -312,11 +335,12 @@ static void test_no_directory(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        WITH_STORE(test_file_modes),       WITH_STORE(test_makes_directories),
-        WITH_STORE(test_refuses_files),    WITH_STORE(test_refuses_owners),
-        WITH_STORE(test_refuses_versions), WITH_STORE(test_refuses_other_files),
-        WITH_STORE(test_append_only),      WITH_STORE(test_malformed),
-        WITH_STORE(test_deleted_is_gone),  cmocka_unit_test(test_no_directory),
+        WITH_STORE(test_file_modes),         WITH_STORE(test_makes_directories),
+        WITH_STORE(test_refuses_files),      WITH_STORE(test_refuses_owners),
+        WITH_STORE(test_refuses_versions),   WITH_STORE(test_refuses_other_files),
+        WITH_STORE(test_append_only),        WITH_STORE(test_malformed),
+        WITH_STORE(test_deleted_is_gone),    WITH_STORE(test_chats_have_bounds),
+        cmocka_unit_test(test_no_directory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

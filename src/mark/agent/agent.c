@@ -31,6 +31,9 @@ int agent_store_fault(struct agent *agent, enum problem unknown, const char *wha
     if (r == -ENOENT)
         return fault_set(fault, unknown, NULL, "there is no such %s; it may have been deleted",
                          unknown == PROBLEM_CHAT_UNKNOWN ? "chat" : "message");
+    if (r == -EDQUOT)
+        return fault_set(fault, PROBLEM_CHATS_QUOTA, NULL, "%s; delete some, or begin another chat",
+                         err->msg);
     service_log(agent->config.service, LOG_LEVEL_ERROR, "mark: %s: %s", what, err->msg);
     return fault_set(fault, PROBLEM_INTERNAL, NULL, "the service failed; see the server log");
 }

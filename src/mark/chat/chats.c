@@ -30,6 +30,8 @@ int chat_fault(int r, const struct gb_err *err, enum problem unknown, const char
 {
     if (r == -ENOMEM)
         return fault_no_memory(fault);
+    if (r == -EDQUOT)
+        return fault_set(fault, PROBLEM_CHATS_QUOTA, NULL, "%s; delete some", err->msg);
     if (r == -ENOENT)
         return fault_set(fault, unknown, "id", "there is no %s %s of yours",
                          unknown == PROBLEM_CHAT_UNKNOWN ? "chat" : "message", id);
