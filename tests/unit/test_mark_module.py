@@ -276,6 +276,7 @@ def test_matplotlib_figures(mark):
     pytest.importorskip("matplotlib").use("Agg")
     from matplotlib import pyplot
 
+    pyplot.close("all")  # those that other tests of this process left open
     for make in (lambda f, a: f, lambda f, a: a, lambda f, a: pyplot, lambda f, a: [a]):
         figure, axes = pyplot.subplots()
         mark.chart(make(figure, axes))
