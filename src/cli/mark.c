@@ -88,6 +88,7 @@ void mark_fill(const struct config *cfg, const struct mark_models *models,
     config->attachments.file_bytes_max = cfg->attachment_bytes;
     config->attachments.owner_bytes_max = cfg->attachments_bytes;
     config->agent.gate = cfg->mark_gate;
+    config->agent.installs = cfg->mark_packages;
     config->agent.strict = cfg->mark_strict;
     config->agent.audit = (enum agent_audit) cfg->mark_audit;
     config->agent.steps_max = cfg->mark_steps;

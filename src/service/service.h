@@ -261,6 +261,7 @@ struct session_request {
     json_t *network;      /* {"allow": [...], "secrets": [...]} as in docs/NETWORK.md, within the
                              operator's ceiling; NULL: none. Secrets are wiped in it */
     const char *const *packages;  /* requirements, NULL-terminated; may be NULL */
+    bool no_installs;             /* its programs cannot install packages (%pip) */
     const char *const *env;       /* NAME=value, NULL-terminated; may be NULL */
     const struct volume *volumes; /* beneath the directories of engine.volume_roots */
     size_t volumes_len;

@@ -21,6 +21,8 @@ REPLIES = [
     {"asked": "Draw", **run("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()")},
     {"asked": "Draw", **run("class Drawing:\n    def _repr_png_(self):\n        return b'picture'\nDrawing()")},
     {"asked": "Draw", **answer("Drawn.")},
+    {"asked": "Fetch", **run("%pip install a-name-that-tells-something")},
+    {"asked": "Fetch", "when": "cannot install packages here", **answer("Refused.")},
     {"asked": "Show", **run("print('a' * 100000)\nprint('the end')")},
     {"asked": "Show", "when": "the end", **answer("Seen.")},
 ]
@@ -53,6 +55,13 @@ def test_figures_are_files(ann):
     assert ann.ask("GET", drawn["artifacts"][0]["url"]).body.startswith(b"\x89PNG")
     assert ann.ask("GET", drawn["artifacts"][1]["url"]).body == b"picture"
     assert "image/png" not in json.dumps(drawn["steps"])
+
+
+def test_programs_cannot_install_packages(ann):
+    """The index would see the names that a program asks for."""
+    reply = ann.ask_mark("Fetch it")
+    assert reply["answer_story"] == "Refused."
+    assert reply["steps"][0]["receipt"]["status"] == "error"
 
 
 def test_output_is_trimmed_for_the_model(ann):

@@ -83,7 +83,7 @@ static void kit_init(struct kit *kit, const char *script, const struct agent_con
     struct service_config service;
     struct gb_err err;
 
-    *kit = (struct kit){ .dir = "/tmp/glovebox-agent-XXXXXX" };
+    *kit = (struct kit){ .dir = "/tmp/glovebox-test-agent-XXXXXX" };
     assert_non_null(mkdtemp(kit->dir));
     if (store_open(&config, &kit->store, &err) < 0)
         fail_msg("%s", err.msg);

@@ -131,6 +131,7 @@ struct config {
     int mark_audit;              /* enum agent_audit */
     int64_t mark_steps, mark_us, mark_tokens;
     int64_t mark_cost; /* thousandths of a dollar; 0: no limit */
+    bool mark_packages;
     bool mark_strict;
     char *mark_gate; /* NULL: none */
     int64_t attachment_bytes, attachments_bytes;

@@ -35,6 +35,7 @@ struct agent_config {
     const struct llm_models *models;
     const char *data_dir; /* prompts in mark/prompts/ override the embedded ones */
     const char *gate;     /* file of the policy gate; NULL: off */
+    bool installs;        /* programs may install packages */
     bool strict;          /* an answer with an unsupported number is not shown */
     enum agent_audit audit;
     int64_t steps_max, seconds_max_us, tokens_max; /* of one answer; 0: 12, 300 s, 200,000 */

@@ -207,6 +207,8 @@ static int request_session(struct agent *agent, const struct caller *caller, con
     session_request_init(&request);
     request.idle_us = IDLE_US;
     request.template = template;
+    /* The name of a package would reach the index: a way out for what a model reads. */
+    request.no_installs = !agent->config.installs;
     if (disk_bytes > 0) {
         request.limits.disk_bytes = disk_bytes;
         request.limits.file_bytes = disk_bytes;

@@ -144,12 +144,12 @@ static int open_cancel(struct work *work)
 
 /* ---- budgets ---- */
 
+#define GAVE_UP "gave_up" /* no budget: the model gets nowhere */
+
 static const char *budget_used(const struct work *work)
 {
     const struct agent_config *config = &work->agent->config;
 
-    if (work->give_up)
-        return "gave_up";
     if (work->steps >= config->steps_max)
         return "steps";
     if (work->calls >= 2 * config->steps_max + 4)
@@ -160,7 +160,7 @@ static const char *budget_used(const struct work *work)
         return "tokens";
     if (config->cost_max > 0 && work->usage.cost >= config->cost_max)
         return "cost";
-    return NULL;
+    return work->give_up ? GAVE_UP : NULL;
 }
 
 /* Tells the model that this is its last call. */
@@ -169,7 +169,11 @@ static void begin_last(struct work *work, const char *budget)
     work->last = true;
     work_decision(work, "last_call");
     work_decision(work, budget);
-    work_notice(work, "The budget of this answer was used up: %s.", budget);
+    if (strcmp(budget, GAVE_UP) == 0)
+        work_notice(work,
+                    "The model made no progress any more; this is what was found until then.");
+    else
+        work_notice(work, "The budget of this answer was used up: %s.", budget);
     set_timer(work, work->hard_us);
     (void) work_say(work, "user", LAST_WORDS);
 }

@@ -183,6 +183,9 @@ static json_t *answer_make(struct ask_job *job)
     if (!order_read(job->wish, &order, &wanted))
         r = fault_set(&fault, PROBLEM_ASK_MALFORMED, NULL,
                       "malformed install request; use %%pip install NAME");
+    else if (job->session && job->session->no_installs)
+        r = fault_set(&fault, PROBLEM_PACKAGE_NOT_ALLOWED, NULL,
+                      "programs cannot install packages here; use those that the box has");
     else {
         order.watch = (struct install_watch){ on_progress, job };
         order.cancel_fd = job->fd; /* it reports an error once nobody reads the answer */

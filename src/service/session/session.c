@@ -252,6 +252,7 @@ static int session_make(struct service *service, const struct caller *caller,
     session->limits = limits;
     session->limits.cpu_us = 0; /* for a session's box: its executions have their own */
     session->cpu_us = limits.cpu_us;
+    session->no_installs = request->no_installs;
     session->idle_us = idle_us;
     session->created_us = session->last_used_us = service_now(service);
     session->created_unix_us = unix_now_us();

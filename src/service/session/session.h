@@ -38,6 +38,7 @@ struct session {
     uint64_t serial;
     struct limits limits; /* of the box; wall_us is the default of a cell, cpu_us is 0 */
     char template[TEMPLATE_NAME_MAX];
+    bool no_installs;          /* by its programs */
     int64_t cpu_us;            /* of each execution */
     json_t *network;           /* as it is shown; NULL: none */
     struct bindings *bindings; /* NULL: none */
