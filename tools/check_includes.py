@@ -65,8 +65,9 @@ ROOMS = {
         "attach": [],
         "llm": [],
         "box": [],  # programs that run in boxes, as text
-        "numeral": [],  # pure functions
-        "agent": ["attach", "box", "chat", "llm", "numeral", "prompts"],
+        "numeral": [],  # pure functions, and so are those of story
+        "story": ["numeral"],
+        "agent": ["attach", "box", "chat", "llm", "numeral", "prompts", "story"],
         "prompts": [],
     },
     # These two meet only in mcp_internal.h and tool.h.

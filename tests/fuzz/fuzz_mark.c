@@ -22,11 +22,11 @@
 
 #include "base/text/json_depth.h"
 #include "base/text/utf8.h"
-#include "mark/agent/compare.h"
 #include "mark/agent/receipts.h"
-#include "mark/agent/story.h"
 #include "mark/agent/stream.h"
 #include "mark/auth/jwt.h"
+#include "mark/story/compare.h"
+#include "mark/story/story.h"
 
 #include "base/banned.h"
 

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/autoclean.h"
-#include "mark/agent/compare.h"
+#include "mark/story/compare.h"
 
 #include "base/banned.h"
 

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/autoclean.h"
-#include "mark/agent/story.h"
+#include "mark/story/story.h"
 
 #include "base/banned.h"
 

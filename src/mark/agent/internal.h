@@ -12,7 +12,7 @@
 
 #include "mark/agent/agent.h"
 #include "mark/agent/events.h"
-#include "mark/agent/story.h"
+#include "mark/story/story.h"
 #include "mark/agent/text.h"
 #include "mark/ids.h"
 #include "store/chats.h"

@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "base/grow.h"
 #include "base/text/hex.h"
-#include "mark/agent/compare.h"
 #include "mark/agent/work.h"
+#include "mark/story/compare.h"
 
 #include "base/banned.h"
 

@@ -1,8 +1,8 @@
 /* The evidence as story.c asks it; see story.h. */
 #pragma once
 
-#include "mark/agent/story.h"
 #include "mark/numeral/numeral.h"
+#include "mark/story/story.h"
 
 /* Which reading of 1.203 the story's other numerals suggest. */
 enum evidence_style {

@@ -8,7 +8,7 @@
  * "{{a}} million"); every other has to be found in the evidence. All of it takes linear time.
  */
 
-#include "mark/agent/story.h"
+#include "mark/story/story.h"
 
 #include <errno.h>
 #include <stdint.h>
@@ -17,8 +17,8 @@
 
 #include "base/autoclean.h"
 #include "base/text/utf8.h"
-#include "mark/agent/evidence.h"
 #include "mark/numeral/numeral.h"
+#include "mark/story/evidence.h"
 
 #include "base/banned.h"
 

@@ -16,8 +16,8 @@
 
 #include "base/autoclean.h"
 #include "base/text/utf8.h"
-#include "mark/agent/story.h"
 #include "mark/numeral/glyph.h"
+#include "mark/story/story.h"
 
 #include "base/banned.h"
 

@@ -1,4 +1,4 @@
-#include "mark/agent/compare.h"
+#include "mark/story/compare.h"
 
 #include <errno.h>
 #include <math.h>

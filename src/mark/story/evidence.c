@@ -12,7 +12,7 @@
  * search in a sorted array, whatever was added.
  */
 
-#include "mark/agent/evidence.h"
+#include "mark/story/evidence.h"
 
 #include <errno.h>
 #include <inttypes.h>
