@@ -71,21 +71,43 @@ void blobs_close(struct blobs *blobs)
     blobs->dir_fd = -EBADF;
 }
 
+int blobs_lock(struct blobs *blobs, int *ret_fd, struct gb_err *err)
+{
+    autoclose int fd =
+        openat(blobs->dir_fd, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int r;
+
+    if (fd < 0)
+        return gb_fail(err, errno, "open the lock of the attachments");
+    do
+        r = flock(fd, LOCK_EX);
+    while (r < 0 && errno == EINTR);
+    if (r < 0)
+        return gb_fail(err, errno, "lock the attachments");
+    *ret_fd = TAKE_FD(fd);
+    return 0;
+}
+
 /* ---- drafts ---- */
 
 int blob_draft_begin(struct blobs *blobs, struct blob_draft *ret_draft, struct gb_err *err)
 {
+    autoclose int lock_fd = -EBADF;
     struct blob_draft draft = { 0 };
     uint8_t bits[16];
+    int r;
 
     randombytes_buf(bits, sizeof bits);
     (void) snprintf(draft.name, sizeof draft.name, DRAFT_PREFIX);
     for (size_t i = 0, at = strlen(draft.name); i < sizeof bits; i++, at += 2)
         hex_put(bits[i], draft.name + at);
+    /* A sweep must not find it before it is locked. */
+    r = blobs_lock(blobs, &lock_fd, err);
+    if (r < 0)
+        return r;
     draft.fd = openat(blobs->dir_fd, draft.name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (draft.fd < 0)
         return gb_fail(err, errno, "create a file for an attachment");
-    /* Nobody else has it: the sweep does not wait for locks, and lets this one go first. */
     (void) flock(draft.fd, LOCK_EX | LOCK_NB);
     (void) crypto_hash_sha256_init(&draft.state);
     *ret_draft = draft;
@@ -123,23 +145,6 @@ void blob_draft_release(struct blobs *blobs, struct blob_draft *draft)
 }
 
 /* ---- keeping and removing ---- */
-
-int blobs_lock(struct blobs *blobs, int *ret_fd, struct gb_err *err)
-{
-    autoclose int fd =
-        openat(blobs->dir_fd, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    int r;
-
-    if (fd < 0)
-        return gb_fail(err, errno, "open the lock of the attachments");
-    do
-        r = flock(fd, LOCK_EX);
-    while (r < 0 && errno == EINTR);
-    if (r < 0)
-        return gb_fail(err, errno, "lock the attachments");
-    *ret_fd = TAKE_FD(fd);
-    return 0;
-}
 
 int blob_keep(struct blobs *blobs, struct blob_draft *draft, const uint8_t hash[STORE_HASH_BYTES],
               struct gb_err *err)
