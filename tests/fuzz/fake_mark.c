@@ -76,6 +76,8 @@ int attachment_upload_write(struct attachment_upload *upload, const void *data, 
                             struct fault *fault) { return 0; }
 void attachment_upload_abort(struct attachment_upload *upload) { }
 void store_attachment_release(struct store_attachment *attachment) { }
+int attachment_delete(struct attachments *attachments, const struct caller *caller, const char *id,
+                      struct fault *fault) { return 0; }
 
 /* ---- the agent ---- */
 
@@ -115,16 +117,10 @@ int agent_ask(struct agent *agent, const struct caller *caller,
     return 0;
 }
 
-int agent_stop(struct agent *agent, const struct caller *caller, const char *chat_id,
-               size_t *ret_count, struct fault *fault)
+void answer_stop(struct answer *answer)
 {
-    (void) agent;
-    (void) caller;
-    (void) chat_id;
-    (void) fault;
-    *ret_count = 1;
+    (void) answer;
     atomic_store(&stopped, true);
-    return 0;
 }
 
 void answer_unref(struct answer *answer)

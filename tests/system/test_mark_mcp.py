@@ -145,7 +145,10 @@ def test_over_http_it_needs_a_key(serve, gb, tmp_path):
         assert result_of(client.ask(question))["story"] == "Hello."
     told = result_of(client.ask(question))
     stranger = Http(server, key=other)
-    assert "chat" in failed(stranger.ask(call("ask_data", question="x", chat_id=told["chat_id"])))
+    data = [{"name": "sales.csv", "content": CSV}]
+    assert "chat" in failed(stranger.ask(call("ask_data", question="x", chat_id=told["chat_id"], data=data)))
+    reply = server.ask("GET", "/api/v1/attachments", Authorization=f"Bearer {other}")
+    assert reply.json["count"] == 0  # what was attached for a question that was refused is gone
 
 
 def test_a_service_with_the_demo_only_has_no_such_tool(serve):

@@ -101,6 +101,9 @@ int answer_find(struct agent *agent, const struct caller *caller, const char *me
 struct answer *answer_ref(struct answer *answer);
 void answer_unref(struct answer *answer); /* accepts NULL */
 
+/* This one ends as "stopped", with what there is; others of its chat go on. */
+void answer_stop(struct answer *answer);
+
 const char *answer_chat_id(const struct answer *answer);
 const char *answer_message_id(const struct answer *answer);
 

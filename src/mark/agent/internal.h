@@ -105,7 +105,6 @@ struct answer *answer_new(struct agent *agent, const struct caller *caller);
 void answer_event(struct answer *answer, enum event_name name, json_t *data); /* takes @data */
 void answer_delta(struct answer *answer, enum event_name name, int64_t n, bool err,
                   const char *text, size_t len);
-void answer_stop(struct answer *answer);
 /* Sets or clears the execution that a stop interrupts. */
 void answer_set_running(struct answer *answer, struct execution *execution);
 /* The last event, after which it has ended. Takes @response; NULL: out of memory. */

@@ -141,8 +141,6 @@ static const struct schema schema_ask_result = {
 /* ---- attachments ---- */
 
 struct ask {
-    struct mcp *mcp;
-    struct caller caller;
     char *question, *chat_id;
     json_t *files, *data; /* of the arguments */
     struct session *session;
@@ -152,14 +150,11 @@ struct ask {
     bool stopped, ended;
 };
 
+/* Others may have asked in the same chat: theirs go on. */
 static void ask_stop(struct ask *ask)
 {
-    struct fault fault = { 0 };
-    size_t count;
-
     if (ask->answer && !ask->ended && !ask->stopped)
-        (void) agent_stop(mark_agent(ask->mcp->config.mark), &ask->caller,
-                          answer_chat_id(ask->answer), &count, &fault);
+        answer_stop(ask->answer);
     ask->stopped = true;
 }
 
@@ -243,6 +238,16 @@ static int attach_file(struct mcp_call *call, struct ask *ask, const char *given
     return commit(ask, upload, fault);
 }
 
+/* Nothing was asked, so nobody needs them; a client that tries again brings them again. */
+static void detach_all(struct mcp_call *call, struct ask *ask)
+{
+    struct fault ignored;
+
+    for (size_t i = 0; ask->ids && ask->ids[i]; i++)
+        (void) attachment_delete(mark_attachments(call->mcp->config.mark), &call->caller,
+                                 ask->ids[i], &ignored);
+}
+
 /* Returns -1 and the call has ended, or 0. */
 static int attach_all(struct mcp_call *call, struct ask *ask)
 {
@@ -252,6 +257,7 @@ static int attach_all(struct mcp_call *call, struct ask *ask)
 
     json_array_foreach (ask->files, i, item)
         if (attach_file(call, ask, json_string_value(item), &fault) < 0) {
+            detach_all(call, ask);
             tool_fail_fault(call, &fault);
             return -1;
         }
@@ -262,12 +268,14 @@ static int attach_all(struct mcp_call *call, struct ask *ask)
 
         json_decref(errors);
         if (r < 0) {
+            detach_all(call, ask);
             tool_fail(
                 call,
                 "data must be a list of objects with a name and a content of 1 byte to 4 MiB.");
             return -1;
         }
         if (attach_text(call, ask, &data, &fault) < 0) {
+            detach_all(call, ask);
             tool_fail_fault(call, &fault);
             return -1;
         }
@@ -470,6 +478,7 @@ static void first_step(struct mcp_call *call, int64_t timeout_us)
     question.attachments = (const char *const *) ask->ids;
     if (agent_ask(mark_agent(call->mcp->config.mark), &call->caller, &question, &ask->answer,
                   &fault) < 0) {
+        detach_all(call, ask);
         tool_fail_fault(call, &fault);
         return;
     }
@@ -493,8 +502,6 @@ static void ask_data(struct mcp_call *call, const void *arguments)
         return;
     }
     call_continue(call, first_step, ask, ask_free);
-    ask->mcp = call->mcp;
-    ask->caller = call->caller;
     ask->started_us = clock_now_us();
     ask->question = strdup(args->question);
     ask->chat_id = args->chat_id ? strdup(args->chat_id) : NULL;
