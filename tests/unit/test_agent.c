@@ -958,8 +958,8 @@ static void test_regenerate(void **state)
     kit_release(&kit);
 }
 
-/* A service that ended in the middle: the question is there, and can be asked again. */
-static void test_restart(void **state)
+/* An answer that was not stored: the question is there, and can be asked again. */
+static void check_unfinished(bool restarts)
 {
     static const char answer_id[] = "11111111-1111-4111-8111-111111111111";
     struct store_chat chat = { .id = "22222222-2222-4222-8222-222222222222",
@@ -986,9 +986,9 @@ static void test_restart(void **state)
     struct kit kit;
     json_t *response;
 
-    (void) state;
     kit_init(&kit, script, NULL);
-    kit_close(&kit);
+    if (restarts)
+        kit_close(&kit);
     memcpy(question.chat_id, chat.id, sizeof chat.id);
     memcpy(pending.chat_id, chat.id, sizeof chat.id);
     memcpy(pending.id, answer_id, sizeof answer_id);
@@ -996,7 +996,8 @@ static void test_restart(void **state)
     assert_int_equal(store_chat_add(kit.store, &chat, &err), 0);
     if (store_message_add(kit.store, &question, &pending, &err) < 0)
         fail_msg("%s", err.msg);
-    kit_open(&kit, script, NULL);
+    if (restarts)
+        kit_open(&kit, script, NULL);
     assert_int_equal(answer_find(kit.agent, &alice, answer_id, &answer, &fault), 0);
     response = response_of(answer);
     check_status(response, "error");
@@ -1008,6 +1009,14 @@ static void test_restart(void **state)
     check_has(response, "answer_story", "Yes.");
     json_decref(response);
     kit_release(&kit);
+}
+
+/* The service ended in the middle, or its disk was full at the end. */
+static void test_restart(void **state)
+{
+    (void) state;
+    check_unfinished(true);
+    check_unfinished(false);
 }
 
 static int count_words(const char *text, const char *word)

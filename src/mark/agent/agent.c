@@ -497,6 +497,42 @@ int agent_forget(struct agent *agent, const struct caller *caller, const char *c
     return 0;
 }
 
+/* Whether it is pending though no thread will end it. It is in the list before it is in the store,
+ * and leaves the list only once its end was stored or could not be. */
+static bool is_abandoned(struct agent *agent, const struct caller *caller,
+                         const struct store_message *message)
+{
+    struct answer *live;
+
+    if (message->role != STORE_ROLE_ASSISTANT || message->status != STORE_MESSAGE_PENDING ||
+        agent->config.keep_pending)
+        return false;
+    live = agent_find_live(agent, caller, message->id);
+    if (!live)
+        return true;
+    answer_unref(live);
+    return false;
+}
+
+int agent_get_message(struct agent *agent, const struct caller *caller, const char *id,
+                      struct store_message *ret_message, struct gb_err *err)
+{
+    const char *owner = principal_text(&caller->principal);
+    struct store *store = agent->config.store;
+    int r = store_message_get(store, owner, id, ret_message, err);
+
+    if (r < 0 || !is_abandoned(agent, caller, ret_message))
+        return r;
+    /* Read again: it may have ended in between. */
+    store_message_release(ret_message);
+    r = store_message_get(store, owner, id, ret_message, err);
+    if (r < 0 || ret_message->status != STORE_MESSAGE_PENDING ||
+        response_store_interrupted(agent, ret_message, err) < 0)
+        return r;
+    store_message_release(ret_message);
+    return store_message_get(store, owner, id, ret_message, err);
+}
+
 int answer_find(struct agent *agent, const struct caller *caller, const char *message_id,
                 struct answer **ret_answer, struct fault *fault)
 {
@@ -512,8 +548,7 @@ int answer_find(struct agent *agent, const struct caller *caller, const char *me
         *ret_answer = live;
         return 0;
     }
-    r = store_message_get(agent->config.store, principal_text(&caller->principal), message_id,
-                          &message, &err);
+    r = agent_get_message(agent, caller, message_id, &message, &err);
     if (r < 0)
         return agent_store_fault(agent, PROBLEM_MESSAGE_UNKNOWN, "read a message", r, &err, fault);
     if (message.role != STORE_ROLE_ASSISTANT)

@@ -234,10 +234,7 @@ static int message_of(struct agent *agent, const struct caller *caller, const ch
                       struct store_message *ret_message, struct fault *fault)
 {
     struct gb_err err = { 0 };
-    int r = mark_id_valid(id)
-                ? store_message_get(agent->config.store, principal_text(&caller->principal), id,
-                                    ret_message, &err)
-                : -ENOENT;
+    int r = mark_id_valid(id) ? agent_get_message(agent, caller, id, ret_message, &err) : -ENOENT;
 
     return r < 0
                ? agent_store_fault(agent, PROBLEM_MESSAGE_UNKNOWN, "read a message", r, &err, fault)

@@ -116,6 +116,11 @@ int answer_from_store(struct agent *agent, const struct caller *caller,
 /* Works on it: to the end, and stores it (loop.c). */
 void answer_work(struct answer *answer);
 
+/* store_message_get() by the caller. An answer that is pending though nobody works on it, because
+ * its end could not be stored, becomes one that was interrupted. */
+int agent_get_message(struct agent *agent, const struct caller *caller, const char *id,
+                      struct store_message *ret_message, struct gb_err *err);
+
 /* The fault of a store's error: not found is @unknown, everything else internal and logged. */
 int agent_store_fault(struct agent *agent, enum problem unknown, const char *what, int r,
                       const struct gb_err *err, struct fault *fault);
