@@ -1804,6 +1804,15 @@ static void test_attachments(void **state)
     assert_int_equal(
         agent_recheck(kit.agent, &alice, text_of(response, "message_id"), &check, &fault), -1);
     assert_int_equal(fault.problem, PROBLEM_ATTACHMENT_UNKNOWN);
+    /* The other stays where it was, also when the session is made again. */
+    end_session_of(&kit, text_of(response, "chat_id"));
+    question.attachments = NULL;
+    question.chat_id = text_of(response, "chat_id");
+    assert_int_equal(agent_ask(kit.agent, &alice, &question, &answer, &fault), 0);
+    json_decref(response_of(answer));
+    assert_int_equal(count_words(order, "upload data/sales.csv;"), 2);
+    assert_int_equal(count_words(order, "upload data/sales (2).csv;"), 3);
+    question.chat_id = NULL;
     /* Another's file is unknown. */
     question.attachments = (const char *const[]){ b.id, NULL };
     assert_int_equal(agent_ask(kit.agent, &bob, &question, &answer, &fault), -1);

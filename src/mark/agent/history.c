@@ -41,6 +41,7 @@ void history_release(struct history *history)
         free(history->files[i].path);
     }
     free(history->files);
+    json_decref(history->paths);
     json_decref(history->cells);
     json_decref(history->values);
     free(history->summary);
@@ -49,8 +50,11 @@ void history_release(struct history *history)
 
 /* ---- loading ---- */
 
+/* Also by a file that was deleted: a program that runs again must not read another one instead. */
 static bool path_taken(const struct history *history, const char *path)
 {
+    if (json_object_get(history->paths, path))
+        return true;
     for (size_t i = 0; i < history->files_len; i++)
         if (strcmp(history->files[i].path, path) == 0)
             return true;
@@ -137,6 +141,42 @@ static int add_question(struct work *work, const struct store_message *message)
     return r;
 }
 
+static void add_paths(struct history *history, const json_t *files)
+{
+    const json_t *file;
+    size_t i;
+
+    json_array_foreach (files, i, file) {
+        const char *path = json_string_value(json_object_get(file, "path"));
+        json_t *id = json_object_get(file, "attachment_id");
+
+        if (path && strncmp(path, "data/", 5) == 0 && json_is_string(id))
+            (void) json_object_set(history->paths, path, id);
+    }
+}
+
+/* Files are where they were, whichever were deleted since. */
+static int settle_paths(struct history *history)
+{
+    const char *path;
+    json_t *id;
+
+    json_object_foreach (history->paths, path, id)
+        for (size_t i = 0; i < history->files_len; i++) {
+            struct chat_file *file = &history->files[i];
+            char *copy;
+
+            if (strcmp(file->attachment.id, json_string_value(id)) != 0)
+                continue;
+            copy = strdup(path);
+            if (!copy)
+                return -ENOMEM;
+            free(file->path);
+            file->path = copy;
+        }
+    return 0;
+}
+
 static void add_values(struct work *work, const json_t *values)
 {
     json_t *value;
@@ -182,6 +222,7 @@ static int add_answer(struct work *work, const struct store_message *message)
     }
     free(story);
     (void) json_array_extend(history->cells, json_object_get(details, "cells"));
+    add_paths(history, json_object_get(details, "files"));
     add_literals(work, json_object_get(details, "cells"));
     add_literals(work, json_object_get(details, "failed_cells"));
     add_values(work, json_object_get(details, "values"));
@@ -256,6 +297,7 @@ int history_load(struct work *work, struct gb_err *err)
     struct history *history = &work->history;
     int r;
 
+    history->paths = json_object();
     history->cells = json_array();
     history->values = json_object();
     r = history_each(work->agent, &answer->caller, answer->chat_id, answer->seq, add_message, work,
@@ -263,6 +305,7 @@ int history_load(struct work *work, struct gb_err *err)
     if (r < 0)
         return r;
     drop_summarised(history);
+    r = settle_paths(history);
     for (size_t i = 0; r == 0 && answer->attachments && answer->attachments[i]; i++)
         r = add_file(work, answer->attachments[i], true);
     return r < 0 ? gb_fail(err, -r, "read the chat") : 0;

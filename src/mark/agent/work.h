@@ -35,6 +35,7 @@ struct history {
     size_t turns_len, turns_cap;
     struct chat_file *files;
     size_t files_len, files_cap;
+    json_t *paths;  /* where files were when earlier programs ran, to their ids */
     json_t *cells;  /* code that ran, oldest first */
     json_t *values; /* of earlier answers; a later one replaces an earlier one of its name */
     char *summary;  /* of what came before the turns; NULL: none */
