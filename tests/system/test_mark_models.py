@@ -487,6 +487,16 @@ def test_stream_that_just_ends(dialect):
     assert out.error["failure"] == "unreachable" and "ended in the middle" in out.error["message"]
 
 
+def test_counts_in_every_chunk():
+    """They do not say that the reply is whole."""
+    events = [{"choices": [{"index": 0, "delta": {"content": text}}],
+               "usage": {"prompt_tokens": 1, "completion_tokens": 1}} for text in ("It is ", "not ", "twelve.")]
+    with ModelServer([Reply(events=events, hang_up=200), Reply(events=events)]) as server:
+        out = ask(server, "openai")
+        assert out.joined("text") and out.error["failure"] == "unreachable"
+        assert ask(server, "openai").message["content"] == "It is not twelve."
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_silence(dialect):
     with ModelServer([Reply(text="x", silent=0), Reply(text="y", silent=150)], repeat=True) as server:

@@ -124,11 +124,12 @@ static int block_delta(struct decoder *decoder, const json_t *event)
     const json_t *delta = json_object_get(event, "delta"), *text;
     json_t *block = block_at(decoder, event);
     const char *type = json_in_string(delta, "type");
-    size_t call = call_of(decoder, event);
+    size_t call;
     int r;
 
     if (!block)
         return -EPROTO;
+    call = call_of(decoder, event); /* whose index is one of ours */
     if (is(type, "text_delta"))
         text = json_object_get(delta, "text");
     else if (is(type, "input_json_delta"))

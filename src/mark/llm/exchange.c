@@ -361,6 +361,14 @@ static enum step judge_unreachable(struct run *run, struct llm_error *ret_error)
     return retry_may(&facts, clock_wall_us()) ? STEP_RETRY : STEP_FAIL;
 }
 
+/* Whether the reply is whole. Some servers count tokens in every chunk, so that a count came is the
+ * end only of a body that has ended, too. */
+static bool is_whole(const struct run *run)
+{
+    return run->dialect->complete(&run->decoder) &&
+           (run->decoder.done || run->decoder.finish[0] || run->reply.end == NET_DONE);
+}
+
 static enum step judge(struct run *run, struct llm_error *ret_error)
 {
     const struct llm_model *model = run->model;
@@ -383,7 +391,7 @@ static enum step judge(struct run *run, struct llm_error *ret_error)
                              model->model, model->where, (long long) run->net.bytes_max);
         return STEP_FAIL;
     }
-    if (run->dialect->complete(&run->decoder))
+    if (is_whole(run))
         return run->dialect->paused(&run->decoder) && run->pauses < PAUSES_MAX ? STEP_GO_ON
                                                                                : STEP_DONE;
     if (run->reply.end == NET_DONE && !run->draft.told && !run->sse.has_events && status != 0) {
