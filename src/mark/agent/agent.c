@@ -35,6 +35,12 @@ int agent_store_fault(struct agent *agent, enum problem unknown, const char *wha
         return fault_set(fault, PROBLEM_CHATS_QUOTA, NULL, "%s; delete some, or begin another chat",
                          err->msg);
     service_log(agent->config.service, LOG_LEVEL_ERROR, "mark: %s: %s", what, err->msg);
+    if (r == -ENOSPC) {
+        (void) fault_set(fault, PROBLEM_DISK_FULL, NULL,
+                         "the disk of the service is full; ask the operator to make room");
+        fault->retry_after_s = 30;
+        return -1;
+    }
     return fault_set(fault, PROBLEM_INTERNAL, NULL, "the service failed; see the server log");
 }
 

@@ -30,6 +30,12 @@ int chat_fault(int r, const struct gb_err *err, enum problem unknown, const char
 {
     if (r == -ENOMEM)
         return fault_no_memory(fault);
+    if (r == -ENOSPC) {
+        (void) fault_set(fault, PROBLEM_DISK_FULL, NULL,
+                         "the disk of the service is full; ask the operator to make room");
+        fault->retry_after_s = 30;
+        return -1;
+    }
     if (r == -EDQUOT)
         return fault_set(fault, PROBLEM_CHATS_QUOTA, NULL, "%s; delete some", err->msg);
     if (r == -ENOENT)
