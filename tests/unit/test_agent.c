@@ -1301,6 +1301,37 @@ static void test_numbers_of_questions(void **state)
     }
 }
 
+/* What is shown to the model is cut, and not within a character. */
+static void test_long_words(void **state)
+{
+    char word[512] = "x", script[4096];
+    struct kit kit;
+    json_t *first, *second;
+
+    (void) state;
+    for (int i = 0; i < 200; i++)
+        (void) snprintf(word + strlen(word), sizeof word - strlen(word), "\xc3\xa9");
+    (void) snprintf(script, sizeof script,
+                    "[{\"asked\": \"one\", \"calls\": [{\"name\": \"run_python\", \"arguments\": "
+                    "{\"code\": \"hand {\\\"kind\\\": \\\"value\\\", \\\"name\\\": \\\"who\\\", "
+                    "\\\"value\\\": \\\"%s\\\", \\\"unit\\\": null, \\\"format\\\": null}\\n"
+                    "bundle {\\\"application/vnd.plotly.v1+json\\\": {\\\"data\\\": [], "
+                    "\\\"layout\\\": {\\\"title\\\": {\\\"text\\\": \\\"%s\\\"}}}}\"}}]},"
+                    "{\"asked\": \"one\", \"when\": \"[chart 1\", \"text\": \"Seen.\"},"
+                    "{\"asked\": \"two\", \"text\": \"Second.\"}]",
+                    word, word);
+    kit_init(&kit, script, NULL);
+    first = ask(&kit, NULL, "one");
+    check_status(first, "ok");
+    check_has(first, "answer_story", "Seen.");
+    second = ask(&kit, text_of(first, "chat_id"), "two");
+    check_status(second, "ok");
+    check_has(second, "answer_story", "Second.");
+    json_decref(first);
+    json_decref(second);
+    kit_release(&kit);
+}
+
 /* Each of these is answered by a result that says what is wrong, and the model does better. */
 static void test_useless_calls(void **state)
 {
@@ -1959,6 +1990,7 @@ int main(void)
         cmocka_unit_test(test_fenced_by_mistake),
         cmocka_unit_test(test_ask_user),
         cmocka_unit_test(test_numbers_of_questions),
+        cmocka_unit_test(test_long_words),
         cmocka_unit_test(test_useless_calls),
         cmocka_unit_test(test_endless_models),
         cmocka_unit_test(test_failures_of_models),

@@ -269,8 +269,8 @@ int cells_upload(struct agent *agent, struct session *session, struct chat_file 
     bool created;
 
     if (attachment_open(agent->config.attachments, file->attachment.sha256, &fd, &err) < 0)
-        return fault_set(fault, PROBLEM_ATTACHMENT_UNKNOWN, NULL,
-                         "the attachment %.100s was deleted", file->attachment.name);
+        return fault_set(fault, PROBLEM_ATTACHMENT_UNKNOWN, NULL, "the attachment %s was deleted",
+                         file->attachment.name);
     if (files_upload_begin(session, file->path, strlen(file->path), file->attachment.size, &upload,
                            fault) < 0)
         return -1;

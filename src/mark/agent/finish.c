@@ -66,8 +66,9 @@ bool finish_mend(struct work *work, const char *tool_call_id)
     work->mended = true;
     work_decision(work, "mend_numbers");
     if (tool_call_id) {
-        message = json_pack("{s:s, s:s, s:s, s:s, s:b}", "role", "tool", "tool_call_id",
-                            tool_call_id, "name", "answer", "content", words, "error", 1);
+        message =
+            json_pack("{s:s, s:s, s:s, s:o, s:b}", "role", "tool", "tool_call_id", tool_call_id,
+                      "name", "answer", "content", json_text(words), "error", 1);
         (void) json_array_append_new(work->messages, message);
     } else {
         (void) work_say(work, "user", words);

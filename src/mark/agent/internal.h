@@ -128,3 +128,5 @@ int agent_store_fault(struct agent *agent, enum problem unknown, const char *wha
 /* ---- JSON helpers (response.c) ---- */
 
 json_t *json_text_cut(const char *text, size_t len, size_t max);
+/* A string, also of text that was cut within a character. NULL: out of memory. */
+json_t *json_text(const char *text);

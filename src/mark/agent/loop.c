@@ -60,7 +60,7 @@ void work_decision(struct work *work, const char *word)
 
 int work_say(struct work *work, const char *role, const char *content)
 {
-    json_t *message = json_pack("{s:s, s:s}", "role", role, "content", content);
+    json_t *message = json_pack("{s:s, s:o}", "role", role, "content", json_text(content));
 
     return message && json_array_append_new(work->messages, message) == 0 ? 0 : -ENOMEM;
 }

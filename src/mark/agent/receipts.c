@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/autoclean.h"
+#include "base/text/utf8.h"
 
 #include "base/banned.h"
 
@@ -260,6 +261,18 @@ json_t *json_text_cut(const char *text, size_t len, size_t max)
     json = cut.failed ? NULL : json_stringn(cut.data, cut.len);
     text_release(&cut);
     return json;
+}
+
+json_t *json_text(const char *text)
+{
+    size_t len = strlen(text), used;
+    json_t *json = json_stringn(text, len);
+    autofree char *mended = json ? NULL : malloc(3 * len + 1);
+
+    if (json || !mended)
+        return json;
+    len = utf8_replace(text, len, mended, 3 * len + 1, &used);
+    return json_stringn(mended, len);
 }
 
 static void text_member_cut(json_t *object, const char *key, size_t max)

@@ -76,8 +76,8 @@ const json_t *tools_all(bool run_python)
 static int say_result(struct work *work, const json_t *call, const char *content, bool error)
 {
     json_t *id = json_object_get(call, "id"), *name = json_object_get(call, "name");
-    json_t *message = json_pack("{s:s, s:O?, s:O?, s:s}", "role", "tool", "tool_call_id", id,
-                                "name", name, "content", content);
+    json_t *message = json_pack("{s:s, s:O?, s:O?, s:o}", "role", "tool", "tool_call_id", id,
+                                "name", name, "content", json_text(content));
 
     if (message && error)
         (void) json_object_set_new(message, "error", json_true());

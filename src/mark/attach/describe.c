@@ -152,6 +152,8 @@ static void add_column(struct sheet *sheet, const json_t *column)
     else
         put_list(line, sizeof line, "; e.g. ", json_object_get(column, "examples"));
     put_list(line, sizeof line, "; note ", json_object_get(column, "notes"));
+    at = strlen(line);
+    line[at - utf8_partial_end(line, at)] = '\0'; /* it may be full */
     add(sheet, "- %s\n", line);
 }
 
