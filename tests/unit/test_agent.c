@@ -1332,6 +1332,36 @@ static void test_long_words(void **state)
     kit_release(&kit);
 }
 
+/* An answer can be read again, however deep what a program shows is. */
+static void test_deep_bundles(void **state)
+{
+    static char deep[4096], script[16384];
+    struct answer *answer;
+    struct fault fault;
+    struct kit kit;
+    json_t *response;
+
+    (void) state;
+    memset(deep, '[', 2036);
+    memset(deep + 2036, ']', 2036);
+    (void) snprintf(script, sizeof script,
+                    "[" RUN("bundle {\\\"application/vnd.plotly.v1+json\\\": {\\\"data\\\": [%s]}}"
+                            "\\nbundle {\\\"application/json\\\": %s}") "," ANSWER("Deep.") "]",
+                    deep, deep);
+    kit_init(&kit, script, &(struct agent_config){ .kept_us = 1 });
+    response = ask(&kit, NULL, "Go");
+    check_status(response, "ok");
+    assert_int_equal(size_of(response, "visualizations"), 0);
+    json_decref(ask(&kit, NULL, "And?")); /* the first is no longer in memory */
+    assert_int_equal(
+        answer_find(kit.agent, &alice, text_of(response, "message_id"), &answer, &fault), 0);
+    json_decref(response);
+    response = response_of(answer);
+    check_has(response, "answer_story", "Deep.");
+    json_decref(response);
+    kit_release(&kit);
+}
+
 /* Each of these is answered by a result that says what is wrong, and the model does better. */
 static void test_useless_calls(void **state)
 {
@@ -1991,6 +2021,7 @@ int main(void)
         cmocka_unit_test(test_ask_user),
         cmocka_unit_test(test_numbers_of_questions),
         cmocka_unit_test(test_long_words),
+        cmocka_unit_test(test_deep_bundles),
         cmocka_unit_test(test_useless_calls),
         cmocka_unit_test(test_endless_models),
         cmocka_unit_test(test_failures_of_models),

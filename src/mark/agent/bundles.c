@@ -143,12 +143,31 @@ static json_t *object_of(const json_t *data, const char *type)
     return json_incref(value);
 }
 
+bool json_is_deep(const json_t *json, int max)
+{
+    const char *key;
+    json_t *item;
+    size_t i;
+
+    if (!json_is_object(json) && !json_is_array(json))
+        return false;
+    if (max == 0)
+        return true;
+    json_object_foreach ((json_t *) json, key, item)
+        if (json_is_deep(item, max - 1))
+            return true;
+    json_array_foreach (json, i, item)
+        if (json_is_deep(item, max - 1))
+            return true;
+    return false;
+}
+
 static enum handed bounded(enum handed kind, size_t max, json_t *item, json_t **ret_item,
                            size_t *ret_bytes)
 {
     size_t bytes = item ? json_dumpb(item, NULL, 0, JSON_COMPACT) : 0;
 
-    if (bytes == 0 || bytes > max) {
+    if (bytes == 0 || bytes > max || json_is_deep(item, ITEM_DEPTH_MAX)) {
         json_decref(item);
         return HANDED_BAD;
     }

@@ -293,7 +293,8 @@ static void bundle_shrink(json_t *data, size_t max)
 
     text_member_cut(data, "text/plain", STREAM_BYTES_MAX);
     json_object_foreach_safe (data, next, type, value)
-        if (json_dumpb(value, NULL, 0, JSON_COMPACT | JSON_ENCODE_ANY) > max)
+        if (json_is_deep(value, ITEM_DEPTH_MAX) ||
+            json_dumpb(value, NULL, 0, JSON_COMPACT | JSON_ENCODE_ANY) > max)
             (void) json_object_del(data, type);
 }
 

@@ -20,6 +20,12 @@ void gathered_release(struct gathered *gathered);
 
 /* ---- one bundle (bundles.c) ---- */
 
+/* Deeper than anything that charts have. An answer is read again with all that is around it, and
+ * the reader of JSON has a bound, too. */
+#define ITEM_DEPTH_MAX 100
+
+bool json_is_deep(const json_t *json, int max);
+
 enum handed { HANDED_NOTHING, HANDED_VALUE, HANDED_TABLE, HANDED_CHART, HANDED_BAD };
 
 /* What @data, a MIME bundle, hands over: a clean copy in *@ret_item, which the caller owns, for the
