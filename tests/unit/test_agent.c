@@ -1149,6 +1149,9 @@ static void test_stop_of_a_rebuild(void **state)
 /* When there are no more sessions, that of a chat that rests ends, and is rebuilt later. */
 static void test_sessions_are_shared(void **state)
 {
+    struct agent_question question = { .query = "one" };
+    struct answer *answer;
+    struct fault fault;
     struct kit kit;
     json_t *chats[3], *again;
 
@@ -1172,6 +1175,12 @@ static void test_sessions_are_shared(void **state)
     check_status(again, "ok");
     assert_int_equal(size_of(again, "notices"), 1);
     assert_int_equal(count_words(order, "say x1;"), 4);
+    json_decref(again);
+    /* Nobody's chats keep all others out. */
+    assert_int_equal(agent_ask(kit.agent, &bob, &question, &answer, &fault), 0);
+    again = response_of(answer);
+    check_status(again, "ok");
+    assert_int_equal(size_of(again, "steps"), 1);
     json_decref(again);
     for (int i = 0; i < 3; i++)
         json_decref(chats[i]);

@@ -134,10 +134,11 @@ int cells_execute(struct agent *agent, const struct caller *caller, struct answe
 
 /* ---- sessions of other chats that are not needed just now ---- */
 
-static void remember(struct agent *agent, const char *id)
+static void remember(struct agent *agent, const struct caller *caller, const char *id)
 {
     (void) pthread_mutex_lock(&agent->lock);
-    (void) snprintf(agent->sessions[agent->sessions_next], SESSION_ID_MAX, "%s", id);
+    (void) snprintf(agent->sessions[agent->sessions_next].id, SESSION_ID_MAX, "%s", id);
+    agent->sessions[agent->sessions_next].owner = caller->principal;
     agent->sessions_next = (agent->sessions_next + 1) % AGENT_SESSIONS_MAX;
     (void) pthread_mutex_unlock(&agent->lock);
 }
@@ -148,29 +149,33 @@ static bool is_ours(struct agent *agent, const char *id)
 
     (void) pthread_mutex_lock(&agent->lock);
     for (size_t i = 0; i < AGENT_SESSIONS_MAX && !ours; i++)
-        ours = strcmp(agent->sessions[i], id) == 0;
+        ours = strcmp(agent->sessions[i].id, id) == 0;
     (void) pthread_mutex_unlock(&agent->lock);
     return ours;
 }
 
-/* The caller's session of a chat that has been idle longest, or "". */
-static void find_idle(struct agent *agent, const struct caller *caller, char ret_id[SESSION_ID_MAX])
+/* The caller's session of a chat that has been idle longest, or "". Returns how many chats of the
+ * caller have one. */
+static size_t find_idle(struct agent *agent, const struct caller *caller,
+                        char ret_id[SESSION_ID_MAX])
 {
     struct session_info infos[LIST_LEN];
     char after[SESSION_ID_MAX] = "";
     struct fault ignored;
     int64_t idle_us = -1;
     bool more = true;
-    size_t len = 0;
+    size_t len = 0, count = 0;
 
     ret_id[0] = '\0';
     while (more) {
         if (session_list(agent->config.service, caller, after[0] ? after : NULL, infos, LIST_LEN,
                          &len, &more, &ignored) < 0)
-            return;
+            return count;
         for (size_t i = 0; i < len; i++) {
-            if (infos[i].state == SESSION_READY && infos[i].idle_us > idle_us &&
-                is_ours(agent, infos[i].id)) {
+            bool ours = is_ours(agent, infos[i].id);
+
+            count += ours;
+            if (ours && infos[i].state == SESSION_READY && infos[i].idle_us > idle_us) {
                 idle_us = infos[i].idle_us;
                 memcpy(ret_id, infos[i].id, SESSION_ID_MAX);
             }
@@ -179,21 +184,72 @@ static void find_idle(struct agent *agent, const struct caller *caller, char ret
         }
         more = more && len > 0;
     }
+    return count;
 }
 
-/* Ends one, for another chat of the same caller: it is rebuilt when it is needed again. */
-static bool make_room(struct agent *agent, const struct caller *caller)
+static bool end_session(struct agent *agent, const struct caller *caller, const char *id)
 {
     struct session *session = NULL;
-    char id[SESSION_ID_MAX];
     struct fault ignored;
     bool gone = false;
 
-    find_idle(agent, caller, id);
     if (id[0] && session_find(agent->config.service, caller, id, &session, &ignored) == 0)
         gone = session_delete(session, &ignored) == 0;
     session_unref(session);
     return gone;
+}
+
+/* Who has sessions that we made; the caller frees the list. */
+static struct principal *owners_list(struct agent *agent, size_t *ret_len)
+{
+    struct principal *owners = calloc(AGENT_SESSIONS_MAX, sizeof *owners);
+    size_t len = 0;
+
+    (void) pthread_mutex_lock(&agent->lock);
+    for (size_t i = 0; owners && i < AGENT_SESSIONS_MAX; i++) {
+        size_t j = 0;
+
+        while (j < len && !principal_equal(&owners[j], &agent->sessions[i].owner))
+            j++;
+        if (agent->sessions[i].id[0] && j == len)
+            owners[len++] = agent->sessions[i].owner;
+    }
+    (void) pthread_mutex_unlock(&agent->lock);
+    *ret_len = len;
+    return owners;
+}
+
+/* Ends one of whoever has most, if that is so many more than the @own of the caller that one less
+ * is still not fewer: nobody's chats keep all others out. */
+static bool make_room_of_others(struct agent *agent, size_t own)
+{
+    struct caller most = { .limits = { -1, -1, -1 } };
+    autofree struct principal *owners = NULL;
+    char id[SESSION_ID_MAX], found[SESSION_ID_MAX] = "";
+    size_t len;
+
+    owners = owners_list(agent, &len);
+    for (size_t i = 0; owners && i < len; i++) {
+        struct caller owner = { .principal = owners[i], .limits = { -1, -1, -1 } };
+        size_t count = find_idle(agent, &owner, id);
+
+        if (id[0] && count > own + 1) {
+            own = count - 1;
+            most = owner;
+            memcpy(found, id, sizeof found);
+        }
+    }
+    return end_session(agent, &most, found);
+}
+
+/* Ends one, for another chat of the same caller, or of one who has fewer: it is rebuilt when it is
+ * needed again. */
+static bool make_room(struct agent *agent, const struct caller *caller, bool of_others)
+{
+    char id[SESSION_ID_MAX];
+    size_t own = find_idle(agent, caller, id);
+
+    return end_session(agent, caller, id) || (of_others && make_room_of_others(agent, own));
 }
 
 /* ---- making one ---- */
@@ -216,10 +272,10 @@ static int request_session(struct agent *agent, const struct caller *caller, con
     r = session_create(agent->config.service, caller, &request, ret_session, fault);
     if (r < 0 &&
         (fault->problem == PROBLEM_SESSIONS_MAX || fault->problem == PROBLEM_KEY_SESSIONS) &&
-        make_room(agent, caller))
+        make_room(agent, caller, fault->problem == PROBLEM_SESSIONS_MAX))
         r = session_create(agent->config.service, caller, &request, ret_session, fault);
     if (r == 0)
-        remember(agent, session_id(*ret_session));
+        remember(agent, caller, session_id(*ret_session));
     return r;
 }
 

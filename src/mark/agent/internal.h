@@ -60,7 +60,10 @@ struct agent {
     int64_t threads;
     bool draining;
     struct agent_stats stats;
-    char sessions[AGENT_SESSIONS_MAX][SESSION_ID_MAX]; /* that we made, in a ring */
+    struct {
+        char id[SESSION_ID_MAX];
+        struct principal owner;
+    } sessions[AGENT_SESSIONS_MAX]; /* that we made, in a ring */
     size_t sessions_next;
 };
 
