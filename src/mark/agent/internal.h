@@ -12,9 +12,9 @@
 
 #include "mark/agent/agent.h"
 #include "mark/agent/events.h"
-#include "mark/story/story.h"
 #include "mark/agent/text.h"
 #include "mark/ids.h"
+#include "mark/story/story.h"
 #include "store/chats.h"
 
 /* ---- prompts (prompts.c) ---- */
