@@ -20,8 +20,8 @@
 
 static const struct db_statement add_chat = {
     DB_WRITE,
-    "INSERT INTO mark_chats (id, owner, title, words, session_id, model, created_us, updated_us) "
-    "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+    "INSERT INTO mark_chats (id, owner, title, words, session_id, model, created_us, "
+    "updated_us, bytes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0)",
     "add a chat",
 };
 static const struct db_statement count_chats = {

@@ -4,13 +4,14 @@
 
 #include "store/store.h"
 
-#define STORE_TITLE_MAX     201        /* UTF-8, with its NUL */
-#define STORE_TEXT_MAX      (32 << 20) /* bytes of one text of a message, or of a trace */
-#define STORE_MESSAGE_MAX   (48 << 20) /* of all texts of a message together */
-#define STORE_SEARCH_MAX    256        /* bytes of what is searched for */
-#define STORE_CHAT_ROWS_MAX 1000       /* of one list */
-#define STORE_CHATS_MAX     10000      /* of one owner */
-#define STORE_MESSAGES_MAX  10000      /* of one chat */
+#define STORE_TITLE_MAX     201                /* UTF-8, with its NUL */
+#define STORE_TEXT_MAX      (32 << 20)         /* bytes of one text of a message, or of a trace */
+#define STORE_MESSAGE_MAX   (48 << 20)         /* of all texts of a message together */
+#define STORE_SEARCH_MAX    256                /* bytes of what is searched for */
+#define STORE_CHAT_ROWS_MAX 1000               /* of one list */
+#define STORE_CHATS_MAX     10000              /* of one owner */
+#define STORE_MESSAGES_MAX  10000              /* of one chat */
+#define STORE_OWNER_MAX     (INT64_C(4) << 30) /* bytes that the chats of one owner take, about */
 
 struct store_chat {
     char id[STORE_ID_MAX]; /* a UUID */

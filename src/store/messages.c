@@ -43,6 +43,27 @@ static const struct db_statement touch_chat_of = {
     "WHERE id = (SELECT chat_id FROM mark_messages WHERE mark_messages.id = ?1)",
     "update a chat",
 };
+/* Adds what a message takes to its chat, or with ?2 = -1 takes it away. */
+static const struct db_statement weigh_message = {
+    DB_WRITE,
+    "UPDATE mark_chats SET bytes = bytes + ?2 * (SELECT LENGTH(parts) + "
+    "COALESCE(LENGTH(details), 0) + COALESCE(LENGTH(response), 0) FROM mark_messages "
+    "WHERE mark_messages.id = ?1) "
+    "WHERE id = (SELECT chat_id FROM mark_messages WHERE mark_messages.id = ?1)",
+    "update a chat",
+};
+static const struct db_statement weigh_trace = {
+    DB_WRITE,
+    "UPDATE mark_chats SET bytes = bytes + ?2 "
+    "WHERE id = (SELECT chat_id FROM mark_messages WHERE mark_messages.id = ?1)",
+    "update a chat",
+};
+static const struct db_statement owner_bytes = {
+    DB_WRITE,
+    "SELECT COALESCE(SUM(bytes), 0) FROM mark_chats "
+    "WHERE owner = (SELECT owner FROM mark_chats WHERE id = ?1)",
+    "sum up chats",
+};
 static const struct db_statement last_seq = {
     DB_WRITE,
     "SELECT COALESCE(MAX(seq), 0) FROM mark_messages WHERE chat_id = ?1",
@@ -196,14 +217,32 @@ static int message_insert(struct db *db, const struct store_message *message, in
                           struct gb_err *err)
 {
     autofree char *words = store_fold(message->text ? message->text : "", WORDS_MAX);
+    int r;
 
     if (!words)
         return gb_fail(err, ENOMEM, "add a message");
-    return db_run(db, err, &add_message, "ttiTttTiitttttt", message->id, message->chat_id, seq,
-                  message->reply_to, role_names[message->role], status_names[message->status],
-                  message->prompt_version, message->created_us, message->updated_us, words,
-                  message->parts, message->attachments, message->usage, message->details,
-                  message->response);
+    r = db_run(db, err, &add_message, "ttiTttTiitttttt", message->id, message->chat_id, seq,
+               message->reply_to, role_names[message->role], status_names[message->status],
+               message->prompt_version, message->created_us, message->updated_us, words,
+               message->parts, message->attachments, message->usage, message->details,
+               message->response);
+    return r < 0 ? r : db_run(db, err, &weigh_message, "ti", message->id, INT64_C(1));
+}
+
+/* In a transaction: whether the owner of the chat may have another message. */
+static int check_owner(struct db *db, const char *chat_id, struct gb_err *err)
+{
+    struct db_query q = db_query_begin(db, &owner_bytes, "t", chat_id);
+    int64_t bytes = 0;
+    int r = db_query_step(&q, err);
+
+    if (r >= 0 && (r == 0 || !db_column_int(&q, 0, &bytes)))
+        r = db_fail_row(&q, err);
+    db_query_end(&q);
+    if (r >= 0 && bytes >= STORE_OWNER_MAX)
+        r = gb_fail_plain(err, EDQUOT, "the owner's chats take %lld GiB",
+                          (long long) (STORE_OWNER_MAX >> 30));
+    return r < 0 ? r : 0;
 }
 
 int store_message_add(struct store *store, struct store_message *question,
@@ -228,6 +267,8 @@ int store_message_add(struct store *store, struct store_message *question,
         r = seq_last(db, answer->chat_id, &seq, err);
     if (r == 0 && seq >= STORE_MESSAGES_MAX)
         r = gb_fail_plain(err, EDQUOT, "the chat has %d messages", STORE_MESSAGES_MAX);
+    if (r == 0)
+        r = check_owner(db, answer->chat_id, err);
     if (r == 0 && question)
         r = message_insert(db, question, ++seq, err);
     if (r >= 0)
@@ -260,11 +301,17 @@ int store_message_finish(struct store *store, const struct store_message *messag
         r = db_write_begin(db, true, err);
     if (r < 0)
         return r;
-    r = db_run(db, err, &finish_message, "ttTittttt", message->id, status_names[message->status],
-               message->prompt_version, message->updated_us, words, message->parts, message->usage,
-               message->details, message->response);
+    r = db_run(db, err, &weigh_message, "ti", message->id, INT64_C(-1));
     if (r == 0)
         r = fail_unknown(message->id, err);
+    if (r > 0)
+        r = db_run(db, err, &finish_message, "ttTittttt", message->id,
+                   status_names[message->status], message->prompt_version, message->updated_us,
+                   words, message->parts, message->usage, message->details, message->response);
+    if (r == 0)
+        r = fail_unknown(message->id, err);
+    if (r > 0)
+        r = db_run(db, err, &weigh_message, "ti", message->id, INT64_C(1));
     if (r > 0)
         r = db_run(db, err, &touch_chat_of, "ti", message->id, message->updated_us);
     r = db_write_end(db, r, err);
@@ -470,7 +517,13 @@ int store_trace_add(struct store *store, const char *message_id, int64_t n, cons
     if (r == 0 && !utf8_valid(json, len))
         r = gb_fail_plain(err, EINVAL, "an exchange with the model is not UTF-8");
     if (r == 0)
-        r = db_write(store->db, false, err, &add_trace, "tit", message_id, n, json);
+        r = db_write_begin(store->db, false, err);
+    if (r < 0)
+        return r;
+    r = db_run(store->db, err, &add_trace, "tit", message_id, n, json);
+    if (r >= 0)
+        r = db_run(store->db, err, &weigh_trace, "ti", message_id, (int64_t) len);
+    r = db_write_end(store->db, r, err);
     return r < 0 ? r : 0;
 }
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import normal
 
@@ -14,6 +15,10 @@ def load(major):
         return json.load(file)["answers"]
 
 
+# %%script false does not read its input. If it has ended when IPython writes it, asyncio says so, in a later cell.
+LATE = re.compile(r"Future exception was never retrieved\n(?:.*\n)*?BrokenPipeError: .*\n")
+
+
 def session_answer(receipt):
     """The receipt of a cell in the form of the records."""
     shown = []
@@ -23,7 +28,7 @@ def session_answer(receipt):
         shown.append({"update": True, **item} if ours.get("update") else item)
     result = receipt["result"]
     result = None if result is None else normal.bundle(result, receipt.get("result_metadata"))
-    error, err = receipt["error"], receipt["stderr"].replace(NOTE, "")
+    error, err = receipt["error"], LATE.sub("", receipt["stderr"].replace(NOTE, ""))
     if error is not None:
         err = err.replace(error["traceback"], "", 1)
         error = (error["name"], error["value"])

@@ -416,6 +416,9 @@ def test_sign_up_from_elsewhere(serve, gb):  # noqa: F811
         refused(server, 403, "signup-closed", "POST", "/auth/signup", body, **headers)
     code = gb("user", "invite", "--data", server.data).out.strip()
     away = {"X_Forwarded_For": "192.0.2.1"}
+    # Not even with an invitation as long as nobody is the operator.
+    refused(server, 403, "signup-closed", "POST", "/auth/signup", {**body, "invitation": code}, **away)
+    server.good("POST", "/auth/signup", {**body, "email": "operator@example.com"}, 201)
     refused(server, 403, "signup-closed", "POST", "/auth/signup", {**body, "invitation": "x" + code}, **away)
     refused(server, 422, "password-weak", "POST", "/auth/signup", {**body, "password": "short", "invitation": code},
             **away)  # fmt: skip

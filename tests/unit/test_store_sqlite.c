@@ -304,8 +304,9 @@ static void test_chats_have_bounds(void **state)
     };
 
     assert_int_equal(sql(f, "INSERT INTO mark_chats (id, owner, title, words, created_us, "
-                            "updated_us) WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 "
-                            "FROM n WHERE i < 9999) SELECT 'c' || i, 'ann', '', '', 1, 1 FROM n"),
+                            "updated_us, bytes) WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT "
+                            "i + 1 FROM n WHERE i < 9999) SELECT 'c' || i, 'ann', '', '', 1, 1, 0 "
+                            "FROM n"),
                      SQLITE_OK);
     assert_int_equal(store_chat_add(f->store, &chat, &f->err), -EDQUOT);
     (void) snprintf(chat.owner, sizeof chat.owner, "bob");
@@ -314,6 +315,55 @@ static void test_chats_have_bounds(void **state)
     assert_int_equal(sql(f, "UPDATE mark_messages SET seq = 10000"), SQLITE_OK);
     (void) snprintf(message.id, sizeof message.id, "n");
     assert_int_equal(store_message_add(f->store, NULL, &message, &f->err), -EDQUOT);
+}
+
+static int64_t bytes_of(const struct fixture *f, const char *chat)
+{
+    sqlite3_stmt *stmt = NULL;
+    sqlite3 *db = NULL;
+    char path[256];
+    int64_t bytes;
+
+    snprintf(path, sizeof path, "%s/glovebox.db", f->dir);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(
+        sqlite3_prepare_v2(db, "SELECT bytes FROM mark_chats WHERE id = ?1", -1, &stmt, NULL),
+        SQLITE_OK);
+    sqlite3_bind_text(stmt, 1, chat, -1, SQLITE_STATIC);
+    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+    bytes = sqlite3_column_int64(stmt, 0);
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+    return bytes;
+}
+
+/* All chats of an owner together have a share of the disk. */
+static void test_owners_have_bounds(void **state)
+{
+    struct fixture *f = *state;
+    struct store_chat chat = { .id = "c", .owner = "ann" };
+    struct store_message message = {
+        .id = "m", .chat_id = "c", .role = STORE_ROLE_ASSISTANT, .parts = (char[]){ "[]" }
+    };
+
+    assert_int_equal(store_chat_add(f->store, &chat, &f->err), 0);
+    (void) snprintf(chat.id, sizeof chat.id, "d");
+    assert_int_equal(store_chat_add(f->store, &chat, &f->err), 0);
+    assert_int_equal(store_message_add(f->store, NULL, &message, &f->err), 0);
+    assert_int_equal(bytes_of(f, "c"), 2);
+    message.response = (char[]){ "{\"a\": 1}" };
+    for (int i = 0; i < 2; i++) { /* what is written again takes no more room */
+        assert_int_equal(store_message_finish(f->store, &message, &f->err), 0);
+        assert_int_equal(bytes_of(f, "c"), 2 + 8);
+    }
+    assert_int_equal(store_trace_add(f->store, "m", 1, "{}", &f->err), 0);
+    assert_int_equal(bytes_of(f, "c"), 2 + 8 + 2);
+
+    assert_int_equal(sql(f, "UPDATE mark_chats SET bytes = 4294967296 WHERE id = 'd'"), SQLITE_OK);
+    (void) snprintf(message.id, sizeof message.id, "n");
+    assert_int_equal(store_message_add(f->store, NULL, &message, &f->err), -EDQUOT);
+    assert_int_equal(store_chat_delete(f->store, "ann", "d", &f->err), 0);
+    assert_int_equal(store_message_add(f->store, NULL, &message, &f->err), 0);
 }
 
 static void test_no_directory(void **state)
@@ -340,7 +390,7 @@ int main(void)
         WITH_STORE(test_refuses_versions),   WITH_STORE(test_refuses_other_files),
         WITH_STORE(test_append_only),        WITH_STORE(test_malformed),
         WITH_STORE(test_deleted_is_gone),    WITH_STORE(test_chats_have_bounds),
-        cmocka_unit_test(test_no_directory),
+        WITH_STORE(test_owners_have_bounds), cmocka_unit_test(test_no_directory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -47,7 +47,8 @@ CREATE TABLE mark_chats (
     session_id TEXT,
     model TEXT,
     created_us BIGINT NOT NULL,
-    updated_us BIGINT NOT NULL
+    updated_us BIGINT NOT NULL,
+    bytes BIGINT NOT NULL -- what its messages and traces take, about
 );
 CREATE INDEX mark_chats_by_owner ON mark_chats (owner, updated_us, id);
 
