@@ -95,12 +95,11 @@ static int chat_prepare(struct agent *agent, const struct caller *caller, struct
 {
     const char *owner = principal_text(&caller->principal), *name = llm_model_name(model);
     struct store *store = agent->config.store;
-    char title[4 * 81];
+    char title[STORE_TITLE_MAX];
     struct gb_err err = { 0 };
     int r = 0;
 
     chat_title_make(query, title, sizeof title);
-    title[text_fit(title, strlen(title), sizeof chat->title - 1)] = '\0';
     if (!chat->id[0]) {
         mark_id_make(chat->id);
         (void) snprintf(chat->owner, sizeof chat->owner, "%s", owner);
