@@ -596,8 +596,9 @@ static void test_files_changed(void **state)
                              " open('late', 'w').close()\n"
                              "threading.Thread(target=late, daemon=True).start()"),
                  "");
-    file_put(place, "go", "");
-    assert_files(cell(place, "while not os.path.exists('late'): pass"), "+late ");
+    /* Told by the cell, so that it does not write before that cell has begun. */
+    assert_files(cell(place, "open('go', 'w').close()\nwhile not os.path.exists('late'): pass"),
+                 "+go +late ");
     /* A directory that not everybody can enter. */
     assert_files(cell(place, "os.mkdir('p', 0o700)\nopen('p/x', 'w').close()"), "+p/x ");
 }
