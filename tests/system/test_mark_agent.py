@@ -4,6 +4,7 @@ What needs no box is tested in tests/unit/test_agent.c.
 """
 
 import json
+import sqlite3
 
 import pytest
 
@@ -62,6 +63,21 @@ def test_programs_cannot_install_packages(ann):
     reply = ann.ask_mark("Fetch it")
     assert reply["answer_story"] == "Refused."
     assert reply["steps"][0]["receipt"]["status"] == "error"
+
+
+def test_recheck_tells_other_versions(serve, tmp_path):  # noqa: F811
+    server = serve(*scripted(tmp_path / "model", REPLIES), "--model", "none")
+    ann = person(server)
+    first = ann.ask_mark("Define it")
+    used = ann.ask_mark("Use it", chat=first["chat_id"])["message_id"]
+    same = ann.good("POST", f"/api/v1/messages/{used}/recheck")
+    assert same["equal"] and "packages" not in same
+    store = sqlite3.connect(f"{server.data}/glovebox.db")
+    store.execute("UPDATE mark_messages SET details = json_set(details, '$.packages', 'numpy 0.1') WHERE id = ?", [used])
+    store.commit()
+    store.close()
+    other = ann.good("POST", f"/api/v1/messages/{used}/recheck")
+    assert other["equal"] and other["packages"]["before"] == "numpy 0.1" and "numpy 0.1" != other["packages"]["after"]
 
 
 def test_output_is_trimmed_for_the_model(ann):

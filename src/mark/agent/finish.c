@@ -122,12 +122,13 @@ static json_t *details_of(const struct work *work)
     const struct gathered *gathered = &work->answer->gathered;
     const json_t *step = json_array_get(gathered->steps, 0);
     json_t *details = json_pack(
-        "{s:o, s:o, s:O, s:o, s:O?, s:O?, s:O?, s:s, s:s?, s:O}", "cells",
+        "{s:o, s:o, s:O, s:o, s:O?, s:O?, s:O?, s:s, s:s, s:s?, s:O}", "cells",
         kept_cells(gathered, true), "failed_cells", kept_cells(gathered, false), "values",
         gathered->values, "files", kept_files(work), "charts_shown", work->ending.charts,
         "tables_shown", work->ending.tables, "template",
-        json_object_get(json_object_get(step, "receipt"), "template"), "model",
-        llm_model_name(work->model), "cause", work->ending.cause, "decisions", work->decisions);
+        json_object_get(json_object_get(step, "receipt"), "template"), "packages",
+        service_packages_text(work->agent->config.service), "model", llm_model_name(work->model),
+        "cause", work->ending.cause, "decisions", work->decisions);
 
     if (details && work->history.summary)
         (void) json_object_set_new(details, "summary",

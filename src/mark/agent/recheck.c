@@ -158,6 +158,17 @@ static bool all_equal(const json_t *list)
     return true;
 }
 
+/* Tells that the box has other versions now: a reason for a difference that is not the data. */
+static void tell_packages(const struct recheck *c, json_t *result)
+{
+    const char *before = json_string_value(json_object_get(c->details, "packages"));
+    const char *after = service_packages_text(c->agent->config.service);
+
+    if (before && strcmp(before, after) != 0)
+        (void) json_object_set_new(result, "packages",
+                                   json_pack("{s:s, s:s}", "before", before, "after", after));
+}
+
 static json_t *result_of(const struct recheck *c)
 {
     const struct gathered *again = &c->again->gathered;
@@ -171,13 +182,17 @@ static json_t *result_of(const struct recheck *c)
     bool equal = c->failed == 0 && all_equal(values) && all_equal(tables) && all_equal(charts);
     int64_t ms = (clock_now_us() - c->begun_us) / 1000;
     size_t checked = json_array_size(values) + json_array_size(tables) + json_array_size(charts);
+    json_t *result;
 
     json_decref(charts_after);
     json_decref(tables_after);
-    return json_pack("{s:s, s:b, s:o, s:o, s:o, s:I, s:I, s:f}", "message_id", c->message.id,
-                     "equal", equal, "values", values, "tables", tables, "charts", charts, "failed",
-                     (json_int_t) c->failed, "checked", (json_int_t) checked, "seconds",
-                     (double) ms / 1000.0);
+    result = json_pack("{s:s, s:b, s:o, s:o, s:o, s:I, s:I, s:f}", "message_id", c->message.id,
+                       "equal", equal, "values", values, "tables", tables, "charts", charts,
+                       "failed", (json_int_t) c->failed, "checked", (json_int_t) checked, "seconds",
+                       (double) ms / 1000.0);
+    if (result)
+        tell_packages(c, result);
+    return result;
 }
 
 /* In the details of the answer, with the time. */

@@ -201,12 +201,16 @@ static const struct field fields_recheck_item[] = {
 RESPONSE(recheck_item, "One comparison.");
 
 static const struct field fields_recheck[] = {
+    ALWAYS("message_id", FIELD_TEXT, "of the answer"),
     ALWAYS("equal", FIELD_BOOL, "whether everything is"),
     { "values", FIELD_LIST, FIELD_REQUIRED, .of = &schema_recheck_item },
     { "tables", FIELD_LIST, FIELD_REQUIRED, .of = &schema_recheck_item },
     { "charts", FIELD_LIST, FIELD_REQUIRED, .of = &schema_recheck_item },
     { "seconds", FIELD_NUMBER, 0, .help = "how long it took" },
-    { "checked", FIELD_ANY, 0, .help = "what was compared" },
+    { "failed", FIELD_INT, 0, .help = "how many programs of the answer failed this time" },
+    { "checked", FIELD_INT, 0, .help = "how many values, tables and charts were compared" },
+    { "packages", FIELD_ANY, 0,
+      .help = "{before, after}: the packages of the boxes with their versions, if they differ" },
     END,
 };
 RESPONSE(recheck, "Whether an answer comes out again.");
