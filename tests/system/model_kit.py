@@ -543,6 +543,11 @@ class Listener(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
+    def process_request(self, request, client_address):
+        thread = threading.Thread(target=self.process_request_thread, args=(request, client_address), daemon=True)
+        self.handlers.append(thread)
+        thread.start()
+
     def handle_error(self, request, client_address):
         """A client that has left is not worth a traceback."""
 
@@ -557,7 +562,7 @@ class ModelServer:
         self.models, self.requests, self.replies = models, [], 0
         self.lock, self.stopping = threading.Lock(), threading.Event()
         self.listener = Listener(("127.0.0.1", port), Handler)
-        self.listener.kit = self
+        self.listener.kit, self.listener.handlers = self, []
         self.port = self.listener.server_address[1]
         self.thread = threading.Thread(target=self.listener.serve_forever, args=(0.05,), daemon=True)
 
@@ -573,6 +578,8 @@ class ModelServer:
         self.listener.shutdown()
         self.listener.server_close()
         self.thread.join()
+        for handler in self.listener.handlers:  # they close their connections, for which a test would be blamed
+            handler.join(10)
 
     @property
     def posts(self):
