@@ -39,6 +39,9 @@ struct uploaded {
 /* The body has ended: commits the file. On failure the reply has been sent. */
 int upload_form_end(struct request *rq, struct uploaded *ret_file);
 
+/* The body is not what it should be; returns -1. */
+int upload_refuse_form(struct request *rq);
+
 /* Called when a streamed body begins. */
 int codesession_upload_begin(struct request *rq);
 int locals_upload_begin(struct request *rq);

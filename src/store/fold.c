@@ -21,23 +21,6 @@ static void unicode_open(void)
     unicode = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t) 0);
 }
 
-static uint32_t decode(const char *unit, size_t len)
-{
-    const unsigned char *u = (const unsigned char *) unit;
-
-    switch (len) {
-    case 1:
-        return u[0];
-    case 2:
-        return (uint32_t) (u[0] & 0x1f) << 6 | (u[1] & 0x3f);
-    case 3:
-        return (uint32_t) (u[0] & 0x0f) << 12 | (uint32_t) (u[1] & 0x3f) << 6 | (u[2] & 0x3f);
-    default:
-        return (uint32_t) (u[0] & 0x07) << 18 | (uint32_t) (u[1] & 0x3f) << 12 |
-               (uint32_t) (u[2] & 0x3f) << 6 | (u[3] & 0x3f);
-    }
-}
-
 static size_t encode(uint32_t c, char *out)
 {
     if (c < 0x80) {
@@ -82,7 +65,7 @@ char *store_fold(const char *text, size_t max)
 
         if (utf8_next(text + at, len - at, &unit) != UTF8_CHAR)
             continue;
-        c = lower(decode(text + at, unit));
+        c = lower(utf8_decode(text + at, unit));
         if (c < 0x20 || c == 0x7f)
             c = ' ';
         out += encode(c, folded + out);

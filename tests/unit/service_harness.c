@@ -4,6 +4,8 @@
 
 #include "base/autoclean.h"
 
+#include "packages_dir.h"
+
 #include "base/banned.h"
 
 struct engine {
@@ -667,19 +669,6 @@ int group_setup(void **state)
     assert_true(gate_fd >= 0);
     assert_non_null(mkdtemp(data_dir));
     return 0;
-}
-
-/* What packages_open() makes, empty by now. */
-static void packages_remove(const char *dir)
-{
-    static const char *const names[] = { "layers", "records", "requests", "sets", "work",
-                                         "locks",  "trees",   "tools",    "" };
-    char path[512];
-
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        (void) snprintf(path, sizeof path, "%s/packages/%s", dir, names[i]);
-        (void) rmdir(path);
-    }
 }
 
 int group_teardown(void **state)

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/autoclean.h"
 #include "store/audit.h"
 
 /* Opens the store in @dir; once more is as good as the first time. */
@@ -16,6 +19,41 @@ static inline struct store *harness_open(const char *dir)
     if (store_open(&config, &store, &err) < 0)
         fail_msg("%s", err.msg);
     return store;
+}
+
+/* A store of its own for each test, in a directory that goes afterwards. */
+struct harness_store {
+    char dir[64];
+    struct store *store;
+    struct gb_err err;
+};
+
+static inline int harness_setup(void **state)
+{
+    struct harness_store *f = calloc(1, sizeof *f);
+
+    assert_non_null(f);
+    snprintf(f->dir, sizeof f->dir, "/tmp/gbtest-store-XXXXXX");
+    assert_non_null(mkdtemp(f->dir));
+    f->store = harness_open(f->dir);
+    *state = f;
+    return 0;
+}
+
+static inline int harness_teardown(void **state)
+{
+    static const char *const names[] = { "glovebox.db", "glovebox.db-wal", "glovebox.db-shm" };
+    struct harness_store *f = *state;
+    char path[128];
+
+    store_close(f->store);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        snprintf(path, sizeof path, "%s/%s", f->dir, names[i]);
+        (void) unlink(path);
+    }
+    assert_int_equal(rmdir(f->dir), 0);
+    free(f);
+    return 0;
 }
 
 /* Entry @seq with a hash that its number tells, so that they follow each other. */

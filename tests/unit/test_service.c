@@ -26,6 +26,8 @@
 #include "store/keys.h"
 #include "store/sessions.h"
 
+#include "packages_dir.h"
+
 #include "base/banned.h"
 
 /* PID 1 is a clone of the builder and sealed; with the thread sanitizer's runtime in it, it does
@@ -478,20 +480,8 @@ static void log_print(void *arg, enum log_level level, const char *line)
         fprintf(stderr, "# %s\n", line);
 }
 
-/* What packages_open() makes, empty by now. */
-static void packages_remove(const char *dir)
-{
-    static const char *const names[] = { "layers", "records", "requests", "sets",
-                                         "work",   "locks",   "" };
-    char path[512];
-
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        (void) snprintf(path, sizeof path, "%s/packages/%s", dir, names[i]);
-        (void) rmdir(path);
-    }
-}
-
-static void dir_remove(void)
+/* Whether nothing but empty directories was left. */
+static bool dir_remove(void)
 {
     DIR *dir = opendir(data_dir);
     struct dirent *entry;
@@ -502,7 +492,7 @@ static void dir_remove(void)
             (void) unlinkat(dirfd(dir), entry->d_name, AT_REMOVEDIR); /* workspaces, empty by now */
     if (dir)
         (void) closedir(dir);
-    (void) rmdir(data_dir);
+    return rmdir(data_dir) == 0;
 }
 
 int main(int argc, char **argv)
@@ -546,6 +536,9 @@ int main(int argc, char **argv)
     r = r < 0 ? SKIP : cmocka_run_group_tests(tests, NULL, NULL);
     service_close(service);
     store_close(store);
-    dir_remove();
+    if (!dir_remove()) {
+        fprintf(stderr, "%s is not empty\n", data_dir);
+        return 1;
+    }
     return r;
 }

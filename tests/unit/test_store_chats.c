@@ -29,41 +29,6 @@
 #define THREADS 4
 #define ROUNDS  25
 
-/* A store of its own for each test, in a directory that goes afterwards. */
-struct fixture {
-    char dir[64];
-    struct store *store;
-    struct gb_err err;
-};
-
-static int setup(void **state)
-{
-    struct fixture *f = calloc(1, sizeof *f);
-
-    assert_non_null(f);
-    snprintf(f->dir, sizeof f->dir, "/tmp/gbtest-store-XXXXXX");
-    assert_non_null(mkdtemp(f->dir));
-    f->store = harness_open(f->dir);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    static const char *const names[] = { "glovebox.db", "glovebox.db-wal", "glovebox.db-shm" };
-    struct fixture *f = *state;
-    char path[128];
-
-    store_close(f->store);
-    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        snprintf(path, sizeof path, "%s/%s", f->dir, names[i]);
-        (void) unlink(path);
-    }
-    assert_int_equal(rmdir(f->dir), 0);
-    free(f);
-    return 0;
-}
-
 /* ---- chats ---- */
 
 static struct store_chat chat_of(const char *id, const char *title, int64_t time_us)
@@ -76,14 +41,14 @@ static struct store_chat chat_of(const char *id, const char *title, int64_t time
     return chat;
 }
 
-static void add_chat(struct fixture *f, const char *id, const char *title, int64_t time_us)
+static void add_chat(struct harness_store *f, const char *id, const char *title, int64_t time_us)
 {
     struct store_chat chat = chat_of(id, title, time_us);
 
     assert_int_equal(store_chat_add(f->store, &chat, &f->err), 0);
 }
 
-static struct store_chat get_chat(struct fixture *f, const char *id)
+static struct store_chat get_chat(struct harness_store *f, const char *id)
 {
     struct store_chat chat;
 
@@ -92,7 +57,7 @@ static struct store_chat get_chat(struct fixture *f, const char *id)
 }
 
 /* The ids of the chats that a search finds, with blanks between them. */
-static void assert_found(struct fixture *f, const char *q, const char *ids)
+static void assert_found(struct harness_store *f, const char *q, const char *ids)
 {
     struct store_chat_query query = { .owner = "ann", .q = q, .limit = 100 };
     autofree struct store_chat *chats = NULL;
@@ -110,7 +75,7 @@ static void assert_found(struct fixture *f, const char *q, const char *ids)
 
 static void test_chat(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     struct store_chat chat = chat_of("c1", "Größe", 5), got = { .title = "x" };
 
     assert_int_equal(store_chat_get(f->store, "ann", "c1", &got, &f->err), -ENOENT);
@@ -142,7 +107,7 @@ static void test_chat(void **state)
 
 static void test_chat_of_others(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     struct store_chat_query query = { .owner = "bob", .limit = 10 };
     struct store_chat got, *chats;
     size_t len;
@@ -159,7 +124,7 @@ static void test_chat_of_others(void **state)
 
 static void test_chat_pages(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     struct store_chat_query query = { .owner = "ann", .limit = 2 };
     struct store_chat *chats;
     size_t len;
@@ -187,7 +152,7 @@ static void test_chat_pages(void **state)
 
 static void test_chat_bad(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     struct store_chat chat = chat_of("../x", "", 1), *chats;
     struct store_chat_query query = { .owner = "ann" };
     char longest[STORE_SEARCH_MAX + 2];
@@ -234,7 +199,7 @@ static struct store_message message_of(const char *id, const char *chat_id, enum
 }
 
 /* A question "q<n>" and its answer "a<n>". */
-static void add_pair(struct fixture *f, const char *chat_id, int n, const char *text)
+static void add_pair(struct harness_store *f, const char *chat_id, int n, const char *text)
 {
     char q[16], a[16];
     struct store_message question, answer;
@@ -247,7 +212,8 @@ static void add_pair(struct fixture *f, const char *chat_id, int n, const char *
     assert_int_equal(store_message_add(f->store, &question, &answer, &f->err), 0);
 }
 
-static void assert_messages(struct fixture *f, struct store_message_query *query, const char *ids)
+static void assert_messages(struct harness_store *f, struct store_message_query *query,
+                            const char *ids)
 {
     struct store_message *messages;
     char found[256] = "";
@@ -267,7 +233,7 @@ static void assert_messages(struct fixture *f, struct store_message_query *query
 
 static void test_message(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     struct store_message question = message_of("q1", "c1", STORE_ROLE_USER, "How many?");
     struct store_message answer = message_of("a1", "c1", STORE_ROLE_ASSISTANT, NULL), got;
     char attachments[] = "[\"x\"]";
@@ -307,7 +273,7 @@ static void test_message_finish(void **state)
     static const enum store_message_status ends[] = { STORE_MESSAGE_OK, STORE_MESSAGE_ERROR,
                                                       STORE_MESSAGE_STOPPED,
                                                       STORE_MESSAGE_NEEDS_INPUT };
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     char response[] = "{\"answer_story\":\"Forty-two\"}", details[] = "{}", usage[] = "{\"n\":1}";
     struct store_message finished = message_of("a1", "c1", STORE_ROLE_ASSISTANT, "Forty-two"), got;
     struct store_message_query query = { .owner = "ann", .chat_id = "c1", .limit = 10 };
@@ -355,7 +321,7 @@ static void test_message_finish(void **state)
 
 static void test_message_list(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     struct store_message_query query = { .limit = 3 };
     struct store_message again = message_of("a9", "c1", STORE_ROLE_ASSISTANT, NULL), *messages;
     size_t len;
@@ -390,7 +356,7 @@ static void test_message_list(void **state)
 
 static void test_message_pending(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     struct store_message finished = message_of("a1", "c1", STORE_ROLE_ASSISTANT, NULL), *messages;
     size_t len;
 
@@ -422,7 +388,7 @@ static char *text_of(size_t len)
 
 static void test_message_large(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     struct store_message finished = message_of("a1", "c1", STORE_ROLE_ASSISTANT, NULL), got;
     autofree char *large = text_of(STORE_TEXT_MAX), *larger = text_of(STORE_TEXT_MAX + 1);
 
@@ -444,7 +410,7 @@ static void test_message_large(void **state)
 
 static void test_message_bad(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     struct store_message question = message_of("q1", "c1", STORE_ROLE_USER, "x");
     struct store_message answer = message_of("a1", "c1", STORE_ROLE_ASSISTANT, NULL);
     struct store_message_query query = { .limit = 10 };
@@ -471,7 +437,7 @@ static void test_message_bad(void **state)
 
 static void test_search(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
 
     add_chat(f, "c1", "Sales in ÜBERLINGEN", 1);
     add_chat(f, "c2", "100% of_it!", 2);
@@ -521,7 +487,7 @@ static void *work(void *arg)
 /* Numbers have no gap and no double, by threads over one opening and over two. */
 static void test_message_threads(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     struct store *other = harness_open(f->dir);
     struct store_message_query query = { .owner = "ann", .chat_id = "c1", .limit = 1000 };
     struct store_message *messages;
@@ -550,7 +516,7 @@ static void test_message_threads(void **state)
 
 static void test_trace(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     char **texts;
 
     add_chat(f, "c1", "", 1);
@@ -582,7 +548,7 @@ static struct store_feedback feedback_of(const char *id, bool up, int64_t time_u
 
 static void test_feedback(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     struct store_feedback feedback = feedback_of("a1", true, 10), *got;
     char reasons[] = "[\"wrong\"]", comment[] = "Ça va";
     size_t len;
@@ -622,7 +588,7 @@ static void test_feedback(void **state)
 
 static void test_feedback_list(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     struct store_feedback *got;
     size_t len;
 
@@ -664,7 +630,7 @@ static struct store_attachment attachment_of(const char *id, uint8_t content, in
 
 static void test_attachment(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     struct store_attachment attachment = attachment_of("f1", 1, 10), got, *list;
     int64_t count, bytes;
     size_t len;
@@ -710,7 +676,7 @@ static void test_attachment(void **state)
 
 static void test_attachment_quota(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     struct store_attachment attachment = attachment_of("f1", 1, 60);
 
     assert_int_equal(store_attachment_add(f->store, &attachment, 0, -1, &f->err), -EDQUOT);
@@ -729,7 +695,7 @@ static void test_attachment_quota(void **state)
 static void test_attachment_bad(void **state)
 {
     static const char *const names[] = { "", ".", "..", "a/b", "a\nb", "a\x7f", "\xff" };
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     struct store_attachment attachment;
     autofree char *longest = text_of(STORE_PROFILE_MAX + 1);
 
@@ -767,7 +733,7 @@ static void *attach(void *arg)
 
 static void test_attachment_threads(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     struct store *other = harness_open(f->dir);
     struct worker workers[THREADS];
     pthread_t threads[THREADS];
@@ -791,7 +757,7 @@ static void test_attachment_threads(void **state)
 
 static void test_delete(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     struct store_feedback feedback = feedback_of("a1", true, 10), *feedbacks;
     struct store_message got, *pending;
     char **texts;
@@ -815,7 +781,7 @@ static void test_delete(void **state)
 
 static void test_owner_delete(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     struct store_chat other = chat_of("c2", "", 1), got;
     struct store_attachment attachment = attachment_of("f1", 1, 10);
     bool has;
@@ -834,7 +800,7 @@ static void test_owner_delete(void **state)
     assert_int_equal(store_owner_delete(f->store, "", &f->err), -EINVAL);
 }
 
-#define WITH_STORE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define WITH_STORE(test) cmocka_unit_test_setup_teardown(test, harness_setup, harness_teardown)
 
 int main(void)
 {

@@ -22,40 +22,6 @@
 
 #define THREADS 8
 
-struct fixture {
-    char dir[64];
-    struct store *store;
-    struct gb_err err;
-};
-
-static int setup(void **state)
-{
-    struct fixture *f = calloc(1, sizeof *f);
-
-    assert_non_null(f);
-    snprintf(f->dir, sizeof f->dir, "/tmp/gbtest-users-XXXXXX");
-    assert_non_null(mkdtemp(f->dir));
-    f->store = harness_open(f->dir);
-    *state = f;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    static const char *const names[] = { "glovebox.db", "glovebox.db-wal", "glovebox.db-shm" };
-    struct fixture *f = *state;
-    char path[128];
-
-    store_close(f->store);
-    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        snprintf(path, sizeof path, "%s/%s", f->dir, names[i]);
-        (void) unlink(path);
-    }
-    assert_int_equal(rmdir(f->dir), 0);
-    free(f);
-    return 0;
-}
-
 static struct store_user user_of(const char *id)
 {
     struct store_user user = { .created_us = 1000, .valid_from_us = 1000 };
@@ -68,7 +34,7 @@ static struct store_user user_of(const char *id)
 }
 
 /* Whether it became the operator. */
-static bool add(struct fixture *f, const char *id)
+static bool add(struct harness_store *f, const char *id)
 {
     struct store_user user = user_of(id);
     bool is_operator;
@@ -77,7 +43,7 @@ static bool add(struct fixture *f, const char *id)
     return is_operator;
 }
 
-static struct store_user get(struct fixture *f, const char *id)
+static struct store_user get(struct harness_store *f, const char *id)
 {
     struct store_user user;
 
@@ -85,7 +51,7 @@ static struct store_user get(struct fixture *f, const char *id)
     return user;
 }
 
-static int64_t generation(struct fixture *f)
+static int64_t generation(struct harness_store *f)
 {
     int64_t value;
 
@@ -97,7 +63,7 @@ static int64_t generation(struct fixture *f)
 
 static void test_user(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     struct store_user user = user_of("ada"), got = { .created_us = 7 };
     int64_t before = generation(f), count;
     bool is_operator = false;
@@ -133,7 +99,7 @@ static void test_user(void **state)
 
 static void test_user_list(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     autofree struct store_user *users = NULL;
     struct store_user old = user_of("old");
     size_t len = 7;
@@ -158,7 +124,7 @@ static void test_user_list(void **state)
 
 static void test_user_bad(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     struct store_user user;
     bool is_operator;
 
@@ -190,7 +156,7 @@ static void test_user_bad(void **state)
 
 static void test_user_changes(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     int64_t before;
 
     (void) add(f, "ada");
@@ -235,7 +201,7 @@ static void *race(void *arg)
 
 static void test_first_is_one(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     struct racer racers[THREADS];
     int operators = 0;
 
@@ -262,7 +228,7 @@ static struct store_sign_in sign_in_of(const char *family, const char *user_id, 
     return sign_in;
 }
 
-static int turn(struct fixture *f, const char *family, int from, int to, int64_t now_us)
+static int turn(struct harness_store *f, const char *family, int from, int to, int64_t now_us)
 {
     struct store_sign_in next = sign_in_of(family, "", to);
     uint8_t spent[STORE_HASH_BYTES];
@@ -279,7 +245,7 @@ static int turn(struct fixture *f, const char *family, int from, int to, int64_t
 
 static void test_sign_in(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     struct store_sign_in sign_in = sign_in_of("f1", "ada", 1);
 
     assert_int_equal(store_sign_in_add(f->store, &sign_in, 1000, 9, &f->err), -ENOENT);
@@ -299,7 +265,7 @@ static void test_sign_in(void **state)
 
 static void test_sign_in_ends(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     struct store_sign_in sign_in = sign_in_of("f1", "ada", 1);
 
     (void) add(f, "ada");
@@ -319,7 +285,7 @@ static void test_sign_in_ends(void **state)
 
 static void test_sign_in_max(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
 
     (void) add(f, "ada");
     for (int i = 1; i <= 5; i++) {
@@ -342,7 +308,7 @@ static void test_sign_in_max(void **state)
 /* Of many who use one token at a time exactly one gets a successor. */
 struct turner {
     pthread_t thread;
-    struct fixture *f;
+    struct harness_store *f;
     int to, r;
 };
 
@@ -361,7 +327,7 @@ static void *turn_once(void *arg)
 
 static void test_sign_in_race(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     struct store_sign_in sign_in = sign_in_of("f1", "ada", 1);
     struct turner turners[THREADS];
     int turned = 0;
@@ -383,7 +349,7 @@ static void test_sign_in_race(void **state)
 
 static void test_invitation(void **state)
 {
-    struct fixture *f = *state;
+    struct harness_store *f = *state;
     struct store_user user = user_of("ada"), taken;
     uint8_t hash[STORE_HASH_BYTES] = { 1 }, other[STORE_HASH_BYTES] = { 2 };
     bool is_operator;
@@ -409,7 +375,7 @@ static void test_invitation(void **state)
     assert_int_equal(store_user_add(f->store, &user, hash, &is_operator, &f->err), -EKEYREJECTED);
 }
 
-#define WITH_STORE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define WITH_STORE(test) cmocka_unit_test_setup_teardown(test, harness_setup, harness_teardown)
 
 int main(void)
 {

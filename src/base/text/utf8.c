@@ -64,6 +64,23 @@ bool utf8_valid(const char *data, size_t len)
     return true;
 }
 
+uint32_t utf8_decode(const char *unit, size_t len)
+{
+    const unsigned char *u = (const unsigned char *) unit;
+
+    switch (len) {
+    case 1:
+        return u[0];
+    case 2:
+        return (uint32_t) (u[0] & 0x1f) << 6 | (u[1] & 0x3f);
+    case 3:
+        return (uint32_t) (u[0] & 0x0f) << 12 | (uint32_t) (u[1] & 0x3f) << 6 | (u[2] & 0x3f);
+    default:
+        return (uint32_t) (u[0] & 0x07) << 18 | (uint32_t) (u[1] & 0x3f) << 12 |
+               (uint32_t) (u[2] & 0x3f) << 6 | (u[3] & 0x3f);
+    }
+}
+
 size_t utf8_partial_end(const char *data, size_t len)
 {
     size_t unit;

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define UTF8_REPLACEMENT     "\xef\xbf\xbd" /* U+FFFD */
 #define UTF8_REPLACEMENT_LEN 3u
@@ -22,6 +23,9 @@ enum utf8_kind {
 /* Reads the unit at the start of @data; @len is at least 1. @ret_len is 1 to 4, and less than 4
  * unless the unit is a character. */
 enum utf8_kind utf8_next(const char *data, size_t len, size_t *ret_len);
+
+/* The code point of a whole character of @len bytes. */
+uint32_t utf8_decode(const char *unit, size_t len);
 
 bool utf8_valid(const char *data, size_t len);
 

@@ -13,23 +13,6 @@
 
 #define EXTENSION_MAX 16 /* bytes, with its dot: a longer one is part of the name */
 
-static uint32_t decode(const char *unit, size_t len)
-{
-    const unsigned char *u = (const unsigned char *) unit;
-
-    switch (len) {
-    case 1:
-        return u[0];
-    case 2:
-        return (uint32_t) (u[0] & 0x1f) << 6 | (u[1] & 0x3f);
-    case 3:
-        return (uint32_t) (u[0] & 0x0f) << 12 | (uint32_t) (u[1] & 0x3f) << 6 | (u[2] & 0x3f);
-    default:
-        return (uint32_t) (u[0] & 0x07) << 18 | (uint32_t) (u[1] & 0x3f) << 12 |
-               (uint32_t) (u[2] & 0x3f) << 6 | (u[3] & 0x3f);
-    }
-}
-
 /* Ranges of characters that nobody sees or that change how others are shown: left out. */
 static const struct {
     uint32_t first, last;
@@ -61,7 +44,7 @@ static size_t clean(const char *in, size_t len, char *out, size_t size)
 
     for (size_t at = 0; at < len; at += unit) {
         bool is_char = utf8_next(in + at, len - at, &unit) == UTF8_CHAR;
-        uint32_t c = is_char ? decode(in + at, unit) : '_';
+        uint32_t c = is_char ? utf8_decode(in + at, unit) : '_';
 
         if (is_hidden(c))
             continue;

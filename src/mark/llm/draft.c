@@ -315,3 +315,12 @@ json_t *draft_message(const struct draft *draft, bool cut, bool *ret_cut)
     json_decref(message);
     return NULL;
 }
+
+enum llm_finish draft_finish(const struct draft *draft, bool cut, bool filtered)
+{
+    if (cut)
+        return LLM_LENGTH;
+    if (filtered || (draft->refusal.len > 0 && draft->calls_len == 0 && draft->text.len == 0))
+        return LLM_REFUSED;
+    return LLM_STOP;
+}

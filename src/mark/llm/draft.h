@@ -52,3 +52,6 @@ int draft_end(struct draft *draft);
 /* The message in the neutral form; NULL if out of memory. With @cut the last call may be
  * incomplete. @ret_cut: a call ends in the middle. */
 json_t *draft_message(const struct draft *draft, bool cut, bool *ret_cut);
+
+/* How it ended. A refusal beside text or calls is a part of the answer. */
+enum llm_finish draft_finish(const struct draft *draft, bool cut, bool filtered);

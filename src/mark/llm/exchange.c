@@ -392,8 +392,10 @@ static enum step judge(struct run *run, struct llm_error *ret_error)
         return STEP_FAIL;
     }
     if (is_whole(run))
-        return run->dialect->paused(&run->decoder) && run->pauses < PAUSES_MAX ? STEP_GO_ON
-                                                                               : STEP_DONE;
+        return run->dialect->paused && run->dialect->paused(&run->decoder) &&
+                       run->pauses < PAUSES_MAX
+                   ? STEP_GO_ON
+                   : STEP_DONE;
     if (run->reply.end == NET_DONE && !run->draft.told && !run->sse.has_events && status != 0) {
         (void) llm_error_set(
             ret_error, LLM_BROKEN, status,

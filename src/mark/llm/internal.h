@@ -135,7 +135,7 @@ struct dialect {
     /* Whether all of the reply has come. */
     bool (*complete)(const struct decoder *decoder);
     /* Whether the server wants the turn back to go on with it. */
-    bool (*paused)(const struct decoder *decoder);
+    bool (*paused)(const struct decoder *decoder); /* NULL: no turn ever is */
     /* Fills message, finish and usage of @ret_reply. */
     int (*finish)(struct decoder *decoder, struct llm_reply *ret_reply);
     /* Headers beyond the usual ones, ends with NULL; the key goes into a "%s". */

@@ -216,12 +216,6 @@ static bool is_complete(const struct decoder *decoder)
     return decoder->done || decoder->finish[0] || decoder->usage;
 }
 
-static bool never_paused(const struct decoder *decoder)
-{
-    (void) decoder;
-    return false;
-}
-
 /* ---- the end ---- */
 
 static void read_usage(const struct decoder *decoder, struct llm_usage *ret_usage)
@@ -262,12 +256,7 @@ static int on_finish(struct decoder *decoder, struct llm_reply *ret_reply)
         return -ENOMEM;
     }
     ret_reply->message = message;
-    ret_reply->finish = LLM_STOP;
-    if (length || cut)
-        ret_reply->finish = LLM_LENGTH;
-    else if (same(decoder->finish, "content_filter") ||
-             (draft->refusal.len > 0 && draft->calls_len == 0 && draft->text.len == 0))
-        ret_reply->finish = LLM_REFUSED;
+    ret_reply->finish = draft_finish(draft, length || cut, same(decoder->finish, "content_filter"));
     return 0;
 }
 
@@ -277,7 +266,6 @@ const struct dialect openai_dialect = {
     .event = on_event,
     .body = on_body,
     .complete = is_complete,
-    .paused = never_paused,
     .finish = on_finish,
     .headers = (const char *const[]){ NULL },
     .key_headers = (const char *const[]){ "Authorization: Bearer %s", NULL },

@@ -309,23 +309,6 @@ static size_t entity_read(const char *text, size_t len, struct glyph *glyph)
 
 /* ---- reading ---- */
 
-static uint32_t decode(const char *text, size_t len)
-{
-    const unsigned char *c = (const unsigned char *) text;
-
-    switch (len) {
-    case 1:
-        return c[0];
-    case 2:
-        return (uint32_t) (c[0] & 0x1f) << 6 | (c[1] & 0x3f);
-    case 3:
-        return (uint32_t) (c[0] & 0x0f) << 12 | (uint32_t) (c[1] & 0x3f) << 6 | (c[2] & 0x3f);
-    default:
-        return (uint32_t) (c[0] & 0x07) << 18 | (uint32_t) (c[1] & 0x3f) << 12 |
-               (uint32_t) (c[2] & 0x3f) << 6 | (c[3] & 0x3f);
-    }
-}
-
 static size_t glyph_read(const char *text, size_t len, bool rendered, struct glyph *glyph)
 {
     size_t used = 1;
@@ -336,7 +319,7 @@ static size_t glyph_read(const char *text, size_t len, bool rendered, struct gly
     glyph->code = (unsigned char) text[0];
     used = 1;
     if (glyph->code >= 0x80)
-        glyph->code = utf8_next(text, len, &used) == UTF8_CHAR ? decode(text, used) : 0xfffd;
+        glyph->code = utf8_next(text, len, &used) == UTF8_CHAR ? utf8_decode(text, used) : 0xfffd;
     classify(glyph);
     return used;
 }

@@ -103,19 +103,12 @@ static enum MHD_Result on_part(void *cls, enum MHD_ValueKind kind, const char *k
     return MHD_YES;
 }
 
-static int bad_multipart(struct request *rq)
-{
-    return refuse(rq, PROBLEM_BAD_MULTIPART,
-                  "the body is not complete multipart/form-data; send it as curl -F file=@PATH "
-                  "does");
-}
-
 static int attaching_write(struct request *rq, const char *data, size_t len)
 {
     struct attaching *at = rq->sink.state;
 
     if (MHD_post_process(at->parser, data, len) != MHD_YES)
-        return bad_multipart(rq); /* unless on_part() has given a better reason */
+        return upload_refuse_form(rq); /* unless on_part() has given a better reason */
     return 0;
 }
 
@@ -158,7 +151,7 @@ void mark_attachment_add(struct request *rq)
     bool whole = MHD_destroy_post_processor(TAKE_PTR(at->parser)) == MHD_YES;
 
     if (!whole)
-        (void) bad_multipart(rq);
+        (void) upload_refuse_form(rq);
     else if (rq->refusal.status == 0 && !at->upload)
         (void) refuse(rq, PROBLEM_NO_FILE,
                       "the body contains no file; send it as the field " FORM_FIELD);

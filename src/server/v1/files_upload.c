@@ -230,7 +230,7 @@ static enum MHD_Result on_part(void *cls, enum MHD_ValueKind kind, const char *k
     return MHD_YES;
 }
 
-static int bad_multipart(struct request *rq)
+int upload_refuse_form(struct request *rq)
 {
     return refuse(rq, PROBLEM_BAD_MULTIPART,
                   "the body is not complete multipart/form-data; send it as curl -F file=@PATH "
@@ -242,7 +242,7 @@ static int multipart_write(struct request *rq, const char *data, size_t len)
     struct uploading *up = rq->sink.state;
 
     if (MHD_post_process(up->parser, data, len) != MHD_YES)
-        return bad_multipart(rq); /* unless on_part() has given a better reason */
+        return upload_refuse_form(rq); /* unless on_part() has given a better reason */
     return 0;
 }
 
@@ -282,7 +282,7 @@ static int multipart_end(struct request *rq, struct uploading *up)
     bool whole = MHD_destroy_post_processor(TAKE_PTR(up->parser)) == MHD_YES;
 
     if (!whole)
-        (void) bad_multipart(rq);
+        (void) upload_refuse_form(rq);
     else if (rq->refusal.status == 0 && !up->file && json_array_size(up->done) == 0)
         (void) refuse(rq, up->is_form ? PROBLEM_NO_FILE : PROBLEM_BAD_MULTIPART,
                       "the body contains no file%s",
