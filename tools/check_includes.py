@@ -19,11 +19,12 @@ MAY_INCLUDE = {
     "store": ["base"],
     "engine": ["base"],
     "egress": ["base"],
+    "connect": ["base"],
     "service": ["base", "store", "engine", "egress"],
-    "mark": ["base", "schema", "store", "service"],
+    "mark": ["base", "schema", "store", "service", "connect"],
     "mcp": ["base", "schema", "service", "mark"],
     "server": ["base", "schema", "service", "mark", "mcp"],
-    "cli": ["base", "engine", "egress", "service", "mark", "mcp", "server"],
+    "cli": ["base", "engine", "egress", "service", "connect", "mark", "mcp", "server"],
 }
 
 # Which other rooms a room may include. Every room may include the headers directly in the module's
@@ -59,7 +60,7 @@ ROOMS = {
     # The agent is on top: it asks models, reads attachments and writes chats. The others know nothing
     # of each other; "" (mark.c) opens them all.
     "mark": {
-        "": ["auth", "chat", "attach", "agent", "llm"],
+        "": ["auth", "chat", "attach", "agent", "llm", "source", "export", "verify", "eval"],
         "auth": [],
         "chat": [],
         "attach": [],
@@ -67,7 +68,11 @@ ROOMS = {
         "box": [],  # programs that run in boxes, as text
         "numeral": [],  # pure functions, and so are those of story
         "story": ["numeral"],
-        "agent": ["attach", "box", "chat", "llm", "numeral", "prompts", "story"],
+        "source": ["attach", "box"],  # the broker, and what there is to ask
+        "agent": ["attach", "box", "chat", "llm", "numeral", "prompts", "source", "story"],
+        "export": ["agent", "attach", "box", "chat", "source"],
+        "verify": ["agent", "attach", "chat", "source", "story"],
+        "eval": ["agent", "attach", "llm", "numeral", "source", "story", "verify"],
         "prompts": [],
     },
     # These two meet only in mcp_internal.h and tool.h.
@@ -106,6 +111,12 @@ DOORS = {
         "auth/auth.h",
         "chat/chats.h",
         "llm/llm.h",
+        "eval/eval.h",
+        "export/export.h",
+        "source/broker.h",
+        "source/budget.h",
+        "source/sources.h",
+        "verify/verify.h",
     ],
     "engine": ["doctor/doctor.h", "disk/disk.h"],
     "service": [
@@ -129,18 +140,18 @@ BANNED_AFTER_CLONE = "engine/shared/banned_after_clone.h"
 OUTSIDE = {
     "Python.h": ["engine/python/"],
     "seccomp.h": [],  # tools/gen_seccomp only
-    "jansson.h": ["schema/", "service/", "mark/", "mcp/", "server/", "cli/"],
+    "jansson.h": ["connect/", "schema/", "service/", "mark/", "mcp/", "server/", "cli/"],
     "sqlite3.h": ["store/db_sqlite.c", "store/db_sqlite_backup.c"],
-    "libpq-fe.h": ["store/db_postgres.c"],
+    "libpq-fe.h": ["connect/", "store/db_postgres.c"],
     "microhttpd.h": ["server/"],
     "wslay/wslay.h": ["server/http/ws_protocol.c"],
-    "gnutls/gnutls.h": ["egress/", "server/http/ws_protocol.c"],
+    "gnutls/gnutls.h": ["egress/", "mark/source/", "server/http/ws_protocol.c"],
     "gnutls/crypto.h": ["server/http/ws_protocol.c"],
     "ares.h": ["egress/resolve.c"],
     "sodium.h": ["base/text/base64.h", "egress/policy.c", "service/", "mark/", "mcp/", "server/", "cli/mcp/"],
     "archive.h": ["service/"],
     "archive_entry.h": ["service/"],
-    "curl/curl.h": ["service/", "mark/", "cli/mcp/"],
+    "curl/curl.h": ["connect/", "service/", "mark/", "cli/mcp/"],
 }
 
 GENERATED = {"seccomp_policy.h"}  # generated in the build directory

@@ -342,7 +342,12 @@ struct execution_request {
     struct limits limits;   /* as requested; in a session only wall_us may be set */
     int64_t reply_bytes;    /* budget of each stream; -1: the default */
     bool accept_loss;       /* in a session that lost its variables: continue with new ones */
-    int hangup_fd;          /* the client's socket: stop if it hangs up. -1: continue without it */
+    /* Requests of its cells that are not about packages: as run_spec.ask. The argument must stay
+     * valid until the execution has ended. May be NULL. */
+    int (*ask)(void *arg, const char *json, size_t len);
+    void *ask_arg;
+    int64_t ask_us; /* how long its cells may wait for such answers in total */
+    int hangup_fd;  /* the client's socket: stop if it hangs up. -1: continue without it */
 };
 
 void execution_request_init(struct execution_request *ret_request);
