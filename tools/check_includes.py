@@ -74,6 +74,7 @@ ROOMS = {
         "verify": ["agent", "attach", "chat", "source", "story"],
         "eval": ["agent", "attach", "llm", "numeral", "source", "story", "verify"],
         "prompts": [],
+        "sample": [],  # scripts for psql, as text
     },
     # These two meet only in mcp_internal.h and tool.h.
     "mcp": {

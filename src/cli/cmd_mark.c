@@ -2,17 +2,27 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "base/text/parse.h"
 #include "cli/cmd.h"
 #include "mark/chat/chats.h"
 #include "mark/sample.h"
 
 #include "base/banned.h"
 
-static int print_sample(struct gb_err *err)
+static int print_sample(const struct config *cfg, struct gb_err *err)
 {
-    if (fputs(mark_sample_csv, stdout) >= 0 && fflush(stdout) == 0)
-        return 0;
-    return errno == EPIPE ? 0 : gb_fail(err, errno, "print the sample data"); /* | head */
+    const char *name = cfg->args_len > 0 ? cfg->args[0] : NULL;
+    char quoted[FORMAT_QUOTED_MAX];
+    int r = mark_sample_print(name, stdout);
+
+    if (r == -ENOENT) {
+        format_quoted(name, quoted);
+        return gb_fail_plain(err, EINVAL, "there is no sample %s; it is one of: %s", quoted,
+                             mark_sample_names);
+    }
+    if (r < 0 && errno != EPIPE) /* | head */
+        return gb_fail(err, errno, "print the sample data");
+    return 0;
 }
 
 /* One line: JSON has no line breaks of its own, and escapes those in texts. */
@@ -41,9 +51,9 @@ int cmd_mark(const struct config *cfg)
 {
     struct gb_err err = { 0 };
     int r = cfg->action == ACTION_MARK_EXPORT_FEEDBACK ? export_feedback(cfg, &err)
-                                                       : print_sample(&err);
+                                                       : print_sample(cfg, &err);
 
     if (r < 0)
         say("%s", err.msg);
-    return r < 0 ? EXIT_OURS : 0;
+    return r == -EINVAL ? EXIT_USAGE : r < 0 ? EXIT_OURS : 0;
 }

@@ -146,7 +146,7 @@ static int check_args(const struct config *cfg, struct gb_err *err)
                cfg->action == ACTION_USER_ADD || cfg->action == ACTION_USER_RESET ||
                cfg->action == ACTION_USER_REMOVE || cfg->action == ACTION_TEMPLATE_ADD ||
                cfg->action == ACTION_TEMPLATE_REMOVE || cfg->action == ACTION_TEMPLATE_CHECK ||
-               cfg->action == ACTION_TEMPLATE_UPDATE;
+               cfg->action == ACTION_TEMPLATE_UPDATE || cfg->action == ACTION_MARK_SAMPLE;
     int most = one ? 1 : 0;
 
     if (cfg->action == ACTION_PIP_UNINSTALL)
