@@ -30,13 +30,9 @@
 #include "base/text/strv.h"
 #include "base/text/utf8.h"
 #include "cli/ask.h"
-#include "cli/mark.h"
-#include "cli/scratch.h"
+#include "cli/local.h"
 #include "cli/terminal/answer_text.h"
 #include "cli/terminal/plain_text.h"
-#include "mark/mark.h"
-#include "service/access/data.h"
-#include "service/template/templates.h"
 
 #include "base/banned.h"
 
@@ -47,23 +43,14 @@ enum {
     EXIT_WITHHELD = 5,
 };
 
-#define POOL_BOXES    2
-#define GRACE_US      USEC_PER_SEC
-#define QUESTIONS_MAX 10 /* that Mark may ask back, one after the other */
-#define ROWS_SHOWN    20 /* of a table */
-#define UPLOAD_BYTES  ((size_t) 256 * 1024)
+#define QUESTIONS_MAX 10   /* that Mark may ask back, one after the other */
+#define ROWS_SHOWN    20   /* of a table */
 #define ANSWER_MAX    8192 /* what a person types */
 
 struct ask {
     const struct config *cfg;
     char *query;
-    struct mark_models models;
-    struct template_entry template;
-    struct scratch scratch;
-    struct store *store;
-    struct service *service;
-    struct mark *mark;
-    struct caller caller;
+    struct local local;
     char **ids; /* of the attachments */
 
     pthread_t signals;
@@ -83,7 +70,8 @@ static void stop_answer(struct ask *ask)
 
     pthread_mutex_lock(&ask->lock);
     if (ask->chat_id)
-        (void) agent_stop(mark_agent(ask->mark), &ask->caller, ask->chat_id, &count, &fault);
+        (void) agent_stop(mark_agent(ask->local.mark), &ask->local.caller, ask->chat_id, &count,
+                          &fault);
     pthread_mutex_unlock(&ask->lock);
 }
 
@@ -176,22 +164,6 @@ static int read_question(struct ask *ask, struct gb_err *err)
     return 0;
 }
 
-static int open_file(const char *path, int *ret_fd, int64_t *ret_size, struct gb_err *err)
-{
-    autoclose int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    char quoted[FORMAT_QUOTED_MAX];
-    struct stat st;
-
-    format_quoted(path, quoted);
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return gb_fail(err, errno, "open %s", quoted);
-    if (!S_ISREG(st.st_mode))
-        return gb_fail_plain(err, EINVAL, "%s is not a regular file", quoted);
-    *ret_fd = TAKE_FD(fd);
-    *ret_size = st.st_size;
-    return 0;
-}
-
 /* Mistakes of the user, found before anything is started. */
 static int prepare(struct ask *ask, struct gb_err *err)
 {
@@ -204,108 +176,33 @@ static int prepare(struct ask *ask, struct gb_err *err)
         autoclose int fd = -EBADF;
         int64_t size = 0;
 
-        r = open_file(*files, &fd, &size, err);
+        r = local_open_file(*files, &fd, &size, err);
     }
     if (r == 0)
         r = ask_save_check(ask->cfg, err);
-    return r < 0 ? r : mark_models_read(ask->cfg, &ask->models, err);
-}
-
-/* ---- starting ---- */
-
-static void on_log(void *arg, enum log_level level, const char *line)
-{
-    (void) arg;
-    if (level <= LOG_LEVEL_WARNING)
-        say("%s", line);
-}
-
-static int open_service(struct ask *ask, struct gb_err *err)
-{
-    const struct config *cfg = ask->cfg;
-    struct service_config config = { 0 };
-
-    service_config_default(&config);
-    config.template = &ask->template;
-    config.engine.preload = cmd_preload(cfg, &ask->template);
-    cmd_fill_packages(cfg, &config.packages);
-    config.engine.cgroups = (enum cgroup_mode) cfg->cgroups;
-    config.engine.landlock = cfg->landlock == LANDLOCK_ON;
-    config.engine.pool_boxes = POOL_BOXES;
-    config.engine.pool_tenants = true;
-    config.data_dir = ask->scratch.path;
-    config.store = ask->store;
-    cmd_fill_limits(cfg, &config.oneshot, cfg->session_disk_bytes);
-    cmd_fill_limits(cfg, &config.session, cfg->session_disk_bytes);
-    cmd_fill_ceiling(cfg, &config.ceiling);
-    config.grace_us = GRACE_US;
-    config.log = on_log;
-    return service_open(&config, &ask->service, err);
-}
-
-static int open_all(struct ask *ask, struct gb_err *err)
-{
-    struct store_config store = { .exclusive = true };
-    struct mark_config config = { 0 };
-    autofree char *base = NULL, *dir = NULL;
-    int r = cmd_data_dir(ask->cfg, &base, err);
-
-    if (r < 0 || (r = cmd_default_template(ask->cfg, base, &ask->template, err)) < 0 ||
-        (r = cmd_sub_dir(ask->cfg, "ask", &dir, err)) < 0 ||
-        (r = scratch_open(dir, &ask->scratch, err)) < 0)
-        return r;
-    store.dir = ask->scratch.path;
-    if ((r = data_open(&store, &ask->store, err)) < 0 || (r = open_service(ask, err)) < 0)
-        return r;
-    config.service = ask->service;
-    config.store = ask->store;
-    config.data_dir = ask->scratch.path;
-    mark_fill(ask->cfg, &ask->models, &config);
-    return mark_open(&config, &ask->mark, err);
+    return r < 0 ? r : mark_models_read(ask->cfg, &ask->local.models, err);
 }
 
 /* ---- asking ---- */
 
-static int upload_bytes(struct attachment_upload *upload, int fd, struct fault *fault)
+static int open_local(struct ask *ask, struct gb_err *err)
 {
-    autofree char *buf = malloc(UPLOAD_BYTES);
-    ssize_t n;
+    struct mark_config config = { 0 };
+    int r = local_open(&ask->local, err);
 
-    if (!buf)
-        return fault_no_memory(fault);
-    while ((n = io_read_all(fd, buf, UPLOAD_BYTES)) > 0)
-        if (attachment_upload_write(upload, buf, (size_t) n, fault) < 0)
-            return -1;
-    return n < 0 ? fault_set(fault, PROBLEM_INTERNAL, NULL, "cannot read it: %s",
-                             strerrordesc_np((int) -n))
-                 : 0;
+    if (r < 0)
+        return r;
+    local_fill(&ask->local, &config);
+    return local_open_mark(&ask->local, &config, err);
 }
 
 static int attach(struct ask *ask, const char *path, struct fault *fault)
 {
-    struct attachments *attachments = mark_attachments(ask->mark);
-    struct store_attachment attachment = { 0 };
-    struct attachment_upload *upload = NULL;
-    const char *slash = strrchr(path, '/');
-    autoclose int fd = -EBADF;
-    struct gb_err err = { 0 };
-    int64_t size = 0;
-    int r;
+    autofree char *id = NULL;
 
-    if (open_file(path, &fd, &size, &err) < 0)
-        return fault_set(fault, PROBLEM_INTERNAL, NULL, "%s", err.msg);
-    if (attachment_upload_begin(attachments, &ask->caller, slash ? slash + 1 : path, size, &upload,
-                                fault) < 0)
+    if (local_attach(&ask->local, path, &id, fault) < 0)
         return -1;
-    if (upload_bytes(upload, fd, fault) < 0) {
-        attachment_upload_abort(upload);
-        return -1;
-    }
-    if (attachment_upload_commit(upload, &attachment, fault) < 0)
-        return -1;
-    r = strv_add(&ask->ids, attachment.id);
-    store_attachment_release(&attachment);
-    return r < 0 ? fault_no_memory(fault) : 0;
+    return strv_add(&ask->ids, id) < 0 ? fault_no_memory(fault) : 0;
 }
 
 static int attach_all(struct ask *ask, struct fault *fault)
@@ -332,7 +229,7 @@ static int ask_once(struct ask *ask, const char *query, struct answer **ret_answ
 
     if (!ask->chat_id)
         question.attachments = (const char *const *) ask->ids;
-    if (agent_ask(mark_agent(ask->mark), &ask->caller, &question, &answer, fault) < 0)
+    if (agent_ask(mark_agent(ask->local.mark), &ask->local.caller, &question, &answer, fault) < 0)
         return -1;
     pthread_mutex_lock(&ask->lock);
     if (!ask->chat_id)
@@ -475,8 +372,8 @@ static void print_trace(struct ask *ask, struct answer *answer)
     struct fault fault = { 0 };
     json_t *trace = NULL;
 
-    if (agent_trace(mark_agent(ask->mark), &ask->caller, answer_message_id(answer), &trace,
-                    &fault) < 0) {
+    if (agent_trace(mark_agent(ask->local.mark), &ask->local.caller, answer_message_id(answer),
+                    &trace, &fault) < 0) {
         say("no trace: %s", fault.detail);
         return;
     }
@@ -516,7 +413,7 @@ static int finish(struct ask *ask, struct answer *answer, const json_t *response
 
     if (ask->cfg->ask_trace)
         print_trace(ask, answer);
-    lost = ask_save(ask->cfg, ask->service, &ask->caller, response);
+    lost = ask_save(ask->cfg, ask->local.service, &ask->local.caller, response);
     if (r < 0)
         say("%s", err.msg);
     return r < 0 || lost > 0 ? EXIT_OURS : exit_code(ask, response);
@@ -562,11 +459,11 @@ static int run(struct ask *ask)
     struct fault fault = { 0 };
     struct gb_err err = { 0 };
 
-    if (catch_signals(ask, &err) < 0 || open_all(ask, &err) < 0) {
+    if (catch_signals(ask, &err) < 0 || open_local(ask, &err) < 0) {
         say("%s", err.msg);
-        return ask->service && mark_options_are_wrong(&err) ? EXIT_USAGE : EXIT_OURS;
+        return ask->local.service && mark_options_are_wrong(&err) ? EXIT_USAGE : EXIT_OURS;
     }
-    model = llm_model_find(mark_models(ask->mark), NULL);
+    model = llm_model_find(mark_models(ask->local.mark), NULL);
     if (!model) {
         say("there is no model to ask; %s", mark_model_hint);
         return EXIT_NO_MODEL;
@@ -583,11 +480,10 @@ static int run(struct ask *ask)
 int cmd_ask(const struct config *cfg)
 {
     struct ask ask = { .cfg = cfg,
-                       .scratch = SCRATCH_INIT,
+                       .local = LOCAL_INIT(cfg, "ask"),
                        .signal_fd = -EBADF,
                        .quit_fd = -EBADF,
-                       .lock = PTHREAD_MUTEX_INITIALIZER,
-                       .caller = { .listener = "ask", .limits = { -1, -1, -1 } } };
+                       .lock = PTHREAD_MUTEX_INITIALIZER };
     struct gb_err err = { 0 };
     int code = EXIT_USAGE;
 
@@ -596,12 +492,8 @@ int cmd_ask(const struct config *cfg)
     else
         code = run(&ask);
     release_signals(&ask); /* it may use Mark */
-    mark_close(ask.mark);
-    service_close(ask.service);
-    store_close(ask.store);
-    template_entry_release(&ask.template);
-    scratch_close(&ask.scratch);
-    mark_models_release(&ask.models);
+    local_close(&ask.local);
+    mark_models_release(&ask.local.models);
     strv_free(ask.ids);
     free(ask.chat_id);
     free(ask.query);

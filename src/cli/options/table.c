@@ -38,6 +38,7 @@ enum {
     FOR_USER = 1 << 11,
     FOR_MARK = 1 << 12,
     FOR_ASK = 1 << 13,
+    FOR_ASKING = FOR_ASK | FOR_MARK, /* Mark in our own process */
 };
 #define FOR_ALL                                                                                    \
     (FOR_GLOBAL | FOR_RUN | FOR_HELP | FOR_VERSION | FOR_DOCTOR | FOR_KEY | FOR_AUDIT |            \
@@ -150,7 +151,7 @@ static size_t model_name_len(const char *text)
 /* Its form only: the rest is checked where models are opened. */
 static bool model_valid(const char *text)
 {
-    static const char *const kinds[] = { "openai:", "anthropic:", "script:" };
+    static const char *const kinds[] = { "openai:", "anthropic:", "script:", "cassette:" };
     size_t len = model_name_len(text);
 
     if (len == 0 || (text[len] && text[len] != '='))
@@ -182,7 +183,7 @@ static bool model_key_valid(const char *text)
 #define METAVAR_OF_CPUS    "N"
 #define METAVAR_OF_COUNT   "N"
 #define FOR_LIMIT_RUN      FOR_RUN
-#define FOR_LIMIT_EVERY    (FOR_RUN | FOR_SERVE | FOR_MCP | FOR_ASK)
+#define FOR_LIMIT_EVERY    (FOR_RUN | FOR_SERVE | FOR_MCP | FOR_ASKING)
 
 static const struct config_option options[] = {
     { "code", 'c', OPT_STRING, MEMBER(code), .max = 8 * MIB, .metavar = "CODE",
@@ -195,7 +196,7 @@ static const struct config_option options[] = {
     { "preload", 0, OPT_STRING, MEMBER(preload), "auto", 1, 1024, .metavar = "WHICH",
       .choices = preload_choices, .valid = preload_valid,
       .expected = "auto, all, none or module names such as numpy,pandas",
-      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_TEMPLATE | FOR_PIP | FOR_ASK,
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_TEMPLATE | FOR_PIP | FOR_ASKING,
       .group = "Program",
       .help = "modules imported before the program starts: auto (those of the template that its "
               "text names; in a new template, those installed there), all, none, or a list such as "
@@ -204,7 +205,7 @@ static const struct config_option options[] = {
       .commands = FOR_RUN, .group = "Program",
       .help = "run the program with the Python of this template (see glovebox template add)" },
     { "default-template", 0, OPT_STRING, MEMBER(default_template), "auto", 1, 64, .metavar = "NAME",
-      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_PIP | FOR_DOCTOR | FOR_TEMPLATE | FOR_ASK,
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_PIP | FOR_DOCTOR | FOR_TEMPLATE | FOR_ASKING,
       .group = "Program",
       .help =
           "the template of boxes for which none is named: system (the system's Python), the name "
@@ -218,7 +219,7 @@ static const struct config_option options[] = {
       .help = "copy PATH into /workspace, where the program starts, or attach it to a question; "
               "may be repeated" },
     { "out", 0, OPT_STRING, MEMBER(out_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
-      .commands = FOR_RUN | FOR_ASK, .group = "Files",
+      .commands = FOR_RUN | FOR_ASKING, .group = "Files",
       .help = "copy files the program created or changed in /workspace to DIR; of an answer also "
               "its tables and charts" },
     { "volume", 0, OPT_LIST, MEMBER(volumes), .max = VOLUMES_MAX, .metavar = "DIR:PLACE[:rw]",
@@ -227,13 +228,13 @@ static const struct config_option options[] = {
       .help = "mount the host directory DIR at PLACE in the box, such as /data, without copying; "
               "read-only unless :rw is given; may be repeated" },
     { "json", 0, OPT_BOOL, MEMBER(json), "no",
-      .commands =
-          FOR_RUN | FOR_DOCTOR | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_PIP | FOR_USER | FOR_ASK,
+      .commands = FOR_RUN | FOR_DOCTOR | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_PIP | FOR_USER |
+                  FOR_ASKING,
       .group = "Output",
       .help = "print one JSON object instead: the receipt of a run, the answer to a question, the "
               "doctor's report, keys, accounts, templates, packages, or the audit log" },
-    { "quiet", 'q', OPT_BOOL, MEMBER(quiet), "no", .commands = FOR_RUN | FOR_ASK, .group = "Output",
-      .help = "print only errors on stderr" },
+    { "quiet", 'q', OPT_BOOL, MEMBER(quiet), "no", .commands = FOR_RUN | FOR_ASKING,
+      .group = "Output", .help = "print only errors on stderr" },
     { "reply", 0, OPT_SIZE, MEMBER(reply_bytes), "1m", 1, GIB, .metavar = "SIZE",
       .aliases = { { "MAX_OUTPUT_SIZE", 0 } }, .commands = FOR_RUN | FOR_SERVE | FOR_MCP,
       .group = "Output",
@@ -284,11 +285,11 @@ static const struct config_option options[] = {
       .commands = FOR_RUN | FOR_SERVE, .group = "Network",
       .help = "certificates (PEM) to trust where a secret is sent, instead of the host's" },
     { "cgroups", 0, OPT_CHOICE, MEMBER(cgroups), "auto", .choices = cgroup_choices,
-      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_DOCTOR | FOR_TEMPLATE | FOR_ASK,
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_DOCTOR | FOR_TEMPLATE | FOR_ASKING,
       .group = "Isolation",
       .help = "how limits are enforced; auto picks the best method this host has" },
     { "landlock", 0, OPT_CHOICE, MEMBER(landlock), "on", .choices = landlock_choices,
-      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_DOCTOR | FOR_TEMPLATE | FOR_ASK,
+      .commands = FOR_RUN | FOR_SERVE | FOR_MCP | FOR_DOCTOR | FOR_TEMPLATE | FOR_ASKING,
       .group = "Isolation",
       .help = "second layer of protection for files and signals; off is for tests" },
     { "listen", 0, OPT_LIST, MEMBER(listens), .max = 16, .metavar = "ADDR:PORT",
@@ -347,7 +348,7 @@ static const struct config_option options[] = {
       .help = max_help },
 #include "base/words/limits.def"
     { "session-disk", 0, OPT_SIZE, MEMBER(session_disk_bytes), "1g", 64 * KIB, PIB,
-      .metavar = "SIZE", .commands = FOR_SERVE | FOR_MCP | FOR_ASK, .group = "Service",
+      .metavar = "SIZE", .commands = FOR_SERVE | FOR_MCP | FOR_ASKING, .group = "Service",
       .help = "workspace size of a session that sets none; --disk applies to single runs" },
     { "volume-root", 0, OPT_LIST, MEMBER(volume_roots), .max = VOLUME_ROOTS_MAX,
       .metavar = "DIR[:rw]", .valid = volume_root_valid,
@@ -522,7 +523,7 @@ static const struct config_option options[] = {
       .help = "add the template without first starting it in a box" },
     { "data", 0, OPT_STRING, MEMBER(data_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
       .commands = FOR_SERVE | FOR_MCP | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_RUN | FOR_PIP |
-                  FOR_DOCTOR | FOR_USER | FOR_ASK | FOR_MARK,
+                  FOR_DOCTOR | FOR_USER | FOR_ASKING,
       .group = "Data",
       .help = "where the service keeps its store, workspaces and templates (default: "
               "/var/lib/glovebox for root, otherwise glovebox in the user's state directory)" },
