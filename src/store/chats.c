@@ -74,6 +74,11 @@ static const struct db_statement delete_attachments = {
     "DELETE FROM mark_attachments WHERE owner = ?1",
     "delete attachments",
 };
+static const struct db_statement delete_verified = {
+    DB_WRITE,
+    "DELETE FROM mark_verified WHERE owner = ?1",
+    "delete verified answers",
+};
 
 static int fail_unknown(const char *id, struct gb_err *err)
 {
@@ -292,6 +297,8 @@ int store_owner_purge(struct db *db, const char *owner, struct gb_err *err)
 {
     int r = db_run(db, err, &delete_chats, "t", owner);
 
+    if (r >= 0)
+        r = db_run(db, err, &delete_verified, "t", owner);
     return r < 0 ? r : db_run(db, err, &delete_attachments, "t", owner);
 }
 

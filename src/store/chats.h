@@ -46,7 +46,8 @@ int store_chat_set(struct store *store, const char *id, const char *session_id, 
                    struct gb_err *err);
 /* With its messages, traces, feedback and the links to its attachments. */
 int store_chat_delete(struct store *store, const char *owner, const char *id, struct gb_err *err);
-/* All that is @owner's: chats, messages, attachments. Files of attachments are the caller's. */
+/* All that is @owner's: chats, messages, attachments, verified answers. Files of attachments are
+ * the caller's. */
 int store_owner_delete(struct store *store, const char *owner, struct gb_err *err);
 
 /* ---- messages ---- */

@@ -90,3 +90,14 @@ CREATE TABLE mark_verified (
     content TEXT NOT NULL            -- JSON: code, inputs, values, tables, story, model, prompts
 );
 CREATE INDEX mark_verified_by_owner ON mark_verified (owner, created_us);
+
+-- The contents that verified answers need: they stay while an answer has them, whoever deletes the
+-- attachment or the message that they came from.
+CREATE TABLE mark_verified_inputs (
+    verified_id TEXT NOT NULL REFERENCES mark_verified (id) ON DELETE CASCADE,
+    kind TEXT NOT NULL CHECK (kind IN ('file', 'result')), -- in mark/files, in mark/results
+    sha256 TEXT NOT NULL,
+    size BIGINT NOT NULL,
+    PRIMARY KEY (verified_id, kind, sha256)
+);
+CREATE INDEX mark_verified_inputs_by_content ON mark_verified_inputs (sha256);
