@@ -128,9 +128,24 @@ int answer_next_event(struct answer *answer, int64_t after, int64_t timeout_us,
 
 /* ---- looking back ---- */
 
+/* An answer with all that is needed to run it again when its chat is gone: {"message_id",
+ * "chat_id", "question", "before": [code of earlier answers], "cells": [code], "files": [{"name",
+ * "path", "sha256", "size"}], "values", "data", "visualizations", "charts_shown", "tables_shown",
+ * "numbers", "status", "story" (with its references), "template", "packages", "model",
+ * "prompt_version"}. What the answer does not have is not there. */
+int agent_case(struct agent *agent, const struct caller *caller, const char *message_id,
+               json_t **ret_case, struct fault *fault);
+
+#define AGENT_CASE_NOW 1u /* in the box that a new chat would get, not in that of its template */
+
+/* Runs a case in a fresh box, without a model, and compares what it has of values, data and
+ * visualizations; the result is that of agent_recheck(). Waits. */
+int agent_case_run(struct agent *agent, const struct caller *caller, const json_t *json,
+                   unsigned flags, json_t **ret_result, struct fault *fault);
 /* Runs the answer's code again in a fresh box, without a model, and compares: {"equal", "values":
- * [{"name", "before", "after", "equal"}], "tables": [...], "charts": [...], "seconds", "checked"}.
- * Waits. */
+ * [{"name", "before", "after", "equal"}], "tables": [...], "charts": [...], "seconds", "checked",
+ * "failed", "errors": [{"n", "error"}]}, and "packages" and "template" {"before", "after"} if they
+ * are others now. Waits. */
 int agent_recheck(struct agent *agent, const struct caller *caller, const char *message_id,
                   json_t **ret_json, struct fault *fault);
 /* {"message_id", "model", "prompts": {...}, "steps": [...]}: the exact requests and replies. */

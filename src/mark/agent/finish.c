@@ -130,6 +130,8 @@ static json_t *details_of(const struct work *work)
         service_packages_text(work->agent->config.service), "model", llm_model_name(work->model),
         "cause", work->ending.cause, "decisions", work->decisions);
 
+    if (details && !work->ending.ours && work->ending.story) /* with its references */
+        (void) json_object_set_new(details, "story", json_text(work->ending.story));
     if (details && work->history.summary)
         (void) json_object_set_new(details, "summary",
                                    json_pack("{s:s, s:I}", "text", work->history.summary, "until",

@@ -179,6 +179,12 @@ void history_shrink(struct work *work, bool hard);
 /* How many bytes of a result the model is shown. */
 size_t history_result_max(const struct work *work);
 
+/* ---- case.c ---- */
+
+/* The case of an answer, whose @details are @message's. NULL: @err. */
+json_t *case_make(struct agent *agent, const struct caller *caller,
+                  const struct store_message *message, const json_t *details, struct gb_err *err);
+
 /* ---- endings.c ---- */
 
 void ending_of_model(struct work *work, const struct llm_error *error);

@@ -200,6 +200,10 @@ static const struct field fields_recheck_item[] = {
 };
 RESPONSE(recheck_item, "One comparison.");
 
+static const struct field fields_recheck_error[] = {
+    ALWAYS("n", FIELD_INT, "the program, from 1"), ALWAYS("error", FIELD_TEXT, NULL), END };
+RESPONSE(recheck_error, "Why a program failed this time.");
+
 static const struct field fields_recheck[] = {
     ALWAYS("message_id", FIELD_TEXT, "of the answer"),
     ALWAYS("equal", FIELD_BOOL, "whether everything is"),
@@ -209,8 +213,10 @@ static const struct field fields_recheck[] = {
     { "seconds", FIELD_NUMBER, 0, .help = "how long it took" },
     { "failed", FIELD_INT, 0, .help = "how many programs of the answer failed this time" },
     { "checked", FIELD_INT, 0, .help = "how many values, tables and charts were compared" },
+    { "errors", FIELD_LIST, 0, .of = &schema_recheck_error, .help = "of those that failed" },
     { "packages", FIELD_ANY, 0,
       .help = "{before, after}: the packages of the boxes with their versions, if they differ" },
+    { "template", FIELD_ANY, 0, .help = "{before, after}: the templates, if they differ" },
     END,
 };
 RESPONSE(recheck, "Whether an answer comes out again.");
