@@ -36,7 +36,7 @@ from _signal import signal as _set_handler
 from os import _exit, getpid
 from sys import getrecursionlimit, setprofile, setrecursionlimit, settrace
 
-from . import calls, display, frames, hooks, loop, packages, script, shell, sources, tenant
+from . import asks, calls, display, frames, hooks, loop, packages, script, shell, sources, tenant
 
 __builtins__ = dict(vars(builtins))
 
@@ -255,7 +255,7 @@ class Session(script._Ending):
         self._pid = getpid()
         self._kept = _Streams(self._streams)
         self._publisher = display.publisher = display.Publisher(control)
-        packages.use(self._publisher)
+        asks.use(self._publisher)
         self._flags = 0
         self._value = None
         self._environment = ()  # variables that the cell's message has set: what they were before

@@ -425,7 +425,7 @@ class Publisher:
         self._control = control
         self.lock = allocate_lock()  # the packets of two messages must not mix
         self._reading = allocate_lock()  # held by the thread that waits for an answer
-        self._thread = get_ident()  # in which cells run
+        self.thread = get_ident()  # in which cells run
         self._acks = 0
         self._pid = getpid()
         self.start(False)
@@ -571,7 +571,7 @@ class Publisher:
         # The cell prints nothing more until the supervisor has read what was printed before. Other
         # threads do not wait: they could not tell their answers apart, and between two cells there
         # is nobody to answer.
-        waits = self.in_cell and type == frames.FRAME_DISPLAY and get_ident() == self._thread
+        waits = self.in_cell and type == frames.FRAME_DISPLAY and get_ident() == self.thread
         if not waits or self._reading.locked():
             self._transmit(type, bundle, text, None)
             return

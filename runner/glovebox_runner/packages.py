@@ -13,12 +13,11 @@ the answer, which takes as long as it takes: that time is not the cell's.
 import os
 import sys
 
+from . import asks
+
 PLACE = "/packages"
-ANSWER_MAX = 65536
 
 _seen = None  # device and inode of the directory at the last look
-_asked = 0
-_publisher = None
 
 
 def _look():
@@ -73,12 +72,6 @@ def _run_pth_files() -> None:
             site.addpackage(PLACE, name, set(sys.path))
 
 
-def use(publisher) -> None:
-    """Sets the publisher through which a session talks to the supervisor."""
-    global _publisher
-    _publisher = publisher
-
-
 class InstallError(Exception):
     """%pip could not do what it was asked for. The message is for the user."""
 
@@ -87,28 +80,17 @@ class InstallError(Exception):
 
 
 def _ask(op: str, **more) -> dict:
-    """Asks the supervisor and waits. The answer has "message" and, if all is well, "success"."""
-    global _asked
-    if _publisher is None:
-        return {"message": "packages can only be installed from a cell"}
-    import json
-
-    _asked += 1
-    ask = json.dumps({"op": op, **more}).encode()
-    if len(ask) > ANSWER_MAX:
-        return {"message": "too many requirements in one line"}
+    """The answer has "message" and, if all is well, "success"."""
     try:
-        answer = _publisher.ask(_asked, ask)
+        answer = asks.ask(op, **more)
     except KeyboardInterrupt:
-        # Nobody waits for the answer any more, so the supervisor gives up.
         stop = KeyboardInterrupt("the installation was interrupted; nothing was changed")
         stop.glovebox_ends_here = True
         raise stop from None
-    if answer is None:
-        return {"message": "packages can only be installed through a service: see glovebox serve"}
+    except asks.AskError as error:
+        return {"message": "packages can only be installed through a service: %s" % error}
     refresh()
-    answer = json.loads(answer)
-    return answer if isinstance(answer, dict) else {}
+    return answer
 
 
 def install(requirements: list, newest: bool = False) -> dict:

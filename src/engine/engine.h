@@ -278,7 +278,7 @@ struct run_spec {
                       shells */
     int cancel_fd; /* readable: stop; readable again: at once. -1: none */
     struct run_sink sink;
-    /* Handles a request of a cell to the supervisor (%pip): an object as JSON text, hostile.
+    /* Handles a request of a cell to the supervisor: an object as JSON text, hostile.
      * Returns at once, with a descriptor from which the answer can be read until end of file, at
      * most ASK_ANSWER_MAX bytes of JSON; the engine closes it, perhaps before the end. Or a
      * negative number. NULL: requests are refused. */

@@ -1,10 +1,12 @@
 /*
- * Requests of a running cell to the supervisor: %pip install.
+ * Requests of a running cell to the supervisor: %pip install, queries of Mark. What they say is for
+ * the caller of the run.
  *
  * An ASK is passed to the caller of the run, which returns a descriptor at once and writes to its
  * other end when the answer is ready, from any thread. The loop of the run polls it like everything
  * else, so output, deadlines and interrupts are handled meanwhile. The run may end first: then the
- * descriptor is closed, the writer gets a broken pipe, and nobody waits.
+ * descriptor is closed, the writer gets a broken pipe, and nobody waits. The same happens when the
+ * program is to stop, so that an interrupt ends what the program waits for and not only its wait.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -18,8 +20,8 @@
 
 #include "base/banned.h"
 
-#define ASK_MAX      65536u /* bytes of a request */
-#define ASKS_MAX     100    /* in one run */
+#define ASK_MAX      262144u /* bytes of a request; glovebox_runner/asks.py has the same */
+#define ASKS_MAX     400     /* in one run */
 #define ANSWER_US    (200 * USEC_PER_MSEC)
 #define SEQUENCE_MAX 20u
 
@@ -81,6 +83,17 @@ void ask_drop(struct run *run)
     gb_closep(&run->ask->fd);
     free(run->ask);
     run->ask = NULL;
+}
+
+void ask_stop(struct run *run)
+{
+    char sequence[SEQUENCE_MAX + 1];
+
+    if (!run->ask)
+        return;
+    memcpy(sequence, run->ask->sequence, sizeof sequence);
+    ask_drop(run);
+    refuse(run, sequence, "interrupted"); /* for a program that ignores the interrupt */
 }
 
 bool ask_take(struct run *run, const struct frame_msg *msg)

@@ -128,6 +128,8 @@ bool ask_take(struct run *run, const struct frame_msg *msg);
 int ask_fd(const struct run *run);
 void ask_read(struct run *run);
 void ask_drop(struct run *run);
+/* The program is to stop: whoever works on the answer is told to give up. */
+void ask_stop(struct run *run);
 
 /* ---- standing.c ---- */
 

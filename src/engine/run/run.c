@@ -161,6 +161,7 @@ static void stop_soft(struct run *run, enum stop why)
         return; /* it was too much, but the process has already exited */
     if (told)
         run->ops->soft(run);
+    ask_stop(run);
     now = clock_now_us(); /* signalling takes time if the box has used up its CPU quota */
     run->hard_us = now + RUN_GRACE_US;
     run->again_us = told && run->done_ends ? now + RUN_GRACE_US / 2 : 0;

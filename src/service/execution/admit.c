@@ -7,7 +7,6 @@
 #include "service/access/audit.h"
 #include "service/execution/execution.h"
 #include "service/execution/receipt.h"
-#include "service/package/packages.h"
 #include "service/session/env.h"
 #include "service/session/limits_request.h"
 #include "service/session/session.h"
@@ -117,6 +116,7 @@ static struct execution *execution_alloc(struct service *service, const struct c
 static void spec_fill(struct execution *x, const struct execution_request *request,
                       const struct limits *limits)
 {
+    const struct service *service = x->service;
     const char *filename = request->kind == EXECUTION_SCRIPT ? "<string>" : NULL;
 
     x->spec = (struct run_spec){
@@ -134,10 +134,14 @@ static void spec_fill(struct execution *x, const struct execution_request *reque
         .stdin_fd = -1,
         .cancel_fd = -1, /* until it runs */
         .sink = execution_sink(x),
-        .ask = x->service->packages ? packages_ask : NULL,
+        .ask = service->packages || request->ask ? execution_ask : NULL,
         .ask_arg = x,
-        .ask_us = x->service->config.packages.timeout_us,
+        /* One account for both: what a cell does not wait for packages it may wait for answers. */
+        .ask_us = (service->packages ? service->config.packages.timeout_us : 0) +
+                  (request->ask ? request->ask_us : 0),
     };
+    x->ask = request->ask;
+    x->ask_arg = request->ask_arg;
 }
 
 /* With the lock held. */

@@ -39,6 +39,8 @@ struct execution {
         char *code, *filename, *names, *input;
         char **env;
     } own;
+    int (*ask)(void *arg, const char *json, size_t len); /* as in the request */
+    void *ask_arg;
     struct egress_policy *policy; /* of a one-shot, until it runs; NULL: no network */
 
     /* of a one-shot, while it runs: its box, for packages that its code installs */
@@ -89,6 +91,11 @@ void execution_finish(struct execution *x, struct outcome *outcome, const struct
 
 /* Receives what comes from the tenant. */
 struct run_sink execution_sink(struct execution *x);
+
+/* ---- asks.c ---- */
+
+/* run_spec.ask; @arg is the execution. */
+int execution_ask(void *arg, const char *json, size_t len);
 
 /* ---- kept.c: executions that have ended and can still be found ---- */
 

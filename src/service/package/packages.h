@@ -47,7 +47,7 @@ int packages_make_layer(struct service *service, const struct layer_order *order
 
 /* ---- cell_request.c ---- */
 
-/* run_spec.ask; @arg is the execution. */
+/* As run_spec.ask, for requests about packages; @arg is the execution. */
 int packages_ask(void *arg, const char *json, size_t len);
 
 /* Before and after a one-shot: the caller's default packages are mounted in its box, and while it
