@@ -299,12 +299,6 @@ def test_attachments(mark):
         mark.attachment(3)
 
 
-def test_there_are_no_sources(mark):
-    for call in (lambda: mark.query("warehouse", "select 1"), mark.sources, mark.tables):
-        with pytest.raises(RuntimeError, match="no data sources"):
-            call()
-
-
 def test_nothing_heavy_is_imported():
     """In an interpreter without display(), so the text is printed."""
     program = embed("mark", SOURCE.read_text(encoding="utf-8")) + (

@@ -4,11 +4,13 @@
     mark.table("Revenue by region", by_region)                 the rows behind the answer
     mark.chart(fig)                                            a chart of plotly or matplotlib
     pandas.read_csv(mark.attachment("sales.csv"))              a file that was attached
+    mark.query("shop", "SELECT ...")                           rows of a data source, as a DataFrame
 
 Everything travels as a display of the cell: a MIME bundle with the type MIME below, which ends up in
 the receipt. Nothing here is a boundary. The program shares the interpreter and can display any bundle
 it likes, so the service checks each one again; what is checked here is checked to help whoever wrote
-the code. Libraries are never imported here, only recognised when the program has loaded them.
+the code. Libraries are not imported here, only recognised when the program has loaded them, but for the
+result of a query, which is a DataFrame.
 """
 
 import builtins as _builtins
@@ -564,29 +566,573 @@ def attachment(name):
 
 # ---- data sources ----
 
+WORKSPACE = "/workspace"
 
-class SourceError(RuntimeError):
-    """A data source could not be asked."""
+# In an exported notebook: {key: [path, bytes, or {"word", "message"} of a query that failed, ...]}, what
+# query() returned when the answer was made. None: ask the service.
+_replay = None
+_replayed = {}  # key -> how many were used
 
 
-def _no_sources():
-    raise SourceError("this service has no data sources; read attached files with "
-                      "mark.attachment(name), whose names mark.attachments() lists")
+class QueryError(RuntimeError):
+    """A data source could not be asked, or refused. @word is for programs: "sql", "denied", ..."""
+
+    def __init__(self, message, word="internal"):
+        super().__init__(message)
+        self.word = word
+
+
+SourceError = QueryError
+
+
+def _ask(op, **more):
+    """Asks the service, which asks the source."""
+    try:
+        from glovebox_runner import asks
+    except ImportError:
+        raise QueryError("data sources can be asked only in a session of Mark; this program runs "
+                         "elsewhere", "unreachable") from None
+    try:
+        answer = asks.ask(op, **more)
+    except asks.AskError as error:
+        raise QueryError(str(error), "unsupported") from None
+    if answer.get("success") is not True:
+        raise QueryError(str(answer.get("message") or "the service did not say why"),
+                         str(answer.get("word") or "internal"))
+    return answer
+
+
+def _param(x, inside=False):
+    """A parameter as JSON has it."""
+    if _is_missing(x):
+        return None
+    if _of(x, "numpy", "generic"):
+        x = x.item()
+    if isinstance(x, bool):
+        return bool(x)
+    if isinstance(x, int):
+        return int(x) if -(1 << 63) <= x < 1 << 63 else str(int(x))
+    if isinstance(x, float):
+        if x != x:
+            return None  # pandas' way to say that there is nothing
+        return float(x) if _math.isfinite(x) else "Infinity" if x > 0 else "-Infinity"
+    if isinstance(x, str):
+        return str(x)
+    if _of(x, "datetime", "date", "datetime", "time"):
+        return x.isoformat()
+    if _of(x, "decimal", "Decimal") or _of(x, "uuid", "UUID"):
+        return str(x)
+    if _of(x, "numpy", "ndarray") or _of(x, "pandas", "Series", "Index"):
+        x = x.tolist()
+    if isinstance(x, (set, frozenset)):
+        x = sorted(x)
+    if isinstance(x, (list, tuple)) and not inside:
+        return [_param(item, True) for item in x]
+    raise TypeError("mark.query: a parameter must be a number, a text, a date, None or a list of them, "
+                    "not %s" % _kind(x))
+
+
+def _params(params):
+    if params is None:
+        return None
+    if isinstance(params, dict):
+        for key in params:
+            if not isinstance(key, str):
+                raise TypeError("mark.query: names of parameters must be text, not %s" % _kind(key))
+        return {key: _param(x) for key, x in params.items()}
+    if isinstance(params, (list, tuple)):
+        return [_param(x) for x in params]
+    return [_param(params)]
+
+
+def _canonical(x) -> bytes:
+    """What a key is made of; source/key.c has the same."""
+    if x is None:
+        return b"n"
+    if isinstance(x, bool):
+        return b"t" if x else b"f"
+    if isinstance(x, int):
+        return b"i%d;" % x
+    if isinstance(x, float):
+        import struct
+
+        return b"d" + struct.pack(">d", x).hex().encode()
+    if isinstance(x, str):
+        x = x.encode()
+        return b"s%d:" % len(x) + x
+    if isinstance(x, list):
+        return b"l%d:" % len(x) + b"".join(map(_canonical, x))
+    items = sorted((key.encode(), key) for key in x)
+    return b"o%d:" % len(x) + b"".join(_canonical(key) + _canonical(x[key]) for _, key in items)
+
+
+def _query_key(source, sql, params) -> str:
+    import hashlib
+
+    text = b"glovebox query 1\n" + _canonical(source) + _canonical(sql) + _canonical(_params(params))
+    return hashlib.sha256(text).hexdigest()
+
+
+def _replay_query(source, sql, params):
+    key = _query_key(source, sql, params)
+    items = _replay.get(key)
+    if not items:
+        raise QueryError("this query was not recorded with the answer, and the source %r cannot be "
+                         "asked here" % source, "not-recorded")
+    number = _replayed.get(key, 0)
+    _replayed[key] = number + 1
+    item = items[min(number, len(items) - 1)]
+    if isinstance(item, dict):
+        raise QueryError(str(item.get("message")), str(item.get("word")))
+    return _frame(_load(item), {"source": source, "sql": sql})
 
 
 def query(source, sql, params=None):
-    """Would ask a data source; there are none yet."""
-    _no_sources()
+    """Asks a data source and returns a DataFrame: mark.query("shop", "SELECT ...").
+
+    source is a name that mark.sources() lists. sql is one statement that reads, in the source's own
+    SQL. params are its parameters: a list for $1, $2, ... of PostgreSQL and ? of BigQuery, a dict for
+    @name of BigQuery. A refused or failed query raises mark.QueryError, which says what to change.
+    """
+    if not isinstance(source, str) or not isinstance(sql, str):
+        raise TypeError("mark.query(source, sql, params): source and sql must be texts")
+    source = source.encode("utf-8", "replace").decode()
+    sql = sql.encode("utf-8", "replace").decode()
+    if _replay is not None:
+        return _replay_query(source, sql, params)
+    import os
+
+    answer = _ask("query", source=source, sql=sql, params=_params(params))
+    path = os.path.join(WORKSPACE, str(answer["path"]))
+    try:
+        data = _load(path)
+    finally:
+        _remove(path)
+    about = {"source": source, "sql": sql}
+    for name in ("rows", "bytes", "ms", "cost", "money", "sha256"):
+        about[name] = answer.get(name)
+    for notice in answer.get("notices") or ():
+        print("mark.query: %s" % notice, file=_sys.stderr)
+    return _frame(data, about)
+
+
+def _remove(path) -> None:
+    import os
+
+    try:
+        os.unlink(path)
+        os.rmdir(os.path.dirname(path))
+    except OSError:
+        pass  # the service removes what is left
 
 
 def sources():
-    """Would list the data sources; there are none yet."""
-    _no_sources()
+    """The data sources that this program may ask: a list of {"name", "kind", "description"}."""
+    if _replay is not None:
+        return []
+    return _ask("sources")["sources"]
 
 
 def tables(source=None):
-    """Would list the tables of a data source; there are none yet."""
-    _no_sources()
+    """The tables of a data source, or of all: a list of {"source", "name", "rows", "columns", ...}."""
+    if _replay is not None:
+        return []
+    return _ask("tables", source=source)["tables"]
+
+
+# ---- results of queries ----
+#
+# The file that the connector wrote; src/connect/result.h has the format. Nothing in it is trusted: a
+# file that is not right raises QueryError.
+
+_FIXED = ("bool", "int", "float", "date", "time", "timestamp", "timestamptz")
+_VARIABLE = ("text", "bytes", "decimal", "json", "uuid", "interval", "geography", "record")
+_INT_MIN, _INT_MAX = -(1 << 63), (1 << 63) - 1
+_DAY_US = 86400 * 1000000
+# From 0001-01-01 to 9999-12-31, what Python's dates have.
+_US_MIN, _US_MAX = -62135596800 * 1000000, 253402300800 * 1000000 - 1
+_RESULT_COLUMNS_MAX = 1600
+
+
+def _broken(why):
+    return QueryError("the result of the query is damaged: %s" % why, "broken")
+
+
+def _load(item):
+    """Bytes, or the content of a file, as numpy has it."""
+    import numpy
+
+    if isinstance(item, (bytes, bytearray, memoryview)):
+        return numpy.frombuffer(item, numpy.uint8)
+    try:
+        return numpy.fromfile(item, numpy.uint8)
+    except OSError as error:
+        raise QueryError("the result of the query is not there: %s" % error, "broken") from None
+
+
+class _Reader:
+    """Takes pieces from the front of an array of bytes."""
+
+    def __init__(self, data):
+        self.data = data
+        self.at = 0
+
+    def left(self) -> int:
+        return len(self.data) - self.at
+
+    def take(self, size):
+        if size < 0 or size > self.left():
+            raise _broken("it ends too early")
+        piece = self.data[self.at : self.at + size]
+        self.at += size
+        return piece
+
+    def number(self) -> int:
+        return int.from_bytes(self.take(8).tobytes(), "little")
+
+    def numbers(self, count, dtype):
+        if count > self.left() // 8:
+            raise _broken("it ends too early")
+        return self.take(8 * count).view(dtype)
+
+    def pad(self) -> None:
+        self.take(min(-self.at % 8, self.left()))
+
+
+def _aligned(data):
+    """Numbers are read in place, so they must be where numpy finds them."""
+    return data if data.ctypes.data % 8 == 0 else data.copy()
+
+
+def _chunks(data):
+    reader = _Reader(_aligned(data))
+    if reader.take(8).tobytes() != b"GBRESULT":
+        raise _broken("it is not a result")
+    while reader.left():
+        tag = reader.take(4).tobytes()
+        if reader.take(4).any():
+            raise _broken("a part of it has a bad head")
+        yield tag, reader.take(reader.number())
+        reader.pad()
+
+
+def _check_column(column, depth=0):
+    name, type = column["name"], column["type"]
+    if not isinstance(name, str) or type not in _FIXED + _VARIABLE or depth > 20:
+        raise _broken("a column is not right")
+    fields = column.get("fields")
+    if isinstance(fields, str):
+        import json
+
+        fields = column["fields"] = json.loads(fields)
+    for field in fields or ():
+        _check_column(field, depth + 1)
+
+
+def _schema(payload):
+    import json
+
+    columns = json.loads(payload.tobytes().decode())["columns"]
+    if not isinstance(columns, list) or len(columns) > _RESULT_COLUMNS_MAX:
+        raise _broken("it has too many columns")
+    for column in columns:
+        _check_column(column)
+    return columns
+
+
+def _is_fixed(column) -> bool:
+    return column["type"] in _FIXED and not column.get("repeated")
+
+
+def _batch(payload, columns, parts) -> int:
+    """Adds (rows, nulls or None, values or (offsets, bytes)) of each column."""
+    import numpy
+
+    reader = _Reader(payload)
+    rows = reader.number()
+    if rows > (1 << 40) or (columns and rows > reader.left()):
+        raise _broken("it has too many rows")
+    for column, part in zip(columns, parts):
+        mask = None
+        nulls = reader.number()
+        if nulls:
+            mask = reader.take(rows) != 0
+            reader.pad()
+            if int(mask.sum()) != nulls:
+                raise _broken("its nulls do not add up")
+        if _is_fixed(column):
+            values = reader.numbers(rows, "<f8" if column["type"] == "float" else "<i8")
+        else:
+            offsets = reader.numbers(rows + 1, "<i8")
+            if offsets[0] != 0 or (numpy.diff(offsets) < 0).any():
+                raise _broken("its offsets do not add up")
+            values = offsets, reader.take(int(offsets[-1])).tobytes()
+            reader.pad()
+        part.append((rows, mask, values))
+    if reader.left():
+        raise _broken("a batch is too long")
+    return rows
+
+
+def _parse(data):
+    """The columns, their parts, and the number of rows."""
+    import json
+
+    columns, parts, rows, ended = None, [], 0, False
+    for tag, payload in _chunks(data):
+        if ended or (columns is None) != (tag == b"SCHM"):
+            raise _broken("its parts are not in order")
+        if tag == b"SCHM":
+            columns = _schema(payload)
+            parts = [[] for _ in columns]
+        elif tag == b"BTCH":
+            rows += _batch(payload, columns, parts)
+        elif tag == b"END ":
+            ended = json.loads(payload.tobytes().decode())["rows"] == rows
+        else:
+            raise _broken("it has an unknown part")
+    if not ended:
+        raise _broken("it is not complete")
+    return columns, parts, rows
+
+
+def _frame(data, about):
+    import pandas
+
+    try:
+        columns, parts, rows = _parse(data)
+        made = {n: _column(column, part) for n, (column, part) in enumerate(zip(columns, parts))}
+        frame = pandas.DataFrame(made, index=pandas.RangeIndex(rows), copy=False)
+        frame.columns = [column["name"] for column in columns]
+    except (QueryError, MemoryError):
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
+            ValueError) as error:
+        raise _broken("%s: %s" % (_kind(error), _cut(error, 200))) from None
+    frame.attrs["query"] = about
+    return frame
+
+
+def _column(column, parts):
+    import numpy
+
+    if not _is_fixed(column):
+        return _objects(column, parts)
+    kind = column["type"]
+    values = [values for _, _, values in parts]
+    values = numpy.concatenate(values) if values else numpy.empty(0, "<i8")
+    mask = None
+    if any(mask is not None for _, mask, _ in parts):
+        mask = numpy.concatenate([numpy.zeros(rows, bool) if mask is None else mask
+                                  for rows, mask, _ in parts])
+    if kind == "float":
+        values = values.astype("f8", copy=False)
+        return values if mask is None else numpy.where(mask, numpy.nan, values)
+    values = values.astype("i8", copy=False)
+    return _MAKERS[kind](values, mask)
+
+
+def _make_int(values, mask):
+    import pandas
+
+    return values if mask is None else pandas.arrays.IntegerArray(values, mask)
+
+
+def _make_bool(values, mask):
+    import pandas
+
+    good = (values == 0) | (values == 1)
+    if mask is not None:
+        good |= mask
+    if not good.all():
+        raise _broken("a truth value is neither 0 nor 1")
+    values = values == 1
+    return values if mask is None else pandas.arrays.BooleanArray(values, mask)
+
+
+def _make_time(values, mask):
+    return _array([None if x is None else _time(x) for x in _with_none(values, mask)])
+
+
+def _with_none(values, mask):
+    values = values.tolist()
+    if mask is not None:
+        for n in mask.nonzero()[0].tolist():
+            values[n] = None
+    return values
+
+
+def _array(items, nested=False):
+    """An array of objects; @nested: they may be lists, which numpy would spread."""
+    import numpy
+
+    out = numpy.empty(len(items), object)
+    if nested:
+        for n, item in enumerate(items):
+            out[n] = item
+    else:
+        out[:] = items
+    return out
+
+
+def _time(us):
+    import datetime
+
+    if us == _DAY_US:
+        return "24:00:00"  # which PostgreSQL has and Python has not
+    if not 0 <= us < _DAY_US:
+        raise _broken("a time is none")
+    return datetime.time(us // 3600000000, us // 60000000 % 60, us // 1000000 % 60, us % 1000000)
+
+
+def _date(days):
+    import datetime
+
+    if days in (_INT_MIN, _INT_MAX):
+        return _infinite(days)
+    if _US_MIN <= days * _DAY_US <= _US_MAX:
+        return datetime.date(1970, 1, 1) + datetime.timedelta(days)
+    return _far(days, "D")
+
+
+def _timestamp(us, zone=None):
+    import datetime
+
+    if us in (_INT_MIN, _INT_MAX):
+        return _infinite(us)
+    if _US_MIN <= us <= _US_MAX:
+        return datetime.datetime(1970, 1, 1, tzinfo=zone) + datetime.timedelta(microseconds=us)
+    return _far(us, "us")
+
+
+def _timestamptz(us):
+    import datetime
+
+    return _timestamp(us, datetime.timezone.utc)
+
+
+def _infinite(x) -> float:
+    return _math.inf if x > 0 else -_math.inf
+
+
+def _far(x, unit) -> str:
+    """A date that Python has not, as text."""
+    import numpy
+
+    return str(numpy.datetime64(x, unit))
+
+
+def _moments(values, mask, factor, single, zone):
+    """Dates and timestamps: an array of datetime64, or objects if one of them does not fit."""
+    import numpy
+    import pandas
+
+    old = int(pandas.__version__.split(".")[0]) < 2
+    low, high = (_INT_MIN // 1000 + 1, _INT_MAX // 1000) if old else (_US_MIN, _US_MAX)
+    bad = (values < low // factor) | (values > high // factor)
+    if mask is not None:
+        bad &= ~mask
+    if bad.any():
+        return _array([None if x is None else single(x) for x in _with_none(values, mask)])
+    if mask is not None:
+        values = numpy.where(mask, 0, values)
+    out = (values * factor).astype("M8[us]")
+    if mask is not None:
+        out[mask] = numpy.datetime64("NaT")
+    out = out.astype("M8[ns]") if old else out
+    if zone:
+        return pandas.DatetimeIndex(out).tz_localize("UTC").array
+    return out
+
+
+_MAKERS = {
+    "int": _make_int,
+    "bool": _make_bool,
+    "time": _make_time,
+    "date": lambda values, mask: _moments(values, mask, _DAY_US, _date, False),
+    "timestamp": lambda values, mask: _moments(values, mask, 1, _timestamp, False),
+    "timestamptz": lambda values, mask: _moments(values, mask, 1, _timestamptz, True),
+}
+
+
+def _pieces(parts, text):
+    """The values of a variable column in order: texts or bytes, or None."""
+    out = []
+    for _, mask, (offsets, raw) in parts:
+        ends = offsets.tolist()
+        if not text:
+            items = [raw[a:b] for a, b in zip(ends, ends[1:])]
+        elif raw.isascii():
+            whole = raw.decode("ascii")
+            items = [whole[a:b] for a, b in zip(ends, ends[1:])]
+        else:
+            items = [raw[a:b].decode() for a, b in zip(ends, ends[1:])]
+        if mask is not None:
+            for n in mask.nonzero()[0].tolist():
+                items[n] = None
+        out += items
+    return out
+
+
+def _objects(column, parts):
+    import json
+    from decimal import Decimal
+
+    kind = column["type"]
+    items = _pieces(parts, column.get("repeated") or kind != "bytes")
+    if column.get("repeated") or kind == "record":
+        convert = _converter(column)
+        return _array([None if x is None else convert(json.loads(x)) for x in items], True)
+    if kind == "decimal":
+        return _array([None if x is None else Decimal(x) for x in items])
+    if kind == "json":
+        return _array([None if x is None else json.loads(x) for x in items], True)
+    return _texts(items) if kind != "bytes" else _array(items)
+
+
+def _texts(items):
+    import pandas
+
+    if int(pandas.__version__.split(".")[0]) >= 3:
+        return pandas.array(items, dtype="str")
+    return _array(items)
+
+
+def _converter(column):
+    """A function that turns the JSON of a nested column into its values."""
+    one = _converter_of_one(column)
+
+    def convert(x):
+        if x is None:
+            return None
+        return [convert(item) for item in x] if isinstance(x, list) else one(x)
+
+    if not column.get("repeated"):
+        return lambda x: None if x is None else one(x)
+    return convert
+
+
+def _converter_of_one(column):
+    import base64
+    import json
+    from decimal import Decimal
+
+    kind = column["type"]
+    if kind == "record":
+        fields = {field["name"]: _converter(field) for field in column.get("fields") or ()}
+        same = _converter({"type": "text", "repeated": True})
+        return lambda x: {key: fields.get(key, same)(item) for key, item in x.items()}
+    plain = {
+        "float": float,
+        "decimal": Decimal,
+        "bytes": lambda x: base64.b64decode(x, validate=True),
+        "date": _date,
+        "time": _time,
+        "timestamp": _timestamp,
+        "timestamptz": _timestamptz,
+        "json": json.loads,
+    }
+    return plain.get(kind, lambda x: x)
 
 
 # ---- showing ----
