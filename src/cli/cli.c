@@ -10,6 +10,7 @@
 #include "cli/cmd.h"
 #include "cli/options/help.h"
 #include "cli/options/options.h"
+#include "connect/connect.h"
 #include "engine/builder.h"
 
 #include "base/banned.h"
@@ -85,6 +86,8 @@ int cli_main(int argc, char **argv, void (*mcp_more)(struct mcp *mcp))
 
     if (argc > 1 && strcmp(argv[1], BUILDER_COMMAND) == 0)
         return builder_main(argc, argv);
+    if (argc > 1 && strcmp(argv[1], CONNECT_COMMAND) == 0)
+        return connect_main();
     if (standard_streams() < 0)
         return EXIT_OURS;
     (void) signal(SIGPIPE, SIG_IGN);

@@ -19,10 +19,13 @@
  * four but "time". Others are "text", "bytes", "decimal" (digits as text, also "NaN"), "json",
  * "uuid", "interval", "geography" (text as the source writes it), and "record" or a repeated
  * column: JSON text in which every number that is not an int is a string, to be converted by
- * "fields".
+ * "fields": a repeated column is an array (of arrays, if it has more dimensions), a record an
+ * object by name, NULL is null, "bool" is true or false, "int" a number, "bytes" base64, dates and
+ * times are ISO 8601 text, and everything else is text. "fields" are columns like those of "SCHM".
  */
 #pragma once
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -61,6 +64,13 @@ struct result_column {
 };
 
 struct result;
+
+/* "int", "timestamptz", ... */
+const char *result_type_word(enum result_type type);
+/* The columns as "SCHM" and the message "done" have them, a new json_t array; NULL: out of memory.
+ */
+json_t *result_columns_json(const struct result_column *columns, size_t len);
+void result_columns_free(struct result_column *columns, size_t len); /* accepts NULL */
 
 /* @bytes_max: of the file. Takes @columns and what they own, also on failure. */
 int result_new(int fd, int64_t bytes_max, struct result_column *columns, size_t len,
