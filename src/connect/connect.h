@@ -39,7 +39,8 @@
  * "assertion" (a signed JWT) or "token"}, "sql": "...", "params": null | [...] | {...}, "masked":
  * [{"table": "schema.table", "columns": [...]}],   never to be read "limits": {"rows", "bytes" (of
  * the result file), "ms", "cost" (planner units, or bytes billed for BigQuery), "columns"},
- *    "samples": n}                                               of "catalogue"
+ *    "samples": n,                                               of "catalogue"
+ *    "confirm": bool}    after "estimate" wait for a message {"go": true} before anything is run
  *
  * Messages, each with "message": one of
  *

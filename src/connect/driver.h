@@ -28,8 +28,11 @@ struct driver_error {
     json_t *estimate; /* of TOO_EXPENSIVE; owned, or NULL */
 };
 
-/* Sends "estimate" or "progress"; takes @body. */
+/* Sends "estimate" or "progress"; takes @body. If the order wants to confirm its estimate, waits
+ * for the answer: look at order_cancelled() before you start what costs. Tell an estimate once. */
 void order_tell(const struct order *order, const char *message, json_t *body);
+/* Whether the broker hung up: it wants no answer any more. Does not wait. */
+bool order_cancelled(const struct order *order);
 int driver_fail(struct driver_error *error, enum connect_word word, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 import time
 
+from .postgres import for_c_tests
 from .processes import run
 from .pytests import SECOND_LOOKS, UNSTEADY_MAX
 from .report import show
@@ -37,8 +38,8 @@ def meson_test(build, *names):
 
 def look_again(build, names):
     """Whether the tests @names pass each time now."""
-    with tempfile.TemporaryFile() as shown:
-        steady = all(run(meson_test(build, *names), stdout=shown, stderr=subprocess.STDOUT) == 0
+    with tempfile.TemporaryFile() as shown, for_c_tests() as env:
+        steady = all(run(meson_test(build, *names), env=env, stdout=shown, stderr=subprocess.STDOUT) == 0
                      for _ in range(SECOND_LOOKS))
         show("unit tests, once more", shown)
     return steady
@@ -54,8 +55,8 @@ def suite_unit(build, tally):
     log = build / "meson-logs" / "testlog.json"
     log.unlink(missing_ok=True)
     wall, cpu = time.monotonic(), children_cpu()
-    with tempfile.TemporaryFile() as shown:
-        code = run(meson_test(build), stdout=shown, stderr=subprocess.STDOUT)
+    with tempfile.TemporaryFile() as shown, for_c_tests() as env:
+        code = run(meson_test(build), env=env, stdout=shown, stderr=subprocess.STDOUT)
         show("unit tests", shown)
     tally.add_costs([(time.monotonic() - wall, children_cpu() - cpu, "unit tests")])
     if not log.exists():
