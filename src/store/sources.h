@@ -3,14 +3,18 @@
 
 #include "store/store.h"
 
-#define STORE_SOURCE_NAME_MAX 65 /* with its NUL: [a-z][a-z0-9_]*, what code says in mark.query()  \
-                                  */
-#define STORE_SOURCES_MAX    200
-#define STORE_TABLES_MAX     5000 /* of one source */
-#define STORE_TABLE_NAME_MAX 300  /* UTF-8: "schema.table", "dataset.table" or a path */
-#define STORE_INFO_MAX       (1 << 20)
-#define STORE_NOTES_MAX      (256 * 1024)
-#define STORE_WHO_MAX        (STORE_ID_MAX + STORE_ID_MAX + 128)
+/* Of a name, with its NUL: [a-z][a-z0-9_]*, what code says in mark.query(). */
+#define STORE_SOURCE_NAME_MAX 65
+#define STORE_SOURCES_MAX     200
+#define STORE_TABLES_MAX      5000 /* of one source */
+#define STORE_TABLE_NAME_MAX  300  /* UTF-8: "schema.table", "dataset.table" or a path */
+#define STORE_INFO_MAX        (1 << 20)
+#define STORE_NOTES_MAX       (256 * 1024)
+#define STORE_SETTINGS_MAX    (256 * 1024)
+#define STORE_SECRET_MAX      (64 * 1024) /* sealed */
+#define STORE_SYNC_ERROR_MAX  1000
+#define STORE_WHO_MAX         (STORE_ID_MAX + STORE_ID_MAX + 128)
+#define STORE_ACCESS_MAX      1000 /* of one source */
 
 struct store_source {
     char id[STORE_ID_MAX]; /* a UUID */
@@ -26,15 +30,21 @@ struct store_source {
 void store_source_release(struct store_source *source);
 void store_sources_free(struct store_source *sources, size_t len);
 
-/* -EEXIST: the name is taken; -EDQUOT: there are STORE_SOURCES_MAX. */
-int store_source_add(struct store *store, const struct store_source *source, struct gb_err *err);
+struct store_access;
+
+/* With who may use it. -EEXIST: the name is taken; -EDQUOT: there are STORE_SOURCES_MAX. */
+int store_source_add(struct store *store, const struct store_source *source,
+                     const struct store_access *access, size_t access_len, struct gb_err *err);
 /* By id or by name. -ENOENT, here and below. */
 int store_source_get(struct store *store, const char *id_or_name, struct store_source *ret_source,
                      struct gb_err *err);
 int store_source_list(struct store *store, struct store_source **ret_sources, size_t *ret_len,
                       struct gb_err *err); /* by name */
-/* Sets name, settings, secret, notes and updated_us. */
-int store_source_update(struct store *store, const struct store_source *source, struct gb_err *err);
+/* Sets name, settings, secret, notes and updated_us, and unless @access is NULL who may use it, in
+ * one transaction. -ESTALE: its updated_us is no longer @before_us, so somebody else has changed it
+ * since it was read. -EEXIST: the name is taken. */
+int store_source_update(struct store *store, const struct store_source *source, int64_t before_us,
+                        const struct store_access *access, size_t access_len, struct gb_err *err);
 /* How a sync ended. @error NULL: well. */
 int store_source_synced(struct store *store, const char *id, int64_t now_us, const char *error,
                         struct gb_err *err);
@@ -53,9 +63,6 @@ struct store_access {
 void store_access_free(struct store_access *access, size_t len);
 int store_access_list(struct store *store, const char *source_id, struct store_access **ret_access,
                       size_t *ret_len, struct gb_err *err);
-/* Replaces all rows of a source in one transaction. */
-int store_access_set(struct store *store, const char *source_id, const struct store_access *access,
-                     size_t len, struct gb_err *err);
 
 /* ---- its tables ---- */
 
@@ -68,9 +75,15 @@ struct store_table {
 void store_tables_free(struct store_table *tables, size_t len);
 int store_table_list(struct store *store, const char *source_id, bool gone_too,
                      struct store_table **ret_tables, size_t *ret_len, struct gb_err *err);
+/* Also one that is gone. */
+int store_table_get(struct store *store, const char *source_id, const char *name,
+                    struct store_table *ret_table, struct gb_err *err);
+void store_table_release(struct store_table *table);
 /* A sync: the tables that there are now (name and info), in one transaction. Notes stay; a table
  * that is not among them is marked as gone, and forgotten if it has no notes. */
 int store_table_sync(struct store *store, const char *source_id, const struct store_table *tables,
                      size_t len, int64_t now_us, struct gb_err *err);
+/* Replaces the notes @before (NULL: none) by @notes (NULL: none). -ESTALE: they are others by now.
+ */
 int store_table_set_notes(struct store *store, const char *source_id, const char *name,
-                          const char *notes, struct gb_err *err);
+                          const char *before, const char *notes, struct gb_err *err);
