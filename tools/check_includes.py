@@ -143,7 +143,7 @@ OUTSIDE = {
     "seccomp.h": [],  # tools/gen_seccomp only
     "jansson.h": ["connect/", "schema/", "service/", "mark/", "mcp/", "server/", "cli/"],
     "sqlite3.h": ["store/db_sqlite.c", "store/db_sqlite_backup.c"],
-    "libpq-fe.h": ["connect/", "store/db_postgres.c"],
+    "libpq-fe.h": ["connect/", "store/postgres/"],
     "microhttpd.h": ["server/"],
     "wslay/wslay.h": ["server/http/ws_protocol.c"],
     "gnutls/gnutls.h": ["egress/", "mark/source/", "server/http/ws_protocol.c"],

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/text/hex.h"
+#include "base/text/utf8.h"
 #include "store/store.h"
 
 #include "base/banned.h"
@@ -43,7 +44,10 @@ static void note(struct db_query *q, int code)
 
 static void bind_text(struct db_query *q, const char *text)
 {
-    note(q, q->failed ? 0 : q->db->ops->bind_text(q, text));
+    if (text && !q->failed && !utf8_valid(text, strlen(text)))
+        note(q, DB_BAD_TEXT);
+    else
+        note(q, q->failed ? 0 : q->db->ops->bind_text(q, text));
 }
 
 static void bind_int(struct db_query *q, int64_t value)
@@ -70,7 +74,7 @@ static void bind_optional_int(struct db_query *q, int64_t value, int64_t none)
 static struct db_query query_begin(struct db *db, const struct db_statement *statement,
                                    const char *types, va_list values)
 {
-    struct db_query q = { .db = db, .statement = statement, .next = 1 };
+    struct db_query q = { .db = db, .statement = statement, .types = types, .next = 1 };
     const char *text;
     int64_t value;
 
@@ -118,6 +122,8 @@ int db_query_step(struct db_query *q, struct gb_err *err)
 
     if (r >= 0)
         return r;
+    if (q->failed == DB_BAD_TEXT)
+        return gb_fail_plain(err, EINVAL, "store: %s: a text is not UTF-8", q->statement->what);
     return q->db->ops->fail(q->db, q->statement->side, q->failed, q->statement->what, err);
 }
 

@@ -3,13 +3,19 @@
  *
  * Subjects (keys.c, sessions.c, audit.c) are written once, in SQL that SQLite and PostgreSQL both
  * understand, over these calls. A backend is a const table of functions: a dozen small ones,
- * however many subjects there are. So far there is db_sqlite.c; another one has to pass
- * tests/unit/test_store.c.
+ * however many subjects there are. There are db_sqlite.c and postgres/; both have to pass
+ * tests/unit/test_store*.c.
  *
  * A statement is a constant with an address: a backend prepares it when it is first used and keeps
  * it. Parameters are written ?1, ?2, ... and bound in their order. Values are 64-bit integers, text
  * and NULL. Reading takes a connection for the time between db_read_begin() and db_read_end(), and
- * so does writing; neither may be nested.
+ * so does writing; neither may be nested. One query reads at a time: db_query_end() comes before
+ * the next one begins.
+ *
+ * There is one writer at a time, of all processes: what a transaction has read stays true until it
+ * ends. After a statement of it has failed, it can only be rolled back. Text is UTF-8, or refused
+ * (-EINVAL), and compares by its bytes. Where a column may be NULL, ORDER BY says NULLS FIRST or
+ * NULLS LAST.
  */
 #pragma once
 
@@ -30,15 +36,19 @@ struct db_statement {
     const char *what; /* for errors: "store: <what>: ..." */
 };
 
+/* A failure before the backend saw it: a text that is not UTF-8. */
+#define DB_BAD_TEXT INT32_MIN
+
 enum db_type { DB_NULL, DB_INTEGER, DB_TEXT, DB_OTHER };
 
 /* One use of a statement. The first failure is kept and returned by the next step. */
 struct db_query {
     struct db *db;
     const struct db_statement *statement;
-    void *prepared; /* the backend's; NULL: could not be prepared */
-    int next;       /* parameter to be bound, from 1 */
-    int failed;     /* the backend's code of the first failure, or 0 */
+    void *prepared;    /* the backend's; NULL: could not be prepared */
+    const char *types; /* of the parameters, as in db_query_begin(); NULL: not known */
+    int next;          /* parameter to be bound, from 1 */
+    int failed;        /* the backend's code of the first failure, DB_BAD_TEXT, or 0 */
 };
 
 /* The functions of a backend. Failure codes are its own; only fail() understands them. */
@@ -137,3 +147,14 @@ int db_write_end(struct db *db, int r, struct gb_err *err);
 /* Opens the file at @path, which must exist, and updates its tables; -EBUSY if they have to be
  * updated and another process serves from it. */
 int db_sqlite_open(const char *path, bool is_served, struct db **ret_db, struct gb_err *err);
+
+struct db_postgres_config {
+    const char *url;           /* postgresql://user@host/name?schema=glovebox&sslmode=... */
+    const char *password_file; /* may be NULL */
+    bool must_exist;           /* -ENOENT instead of making the tables */
+    bool exclusive;            /* -EBUSY if another process has it so */
+};
+
+/* Connects, and creates or updates the tables. No error contains the password. */
+int db_postgres_open(const struct db_postgres_config *config, struct db **ret_db,
+                     struct gb_err *err);

@@ -60,7 +60,7 @@ static const struct db_statement weigh_trace = {
 };
 static const struct db_statement owner_bytes = {
     DB_WRITE,
-    "SELECT COALESCE(SUM(bytes), 0) FROM mark_chats "
+    "SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT) FROM mark_chats "
     "WHERE owner = (SELECT owner FROM mark_chats WHERE id = ?1)",
     "sum up chats",
 };

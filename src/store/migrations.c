@@ -15,16 +15,19 @@
 
 EMBED(migration_001_tables, MIGRATIONS_DIR "/001_tables.sql");
 EMBED(migration_001_tables_sqlite, MIGRATIONS_DIR "/001_tables_sqlite.sql");
+EMBED(migration_001_tables_postgres, MIGRATIONS_DIR "/001_tables_postgres.sql");
 
 EMBED(migration_002_mark, MIGRATIONS_DIR "/002_mark.sql");
 EMBED(migration_002_mark_sqlite, MIGRATIONS_DIR "/002_mark_sqlite.sql");
+EMBED(migration_002_mark_postgres, MIGRATIONS_DIR "/002_mark_postgres.sql");
 
 EMBED(migration_003_sources, MIGRATIONS_DIR "/003_sources.sql");
 EMBED(migration_003_sources_sqlite, MIGRATIONS_DIR "/003_sources_sqlite.sql");
+EMBED(migration_003_sources_postgres, MIGRATIONS_DIR "/003_sources_postgres.sql");
 
 const struct migration migrations[] = {
-    { migration_001_tables, migration_001_tables_sqlite },
-    { migration_002_mark, migration_002_mark_sqlite },
-    { migration_003_sources, migration_003_sources_sqlite },
+    { migration_001_tables, migration_001_tables_sqlite, migration_001_tables_postgres },
+    { migration_002_mark, migration_002_mark_sqlite, migration_002_mark_postgres },
+    { migration_003_sources, migration_003_sources_sqlite, migration_003_sources_postgres },
 };
 const size_t migrations_len = ARRAY_LEN(migrations);

@@ -3,11 +3,11 @@
 
 #include <stddef.h>
 
-/* One step for SQLite: the statements for all backends, then those that only SQLite understands.
- * Step i leads from version i to version i + 1. */
+/* One step: the statements for all backends, then those that only one of them understands. Step i
+ * leads from version i to version i + 1. */
 struct migration {
     const char *tables;
-    const char *sqlite;
+    const char *sqlite, *postgres;
 };
 
 extern const struct migration migrations[];

@@ -41,6 +41,33 @@ void store_close(struct store *store)
     free(store);
 }
 
+/* The directory is locked too: its files belong to one service. */
+static int open_postgres(const struct store_config *config, struct store **ret_store,
+                         struct gb_err *err)
+{
+    const struct db_postgres_config database = { config->database, config->database_password_file,
+                                                 config->must_exist, config->exclusive };
+    __attribute__((cleanup(store_dir_release))) struct store_dir dir = { NULL, -EBADF, -EBADF };
+    struct store *store;
+    int r = 0;
+
+    if (config->exclusive && config->dir)
+        r = store_dir_open(config, &dir, err);
+    if (r < 0)
+        return r;
+    store = calloc(1, sizeof *store);
+    if (!store)
+        return gb_fail(err, ENOMEM, "open the store");
+    store->lock_fd = TAKE_FD(dir.lock_fd);
+    r = db_postgres_open(&database, &store->db, err);
+    if (r < 0) {
+        store_close(store);
+        return r;
+    }
+    *ret_store = store;
+    return 0;
+}
+
 int store_open(const struct store_config *config, struct store **ret_store, struct gb_err *err)
 {
     __attribute__((cleanup(store_dir_release))) struct store_dir dir = { NULL, -EBADF, -EBADF };
@@ -50,6 +77,8 @@ int store_open(const struct store_config *config, struct store **ret_store, stru
     bool is_served;
     int r;
 
+    if (config->database)
+        return open_postgres(config, ret_store, err);
     if (!config->dir || !config->dir[0])
         return gb_fail_plain(err, EINVAL, "no data directory");
     r = store_dir_open(config, &dir, err);

@@ -24,8 +24,12 @@ struct store;
 
 struct store_config {
     const char *dir; /* the data directory, created if it does not exist (0700) */
-    bool must_exist; /* -ENOENT instead of creating anything */
-    bool exclusive;  /* for the service: one process at a time, else -EBUSY */
+    /* postgresql://...: the store is in that database, and the directory has only files; whoever is
+     * not exclusive does not need the directory then. NULL: it is a file in the directory. */
+    const char *database;
+    const char *database_password_file; /* or NULL */
+    bool must_exist;                    /* -ENOENT instead of creating anything */
+    bool exclusive;                     /* for the service: one process at a time, else -EBUSY */
 };
 
 /* Refuses files that others own or can write to, and a store of a newer version

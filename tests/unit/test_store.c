@@ -1,7 +1,7 @@
 /*
- * The conformance suite of the store: what its headers promise, asked of one of `backends` (the
- * first argument) through nothing but them. What only SQLite can get wrong is in
- * test_store_sqlite.c.
+ * The conformance suite of the store: what its headers promise, asked of SQLite or of PostgreSQL
+ * (the first argument) through nothing but them. What only one can get wrong is in
+ * test_store_sqlite.c and test_store_postgres.c.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,21 +29,8 @@
 #define THREADS 4
 #define ROUNDS  50
 
-typedef int (*open_function)(const struct store_config *config, struct store **ret_store,
-                             struct gb_err *err);
-
-static const struct {
-    const char *name;
-    open_function open;
-} backends[] = {
-    { "sqlite", store_open },
-};
-
-static open_function backend_open; /* of the backend that is being asked */
-
 /* A store of its own for each test, in a directory that goes afterwards. */
 struct fixture {
-    open_function open;
     char dir[64];
     struct store *store;
     struct gb_err err;
@@ -67,7 +54,6 @@ static int setup(void **state)
     struct fixture *f = calloc(1, sizeof *f);
 
     assert_non_null(f);
-    f->open = backend_open;
     snprintf(f->dir, sizeof f->dir, "/tmp/gbtest-store-XXXXXX");
     assert_non_null(mkdtemp(f->dir));
     f->store = harness_open(f->dir);
@@ -80,6 +66,7 @@ static int teardown(void **state)
     struct fixture *f = *state;
 
     store_close(f->store);
+    harness_forget(f->dir);
     remove_dir(f->dir);
     free(f);
     return 0;
@@ -551,15 +538,17 @@ static void test_stays(void **state)
 static void test_exclusive(void **state)
 {
     struct fixture *f = *state;
-    struct store_config config = { .dir = f->dir, .exclusive = true };
+    char url[512];
+    struct store_config config = harness_config(f->dir, url);
     struct store *one = NULL, *two = NULL;
 
-    assert_int_equal(f->open(&config, &one, &f->err), 0); /* beside one that is not */
-    assert_int_equal(f->open(&config, &two, &f->err), -EBUSY);
+    config.exclusive = true;
+    assert_int_equal(store_open(&config, &one, &f->err), 0); /* beside one that is not */
+    assert_int_equal(store_open(&config, &two, &f->err), -EBUSY);
     assert_non_null(strstr(f->err.msg, "--data"));
     assert_null(two);
     store_close(one);
-    assert_int_equal(f->open(&config, &two, &f->err), 0);
+    assert_int_equal(store_open(&config, &two, &f->err), 0);
     store_close(two);
 }
 
@@ -567,7 +556,6 @@ static void test_exclusive(void **state)
 
 int main(int argc, char **argv)
 {
-    const char *name = argc > 1 ? argv[1] : backends[0].name;
     static const struct CMUnitTest tests[] = {
         WITH_STORE(test_key),
         WITH_STORE(test_key_order),
@@ -588,9 +576,7 @@ int main(int argc, char **argv)
         WITH_STORE(test_exclusive),
     };
 
-    for (size_t i = 0; i < ARRAY_LEN(backends); i++)
-        if (strcmp(backends[i].name, name) == 0)
-            backend_open = backends[i].open;
-    assert_non_null(backend_open);
-    return cmocka_run_group_tests_name(name, tests, NULL, NULL);
+    if (!harness_choose(argc, argv))
+        return 0;
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -802,7 +802,7 @@ static void test_owner_delete(void **state)
 
 #define WITH_STORE(test) cmocka_unit_test_setup_teardown(test, harness_setup, harness_teardown)
 
-int main(void)
+int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         WITH_STORE(test_chat),
@@ -828,5 +828,7 @@ int main(void)
         WITH_STORE(test_owner_delete),
     };
 
-    return cmocka_run_group_tests_name("sqlite", tests, NULL, NULL);
+    if (!harness_choose(argc, argv))
+        return 0;
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

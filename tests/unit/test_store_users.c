@@ -377,7 +377,7 @@ static void test_invitation(void **state)
 
 #define WITH_STORE(test) cmocka_unit_test_setup_teardown(test, harness_setup, harness_teardown)
 
-int main(void)
+int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         WITH_STORE(test_user),         WITH_STORE(test_user_list),    WITH_STORE(test_user_bad),
@@ -386,5 +386,7 @@ int main(void)
         WITH_STORE(test_invitation),
     };
 
+    if (!harness_choose(argc, argv))
+        return 0;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -248,7 +248,7 @@ static void test_bad(void **state)
     free(longest);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_add_get, harness_setup, harness_teardown),
@@ -262,5 +262,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_bad, harness_setup, harness_teardown),
     };
 
+    if (!harness_choose(argc, argv))
+        return 0;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
