@@ -167,11 +167,6 @@ static int message_send(const struct order *order, const char *message, json_t *
     return r;
 }
 
-void order_tell(const struct order *order, const char *message, json_t *body)
-{
-    (void) message_send(order, message, body); /* a broker that left shows at the next poll */
-}
-
 int order_end(const struct order *order, json_t *done, struct driver_error *error)
 {
     json_t *body;
@@ -302,6 +297,36 @@ static int receive_all(int fd, char *to, size_t len, int64_t end_us)
         }
     }
     return 0;
+}
+
+/* The broker's word that the estimate is fine: one frame, or the end of the socket. What it says is
+ * not looked at, for a broker that does not want the query hangs up. */
+static void wait_for_go(const struct order *order)
+{
+    uint8_t head[4];
+    char text[256];
+    size_t len;
+
+    if (receive_all(order->control_fd, (char *) head, sizeof head, order->deadline_us) < 0)
+        return;
+    len = (size_t) head[0] | (size_t) head[1] << 8;
+    if (len <= sizeof text && !head[2] && !head[3])
+        (void) receive_all(order->control_fd, text, len, order->deadline_us);
+}
+
+void order_tell(const struct order *order, const char *message, json_t *body)
+{
+    if (message_send(order, message, body) < 0)
+        return; /* a broker that left shows at the next poll */
+    if (strcmp(message, "estimate") == 0 && json_is_true(json_object_get(order->json, "confirm")))
+        wait_for_go(order);
+}
+
+bool order_cancelled(const struct order *order)
+{
+    struct pollfd item = { .fd = order->control_fd, .events = POLLIN };
+
+    return poll(&item, 1, 0) > 0;
 }
 
 static json_t *order_parse(const char *text, size_t len, struct driver_error *error)

@@ -20,8 +20,9 @@
  * "uuid", "interval", "geography" (text as the source writes it), and "record" or a repeated
  * column: JSON text in which every number that is not an int is a string, to be converted by
  * "fields": a repeated column is an array (of arrays, if it has more dimensions), a record an
- * object by name, NULL is null, "bool" is true or false, "int" a number, "bytes" base64, dates and
- * times are ISO 8601 text, and everything else is text. "fields" are columns like those of "SCHM".
+ * object by name, NULL is null. "bool" is true or false there; "int", "date", "time", "timestamp"
+ * and "timestamptz" are ints, as in the fixed types; "bytes" is base64, everything else a string.
+ * "fields" are columns like those of "SCHM".
  */
 #pragma once
 
