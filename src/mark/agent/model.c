@@ -312,7 +312,8 @@ int model_ask(struct work *work, bool tools, struct llm_reply *ret_reply,
                                    .restart = on_restart,
                                    .waiting = on_waiting,
                                    .arg = &watch };
-    struct llm_request request = { .messages = work->messages,
+    struct llm_request request = { .question = work->answer->query,
+                                   .messages = work->messages,
                                    .tools = tools ? tools_all(!work->last) : NULL,
                                    .tool = tools && work->last ? "answer" : NULL,
                                    .cache_key = work->answer->chat_id };

@@ -15,6 +15,7 @@
 
 #include "mark/llm/llm.h"
 
+struct cassette;
 struct script;
 struct net;
 struct sse;
@@ -22,7 +23,13 @@ struct draft;
 
 /* ---- models ---- */
 
-enum llm_kind { LLM_KIND_OPENAI, LLM_KIND_ANTHROPIC, LLM_KIND_SCRIPT, LLM_KIND_DEMO };
+enum llm_kind {
+    LLM_KIND_OPENAI,
+    LLM_KIND_ANTHROPIC,
+    LLM_KIND_SCRIPT,
+    LLM_KIND_CASSETTE,
+    LLM_KIND_DEMO,
+};
 
 /* What a server has refused, so that the next request does without. */
 enum llm_quirk {
@@ -60,12 +67,15 @@ struct llm_model {
     int64_t context, output_max;
     struct llm_price price;
     struct script *script;
-    struct net *net; /* shared by all models */
+    struct cassette *cassette;
+    struct llm_recorder *recorder; /* NULL: none */
+    struct net *net;               /* shared by all models */
     int64_t connect_us, idle_us, reply_bytes_max;
     int retries;
     struct {
         atomic_uint quirks;
         atomic_bool no_tools;
+        atomic_size_t drifted; /* replies of a recording to another request */
     } * learned;
 };
 
@@ -172,6 +182,12 @@ int exchange_chat(const struct llm_model *model, const struct llm_request *reque
 int script_chat(const struct script *script, const struct llm_request *request,
                 const struct llm_watch *watch, int cancel_fd, struct llm_reply *ret_reply,
                 struct llm_error *ret_error);
+
+/* Says @reply, in the form of a script's, in pieces of @piece bytes. @last is what $LAST stands
+ * for; NULL: nothing is replaced. */
+int script_say(const json_t *reply, const char *last, size_t piece,
+               const struct llm_request *request, const struct llm_watch *watch, int cancel_fd,
+               struct llm_reply *ret_reply, struct llm_error *ret_error);
 
 int script_open(const char *path, struct script **ret_script, struct gb_err *err);
 void script_free(struct script *script);

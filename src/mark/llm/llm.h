@@ -2,7 +2,7 @@
  * Language models: one call for all of them, whatever their provider, quirks and transport.
  *
  * A conversation is JSON in a neutral form, which the store keeps and the trace shows; a provider
- * (openai.c, anthropic.c, demo.c, script.c) translates it to its own form and back:
+ * (openai.c, anthropic.c, demo.c, script.c, cassette.c) translates it to its own form and back:
  *
  *   {"role": "system", "content": "..."}
  *   {"role": "user", "content": "..."}
@@ -30,14 +30,16 @@
 
 #include "base/err.h"
 
-struct llm_model;  /* one model that can be asked */
-struct llm_models; /* all that are configured, with a default */
+struct llm_model;    /* one model that can be asked */
+struct llm_models;   /* all that are configured, with a default */
+struct llm_recorder; /* a file that exchanges are recorded in */
 
 /* ---- which models there are ---- */
 
 struct llm_config {
     char *const *models;     /* NAME=openai:MODEL@URL, NAME=anthropic:MODEL@URL, NAME=script:FILE,
-                                NAME=demo; NULL-terminated, may be NULL. The first is the default */
+                                NAME=cassette:FILE (a recording), NAME=demo; NULL-terminated, may be
+                                NULL. The first is the default */
     char *const *model_keys; /* NAME=FILE, likewise */
     char *const *environ;    /* where the vendors' variables are; NULL: none is read */
     const char *use;         /* the name of the default model; NULL: the first. -EINVAL if there is
@@ -45,9 +47,10 @@ struct llm_config {
     bool find_local;         /* look for Ollama, LM Studio, llama.cpp and vLLM at their usual
                                 loopback ports; waits at most a second */
     bool demo; /* "demo" is there too, as the last; the default if it is the only one */
-    int64_t connect_us, idle_us; /* 0: 10 s to connect; 120 s without a byte of the reply */
-    int64_t reply_bytes_max;     /* of one reply as sent; 0: 64 MiB */
-    int retries;                 /* of a request; below 0: 2 */
+    int64_t connect_us, idle_us;   /* 0: 10 s to connect; 120 s without a byte of the reply */
+    int64_t reply_bytes_max;       /* of one reply as sent; 0: 64 MiB */
+    int retries;                   /* of a request; below 0: 2 */
+    struct llm_recorder *recorder; /* every reply is recorded there; NULL: none is */
 };
 
 int llm_models_open(const struct llm_config *config, struct llm_models **ret_models,
@@ -64,6 +67,10 @@ bool llm_model_is_demo(const struct llm_model *model);
 bool llm_model_has_tools(const struct llm_model *model);
 int64_t llm_model_context(const struct llm_model *model); /* tokens, as far as is known; never 0 */
 
+/* How many replies a recording gave that were made for another request, for the same question and
+ * turn: the conversation has changed since. 0 for other models. */
+size_t llm_model_drifted(const struct llm_model *model);
+
 /* {"name", "provider", "model", "tools", "context", "price": {...} or null, "demo", "source"}: as
  * GET /api/v1/models and `glovebox doctor` show it. "source" says where it comes from: "--model",
  * "OPENAI_API_KEY", "Ollama at 127.0.0.1:11434". No key is in it, and no password of the URL. */
@@ -74,9 +81,18 @@ json_t *llm_model_to_json(const struct llm_model *model);
 #define LLM_PROBE_MAX 200
 int llm_model_probe(const struct llm_model *model, int64_t timeout_us, char buf[LLM_PROBE_MAX]);
 
+/* ---- recording ---- */
+
+/* A new file, readable only by its owner; cassette.c describes its form. It must outlive the models
+ * that record to it. Every thread may use it. */
+int llm_recorder_open(const char *path, struct llm_recorder **ret_recorder, struct gb_err *err);
+/* Fails if not all of it could be written. Accepts NULL. */
+int llm_recorder_close(struct llm_recorder *recorder, size_t *ret_count, struct gb_err *err);
+
 /* ---- asking one ---- */
 
 struct llm_request {
+    const char *question; /* what the person asked, for recordings; may be NULL */
     const json_t *messages;
     const json_t *tools;   /* NULL: none */
     const char *tool;      /* a tool that should be called, and must be where the server can enforce

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/grow.h"
 #include "base/text/parse.h"
+#include "mark/llm/cassette.h"
 #include "mark/llm/internal.h"
 #include "mark/llm/known.h"
 #include "mark/llm/local.h"
@@ -53,6 +54,7 @@ static void model_free(struct llm_model *model)
     free(model->source);
     free(model->learned);
     script_free(model->script);
+    cassette_free(model->cassette);
     free(model);
 }
 
@@ -71,6 +73,7 @@ static struct llm_model *model_new(const struct llm_config *config, struct llm_m
     model->learned = calloc(1, sizeof *model->learned);
     model->price = (struct llm_price){ -1, -1, -1 };
     model->net = models->net;
+    model->recorder = config->recorder;
     model->connect_us = config->connect_us > 0 ? config->connect_us : CONNECT_US;
     model->idle_us = config->idle_us > 0 ? config->idle_us : IDLE_US;
     model->reply_bytes_max =
@@ -153,9 +156,10 @@ static int open_spec(const struct llm_config *config, struct llm_models *models,
                      const struct model_spec *spec, struct gb_err *err)
 {
     struct llm_model *model = model_new(config, models, spec->kind, spec->name,
-                                        spec->kind == LLM_KIND_SCRIPT ? "script"
-                                        : spec->model                 ? spec->model
-                                                                      : "demo",
+                                        spec->kind == LLM_KIND_SCRIPT     ? "script"
+                                        : spec->kind == LLM_KIND_CASSETTE ? "cassette"
+                                        : spec->model                     ? spec->model
+                                                                          : "demo",
                                         "--model");
     const char *url = spec->url;
     int r = 0;
@@ -167,6 +171,10 @@ static int open_spec(const struct llm_config *config, struct llm_models *models,
         r = script_open(spec->model, &model->script, err);
         if (r == 0 && script_context(model->script) > 0)
             model->context = script_context(model->script);
+    } else if (spec->kind == LLM_KIND_CASSETTE) {
+        r = cassette_open(spec->model, spec->name, &model->cassette, err);
+        if (r == 0 && cassette_context(model->cassette) > 0)
+            model->context = cassette_context(model->cassette);
     } else if (spec->kind != LLM_KIND_DEMO) {
         if (!url)
             url = spec->kind == LLM_KIND_ANTHROPIC ? ANTHROPIC_URL : OPENAI_URL;
@@ -438,7 +446,14 @@ bool llm_model_has_tools(const struct llm_model *model)
 {
     if (model->kind == LLM_KIND_SCRIPT)
         return script_has_tools(model->script);
+    if (model->kind == LLM_KIND_CASSETTE)
+        return cassette_has_tools(model->cassette);
     return !atomic_load(&model->learned->no_tools);
+}
+
+size_t llm_model_drifted(const struct llm_model *model)
+{
+    return atomic_load(&model->learned->drifted);
 }
 
 int64_t llm_model_context(const struct llm_model *model)
@@ -460,6 +475,7 @@ json_t *llm_model_to_json(const struct llm_model *model)
     static const char *const providers[] = { [LLM_KIND_OPENAI] = "openai",
                                              [LLM_KIND_ANTHROPIC] = "anthropic",
                                              [LLM_KIND_SCRIPT] = "script",
+                                             [LLM_KIND_CASSETTE] = "cassette",
                                              [LLM_KIND_DEMO] = "demo" };
 
     return json_pack("{s:s, s:s, s:s, s:b, s:I, s:o, s:b, s:s}", "name", model->name, "provider",

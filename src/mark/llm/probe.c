@@ -103,7 +103,8 @@ int llm_model_probe(const struct llm_model *model, int64_t timeout_us, char buf[
                                    .arg = &body };
     int r;
 
-    if (model->kind == LLM_KIND_SCRIPT || model->kind == LLM_KIND_DEMO)
+    if (model->kind == LLM_KIND_SCRIPT || model->kind == LLM_KIND_CASSETTE ||
+        model->kind == LLM_KIND_DEMO)
         return 0;
     url = list_url(model);
     if (!url || headers_make(model, dialect_of(model, 0), &headers) < 0) {

@@ -207,8 +207,8 @@ static const json_t *choose(const struct script *script, const struct scene *sce
 /* ---- saying it ---- */
 
 struct saying {
-    const struct script *script;
-    const struct scene *scene;
+    size_t piece;
+    const char *last; /* what $LAST stands for; NULL: it is no word of ours */
     const json_t *reply;
     struct draft draft;
     int cancel_fd;
@@ -223,7 +223,7 @@ static char *fill(const char *text, const char *last)
     const char *mark;
     int r = 0;
 
-    while (r == 0 && (mark = strstr(text, LAST))) {
+    while (r == 0 && last && (mark = strstr(text, LAST))) {
         r = text_add(&out, text, (size_t) (mark - text), REPLY_MAX);
         if (r == 0)
             r = text_add(&out, last, strlen(last), REPLY_MAX);
@@ -263,7 +263,7 @@ static int in_pieces(struct saying *say, const char *text,
     int r = 0;
 
     while (r == 0 && len > 0) {
-        size_t n = len < say->script->piece ? len : say->script->piece, more;
+        size_t n = len < say->piece ? len : say->piece, more;
 
         n -= utf8_partial_end(text, n);
         if (n == 0) /* the first character is longer than a piece */
@@ -298,7 +298,7 @@ static int say_call(struct saying *say, const json_t *call)
 {
     const char *name = json_in_string(call, "name");
     const json_t *arguments = json_object_get(call, "arguments");
-    json_t *filled = arguments ? fill_json(arguments, say->scene->last) : NULL;
+    json_t *filled = arguments ? fill_json(arguments, say->last) : NULL;
     autofree char *text = filled ? json_dumps(filled, JSON_COMPACT)
                                  : strdup(json_in_string(call, "arguments_text")
                                               ? json_in_string(call, "arguments_text")
@@ -316,7 +316,7 @@ static int say_all(struct saying *say)
 {
     const char *thinking = json_in_string(say->reply, "thinking");
     const char *text = json_in_string(say->reply, "text");
-    autofree char *filled = text ? fill(text, say->scene->last) : NULL;
+    autofree char *filled = text ? fill(text, say->last) : NULL;
     const json_t *call;
     size_t i;
     int r = text && !filled ? -ENOMEM : 0;
@@ -412,15 +412,22 @@ int script_chat(const struct script *script, const struct llm_request *request,
 {
     struct scene scene = look(request->messages);
     const json_t *reply = choose(script, &scene);
-    struct saying say = {
-        .script = script, .scene = &scene, .reply = reply, .cancel_fd = cancel_fd
-    };
-    int r;
 
     if (!reply)
         return llm_error_set(ret_error, LLM_INVALID, 0,
                              "the script has no reply for message %zu of this conversation",
                              scene.spoken);
+    return script_say(reply, scene.last, script->piece, request, watch, cancel_fd, ret_reply,
+                      ret_error);
+}
+
+int script_say(const json_t *reply, const char *last, size_t piece,
+               const struct llm_request *request, const struct llm_watch *watch, int cancel_fd,
+               struct llm_reply *ret_reply, struct llm_error *ret_error)
+{
+    struct saying say = { .piece = piece, .last = last, .reply = reply, .cancel_fd = cancel_fd };
+    int r;
+
     say.piece_us = json_integer_value(json_object_get(reply, "piece_ms")) * USEC_PER_MSEC;
     draft_init(&say.draft, watch, REPLY_MAX);
     r = say_reply(&say, watch, ret_reply, ret_error);

@@ -17,7 +17,9 @@
 
 #define NAME_BYTES_MAX 64
 #define KEY_BYTES_MAX  8192
-#define SPEC_FORMS     "NAME=openai:MODEL@URL, NAME=anthropic:MODEL@URL, NAME=script:FILE or NAME=demo"
+#define SPEC_FORMS                                                                                 \
+    "NAME=openai:MODEL@URL, NAME=anthropic:MODEL@URL, NAME=script:FILE, NAME=cassette:FILE or "    \
+    "NAME=demo"
 
 static bool name_is_good(const char *name, size_t len)
 {
@@ -87,6 +89,10 @@ int spec_parse(const char *text, struct model_spec *ret_spec, struct gb_err *err
     } else if (strncmp(rest, "script:", 7) == 0 && rest[7]) {
         spec.kind = LLM_KIND_SCRIPT;
         spec.model = strdup(rest + 7);
+        r = spec.model ? 0 : gb_fail(err, ENOMEM, "read a model");
+    } else if (strncmp(rest, "cassette:", 9) == 0 && rest[9]) {
+        spec.kind = LLM_KIND_CASSETTE;
+        spec.model = strdup(rest + 9);
         r = spec.model ? 0 : gb_fail(err, ENOMEM, "read a model");
     } else if (strcmp(rest, "demo") == 0) {
         spec.kind = LLM_KIND_DEMO;

@@ -6,12 +6,12 @@
 struct model_spec {
     enum llm_kind kind;
     char *name;
-    char *model; /* of openai and anthropic; the file of a script; NULL for demo */
+    char *model; /* of openai and anthropic; the file of a script or cassette; NULL for demo */
     char *url;   /* NULL: the vendor's */
 };
 
-/* NAME=openai:MODEL@URL, NAME=openai:MODEL, the same with anthropic, NAME=script:FILE, NAME=demo.
- */
+/* NAME=openai:MODEL@URL, NAME=openai:MODEL, the same with anthropic, NAME=script:FILE,
+ * NAME=cassette:FILE, NAME=demo. */
 int spec_parse(const char *text, struct model_spec *ret_spec, struct gb_err *err);
 void spec_release(struct model_spec *spec);
 
