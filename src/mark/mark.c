@@ -19,7 +19,26 @@ struct mark {
     struct auth *auth;
     struct attachments *attachments;
     struct agent *agent;
+    struct verify *verify;
 };
+
+/* For the agent, which knows nothing of verified answers. */
+static char *examples(void *arg, const struct caller *caller, const char *question, size_t max)
+{
+    const struct mark *mark = arg;
+
+    return mark->verify ? verify_examples(mark->verify, caller, question, max) : NULL;
+}
+
+static int open_verify(struct mark *mark, struct gb_err *err)
+{
+    struct verify_config config = { .service = mark->config.service,
+                                    .store = mark->config.store,
+                                    .agent = mark->agent,
+                                    .attachments = mark->attachments };
+
+    return verify_open(&config, &mark->verify, err);
+}
 
 static int open_rooms(struct mark *mark, struct gb_err *err)
 {
@@ -40,8 +59,12 @@ static int open_rooms(struct mark *mark, struct gb_err *err)
     config->agent.data_dir = config->data_dir;
     config->agent.attachments = mark->attachments;
     config->agent.models = mark->models;
+    config->agent.examples = examples;
+    config->agent.examples_arg = mark;
     if (r == 0)
         r = agent_open(&config->agent, &mark->agent, err);
+    if (r == 0)
+        r = open_verify(mark, err);
     return r;
 }
 
@@ -76,6 +99,7 @@ void mark_close(struct mark *mark)
     if (!mark)
         return;
     agent_close(mark->agent); /* its threads use all the others */
+    verify_close(mark->verify);
     attachments_close(mark->attachments);
     auth_close(mark->auth);
     llm_models_close(mark->models);
@@ -105,4 +129,9 @@ const struct llm_models *mark_models(struct mark *mark)
 struct store *mark_store(struct mark *mark)
 {
     return mark->config.store;
+}
+
+struct verify *mark_verify(struct mark *mark)
+{
+    return mark->verify;
 }

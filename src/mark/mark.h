@@ -12,6 +12,7 @@
 #include "mark/attach/attachments.h"
 #include "mark/auth/auth.h"
 #include "mark/llm/llm.h"
+#include "mark/verify/verify.h"
 
 struct mark;
 
@@ -39,5 +40,6 @@ int mark_forget(struct mark *mark, const struct caller *caller, struct fault *fa
 struct auth *mark_auth(struct mark *mark);
 struct agent *mark_agent(struct mark *mark);
 struct attachments *mark_attachments(struct mark *mark);
+struct verify *mark_verify(struct mark *mark);
 const struct llm_models *mark_models(struct mark *mark);
 struct store *mark_store(struct mark *mark);

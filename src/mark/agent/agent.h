@@ -45,6 +45,10 @@ struct agent_config {
     int64_t waiting_per_chat_max;                  /* 0: 8 */
     int64_t kept_us;                               /* finished answers in memory; 0: 120 s */
     bool keep_pending; /* another process may be answering: leave what is pending alone */
+    /* Answers that people verified and that resemble a question, as text of at most @max bytes for
+     * the prompt, for free(); NULL: there are none. May be NULL. On any thread. */
+    char *(*examples)(void *arg, const struct caller *caller, const char *question, size_t max);
+    void *examples_arg;
 };
 
 int agent_open(const struct agent_config *config, struct agent **ret_agent, struct gb_err *err);
@@ -65,6 +69,8 @@ struct agent_stats {
 };
 
 void agent_get_stats(struct agent *agent, struct agent_stats *ret_stats);
+/* A short hash of the prompt texts. */
+const char *agent_prompt_version(const struct agent *agent);
 
 /* ---- asking ---- */
 
@@ -76,6 +82,7 @@ struct agent_question {
     const char *chat_id;            /* NULL: a new chat */
     const char *const *attachments; /* ids, NULL-terminated; may be NULL */
     const char *model;              /* NULL: the chat's, or the default one */
+    bool no_examples;               /* verified answers stay out of the prompt */
 };
 
 /* Returns as soon as the question is stored. The caller gets a reference. */
@@ -129,10 +136,11 @@ int answer_next_event(struct answer *answer, int64_t after, int64_t timeout_us,
 /* ---- looking back ---- */
 
 /* An answer with all that is needed to run it again when its chat is gone: {"message_id",
- * "chat_id", "question", "before": [code of earlier answers], "cells": [code], "files": [{"name",
- * "path", "sha256", "size"}], "values", "data", "visualizations", "charts_shown", "tables_shown",
- * "numbers", "status", "story" (with its references), "template", "packages", "model",
- * "prompt_version"}. What the answer does not have is not there. */
+ * "chat_id", "question", "asked": [earlier questions], "before": [code of earlier answers],
+ * "cells": [code], "files": [{"name", "path", "sha256", "size"}], "values", "data",
+ * "visualizations", "charts_shown", "tables_shown", "numbers", "status", "story" (with its
+ * references), "template", "packages", "model", "prompt_version"}. What the answer does not have is
+ * not there. */
 int agent_case(struct agent *agent, const struct caller *caller, const char *message_id,
                json_t **ret_case, struct fault *fault);
 

@@ -175,6 +175,7 @@ int agent_ask(struct agent *agent, const struct caller *caller,
     if (!answer)
         return fault_no_memory(fault);
     answer->model = model;
+    answer->no_examples = question->no_examples;
     mark_id_make(answer->question_id);
     if (chat_prepare(agent, caller, &chat, question->query, model, fault) < 0) {
         answer_unref(answer);

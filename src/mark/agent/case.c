@@ -40,14 +40,29 @@ struct case_run {
 
 /* ---- making one ---- */
 
-/* Programs of earlier answers of the chat. */
-static int take_cells(void *arg, const struct store_message *message)
+/* Programs of earlier answers of the chat, and the questions. */
+static int take_message(void *arg, const struct store_message *message)
 {
     json_t *details = message->details ? json_loads(message->details, JSON_ALLOW_NUL, NULL) : NULL;
+    char *question = message->role == STORE_ROLE_USER ? message_text(message) : NULL;
+    json_t *json = arg;
 
-    (void) json_array_extend(arg, json_object_get(details, "cells"));
+    (void) json_array_extend(json_object_get(json, "before"), json_object_get(details, "cells"));
+    if (question)
+        (void) json_array_append_new(json_object_get(json, "asked"), json_text(question));
+    free(question);
     json_decref(details);
     return 0;
+}
+
+/* The question itself is before its answer too. */
+static void drop_question(json_t *asked, const char *question)
+{
+    size_t len = json_array_size(asked);
+    const char *last = json_string_value(json_array_get(asked, len - 1));
+
+    if (len > 0 && question && last && strcmp(last, question) == 0)
+        (void) json_array_remove(asked, len - 1);
 }
 
 static char *question_of(struct agent *agent, const struct caller *caller,
@@ -76,12 +91,11 @@ json_t *case_make(struct agent *agent, const struct caller *caller,
     autofree char *question = question_of(agent, caller, message);
     json_t *response =
         message->response ? json_loads(message->response, JSON_ALLOW_NUL, NULL) : NULL;
-    json_t *before = json_array();
-    json_t *json = json_pack("{s:s, s:s, s:s?, s:s, s:o}", "message_id", message->id, "chat_id",
-                             message->chat_id, "question", question, "prompt_version",
-                             message->prompt_version, "before", before);
+    json_t *json = json_pack("{s:s, s:s, s:s?, s:s, s:[], s:[]}", "message_id", message->id,
+                             "chat_id", message->chat_id, "question", question, "prompt_version",
+                             message->prompt_version, "before", "asked");
     int r =
-        json ? history_each(agent, caller, message->chat_id, message->seq, take_cells, before, err)
+        json ? history_each(agent, caller, message->chat_id, message->seq, take_message, json, err)
              : gb_fail(err, ENOMEM, "read an answer");
 
     for (size_t i = 0; i < ARRAY_LEN(of_details); i++)
@@ -91,6 +105,7 @@ json_t *case_make(struct agent *agent, const struct caller *caller,
         if (json_object_get(response, of_response[i]))
             (void) json_object_set(json, of_response[i], json_object_get(response, of_response[i]));
     json_decref(response);
+    drop_question(json_object_get(json, "asked"), question);
     if (r == 0)
         return json;
     json_decref(json);

@@ -90,6 +90,7 @@ struct answer {
     char *query;
     char **attachments; /* ids */
     const struct llm_model *model;
+    bool no_examples;
     int64_t seq; /* of the question */
     int stop_fd; /* an eventfd: readable once it is to stop */
     atomic_bool stop;

@@ -33,6 +33,11 @@ static json_t *exchanges_of(char **texts)
     return steps;
 }
 
+const char *agent_prompt_version(const struct agent *agent)
+{
+    return agent->prompts.version;
+}
+
 static json_t *prompts_of(const struct agent *agent, const struct store_message *message)
 {
     json_t *prompts = json_pack("{s:s}", "version", message->prompt_version);

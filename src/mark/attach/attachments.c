@@ -466,3 +466,19 @@ int attachment_delete(struct attachments *attachments, const struct caller *call
         blob_remove(&attachments->blobs, attachment.sha256);
     return r < 0 ? fault_internal(attachments, &err, fault) : 0;
 }
+
+int attachments_lock(struct attachments *attachments, int *ret_fd, struct gb_err *err)
+{
+    return blobs_lock(&attachments->blobs, ret_fd, err);
+}
+
+void attachment_drop(struct attachments *attachments, const uint8_t sha256[STORE_HASH_BYTES])
+{
+    autoclose int lock_fd = -EBADF;
+    struct gb_err ignored;
+    bool used = true;
+
+    if (blobs_lock(&attachments->blobs, &lock_fd, &ignored) == 0 &&
+        store_attachment_has(attachments->config.store, sha256, &used, &ignored) == 0 && !used)
+        blob_remove(&attachments->blobs, sha256);
+}

@@ -56,6 +56,11 @@ int attachment_open(struct attachments *attachments, const uint8_t sha256[STORE_
                     int *ret_fd, struct gb_err *err);
 int attachment_delete(struct attachments *attachments, const struct caller *caller, const char *id,
                       struct fault *fault);
+/* While the descriptor is open no file goes, in any process: for whoever takes a kept one into use,
+ * as a verified answer does. */
+int attachments_lock(struct attachments *attachments, int *ret_fd, struct gb_err *err);
+/* Somebody no longer needs that file: it goes unless another does. */
+void attachment_drop(struct attachments *attachments, const uint8_t sha256[STORE_HASH_BYTES]);
 /* Removes files that nobody has any more; after the deletion of an account, and at start. */
 int attachments_sweep(struct attachments *attachments, struct gb_err *err);
 

@@ -225,6 +225,8 @@ void mark_message(struct request *rq)
         return;
     }
     add_live(rq, id, message);
+    (void) json_object_set_new(message, "verified",
+                               verify_of(mark_verify(rq->server->config.mark), &rq->caller, id));
     reply_json(rq, MHD_HTTP_OK, message);
 }
 

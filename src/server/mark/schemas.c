@@ -121,4 +121,7 @@ const struct schema *const mark_schemas[] = {
     /* attachments (schemas_chats.c) */
     &schema_profile_column, &schema_profile_table, &schema_profile, &schema_attachment,
     &schema_attachment_brief, &schema_attachment_list,
+    /* verified answers (schemas_verify.c) */
+    &schema_verify, &schema_verified, &schema_verified_page, &schema_verified_check,
+    &schema_verified_brief,
     NULL };

@@ -77,3 +77,18 @@ extern const struct schema schema_ask, schema_mark_events_query, schema_mark_que
 
 extern const struct schema schema_profile_column, schema_profile_table, schema_profile,
     schema_attachment, schema_attachment_brief, schema_attachment_list;
+
+/* ---- verified answers (schemas_verify.c) ---- */
+
+struct body_verify {
+    const char *note;
+    bool shared;
+};
+
+struct query_verified {
+    const char *after;
+    int64_t limit;
+};
+
+extern const struct schema schema_verify, schema_verified_query, schema_verified,
+    schema_verified_page, schema_verified_check, schema_verified_brief;

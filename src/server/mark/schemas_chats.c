@@ -105,6 +105,8 @@ static const struct field fields_mark_message[] = {
     ALWAYS("created", FIELD_TEXT, "RFC 3339"),
     { "feedback", FIELD_OBJECT, FIELD_REQUIRED | FIELD_NULLABLE, .of = &schema_rating },
     { "chat_id", FIELD_TEXT, .help = "where a message is read by itself" },
+    { "verified", FIELD_OBJECT, FIELD_NULLABLE, .of = &schema_verified_brief,
+      .help = "likewise; null: nobody verified it" },
     END,
 };
 RESPONSE(mark_message, "A question or an answer.");
