@@ -385,7 +385,7 @@ static void test_edits(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_source), TEST(test_bad_source), TEST(test_list),
@@ -393,5 +393,7 @@ int main(void)
         TEST(test_tables), TEST(test_bad_tables), TEST(test_edits),
     };
 
+    if (!harness_choose(argc, argv))
+        return 0;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
