@@ -23,6 +23,7 @@ int cmd_key(const struct config *cfg);
 int cmd_audit(const struct config *cfg);
 int cmd_pip(const struct config *cfg);
 int cmd_serve(const struct config *cfg);
+int cmd_store(const struct config *cfg);
 int cmd_mark(const struct config *cfg);
 int cmd_mcp(const struct config *cfg);
 int cmd_template(const struct config *cfg);
@@ -52,7 +53,7 @@ int cmd_default_template(const struct config *cfg, const char *data_dir,
 /* Checks --template-alias. */
 int cmd_check_aliases(const struct config *cfg, struct gb_err *err);
 
-/* Opens the store of the service: --data, or the default place. */
+/* Opens the store of the service: --database, --data, or the default place. */
 int cmd_open_store(const struct config *cfg, bool must_exist, struct store **ret_store,
                    struct gb_err *err);
 

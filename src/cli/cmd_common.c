@@ -19,7 +19,10 @@
 int cmd_open_store(const struct config *cfg, bool must_exist, struct store **ret_store,
                    struct gb_err *err)
 {
-    struct store_config config = { .dir = cfg->data_dir, .must_exist = must_exist };
+    struct store_config config = { .dir = cfg->data_dir,
+                                   .database = cfg->database,
+                                   .database_password_file = cfg->database_password_file,
+                                   .must_exist = must_exist };
 
     return data_open(&config, ret_store, err);
 }

@@ -219,7 +219,10 @@ static int catch_signals(struct serve *serve, struct gb_err *err)
 
 static int open_store(struct serve *serve, struct gb_err *err)
 {
-    struct store_config config = { .dir = serve->cfg->data_dir, .exclusive = true };
+    struct store_config config = { .dir = serve->cfg->data_dir,
+                                   .database = serve->cfg->database,
+                                   .database_password_file = serve->cfg->database_password_file,
+                                   .exclusive = true };
     int r;
 
     if (config.dir)

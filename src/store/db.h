@@ -47,6 +47,8 @@ struct db_query {
     const struct db_statement *statement;
     void *prepared;    /* the backend's; NULL: could not be prepared */
     const char *types; /* of the parameters, as in db_query_begin(); NULL: not known */
+    bool streams;      /* on the writing side: rows are read one by one, and the caller promises to
+                          begin no other query meanwhile; the reading side always does */
     int next;          /* parameter to be bound, from 1 */
     int failed;        /* the backend's code of the first failure, DB_BAD_TEXT, or 0 */
 };

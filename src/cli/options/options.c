@@ -46,6 +46,7 @@ static const struct {
     { COMMAND_PIP, ACTION_PIP_RESET, "reset", 0 },
     { COMMAND_AUDIT, ACTION_AUDIT_VERIFY, "verify", 0 },
     { COMMAND_AUDIT, ACTION_AUDIT_SHOW, "show", 0 },
+    { COMMAND_STORE, ACTION_STORE_COPY, "copy", 0 },
     { COMMAND_TEMPLATE, ACTION_TEMPLATE_ADD, "add", 1 },
     { COMMAND_TEMPLATE, ACTION_TEMPLATE_LIST, "list", 0 },
     { COMMAND_TEMPLATE, ACTION_TEMPLATE_REMOVE, "remove", 1 },
@@ -132,6 +133,10 @@ static int check_action(const struct config *cfg, struct gb_err *err)
         return show && cfg->action != ACTION_MARK_EXPORT_FEEDBACK
                    ? gb_fail_plain(err, EINVAL, "--since is for mark export-feedback")
                    : 0;
+    if (cfg->action == ACTION_STORE_COPY && (!cfg->store_from || !cfg->store_to))
+        return gb_fail_plain(err, EINVAL,
+                             "store copy needs --from and --to: a data directory, or "
+                             "postgresql://...");
     if (show && cfg->action != ACTION_AUDIT_SHOW)
         return gb_fail_plain(err, EINVAL, "--since, --last and --session are for audit show");
     if (cfg->audit_head && cfg->action != ACTION_AUDIT_VERIFY)
@@ -208,6 +213,27 @@ static int load_files(struct config_load *load, struct gb_err *err)
     return r < 0 ? r : load_file(load, "/etc", "glovebox/glovebox.conf", err);
 }
 
+/* Everybody on this machine can read the command line of a process. Options have been copied by
+ * then. */
+static void hide_passwords(char **argv, int len)
+{
+    for (int i = 0; i < len; i++) {
+        char *user = strstr(argv[i], "postgresql://"), *at, *colon;
+
+        user = user ? user : strstr(argv[i], "postgres://");
+        if (!user)
+            continue;
+        user = strstr(user, "://") + 3;
+        for (char *secret = user; (secret = strstr(secret, "password=")) != NULL;)
+            for (secret += strlen("password="); *secret && *secret != '&'; secret++)
+                *secret = '*';
+        at = strchr(user, '@');
+        colon = memchr(user, ':', at ? (size_t) (at - user) : 0);
+        for (char *c = colon ? colon + 1 : at; c && c < at; c++)
+            *c = '*';
+    }
+}
+
 static int load_command(const struct config_command *command, int argc, char **argv,
                         struct config *cfg, struct gb_err *err)
 {
@@ -217,6 +243,7 @@ static int load_command(const struct config_command *command, int argc, char **a
     r = config_load_args(&load, argc, argv, &next, err);
     if (r < 0 || cfg->help || cfg->version)
         return r;
+    hide_passwords(argv, next);
     cfg->args = argv + next;
     cfg->args_len = argc - next;
     r = take_action(command, cfg, err);

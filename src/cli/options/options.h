@@ -22,6 +22,7 @@ enum command_id {
     COMMAND_KEY,
     COMMAND_USER,
     COMMAND_AUDIT,
+    COMMAND_STORE,
     COMMAND_PIP,
     COMMAND_TEMPLATE,
     COMMAND_MARK,
@@ -48,6 +49,7 @@ enum action_id {
     ACTION_PIP_RESET,
     ACTION_AUDIT_VERIFY,
     ACTION_AUDIT_SHOW,
+    ACTION_STORE_COPY,
     ACTION_TEMPLATE_ADD, /* args[0] is the name, here and below */
     ACTION_TEMPLATE_LIST,
     ACTION_TEMPLATE_REMOVE,
@@ -139,7 +141,12 @@ struct config {
     bool ask_trace;
 
     /* run, serve, mcp, ask, key, audit, template, pip, doctor */
-    char *data_dir; /* NULL: the default one */
+    char *data_dir;               /* NULL: the default one */
+    char *database;               /* NULL: a file in the data directory */
+    char *database_password_file; /* NULL: none */
+
+    /* store */
+    char *store_from, *store_to;
 
     /* run, serve, mcp, pip, doctor, template */
     char *default_template;  /* "auto", "system" or another */

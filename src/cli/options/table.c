@@ -38,11 +38,12 @@ enum {
     FOR_USER = 1 << 11,
     FOR_MARK = 1 << 12,
     FOR_ASK = 1 << 13,
+    FOR_STORE = 1 << 14,
     FOR_ASKING = FOR_ASK | FOR_MARK, /* Mark in our own process */
 };
 #define FOR_ALL                                                                                    \
     (FOR_GLOBAL | FOR_RUN | FOR_HELP | FOR_VERSION | FOR_DOCTOR | FOR_KEY | FOR_AUDIT |            \
-     FOR_SERVE | FOR_MCP | FOR_TEMPLATE | FOR_PIP | FOR_USER | FOR_MARK | FOR_ASK)
+     FOR_SERVE | FOR_MCP | FOR_TEMPLATE | FOR_PIP | FOR_USER | FOR_MARK | FOR_ASK | FOR_STORE)
 
 static const char *const cgroup_choices[] = { "auto", "v2", "v1", "none", NULL };
 static const char *const landlock_choices[] = { "off", "on", NULL };
@@ -229,7 +230,7 @@ static const struct config_option options[] = {
               "read-only unless :rw is given; may be repeated" },
     { "json", 0, OPT_BOOL, MEMBER(json), "no",
       .commands = FOR_RUN | FOR_DOCTOR | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_PIP | FOR_USER |
-                  FOR_ASKING,
+                  FOR_ASKING | FOR_STORE,
       .group = "Output",
       .help = "print one JSON object instead: the receipt of a run, the answer to a question, the "
               "doctor's report, keys, accounts, templates, packages, or the audit log" },
@@ -527,6 +528,26 @@ static const struct config_option options[] = {
       .group = "Data",
       .help = "where the service keeps its store, workspaces and templates (default: "
               "/var/lib/glovebox for root, otherwise glovebox in the user's state directory)" },
+    { "database", 0, OPT_STRING, MEMBER(database), NULL, 1, MIB, .metavar = "URL",
+      .commands = FOR_SERVE | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_PIP | FOR_DOCTOR | FOR_USER |
+                  FOR_ASKING,
+      .group = "Data",
+      .help =
+          "keep the store in PostgreSQL: postgresql://USER@HOST/NAME?sslmode=verify-full; files "
+          "stay in the data directory (default: a file there)" },
+    { "database-password-file", 0, OPT_STRING, MEMBER(database_password_file), NULL, 1,
+      PATH_BYTES_MAX, .metavar = "PATH",
+      .commands = FOR_SERVE | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_PIP | FOR_DOCTOR | FOR_USER |
+                  FOR_ASKING | FOR_STORE,
+      .group = "Data",
+      .help = "the password of the database is the line in PATH (default: of the URL, or of "
+              "~/.pgpass)" },
+    { "from", 0, OPT_STRING, MEMBER(store_from), NULL, 1, MIB, .metavar = "STORE",
+      .commands = FOR_STORE, .flags = CONFIG_ARGS_ONLY, .group = "Data",
+      .help = "the store to copy: a data directory, or postgresql://..." },
+    { "to", 0, OPT_STRING, MEMBER(store_to), NULL, 1, MIB, .metavar = "STORE",
+      .commands = FOR_STORE, .flags = CONFIG_ARGS_ONLY, .group = "Data",
+      .help = "where to copy it; there must be no store yet, or an empty one" },
     { "help", 'h', OPT_BOOL, MEMBER(help), "no", .commands = FOR_ALL,
       .flags = CONFIG_ARGS_ONLY | CONFIG_ENDS_OPTIONS, .group = "General",
       .help = "show this help" },
@@ -628,6 +649,17 @@ static const struct config_command commands[] = {
                     "  glovebox audit show --since 2h --json\n",
         .args = CONFIG_ARGS_WORDS,
         .words = "verify show",
+    },
+    [COMMAND_STORE - 1] = {
+        .name = "store",
+        .mask = FOR_STORE,
+        .synopsis = "copy --from STORE --to STORE [OPTIONS]",
+        .summary = "move the service's store to PostgreSQL, or back",
+        .description = "copy writes everything in one store to another that is empty, in one transaction: keys, accounts, chats, the audit log. Each is a data directory or the URL of a PostgreSQL database. Before it ends, what was written is read back and compared, and the audit log is verified. Stop the service first. Files, such as attachments, are not in the store: they stay in the data directory.",
+        .examples = "  glovebox store copy --from /var/lib/glovebox --to postgresql://glovebox@/glovebox\n"
+                    "  glovebox store copy --from postgresql://glovebox@/glovebox --to ./back\n",
+        .args = CONFIG_ARGS_WORDS,
+        .words = "copy",
     },
     [COMMAND_PIP - 1] = {
         .name = "pip",

@@ -44,8 +44,8 @@ struct pg_query {
     struct pg_conn *conn;
     char *values[PG_PARAMS_MAX];
     int len;
-    bool sent, done;
-    PGresult *result; /* one row of a read, all of a write */
+    bool streams, sent, done;
+    PGresult *result; /* one row if it streams, else all */
     int row;
 };
 
@@ -147,6 +147,7 @@ static void pg_prepare(struct db_query *q)
         return;
     }
     query->conn = &pg_of(q->db)->conns[q->statement->side];
+    query->streams = q->streams || q->statement->side == DB_READ;
     q->prepared = query;
 }
 
@@ -195,7 +196,7 @@ static int send_query(struct db_query *q)
         conn_drop(conn);
         return conn_fail(conn, ECONNRESET, "the connection to the database was lost");
     }
-    if (conn->side == DB_READ)
+    if (query->streams)
         (void) PQsetSingleRowMode(conn->pg);
     conn->streams = true;
     r = conn_result(conn, PG_HANG_MSEC, &query->result);
@@ -261,7 +262,7 @@ static int pg_step(struct db_query *q)
     } else if (query->row + 1 < PQntuples(query->result)) {
         query->row++;
         return 1;
-    } else if (query->conn->side == DB_READ) {
+    } else if (query->streams) {
         r = next_result(query);
     } else {
         query->done = true;
@@ -272,7 +273,7 @@ static int pg_step(struct db_query *q)
         q->failed = r;
         return -1;
     }
-    if (query->conn->side == DB_WRITE)
+    if (!query->streams)
         conn_drain(query->conn); /* all rows are here; others may be asked for meanwhile */
     query->done = !query->result || PQntuples(query->result) == 0;
     return !query->done;
@@ -306,7 +307,7 @@ static void pg_end(struct db_query *q)
     struct pg_query *query = q->prepared;
 
     PQclear(query->result);
-    if (query->sent && query->conn->side == DB_READ && query->conn->streams)
+    if (query->sent && query->streams && query->conn->streams)
         conn_drain(query->conn);
     for (int i = 0; i < query->len; i++)
         free(query->values[i]);

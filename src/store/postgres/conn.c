@@ -17,7 +17,9 @@
 
 #include "base/banned.h"
 
-#define PATIENT_USEC    (15 * USEC_PER_SEC) /* for a server that restarts */
+#define PATIENT_USEC      (15 * USEC_PER_SEC) /* for a server that restarts */
+#define PATIENT_BUSY_USEC (3 * USEC_PER_SEC)  /* for our own lock on a connection that just broke  \
+                                               */
 #define PAUSE_NSEC      100000000
 #define FRESH_USEC      USEC_PER_SEC /* a failure that is younger is reported again */
 #define DRAIN_BYTES_MAX (1 << 20)
@@ -32,6 +34,7 @@ int conn_fail(struct pg_conn *conn, int code, const char *fmt, ...)
     (void) vsnprintf(conn->words, sizeof conn->words, fmt, args);
     va_end(args);
     /* One line; and a server must not be able to make us show the password we sent it. */
+    conn->words[strcspn(conn->words, "\n")] = '\0';
     for (char *c = conn->words; *c; c++)
         if ((unsigned char) *c < ' ' || *c == 127)
             *c = ' ';
@@ -323,7 +326,8 @@ int conn_connect(struct pg_conn *conn, bool patient)
     patient = patient && !conn->tried_us;
     for (;;) {
         r = connect_once(conn);
-        if (r == 0 || !patient || clock_now_us() - start_us > PATIENT_USEC)
+        if (r == 0 || !patient ||
+            clock_now_us() - start_us > (r == EBUSY ? PATIENT_BUSY_USEC : PATIENT_USEC))
             break;
         (void) nanosleep(&pause, NULL);
     }
