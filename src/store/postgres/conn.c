@@ -17,12 +17,12 @@
 
 #include "base/banned.h"
 
-#define PATIENT_USEC      (15 * USEC_PER_SEC) /* for a server that restarts */
-#define PATIENT_BUSY_USEC (3 * USEC_PER_SEC)  /* for our own lock on a connection that just broke  \
-                                               */
-#define PAUSE_NSEC      100000000
-#define FRESH_USEC      USEC_PER_SEC /* a failure that is younger is reported again */
-#define DRAIN_BYTES_MAX (1 << 20)
+/* For a server that restarts, and for our own lock on a connection that has just broken. */
+#define PATIENT_USEC      (15 * USEC_PER_SEC)
+#define PATIENT_BUSY_USEC (3 * USEC_PER_SEC)
+#define PAUSE_NSEC        100000000
+#define FRESH_USEC        USEC_PER_SEC /* a failure that is younger is reported again */
+#define DRAIN_BYTES_MAX   (1 << 20)
 
 /* ---- errors ---- */
 
