@@ -18,7 +18,7 @@
 #include "base/banned.h"
 
 /* For a server that restarts, and for our own lock on a connection that has just broken. */
-#define PATIENT_USEC      (15 * USEC_PER_SEC)
+#define PATIENT_USEC      (6 * USEC_PER_SEC)
 #define PATIENT_BUSY_USEC (3 * USEC_PER_SEC)
 #define PAUSE_NSEC        100000000
 #define FRESH_USEC        USEC_PER_SEC /* a failure that is younger is reported again */

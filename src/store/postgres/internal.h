@@ -17,7 +17,7 @@
 
 /* How long the store waits: for a connection, for another writer, for a statement. The server ends
  * the last two; if it does not answer at all, we hang up a little later. */
-#define PG_CONNECT_MSEC   10000
+#define PG_CONNECT_MSEC   5000
 #define PG_LOCK_MSEC      20000
 #define PG_STATEMENT_MSEC 30000
 #define PG_HANG_MSEC      (PG_STATEMENT_MSEC + 10000)
