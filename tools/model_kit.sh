@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs the official Python packages of OpenAI and Anthropic, in the versions that
-# tests/system/model_requirements.txt pins, for the proof that our model servers are faithful.
+# Installs the official Python packages of OpenAI, Anthropic and Google, in the versions that
+# tests/system/model_requirements.txt pins, for the proof that our stand-ins for their servers are
+# faithful.
 #
 #   tools/model_kit.sh [DIRECTORY]    prints nothing when it is installed already
 #   tools/model_kit.sh --where        prints the default directory

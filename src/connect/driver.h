@@ -33,6 +33,9 @@ struct driver_error {
 void order_tell(const struct order *order, const char *message, json_t *body);
 /* Whether the broker hung up: it wants no answer any more. Does not wait. */
 bool order_cancelled(const struct order *order);
+/* A secret that a driver learned itself, such as a token: no message will have it, except a "token"
+ * of the last. */
+void order_secret(const char *text);
 int driver_fail(struct driver_error *error, enum connect_word word, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

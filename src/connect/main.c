@@ -24,7 +24,7 @@ static const struct {
     const struct driver *driver; /* NULL: this build has none */
 } drivers[] = {
     { "postgresql", &driver_postgres },
-    { "bigquery", NULL },
+    { "bigquery", &driver_bigquery },
 };
 
 static const struct driver *driver_find(const char *kind, struct driver_error *error)

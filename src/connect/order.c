@@ -59,13 +59,19 @@ int driver_fail(struct driver_error *error, enum connect_word word, const char *
 
 /* ---- secrets ---- */
 
+void order_secret(const char *text)
+{
+    if (strlen(text) >= SECRET_MIN && secrets_len < SECRETS_MAX &&
+        (secrets[secrets_len] = strdup(text)))
+        secrets_len++;
+}
+
 static void secret_add(const json_t *source, const char *name)
 {
     const char *text = json_string_value(json_object_get(source, name));
 
-    if (text && strlen(text) >= SECRET_MIN && secrets_len < SECRETS_MAX &&
-        (secrets[secrets_len] = strdup(text)))
-        secrets_len++;
+    if (text)
+        order_secret(text);
 }
 
 static void secret_hide(char *text, const char *secret)
