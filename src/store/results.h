@@ -11,14 +11,18 @@ struct store_result {
     int64_t n; /* of the query in the answer, from 1 */
     uint8_t key[STORE_HASH_BYTES], sha256[STORE_HASH_BYTES];
     int64_t size, created_us;
-    char *query; /* JSON as in MarkResponse, and "params" */
+    char *query; /* JSON as in MarkResponse, and "params" and "step" */
 };
 
 void store_results_free(struct store_result *results, size_t len);
 
-/* -EDQUOT: the owner's results would take more than @bytes_max. -ENOENT: no such message. */
+/* -EDQUOT: the owner's results would take more than @bytes_max; the same content counts once.
+ * -ENOENT: no such answer of that owner. A query that failed has a size of 0. */
 int store_result_add(struct store *store, const struct store_result *result, int64_t bytes_max,
                      struct gb_err *err);
+/* A query whose program is not run again. One that is not there is no error. */
+int store_result_drop(struct store *store, const char *owner, const char *message_id, int64_t n,
+                      struct gb_err *err);
 /* Those of an answer, in order. */
 int store_result_list(struct store *store, const char *owner, const char *message_id,
                       struct store_result **ret_results, size_t *ret_len, struct gb_err *err);

@@ -34,7 +34,7 @@
 #include "base/banned.h"
 
 #define FDS_END        10                 /* above all numbers that the connector gets */
-#define GRACE_US       (5 * USEC_PER_SEC) /* to cancel the query at its source */
+#define GRACE_US       (3 * USEC_PER_SEC) /* to cancel the query at its source */
 #define LOOK_MS        500                /* how often the result file is looked at */
 #define DEPTH_MAX      64
 #define MESSAGES_MAX   100000
@@ -46,7 +46,8 @@ struct connection {
     pid_t pid;
     int pidfd, socket, result_fd;
     int64_t bytes_max, messages;
-    char *buf; /* of messages that are not complete yet */
+    bool unbound; /* it writes more than it may */
+    char *buf;    /* of messages that are not complete yet */
     size_t len, cap;
 };
 
@@ -103,8 +104,8 @@ static void redact_order(char *text, const json_t *order)
     }
 }
 
-/* Copies the text of a message: whole characters, no control characters but line ends. */
-static void text_take(const json_t *order, const json_t *json, char *buf, size_t size)
+/* Whole characters, no control characters but line ends. */
+void connector_text(const json_t *order, const json_t *json, char *buf, size_t size)
 {
     autofree char *copy = NULL;
     size_t len;
@@ -205,11 +206,12 @@ static int start(struct connection *c)
     return c->pidfd < 0 ? r : 0;
 }
 
-/* Ends it: it has been told by the end of its socket. */
+/* Ends it: it is told by the end of its socket. One that does not keep to its bounds gets no time.
+ */
 static void stop(struct connection *c)
 {
     struct pollfd gone = { .fd = c->pidfd, .events = POLLIN };
-    int64_t until_us = clock_now_us() + GRACE_US;
+    int64_t until_us = c->unbound ? 0 : clock_now_us() + GRACE_US;
     siginfo_t info;
     int r;
 
@@ -250,10 +252,12 @@ static int wait_for(struct connection *c, short events, struct connector_failure
             return fail(failure, "internal", "the service failed; see the server log");
         if (fds[1].revents)
             return fail(failure, "cancelled", "the query was cancelled");
-        if (fstat(c->result_fd, &st) == 0 && st.st_size > c->bytes_max)
+        if (fstat(c->result_fd, &st) == 0 && st.st_size > c->bytes_max) {
+            c->unbound = true;
             return fail(failure, "too-large",
                         "the result is larger than it may be; select fewer rows or columns, or "
                         "aggregate in SQL");
+        }
         if (fds[0].revents)
             return 0;
     }
@@ -371,8 +375,8 @@ static void take_error(const struct connection *c, const json_t *message,
     for (size_t i = 0; word && i < CONNECT_WORD_COUNT; i++)
         if (strcmp(words[i], word) == 0)
             (void) fail(failure, words[i], "");
-    text_take(c->call->order, json_object_get(message, "text"), failure->text,
-              sizeof failure->text);
+    connector_text(c->call->order, json_object_get(message, "text"), failure->text,
+                   sizeof failure->text);
     if (!failure->text[0])
         (void) snprintf(failure->text, sizeof failure->text, "the source gave no reason");
     if (json_is_object(estimate))

@@ -43,3 +43,6 @@ int connector_run(const struct connector_call *call, int *ret_fd, json_t **ret_d
 /* An estimate with nothing but the members that it may have, each a number or null. NULL: out of
  * memory. */
 json_t *connector_estimate_clean(const json_t *estimate);
+
+/* The text of a message: printable, cut to @size bytes, without the secrets of @order. */
+void connector_text(const json_t *order, const json_t *json, char *buf, size_t size);
