@@ -29,6 +29,9 @@ int cmd_mcp(const struct config *cfg);
 int cmd_template(const struct config *cfg);
 int cmd_user(const struct config *cfg);
 
+/* ---- parts of `glovebox mark` ---- */
+int cmd_mark_verify(const struct config *cfg);
+
 /* ---- parts of `glovebox mcp` ---- */
 int mcp_print_config(const struct config *cfg, struct gb_err *err);
 /* Carries messages between standard input and output and the service at cfg->mcp_url, until the

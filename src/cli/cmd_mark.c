@@ -50,9 +50,12 @@ static int export_feedback(const struct config *cfg, struct gb_err *err)
 int cmd_mark(const struct config *cfg)
 {
     struct gb_err err = { 0 };
-    int r = cfg->action == ACTION_MARK_EXPORT_FEEDBACK ? export_feedback(cfg, &err)
-                                                       : print_sample(cfg, &err);
+    int r;
 
+    if (cfg->action == ACTION_MARK_VERIFY)
+        return cmd_mark_verify(cfg);
+    r = cfg->action == ACTION_MARK_EXPORT_FEEDBACK ? export_feedback(cfg, &err)
+                                                   : print_sample(cfg, &err);
     if (r < 0)
         say("%s", err.msg);
     return r == -EINVAL ? EXIT_USAGE : r < 0 ? EXIT_OURS : 0;

@@ -54,6 +54,7 @@ static const struct {
     { COMMAND_TEMPLATE, ACTION_TEMPLATE_UPDATE, "update", 1 },
     { COMMAND_MARK, ACTION_MARK_SAMPLE, "sample", 0 },
     { COMMAND_MARK, ACTION_MARK_EXPORT_FEEDBACK, "export-feedback", 0 },
+    { COMMAND_MARK, ACTION_MARK_VERIFY, "verify", 0 },
 };
 
 /* The first argument of key, pip, audit, template and user is the subcommand; it is removed from
@@ -129,6 +130,8 @@ static int check_action(const struct config *cfg, struct gb_err *err)
         return gb_fail_plain(err, EINVAL, "--name is for user add");
     if (cfg->password_file && cfg->action != ACTION_USER_ADD && cfg->action != ACTION_USER_RESET)
         return gb_fail_plain(err, EINVAL, "--password-file is for user add and user reset");
+    if (cfg->mark_ask && cfg->action != ACTION_MARK_VERIFY)
+        return gb_fail_plain(err, EINVAL, "--ask is for mark verify");
     if (cfg->command == COMMAND_MARK) /* of those, it has only --since */
         return show && cfg->action != ACTION_MARK_EXPORT_FEEDBACK
                    ? gb_fail_plain(err, EINVAL, "--since is for mark export-feedback")

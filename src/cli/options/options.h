@@ -57,6 +57,7 @@ enum action_id {
     ACTION_TEMPLATE_UPDATE,
     ACTION_MARK_SAMPLE,
     ACTION_MARK_EXPORT_FEEDBACK,
+    ACTION_MARK_VERIFY,
 };
 
 enum landlock_choice { LANDLOCK_OFF, LANDLOCK_ON };
@@ -132,6 +133,8 @@ struct config {
     int signup;                  /* enum auth_signup */
     int mark_audit;              /* enum agent_audit */
     int64_t mark_steps, mark_us, mark_tokens;
+    int64_t mark_jobs; /* of mark verify and the like */
+    bool mark_ask;     /* of mark verify */
     int64_t mark_cost; /* thousandths of a dollar; 0: no limit */
     bool mark_packages;
     bool mark_strict;
