@@ -155,7 +155,7 @@ OUTSIDE = {
     "curl/curl.h": ["connect/", "service/", "mark/", "cli/mcp/"],
 }
 
-GENERATED = {"seccomp_policy.h"}  # generated in the build directory
+GENERATED = {"seccomp_policy.h", "connect_policy.h"}  # generated in the build directory
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 

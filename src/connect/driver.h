@@ -41,6 +41,9 @@ int driver_fail(struct driver_error *error, enum connect_word word, const char *
 
 struct driver {
     const char *kind;
+    /* What must be done before the seal: keeping a certificate where a library will look for it.
+     * Asks nobody. May be NULL. */
+    int (*prepare)(const struct order *order, struct driver_error *error);
     /* All return 0 and an object for "done" (owned by the caller), or a negative number and @error.
      * query() makes the result itself, once the columns are known. */
     int (*query)(const struct order *order, json_t **ret_done, struct driver_error *error);

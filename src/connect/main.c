@@ -27,6 +27,62 @@ static const struct {
     { "bigquery", &driver_bigquery },
 };
 
+static int port_add(struct seal_config *seal, int64_t port)
+{
+    if (port <= 0 || port > UINT16_MAX || seal->ports_len == SEAL_PORTS_MAX)
+        return -EINVAL;
+    seal->ports[seal->ports_len++] = (uint16_t) port;
+    return 0;
+}
+
+/* The port that a URL leads to. */
+static int port_of_url(const char *url)
+{
+    const char *host = strstr(url, "://"), *end, *colon;
+    char *rest;
+    long port;
+
+    if (!host)
+        return -EINVAL;
+    host += 3;
+    end = host + strcspn(host, "/?#");
+    colon = memrchr(host, ':', (size_t) (end - host));
+    if (!colon || memchr(colon, ']', (size_t) (end - colon)))
+        return strncmp(url, "http://", 7) == 0 ? 80 : 443;
+    port = strtol(colon + 1, &rest, 10);
+    return rest == end && port > 0 && port <= UINT16_MAX ? (int) port : -EINVAL;
+}
+
+/* Everything but the source's own ports is out of reach, and name servers for long answers. */
+static int seal_for(const struct order *order, struct driver_error *error)
+{
+    const json_t *source = json_object_get(order->json, "source");
+    const json_t *port = json_object_get(source, "port");
+    struct seal_config seal = { .file_bytes_max = order->bytes_max };
+    const char *const urls[] = { "url", "token_uri" };
+    const char *step = "";
+    int r = port_add(&seal, 53);
+
+    if (json_is_integer(port) && port_add(&seal, json_integer_value(port)) < 0)
+        return driver_fail(error, CONNECT_UNREACHABLE, "there is no such port");
+    for (size_t i = 0; i < ARRAY_LEN(urls) && r == 0; i++) {
+        const char *url = json_string_value(json_object_get(source, urls[i]));
+
+        if (url && *url && port_add(&seal, port_of_url(url)) < 0)
+            return driver_fail(error, CONNECT_UNREACHABLE, "%s is not an address of a server",
+                               urls[i]);
+    }
+    if (!json_is_integer(port))
+        (void) port_add(&seal, 443);
+    seal.seconds_max = (order->deadline_us - clock_now_us()) / USEC_PER_SEC + 10;
+    r = connect_seal(&seal, &step);
+    if (r < 0)
+        return driver_fail(error, CONNECT_INTERNAL,
+                           "the connector could not be sealed (%s: %s), so it asked nothing", step,
+                           strerror(-r));
+    return 0;
+}
+
 static const struct driver *driver_find(const char *kind, struct driver_error *error)
 {
     for (size_t i = 0; kind && i < ARRAY_LEN(drivers); i++)
@@ -101,7 +157,8 @@ static int run(const struct order *order, json_t **ret_done, struct driver_error
     json_t *done = NULL;
     int r;
 
-    if (!driver)
+    if (!driver || (driver->prepare && driver->prepare(order, error) < 0) ||
+        seal_for(order, error) < 0)
         return -1;
     r = run_op(driver, order, &done, error);
     if (r < 0)
