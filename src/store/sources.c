@@ -90,6 +90,17 @@ static const struct db_statement list_tables[2] = {
       "SELECT " TABLE_COLUMNS " FROM mark_source_tables WHERE source_id = ?1 ORDER BY name",
       "list tables" },
 };
+static const struct db_statement noted_tables = {
+    DB_READ,
+    "SELECT name, '{}', notes, synced_us, gone_us FROM mark_source_tables "
+    "WHERE source_id = ?1 AND notes IS NOT NULL ORDER BY name",
+    "read notes",
+};
+static const struct db_statement count_tables = {
+    DB_READ,
+    "SELECT COUNT(*) FROM mark_source_tables WHERE source_id = ?1 AND gone_us IS NULL",
+    "count tables",
+};
 static const struct db_statement get_table = {
     DB_READ,
     "SELECT " TABLE_COLUMNS " FROM mark_source_tables WHERE source_id = ?1 AND name = ?2",
@@ -102,8 +113,8 @@ static const struct db_statement has_table = {
 };
 static const struct db_statement set_notes = {
     DB_WRITE,
-    "UPDATE mark_source_tables SET notes = ?3 WHERE source_id = ?1 AND name = ?2 "
-    "AND COALESCE(notes, '') = CAST(?4 AS TEXT)",
+    "UPDATE mark_source_tables SET notes = ?3, info = COALESCE(CAST(?5 AS TEXT), info) "
+    "WHERE source_id = ?1 AND name = ?2 AND COALESCE(notes, '') = CAST(?4 AS TEXT)",
     "change notes",
 };
 static const struct db_statement leave_tables = {
@@ -496,8 +507,9 @@ static int table_read(struct db_query *q, struct store_table *ret_table, struct 
     return 0;
 }
 
-int store_table_list(struct store *store, const char *source_id, bool gone_too,
-                     struct store_table **ret_tables, size_t *ret_len, struct gb_err *err)
+static int tables_list(struct store *store, const struct db_statement *statement,
+                       const char *source_id, struct store_table **ret_tables, size_t *ret_len,
+                       struct gb_err *err)
 {
     struct store_table *tables = NULL;
     int r = store_check_id(source_id, err);
@@ -507,7 +519,7 @@ int store_table_list(struct store *store, const char *source_id, bool gone_too,
     if (r < 0)
         return r;
     db_read_begin(store->db);
-    q = db_query_begin(store->db, &list_tables[gone_too], "t", source_id);
+    q = db_query_begin(store->db, statement, "t", source_id);
     while ((r = db_query_step(&q, err)) > 0) {
         r = db_grow(&tables, len, sizeof *tables) < 0 ? gb_fail(err, ENOMEM, "list tables")
                                                       : table_read(&q, &tables[len], err);
@@ -524,6 +536,36 @@ int store_table_list(struct store *store, const char *source_id, bool gone_too,
     *ret_tables = tables;
     *ret_len = len;
     return 0;
+}
+
+int store_table_list(struct store *store, const char *source_id, bool gone_too,
+                     struct store_table **ret_tables, size_t *ret_len, struct gb_err *err)
+{
+    return tables_list(store, &list_tables[gone_too], source_id, ret_tables, ret_len, err);
+}
+
+int store_table_noted(struct store *store, const char *source_id, struct store_table **ret_tables,
+                      size_t *ret_len, struct gb_err *err)
+{
+    return tables_list(store, &noted_tables, source_id, ret_tables, ret_len, err);
+}
+
+int store_table_count(struct store *store, const char *source_id, int64_t *ret_count,
+                      struct gb_err *err)
+{
+    int r = store_check_id(source_id, err);
+    struct db_query q;
+
+    if (r < 0)
+        return r;
+    db_read_begin(store->db);
+    q = db_query_begin(store->db, &count_tables, "t", source_id);
+    r = db_query_step(&q, err);
+    if (r >= 0 && (r == 0 || !db_column_int(&q, 0, ret_count)))
+        r = db_fail_row(&q, err);
+    db_query_end(&q);
+    db_read_end(store->db);
+    return r < 0 ? r : 0;
 }
 
 int store_table_get(struct store *store, const char *source_id, const char *name,
@@ -590,7 +632,8 @@ int store_table_sync(struct store *store, const char *source_id, const struct st
 }
 
 int store_table_set_notes(struct store *store, const char *source_id, const char *name,
-                          const char *before, const char *notes, struct gb_err *err)
+                          const char *before, const char *notes, const char *info,
+                          struct gb_err *err)
 {
     struct db *db = store->db;
     int r = store_check_id(source_id, err);
@@ -600,10 +643,12 @@ int store_table_set_notes(struct store *store, const char *source_id, const char
     if (r == 0)
         r = check_text(notes, STORE_NOTES_MAX + 1, "the notes of a table", err);
     if (r == 0)
+        r = check_text(info, STORE_INFO_MAX + 1, "the description of a table", err);
+    if (r == 0)
         r = db_write_begin(db, true, err);
     if (r < 0)
         return r;
-    r = db_run(db, err, &set_notes, "tttt", source_id, name, notes, before ? before : "");
+    r = db_run(db, err, &set_notes, "ttttt", source_id, name, notes, before ? before : "", info);
     if (r == 0) {
         r = exists(db_query_begin(db, &has_table, "tt", source_id, name), err);
         if (r >= 0)

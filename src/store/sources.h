@@ -75,6 +75,12 @@ struct store_table {
 void store_tables_free(struct store_table *tables, size_t len);
 int store_table_list(struct store *store, const char *source_id, bool gone_too,
                      struct store_table **ret_tables, size_t *ret_len, struct gb_err *err);
+/* Those that people wrote about, also if they are gone; without info, which is "{}" here. */
+int store_table_noted(struct store *store, const char *source_id, struct store_table **ret_tables,
+                      size_t *ret_len, struct gb_err *err);
+/* How many there are now. */
+int store_table_count(struct store *store, const char *source_id, int64_t *ret_count,
+                      struct gb_err *err);
 /* Also one that is gone. */
 int store_table_get(struct store *store, const char *source_id, const char *name,
                     struct store_table *ret_table, struct gb_err *err);
@@ -83,7 +89,8 @@ void store_table_release(struct store_table *table);
  * that is not among them is marked as gone, and forgotten if it has no notes. */
 int store_table_sync(struct store *store, const char *source_id, const struct store_table *tables,
                      size_t len, int64_t now_us, struct gb_err *err);
-/* Replaces the notes @before (NULL: none) by @notes (NULL: none). -ESTALE: they are others by now.
- */
+/* Replaces the notes @before (NULL: none) by @notes (NULL: none), and the info unless @info is
+ * NULL. -ESTALE: the notes are others by now. */
 int store_table_set_notes(struct store *store, const char *source_id, const char *name,
-                          const char *before, const char *notes, struct gb_err *err);
+                          const char *before, const char *notes, const char *info,
+                          struct gb_err *err);

@@ -270,12 +270,14 @@ static void test_tables(void **state)
                              *const second[] = { "public.new" };
     struct harness_store *f = *state;
     struct store_table *tables = NULL, table;
+    int64_t count = 0;
     size_t len = 0;
 
     add(f, "a");
     sync_to(f, first, 3, info_a, 100);
     assert_int_equal(
-        store_table_set_notes(f->store, "a", first[0], NULL, "{\"unit\":\"EUR\"}", &f->err), 0);
+        store_table_set_notes(f->store, "a", first[0], NULL, "{\"unit\":\"EUR\"}", NULL, &f->err),
+        0);
 
     /* the same moment, so that nothing can be told by the clock */
     sync_to(f, second, 1, info_b, 100);
@@ -288,6 +290,13 @@ static void test_tables(void **state)
     assert_string_equal(tables[1].name, first[0]);
     assert_int_equal(tables[1].gone_us, 100);
     store_tables_free(tables, len);
+
+    assert_int_equal(store_table_noted(f->store, "a", &tables, &len, &f->err), 0);
+    assert_int_equal(len, 1);
+    assert_string_equal(tables[0].notes, "{\"unit\":\"EUR\"}");
+    store_tables_free(tables, len);
+    assert_int_equal(store_table_count(f->store, "a", &count, &f->err), 0);
+    assert_int_equal(count, 1);
 
     /* it comes back, with its notes */
     sync_to(f, first, 3, info_b, 300);
@@ -330,10 +339,12 @@ static void test_bad_tables(void **state)
     assert_non_null(large);
     memset(large, 'x', STORE_NOTES_MAX + 1);
     large[STORE_NOTES_MAX + 1] = '\0';
-    assert_int_equal(store_table_set_notes(f->store, "a", names[0], NULL, large, &f->err), -EINVAL);
-    assert_int_equal(store_table_set_notes(f->store, "a", "none", NULL, "{}", &f->err), -ENOENT);
-    assert_int_equal(store_table_set_notes(f->store, "a", names[0], "{\"x\":1}", "{}", &f->err),
-                     -ESTALE);
+    assert_int_equal(store_table_set_notes(f->store, "a", names[0], NULL, large, NULL, &f->err),
+                     -EINVAL);
+    assert_int_equal(store_table_set_notes(f->store, "a", "none", NULL, "{}", NULL, &f->err),
+                     -ENOENT);
+    assert_int_equal(
+        store_table_set_notes(f->store, "a", names[0], "{\"x\":1}", "{}", NULL, &f->err), -ESTALE);
 }
 
 /* Counts up in the notes, as an edit does: read, change, write, again if somebody was faster. */
@@ -352,7 +363,7 @@ static void *edit(void *arg)
             if (store_table_get(f->store, "a", "t", &table, &err) < 0)
                 return "get";
             snprintf(next, sizeof next, "%ld", table.notes ? strtol(table.notes, NULL, 10) + 1 : 1);
-            r = store_table_set_notes(f->store, "a", "t", table.notes, next, &err);
+            r = store_table_set_notes(f->store, "a", "t", table.notes, next, NULL, &err);
             store_table_release(&table);
         } while (r == -ESTALE);
         if (r < 0)
