@@ -150,8 +150,10 @@ OUTSIDE = {
     "gnutls/crypto.h": ["server/http/ws_protocol.c"],
     "ares.h": ["egress/resolve.c"],
     "sodium.h": ["base/text/base64.h", "egress/policy.c", "service/", "mark/", "mcp/", "server/", "cli/mcp/"],
-    "archive.h": ["service/"],
-    "archive_entry.h": ["service/"],
+    "archive.h": ["service/", "mark/export/"],
+    "archive_entry.h": ["service/", "mark/export/"],
+    "cmark-gfm.h": ["mark/export/prose.c"],
+    "cmark-gfm-core-extensions.h": ["mark/export/prose.c"],
     "curl/curl.h": ["connect/", "service/", "mark/", "cli/mcp/"],
 }
 

@@ -20,6 +20,7 @@ struct mark {
     struct attachments *attachments;
     struct agent *agent;
     struct verify *verify;
+    struct exports *exports;
 };
 
 /* For the agent, which knows nothing of verified answers. */
@@ -38,6 +39,17 @@ static int open_verify(struct mark *mark, struct gb_err *err)
                                     .attachments = mark->attachments };
 
     return verify_open(&config, &mark->verify, err);
+}
+
+static int open_exports(struct mark *mark, struct gb_err *err)
+{
+    struct exports_config config = { .service = mark->config.service,
+                                     .store = mark->config.store,
+                                     .attachments = mark->attachments,
+                                     .agent = mark->agent,
+                                     .data_dir = mark->config.data_dir };
+
+    return exports_open(&config, &mark->exports, err);
 }
 
 static int open_rooms(struct mark *mark, struct gb_err *err)
@@ -65,6 +77,8 @@ static int open_rooms(struct mark *mark, struct gb_err *err)
         r = agent_open(&config->agent, &mark->agent, err);
     if (r == 0)
         r = open_verify(mark, err);
+    if (r == 0)
+        r = open_exports(mark, err);
     return r;
 }
 
@@ -98,6 +112,7 @@ void mark_close(struct mark *mark)
 {
     if (!mark)
         return;
+    exports_close(mark->exports);
     agent_close(mark->agent); /* its threads use all the others */
     verify_close(mark->verify);
     attachments_close(mark->attachments);
@@ -119,6 +134,11 @@ struct agent *mark_agent(struct mark *mark)
 struct attachments *mark_attachments(struct mark *mark)
 {
     return mark->attachments;
+}
+
+struct exports *mark_exports(struct mark *mark)
+{
+    return mark->exports;
 }
 
 const struct llm_models *mark_models(struct mark *mark)

@@ -1,7 +1,7 @@
 /*
  * Mark: an assistant that answers questions about data by writing Python and running it in boxes.
  * This is the module's public header; rooms have their own (auth/auth.h, agent/agent.h,
- * attach/attachments.h, chat/chats.h, llm/llm.h).
+ * attach/attachments.h, chat/chats.h, export/export.h, llm/llm.h).
  *
  * Every function may be called by any thread and may wait. Everything belongs to an owner: a user
  * of auth.h, an API key, or the local caller of a command; for any other it does not exist.
@@ -11,6 +11,7 @@
 #include "mark/agent/agent.h"
 #include "mark/attach/attachments.h"
 #include "mark/auth/auth.h"
+#include "mark/export/export.h"
 #include "mark/llm/llm.h"
 #include "mark/verify/verify.h"
 
@@ -41,5 +42,6 @@ struct auth *mark_auth(struct mark *mark);
 struct agent *mark_agent(struct mark *mark);
 struct attachments *mark_attachments(struct mark *mark);
 struct verify *mark_verify(struct mark *mark);
+struct exports *mark_exports(struct mark *mark);
 const struct llm_models *mark_models(struct mark *mark);
 struct store *mark_store(struct mark *mark);

@@ -57,7 +57,7 @@ struct route {
     const struct schema *query, *request, *response;
     const struct schema *event; /* of a stream; NULL: an execution's */
     int success;                /* the status of success */
-    const char *media;          /* media type of success, if it is not JSON */
+    const char *media;          /* media types of success, if it is not JSON alone */
     const char *tag, *name, *summary, *help;
 };
 

@@ -73,6 +73,14 @@ extern const struct schema schema_ask, schema_mark_events_query, schema_mark_que
     schema_recheck_error, schema_recheck, schema_exchange, schema_trace, schema_price, schema_model,
     schema_model_page;
 
+/* ---- exports (schemas_exports.c) ---- */
+
+struct query_export {
+    int format; /* enum export_format */
+};
+
+extern const struct schema schema_export_query;
+
 /* ---- attachments (schemas_chats.c) ---- */
 
 extern const struct schema schema_profile_column, schema_profile_table, schema_profile,

@@ -92,6 +92,23 @@ static json_t *request_body(const struct route *route)
 
 /* ---- responses ---- */
 
+/* Several are separated by ", ". */
+static json_t *media_types(const char *list)
+{
+    json_t *media = json_object();
+
+    while (*list) {
+        size_t len = strcspn(list, ",");
+        char *type = strndup(list, len);
+
+        (void) json_object_set_new(media, type ? type : "", json_object());
+        free(type);
+        list += len;
+        list += strspn(list, ", ");
+    }
+    return media;
+}
+
 static json_t *success(const struct route *route)
 {
     const struct schema *event = route->event ? route->event : &schema_event;
@@ -102,7 +119,7 @@ static json_t *success(const struct route *route)
     if (route->response == event) /* there is nothing but a stream */
         media = json_object();
     else if (route->media)
-        media = json_pack("{s:{}}", route->media);
+        media = media_types(route->media);
     else
         media = content("application/json", route->response);
     if (route->flags & ROUTE_STREAMS) {
