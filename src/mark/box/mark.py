@@ -5,6 +5,7 @@
     mark.chart(fig)                                            a chart of plotly or matplotlib
     pandas.read_csv(mark.attachment("sales.csv"))              a file that was attached
     mark.query("shop", "SELECT ...")                           rows of a data source, as a DataFrame
+    pandas.read_csv(mark.path("archive", "2024/orders.csv"))   a file of a data source that is a directory
 
 Everything travels as a display of the cell: a MIME bundle with the type MIME below, which ends up in
 the receipt. Nothing here is a boundary. The program shares the interpreter and can display any bundle
@@ -18,7 +19,7 @@ import math as _math
 import re as _re
 import sys as _sys
 
-__all__ = ["value", "table", "chart", "attachment", "attachments", "query", "sources", "tables"]
+__all__ = ["value", "table", "chart", "attachment", "attachments", "query", "sources", "tables", "path"]
 
 MIME = "application/vnd.glovebox.mark+json"
 PLOTLY_MIME = "application/vnd.plotly.v1+json"
@@ -692,12 +693,16 @@ def query(source, sql, params=None):
 
     source is a name that mark.sources() lists. sql is one statement that reads, in the source's own
     SQL. params are its parameters: a list for $1, $2, ... of PostgreSQL and ? of BigQuery, a dict for
-    @name of BigQuery. A refused or failed query raises mark.QueryError, which says what to change.
+    @name of BigQuery. A source of files is asked in DuckDB's SQL, with ? and $name; mark.tables() tells
+    what its files are called there. A refused or failed query raises mark.QueryError, which says what to
+    change.
     """
     if not isinstance(source, str) or not isinstance(sql, str):
         raise TypeError("mark.query(source, sql, params): source and sql must be texts")
     source = source.encode("utf-8", "replace").decode()
     sql = sql.encode("utf-8", "replace").decode()
+    if source in _directories:
+        return _query_files(source, sql, params)
     if _replay is not None:
         return _replay_query(source, sql, params)
     import os
@@ -734,10 +739,300 @@ def sources():
 
 
 def tables(source=None):
-    """The tables of a data source, or of all: a list of {"source", "name", "rows", "columns", ...}."""
+    """The tables of a data source, or of all: a list of {"source", "name", "rows", "columns", ...}.
+
+    Of a source of files: {"source", "name" (of the file), "sql" (what it is called in a query), "bytes"}.
+    """
+    if source in _directories:
+        return _tables_of_files(source)
     if _replay is not None:
-        return []
+        return [t for name in _directories for t in _tables_of_files(name)] if source is None else []
     return _ask("tables", source=source)["tables"]
+
+
+# ---- sources that are directories ----
+#
+# The operator's files are mounted read-only; programs open them as they like, or ask DuckDB for them.
+# Links are not followed, hidden files are not listed, and the list ends at some number of files.
+
+_directories = {}  # name of a source -> its directory; set by the service in the first cell of a session
+_databases = {}  # name of a source -> its connection of DuckDB, and what it has already
+
+FILES_MAX = 1000
+_ENTRIES_MAX = 20000  # that are looked at
+_DEPTH_MAX = 4
+_SHEETS_MAX = 100  # of a workbook, and tables of a database
+_KINDS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".json": "json", ".jsonl": "jsonl",
+          ".ndjson": "jsonl", ".parquet": "parquet", ".xlsx": "xlsx", ".xls": "xls", ".sqlite": "sqlite",
+          ".sqlite3": "sqlite", ".db": "sqlite"}
+
+
+def _walk(root):
+    """The regular files beneath a directory by name: (path beneath it, kind, stat), and whether there are
+    more."""
+    import os
+    import stat
+
+    found, seen, more = [], 0, False
+    waiting = [("", 0)]
+    while waiting:
+        place, depth = waiting.pop(0)
+        try:
+            with os.scandir(os.path.join(root, place) if place else root) as entries:
+                names = []
+                for entry in entries:
+                    seen += 1
+                    if seen > _ENTRIES_MAX:
+                        more = True
+                        break
+                    names.append(entry.name)
+        except OSError:
+            if not place:
+                raise
+            continue
+        for name in sorted(names):
+            inner = "%s/%s" % (place, name) if place else name
+            if name.startswith("."):
+                continue
+            try:
+                about = os.lstat(os.path.join(root, inner))
+            except OSError:
+                continue
+            kind = _KINDS.get(os.path.splitext(name)[1].lower())
+            if stat.S_ISDIR(about.st_mode) and depth + 1 < _DEPTH_MAX and len(waiting) < FILES_MAX:
+                waiting.append((inner, depth + 1))
+            elif stat.S_ISREG(about.st_mode) and kind:
+                if len(found) == FILES_MAX:
+                    return found, True
+                found.append((inner, kind, about))
+    return found, more
+
+
+def _name_views(files):
+    """What the files are called in SQL: their stems, as names; the second of a name gets a number."""
+    import os
+
+    names, taken = {}, set()
+    for path, _, _ in files:
+        stem = os.path.splitext(os.path.basename(path))[0]
+        name = _re.sub(r"\W+", "_", stem.lower()).strip("_") or "file"
+        if name[0].isdigit():
+            name = "t_" + name
+        name, n = name[:60], 1
+        while name in taken:
+            n += 1
+            name = "%s_%d" % (name[:60].rstrip("_0123456789") if n > 2 else name, n)
+        taken.add(name)
+        names[path] = name
+    return names
+
+
+def _files_of(source):
+    try:
+        return _walk(_directories[source])
+    except OSError as error:
+        raise QueryError("the directory of the source %s cannot be read: %s; ask the operator"
+                         % (source, error.strerror), "unreachable") from None
+
+
+def path(source, file=None):
+    """The path of a file of a source that is a directory; without file, the directory itself."""
+    import os
+
+    if not isinstance(source, str) or not (file is None or isinstance(file, str)):
+        raise TypeError("mark.path(source, file): both must be texts")
+    if source not in _directories:
+        names = ", ".join(map(repr, sorted(_directories)[:20])) or "none"
+        raise LookupError("mark.path: no source of files is called %r; there are: %s"
+                          % (source[:80], names))
+    root = _directories[source]
+    if file is None:
+        return root
+    place = os.path.normpath(os.path.join(root, file))
+    if place.startswith(root + "/") and os.path.isfile(place):
+        return place
+    names = [name for name, _, _ in _files_of(source)[0]]
+    same = [name for name in names if os.path.basename(name).lower() == os.path.basename(file).lower()]
+    if len(same) == 1:
+        return os.path.join(root, same[0])
+    shown = ", ".join(repr(_cut(name, 100)) for name in (same or names)[:20]) or "no files"
+    raise FileNotFoundError("mark.path: the source %s has no file %r; there are: %s"
+                            % (source, file[:200], shown))
+
+
+def _tables_of_files(source):
+    files, more = _files_of(source)
+    views = _name_views(files)
+    found = [{"source": source, "name": _cut(name, 300), "sql": views[name], "kind": kind,
+              "bytes": about.st_size} for name, kind, about in files]
+    if more:
+        print("mark.tables: %s has more files than are listed here" % source, file=_sys.stderr)
+    return found
+
+
+def _query_files(source, sql, params):
+    try:
+        import duckdb
+        import pandas  # noqa: F401
+    except ImportError:
+        raise QueryError("files are asked with DuckDB, which the template of this session does not have: read "
+                         "them with mark.path(%r, file) instead, or have the operator run `glovebox template "
+                         "add data`" % source, "unsupported") from None
+    if source not in _databases:
+        _databases[source] = (duckdb.connect(":memory:"), set())
+    database, made = _databases[source]
+    try:
+        _make_views(source, database, made, sql)
+        if isinstance(params, dict):
+            params = {str(key): value for key, value in params.items()}
+        elif params is not None:
+            params = list(params)
+        return _duck_frame(database.execute(sql, params) if params is not None else database.execute(sql))
+    except duckdb.CatalogException as error:
+        names = ", ".join(_cut(table["sql"], 80) for table in _tables_of_files(source)[:50])
+        raise QueryError("%s\nThe files are called: %s" % (_cut(error, 1000), names or "(there are none)"),
+                         "sql") from None
+    except duckdb.Error as error:
+        raise QueryError(_cut(error, 1500), "sql") from None
+
+
+def _literal(text):
+    return "'%s'" % text.replace("'", "''")
+
+
+def _make_views(source, database, made, sql):
+    """Views of those files that the statement may mean: all of them would have to be looked into."""
+    import os
+
+    files, _ = _files_of(source)
+    views = _name_views(files)
+    words = set(_re.findall(r"\w+", sql.lower()))
+    for name, kind, about in files:
+        view = views[name]
+        state = (view, about.st_mtime_ns, about.st_size)
+        if state in made or not (view in words or any(word.startswith(view + "_") for word in words)):
+            continue
+        place = os.path.join(_directories[source], name)
+        if kind in ("xlsx", "xls"):
+            _load_workbook(database, view, place)
+        elif kind == "sqlite":
+            _load_sqlite(database, view, place, words)
+        else:
+            reader = {"csv": "read_csv(%s)", "tsv": "read_csv(%s, delim='\t')", "parquet": "read_parquet(%s)",
+                      "json": "read_json(%s)", "jsonl": "read_json(%s, format='newline_delimited')"}[kind]
+            # A name is a pattern to DuckDB: those with wildcards in them are escaped.
+            pattern = _re.sub(r"([*?\[])", r"[\1]", place)
+            database.execute('CREATE OR REPLACE VIEW "%s" AS SELECT * FROM %s' % (view, reader % _literal(pattern)))
+        if kind != "sqlite":
+            made.add(state)
+
+
+def _register(database, view, frame):
+    frame.columns = [str(column) for column in frame.columns]
+    database.register("_" + view, frame)
+    database.execute('CREATE OR REPLACE TABLE "%s" AS SELECT * FROM "_%s"' % (view, view))
+    database.unregister("_" + view)
+
+
+def _load_workbook(database, view, place):
+    """A workbook's first sheet has the name of the file, the others that and theirs."""
+    import pandas
+
+    try:
+        sheets = pandas.read_excel(place, sheet_name=None)
+    except Exception as error:
+        raise QueryError("%s cannot be read: %s" % (place, _cut(error, 300)), "sql") from None
+    for n, (sheet, frame) in enumerate(list(sheets.items())[:_SHEETS_MAX]):
+        name = _re.sub(r"\W+", "_", str(sheet).lower()).strip("_")
+        if n == 0:
+            _register(database, view, frame)
+        _register(database, "%s_%s" % (view, name or n + 1), frame)
+
+
+def _load_sqlite(database, view, place, words):
+    """The tables of a database that the statement may mean, as FILE_TABLE."""
+    import sqlite3
+
+    import pandas
+
+    try:
+        inside = sqlite3.connect("file:%s?mode=ro&immutable=1" % place.replace("%", "%25").replace("?", "%3f")
+                                 .replace("#", "%23"), uri=True)
+        try:
+            names = [row[0] for row in inside.execute(
+                "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name")][:_SHEETS_MAX]
+            for table in names:
+                name = "%s_%s" % (view, _re.sub(r"\W+", "_", table.lower()).strip("_"))
+                if name in words:
+                    frame = pandas.read_sql_query('SELECT * FROM "%s"' % table.replace('"', '""'), inside)
+                    _register(database, name, frame)
+        finally:
+            inside.close()
+    except (sqlite3.Error, pandas.errors.DatabaseError) as error:
+        raise QueryError("%s cannot be read: %s" % (place, _cut(error, 300)), "sql") from None
+
+
+def _duck_frame(result):
+    """The rows as a DataFrame: whole numbers stay whole when some are missing."""
+    import numpy
+    import pandas
+
+    names = [column[0] for column in result.description or ()]
+    types = [str(column[1]) for column in result.description or ()]
+    if any(kind.startswith("DECIMAL") for kind in types):
+        made = _by_rows(result, types)
+    else:
+        columns = result.fetchnumpy()
+        made = []
+        for name in dict.fromkeys(names):
+            values = columns[name]
+            masked = isinstance(values, numpy.ma.MaskedArray)
+            mask = numpy.ma.getmaskarray(values) if masked else None
+            values = values.data if masked else values
+            if mask is not None and not mask.any():
+                mask = None
+            made.append(_with_mask(values, mask))
+        names = list(dict.fromkeys(names))
+    frame = pandas.DataFrame(dict(enumerate(made)))
+    frame.columns = names
+    return frame
+
+
+def _by_rows(result, types):
+    """Decimals are floats in DuckDB's arrays."""
+    import numpy
+    import pandas
+
+    rows = result.fetchall()
+    made = []
+    for n, kind in enumerate(types):
+        values = [row[n] for row in rows]
+        if _re.fullmatch(r"U?(TINY|SMALL|BIG)?INT(EGER)?", kind) or kind == "BOOLEAN":
+            mask = numpy.array([x is None for x in values], bool)
+            plain = numpy.array([0 if x is None else x for x in values], bool if kind == "BOOLEAN" else "i8")
+            made.append(_with_mask(plain, mask if mask.any() else None))
+        elif kind.startswith("DECIMAL"):
+            made.append(pandas.Series(values, dtype=object))
+        else:
+            made.append(pandas.Series(values))
+    return made
+
+
+def _with_mask(values, mask):
+    import numpy
+    import pandas
+
+    if mask is None:
+        return pandas.Series(values)
+    if values.dtype.kind == "i":
+        return pandas.Series(pandas.arrays.IntegerArray(values.astype("i8"), mask))
+    if values.dtype.kind == "u":
+        return pandas.Series(pandas.arrays.IntegerArray(values, mask))
+    if values.dtype.kind == "b":
+        return pandas.Series(pandas.arrays.BooleanArray(values, mask))
+    if values.dtype.kind == "f":
+        return pandas.Series(numpy.where(mask, numpy.nan, values))
+    return pandas.Series(values).mask(mask, None)
 
 
 # ---- results of queries ----
