@@ -109,6 +109,8 @@ struct package_config {
 
 struct service_config {
     struct engine_config engine; /* its pool limits are set by us */
+    size_t inner_roots_len; /* so many at the end of engine.volume_roots are not for clients, but
+                               for those of us who decide themselves who may see what (Mark) */
     struct store *store;         /* of the audit log and session records; may be NULL. Not closed */
     struct keys *keys;    /* whose times of use the sweeper writes; may be NULL. Not closed */
     const char *data_dir; /* for spilled output, workspaces and templates; must exist */
@@ -265,6 +267,7 @@ struct session_request {
     const char *const *env;       /* NAME=value, NULL-terminated; may be NULL */
     const struct volume *volumes; /* beneath the directories of engine.volume_roots */
     size_t volumes_len;
+    bool inner_volumes; /* also beneath those of inner_roots_len. Never what a client says */
 };
 
 void session_request_init(struct session_request *ret_request);

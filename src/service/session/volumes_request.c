@@ -25,11 +25,18 @@ void bindings_free(struct bindings *bindings)
     free(bindings);
 }
 
-static int settle(const struct service_config *config, struct bindings *bindings,
+/* How many of the operator's directories are for clients; the others come after them. */
+static size_t outer_roots(const struct service_config *config)
+{
+    return config->engine.volume_roots_len - config->inner_roots_len;
+}
+
+static int settle(const struct service_config *config, bool inner, struct bindings *bindings,
                   struct fault *fault)
 {
     struct gb_err err;
-    int r = volumes_settle(config->engine.volume_roots, config->engine.volume_roots_len,
+    int r = volumes_settle(config->engine.volume_roots,
+                           inner ? config->engine.volume_roots_len : outer_roots(config),
                            bindings->items, bindings->len, NULL, &err);
 
     if (r == 0)
@@ -55,7 +62,7 @@ static int fill(const struct service_config *config, const struct session_reques
         if (!volume->source || !volume->target)
             return fault_no_memory(fault);
     }
-    if (settle(config, bindings, fault) < 0)
+    if (settle(config, request->inner_volumes, bindings, fault) < 0)
         return -1;
     for (size_t i = 0; i < bindings->len; i++) {
         const struct volume *volume = &bindings->items[i];
@@ -93,7 +100,7 @@ json_t *bindings_allowed(const struct service_config *config)
 {
     json_t *list = json_array();
 
-    for (size_t i = 0; i < config->engine.volume_roots_len; i++) {
+    for (size_t i = 0; i < outer_roots(config); i++) {
         const struct volume_root *root = &config->engine.volume_roots[i];
 
         /* A name that is not UTF-8 cannot be requested either. */
