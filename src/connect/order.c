@@ -99,6 +99,8 @@ static char *text_clean(const char *text)
     for (char *p = out; *p; p++)
         if (((unsigned char) *p < 0x20 && *p != '\n' && *p != '\t') || *p == 0x7f)
             *p = ' ';
+    while (out_len > 0 && (out[out_len - 1] == '\n' || out[out_len - 1] == ' '))
+        out[--out_len] = '\0';
     for (size_t i = 0; i < secrets_len; i++)
         secret_hide(out, secrets[i]);
     return out;
