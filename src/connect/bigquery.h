@@ -63,6 +63,10 @@ bool bigquery_timestamp(const char *text, size_t len, bool fine, int64_t *ret_us
 /* Standard base64 with padding. The caller frees @ret_data, which is never NULL on success. */
 bool bigquery_bytes(const char *text, size_t len, char **ret_data, size_t *ret_len);
 
+/* A member that is a string without NUL, else NULL; an integer that may be text, else -1. */
+const char *bigquery_text(const json_t *object, const char *name);
+int64_t bigquery_count(const json_t *object, const char *name);
+
 /* ---- bigquery_params.c ---- */
 
 /* Adds parameterMode and queryParameters for the params of an order to @config. */
@@ -113,7 +117,3 @@ void bigquery_tell_token(const struct bigquery *bq, json_t *done);
 int bigquery_catalogue(const struct order *order, json_t **ret_catalogue, json_t **ret_done,
                        struct driver_error *error);
 int bigquery_check(const struct order *order, json_t **ret_done, struct driver_error *error);
-
-/* A member that is a string without NUL, else NULL; an integer that may be text, else -1. */
-const char *bigquery_text(const json_t *object, const char *name);
-int64_t bigquery_count(const json_t *object, const char *name);

@@ -249,3 +249,26 @@ bool bigquery_bytes(const char *text, size_t len, char **ret_data, size_t *ret_l
     *ret_len = used;
     return true;
 }
+
+/* ---- members of replies ---- */
+
+const char *bigquery_text(const json_t *object, const char *name)
+{
+    const json_t *value = json_object_get(object, name);
+    const char *text = json_string_value(value);
+
+    return text && strlen(text) == json_string_length(value) ? text : NULL;
+}
+
+int64_t bigquery_count(const json_t *object, const char *name)
+{
+    const json_t *value = json_object_get(object, name);
+    int64_t number = -1;
+
+    if (json_is_integer(value))
+        number = json_integer_value(value);
+    else if (json_is_string(value) &&
+             !bigquery_int(json_string_value(value), json_string_length(value), &number))
+        number = -1;
+    return number < 0 ? -1 : number;
+}

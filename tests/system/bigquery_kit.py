@@ -274,7 +274,8 @@ class BigQuery:
             claims, now = json.loads(from_base64url(claims)), time.time()
             account = self.credentials()
             assert claims["iss"] == account["client_email"], "iss"
-            assert claims["aud"] == account["token_uri"], "aud"
+            # Google's client always says the first, wherever it sends it.
+            assert claims["aud"] in ("https://oauth2.googleapis.com/token", account["token_uri"]), "aud"
             assert "https://www.googleapis.com/auth/bigquery" in claims["scope"].split(), "scope"
             assert claims["iat"] <= now + 300 and now < claims["exp"] <= claims["iat"] + 3600, "times"
             assert claims["iss"] not in self.revoked, "revoked"

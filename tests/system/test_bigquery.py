@@ -643,7 +643,7 @@ assert row[4] == "Gr\\u00fc\\u00dfe" and row[5] == b"\\x00\\xff" and row[6] == d
 assert row[7] == datetime.time(1, 2, 3, 4) and row[8] == datetime.datetime(2026, 11, 16, 18, 30, 1, 5)
 assert row[9] == datetime.datetime(2026, 11, 16, 18, 30, 1, 5, tzinfo=utc)
 assert row[10] == {"a": 1, "when": row[9], "tags": ["x"]} and row[11] == [1, 2] and row[12] is None
-assert row[13].start == datetime.date(2020, 1, 1) and row[13].end is None
+assert row[13] == {"start": datetime.date(2020, 1, 1), "end": None}
 
 assert rows("SELECT many") == [(i,) for i in range(100)]
 assert rows("SELECT slow") == [(1,)]
@@ -719,7 +719,7 @@ def test_googles_own_client_agrees_with_the_stand_in(bq, tmp_path):
         bq.add_table("shop", name, [field("x", "INTEGER")])
     bq.add_table("shop", "orders", [field("id", "INTEGER", description="number"), field("day", "DATE")],
                  [[1, datetime.date(2026, 1, 1)], [2, None]], timePartitioning={"type": "DAY", "field": "day"})
-    program = tmp_path / "google.py"
+    program = tmp_path / "ask_google.py"
     program.write_text(textwrap.dedent(GOOGLE))
     done = subprocess.run([google_python(), str(program), json.dumps(bq.credentials()), bq.url],
                           capture_output=True, text=True, timeout=300)
