@@ -18,6 +18,8 @@ struct mark {
     struct llm_models *models;
     struct auth *auth;
     struct attachments *attachments;
+    struct sources *sources;
+    struct broker *broker;
     struct agent *agent;
     struct verify *verify;
     struct exports *exports;
@@ -52,6 +54,29 @@ static int open_exports(struct mark *mark, struct gb_err *err)
     return exports_open(&config, &mark->exports, err);
 }
 
+static int open_sources(struct mark *mark, struct gb_err *err)
+{
+    struct mark_config *config = &mark->config;
+    int r;
+
+    config->sources.service = config->service;
+    config->sources.store = config->store;
+    config->sources.data_dir = config->data_dir;
+    r = sources_open(&config->sources, &mark->sources, err);
+    if (r < 0)
+        return r;
+    config->broker.service = config->service;
+    config->broker.store = config->store;
+    config->broker.data_dir = config->data_dir;
+    config->broker.sources = mark->sources;
+    config->broker.calls = (struct broker_sources){ .grant = source_grant,
+                                                    .release = grant_release,
+                                                    .names = source_names,
+                                                    .get = source_get,
+                                                    .tables = source_tables };
+    return broker_open(&config->broker, &mark->broker, err);
+}
+
 static int open_rooms(struct mark *mark, struct gb_err *err)
 {
     struct mark_config *config = &mark->config;
@@ -66,6 +91,10 @@ static int open_rooms(struct mark *mark, struct gb_err *err)
     config->attachments.data_dir = config->data_dir;
     if (r == 0)
         r = attachments_open(&config->attachments, &mark->attachments, err);
+    if (r == 0)
+        r = open_sources(mark, err);
+    config->agent.sources = mark->sources;
+    config->agent.broker = mark->broker;
     config->agent.service = config->service;
     config->agent.store = config->store;
     config->agent.data_dir = config->data_dir;
@@ -115,6 +144,8 @@ void mark_close(struct mark *mark)
     exports_close(mark->exports);
     agent_close(mark->agent); /* its threads use all the others */
     verify_close(mark->verify);
+    broker_close(mark->broker);
+    sources_close(mark->sources);
     attachments_close(mark->attachments);
     auth_close(mark->auth);
     llm_models_close(mark->models);
@@ -129,6 +160,16 @@ struct auth *mark_auth(struct mark *mark)
 struct agent *mark_agent(struct mark *mark)
 {
     return mark->agent;
+}
+
+struct sources *mark_sources(struct mark *mark)
+{
+    return mark->sources;
+}
+
+struct broker *mark_broker(struct mark *mark)
+{
+    return mark->broker;
 }
 
 struct attachments *mark_attachments(struct mark *mark)

@@ -24,6 +24,8 @@ struct mark_config {
     struct llm_config models;
     struct auth_config auth; /* store and data_dir are set by us, here and below */
     struct attachments_config attachments;
+    struct sources_config sources;
+    struct broker_config broker;
     struct agent_config agent;
 };
 
@@ -41,6 +43,8 @@ int mark_forget(struct mark *mark, const struct caller *caller, struct fault *fa
 struct auth *mark_auth(struct mark *mark);
 struct agent *mark_agent(struct mark *mark);
 struct attachments *mark_attachments(struct mark *mark);
+struct sources *mark_sources(struct mark *mark);
+struct broker *mark_broker(struct mark *mark);
 struct verify *mark_verify(struct mark *mark);
 struct exports *mark_exports(struct mark *mark);
 const struct llm_models *mark_models(struct mark *mark);

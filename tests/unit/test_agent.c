@@ -928,7 +928,7 @@ static void test_others(void **state)
     } while (0)
     NOT_THERE(answer_find(kit.agent, &bob, answer_message_id(answer), &other, &fault));
     NOT_THERE(agent_regenerate(kit.agent, &bob, answer_message_id(answer), &other, &fault));
-    NOT_THERE(agent_recheck(kit.agent, &bob, answer_message_id(answer), &json, &fault));
+    NOT_THERE(agent_recheck(kit.agent, &bob, answer_message_id(answer), 0, &json, &fault));
     NOT_THERE(agent_trace(kit.agent, &bob, answer_message_id(answer), &json, &fault));
 #undef NOT_THERE
     answer_unref(answer);
@@ -1721,7 +1721,7 @@ static void test_recheck(void **state)
     first = ask(&kit, NULL, "one");
     second = ask(&kit, text_of(first, "chat_id"), "two");
     check_status(second, "ok");
-    if (agent_recheck(kit.agent, &alice, text_of(second, "message_id"), &check, &fault) < 0)
+    if (agent_recheck(kit.agent, &alice, text_of(second, "message_id"), 0, &check, &fault) < 0)
         fail_msg("%s", fault.detail);
     assert_true(json_is_true(json_object_get(check, "equal")));
     assert_int_equal(size_of(check, "values"), 1);
@@ -1746,7 +1746,7 @@ static void *checker_main(void *arg)
     json_t *check = NULL;
 
     checker->r =
-        agent_recheck(checker->kit->agent, &alice, checker->message_id, &check, &checker->fault);
+        agent_recheck(checker->kit->agent, &alice, checker->message_id, 0, &check, &checker->fault);
     json_decref(check);
     return NULL;
 }
@@ -1772,10 +1772,10 @@ static void test_rechecks_are_bounded(void **state)
     }
     wait_for_count("wait;", 1 + RECHECKS);
     assert_int_equal(
-        agent_recheck(kit.agent, &alice, text_of(response, "message_id"), &check, &fault), -1);
+        agent_recheck(kit.agent, &alice, text_of(response, "message_id"), 0, &check, &fault), -1);
     assert_int_equal(fault.problem, PROBLEM_BUSY);
     assert_int_equal(
-        agent_recheck(kit.agent, &bob, text_of(response, "message_id"), &check, &fault), -1);
+        agent_recheck(kit.agent, &bob, text_of(response, "message_id"), 0, &check, &fault), -1);
     assert_int_equal(fault.problem, PROBLEM_MESSAGE_UNKNOWN);
     agent_drain(kit.agent);
     for (size_t i = 0; i < RECHECKS; i++) {
@@ -1866,13 +1866,13 @@ static void test_attachments(void **state)
     assert_non_null(strstr(text, "/workspace/data/sales.csv ("));
     free(text);
     assert_int_equal(
-        agent_recheck(kit.agent, &alice, text_of(response, "message_id"), &check, &fault), 0);
+        agent_recheck(kit.agent, &alice, text_of(response, "message_id"), 0, &check, &fault), 0);
     assert_int_equal(count_words(order, "upload data/sales.csv;"), 2);
     /* Without the files there is nothing to check. */
     assert_int_equal(attachment_delete(kit.attachments, &alice, a.id, &fault), 0);
     json_decref(check);
     assert_int_equal(
-        agent_recheck(kit.agent, &alice, text_of(response, "message_id"), &check, &fault), -1);
+        agent_recheck(kit.agent, &alice, text_of(response, "message_id"), 0, &check, &fault), -1);
     assert_int_equal(fault.problem, PROBLEM_ATTACHMENT_UNKNOWN);
     /* The other stays where it was, also when the session is made again. */
     end_session_of(&kit, text_of(response, "chat_id"));

@@ -219,7 +219,9 @@ static void kit_open(struct kit *kit, const struct broker_config *wish)
     add_answer(kit);
     config.store = kit->store;
     config.data_dir = kit->dir;
-    config.calls = (struct broker_sources){ stub_grant, stub_release, stub_get, stub_tables, NULL };
+    config.calls = (struct broker_sources){
+        .grant = stub_grant, .release = stub_release, .get = stub_get, .tables = stub_tables
+    };
     if (broker_open(&config, &kit->broker, &err) < 0)
         fail_msg("%s", err.msg);
 }

@@ -20,6 +20,7 @@
 
 #include "mark/attach/attachments.h"
 #include "mark/llm/llm.h"
+#include "mark/source/broker.h"
 #include "service/service.h"
 
 struct agent;
@@ -33,10 +34,12 @@ struct agent_config {
     struct store *store;
     struct attachments *attachments;
     const struct llm_models *models;
-    const char *data_dir; /* prompts in mark/prompts/ override the embedded ones */
-    const char *gate;     /* file of the policy gate; NULL: off */
-    bool installs;        /* programs may install packages */
-    bool strict;          /* an answer with an unsupported number is not shown */
+    struct sources *sources; /* may be NULL, as the next */
+    struct broker *broker;   /* that programs ask for queries */
+    const char *data_dir;    /* prompts in mark/prompts/ override the embedded ones */
+    const char *gate;        /* file of the policy gate; NULL: off */
+    bool installs;           /* programs may install packages */
+    bool strict;             /* an answer with an unsupported number is not shown */
     enum agent_audit audit;
     int64_t steps_max, seconds_max_us, tokens_max; /* of one answer; 0: 12, 300 s, 200,000 */
     double cost_max;                               /* of one answer, US dollars; 0: no limit */
@@ -76,12 +79,14 @@ const char *agent_prompt_version(const struct agent *agent);
 
 #define AGENT_QUERY_MAX       (64 * 1024)
 #define AGENT_ATTACHMENTS_MAX 20
+#define AGENT_SOURCES_MAX     50
 
 struct agent_question {
     const char *query;
     const char *chat_id;            /* NULL: a new chat */
     const char *const *attachments; /* ids, NULL-terminated; may be NULL */
     const char *model;              /* NULL: the chat's, or the default one */
+    const char *const *sources;     /* ids or names; NULL: the chat's, or all there are */
     bool no_examples;               /* verified answers stay out of the prompt */
 };
 
@@ -138,13 +143,15 @@ int answer_next_event(struct answer *answer, int64_t after, int64_t timeout_us,
 /* An answer with all that is needed to run it again when its chat is gone: {"message_id",
  * "chat_id", "question", "asked": [earlier questions], "before": [code of earlier answers],
  * "cells": [code], "files": [{"name", "path", "sha256", "size"}], "values", "data",
- * "visualizations", "charts_shown", "tables_shown", "numbers", "status", "story" (with its
- * references), "template", "packages", "model", "prompt_version"}. What the answer does not have is
- * not there. */
+ * "visualizations", "charts_shown", "tables_shown", "queries": [{"key", "sha256", "size",
+ * "query"}] (of this and the earlier answers), "sources": [names], "numbers", "status", "story"
+ * (with its references), "template", "packages", "model", "prompt_version"}. What the answer does
+ * not have is not there. */
 int agent_case(struct agent *agent, const struct caller *caller, const char *message_id,
                json_t **ret_case, struct fault *fault);
 
-#define AGENT_CASE_NOW 1u /* in the box that a new chat would get, not in that of its template */
+#define AGENT_CASE_NOW  1u /* in the box that a new chat would get, not in that of its template */
+#define AGENT_CASE_LIVE 2u /* asks the sources again instead of replaying what was recorded */
 
 /* Runs a case in a fresh box, without a model, and compares what it has of values, data and
  * visualizations; the result is that of agent_recheck(). Waits. */
@@ -153,9 +160,10 @@ int agent_case_run(struct agent *agent, const struct caller *caller, const json_
 /* Runs the answer's code again in a fresh box, without a model, and compares: {"equal", "values":
  * [{"name", "before", "after", "equal"}], "tables": [...], "charts": [...], "seconds", "checked",
  * "failed", "errors": [{"n", "error"}]}, and "packages" and "template" {"before", "after"} if they
- * are others now. Waits. */
+ * are others now. Queries are replayed; with AGENT_CASE_LIVE the sources are asked again, and
+ * "queries" has what came of it. Waits. */
 int agent_recheck(struct agent *agent, const struct caller *caller, const char *message_id,
-                  json_t **ret_json, struct fault *fault);
+                  unsigned flags, json_t **ret_json, struct fault *fault);
 /* {"message_id", "model", "prompts": {...}, "steps": [...]}: the exact requests and replies. */
 int agent_trace(struct agent *agent, const struct caller *caller, const char *message_id,
                 json_t **ret_json, struct fault *fault);

@@ -56,6 +56,8 @@ void answer_unref(struct answer *answer)
     if (answer->stop_fd >= 0)
         (void) close(answer->stop_fd);
     strv_free(answer->attachments);
+    strv_free(answer->sources);
+    json_decref(answer->wanted);
     free(answer->listener);
     free(answer->query);
     free(answer);
@@ -228,6 +230,20 @@ static void tell_list(struct answer *answer, enum event_name name, const json_t 
     }
 }
 
+static void tell_queries(struct answer *answer, json_t *n, const json_t *queries)
+{
+    const json_t *query;
+    size_t i;
+
+    json_array_foreach (queries, i, query) {
+        json_t *event = json_copy((json_t *) query);
+
+        (void) json_object_del(event, "params");
+        (void) json_object_set(event, "n", n);
+        answer_event(answer, EV_QUERY, event);
+    }
+}
+
 static void tell_steps(struct answer *answer, const json_t *steps)
 {
     const json_t *step;
@@ -238,6 +254,7 @@ static void tell_steps(struct answer *answer, const json_t *steps)
 
         answer_event(answer, EV_STEP,
                      json_pack("{s:O?, s:O?}", "n", n, "code", json_object_get(step, "code")));
+        tell_queries(answer, n, json_object_get(step, "queries"));
         answer_event(
             answer, EV_RECEIPT,
             json_pack("{s:O?, s:O?}", "n", n, "receipt", json_object_get(step, "receipt")));

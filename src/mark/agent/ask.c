@@ -118,6 +118,30 @@ static int chat_prepare(struct agent *agent, const struct caller *caller, struct
                  : 0;
 }
 
+/* Names of the sources that the question asks for. */
+static int pick_sources(struct agent *agent, const struct caller *caller, const char *const *wanted,
+                        json_t **ret_names, struct fault *fault)
+{
+    char **names = NULL;
+
+    *ret_names = NULL;
+    if (!wanted)
+        return 0;
+    if (strv_len(wanted) > AGENT_SOURCES_MAX)
+        return fault_set(fault, PROBLEM_QUERY_MALFORMED, "sources",
+                         "a question can name at most %d sources", AGENT_SOURCES_MAX);
+    if (!agent->config.broker && wanted[0])
+        return fault_set(fault, PROBLEM_SOURCE_UNKNOWN, "sources",
+                         "this service has no data sources");
+    if (wanted[0] && broker_names(agent->config.broker, caller, wanted, &names, fault) < 0)
+        return -1;
+    *ret_names = json_array();
+    for (size_t i = 0; names && names[i]; i++)
+        (void) json_array_append_new(*ret_names, json_string(names[i]));
+    strv_free(names);
+    return 0;
+}
+
 /* The question as a row of the store. */
 static int question_fill(const struct answer *answer, struct store_message *ret_question)
 {
@@ -135,9 +159,15 @@ static int question_fill(const struct answer *answer, struct store_message *ret_
     ret_question->text = answer->query;
     ret_question->parts = parts ? json_dumps(parts, JSON_COMPACT) : NULL;
     ret_question->attachments = json_array_size(ids) > 0 ? json_dumps(ids, JSON_COMPACT) : NULL;
+    if (answer->wanted) {
+        json_t *details = json_pack("{s:O}", "sources", answer->wanted);
+
+        ret_question->details = details ? json_dumps(details, JSON_COMPACT) : NULL;
+        json_decref(details);
+    }
     json_decref(parts);
     json_decref(ids);
-    return ret_question->parts ? 0 : -ENOMEM;
+    return ret_question->parts && (ret_question->details || !answer->wanted) ? 0 : -ENOMEM;
 }
 
 static struct answer *answer_for(struct agent *agent, const struct caller *caller,
@@ -160,6 +190,7 @@ int agent_ask(struct agent *agent, const struct caller *caller,
               struct fault *fault)
 {
     const struct llm_model *model;
+    json_t *wanted = NULL;
     struct store_message message;
     struct store_chat chat;
     struct answer *answer;
@@ -169,11 +200,15 @@ int agent_ask(struct agent *agent, const struct caller *caller,
     if (check_query(question->query, fault) < 0 ||
         check_attachments(agent, caller, question->attachments, fault) < 0 ||
         chat_for(agent, caller, question, &chat, fault) < 0 ||
-        pick_model(agent, question->model, &chat, &model, fault) < 0)
+        pick_model(agent, question->model, &chat, &model, fault) < 0 ||
+        pick_sources(agent, caller, question->sources, &wanted, fault) < 0)
         return -1;
     answer = answer_for(agent, caller, question->query, question->attachments);
-    if (!answer)
+    if (!answer) {
+        json_decref(wanted);
         return fault_no_memory(fault);
+    }
+    answer->wanted = wanted;
     answer->model = model;
     answer->no_examples = question->no_examples;
     mark_id_make(answer->question_id);
@@ -186,6 +221,7 @@ int agent_ask(struct agent *agent, const struct caller *caller,
     r = r < 0 ? fault_no_memory(fault) : agent_begin(agent, answer, &message, fault);
     free(message.parts);
     free(message.attachments);
+    free(message.details);
     if (r == 0) {
         *ret_answer = answer;
         return 0;
@@ -228,6 +264,15 @@ char **message_attachments(const struct store_message *message)
             (void) strv_add(&list, json_string_value(id));
     json_decref(ids);
     return list;
+}
+
+json_t *message_sources(const struct store_message *message)
+{
+    json_t *details = message->details ? json_loads(message->details, 0, NULL) : NULL;
+    json_t *sources = json_incref(json_object_get(details, "sources"));
+
+    json_decref(details);
+    return sources;
 }
 
 static int message_of(struct agent *agent, const struct caller *caller, const char *id,
@@ -285,6 +330,7 @@ int agent_regenerate(struct agent *agent, const struct caller *caller, const cha
     memcpy(answer->chat_id, before.chat_id, sizeof answer->chat_id);
     memcpy(answer->question_id, before.reply_to, sizeof answer->question_id);
     answer->seq = question.seq;
+    answer->wanted = message_sources(&question);
     if (pick_model(agent, NULL, &chat, &answer->model, fault) == 0 &&
         agent_begin(agent, answer, NULL, fault) == 0) {
         *ret_answer = TAKE_PTR(answer);

@@ -16,6 +16,7 @@
 #include "base/banned.h"
 
 #define REQUESTS_MAX 100
+#define QUERIES_MAX  200
 
 static json_t *hash_json(const char *text)
 {
@@ -38,10 +39,35 @@ void audit_request(struct work *work, const json_t *request)
         (void) json_array_append_new(work->requests, hash_json(text));
 }
 
+/* What was asked of the sources: the SQL whole if that is wanted, else its hash. */
+static void add_queries(const struct work *work, json_t *list, const json_t *queries)
+{
+    static const char *const names[] = { "source", "status", "rows", "bytes", "money", "sha256" };
+    const json_t *query;
+    size_t i;
+
+    json_array_foreach (queries, i, query) {
+        const char *sql = json_string_value(json_object_get(query, "sql"));
+        json_t *entry = json_object();
+
+        if (json_array_size(list) >= QUERIES_MAX) {
+            json_decref(entry);
+            return;
+        }
+        for (size_t j = 0; j < ARRAY_LEN(names); j++)
+            if (json_object_get(query, names[j]))
+                (void) json_object_set(entry, names[j], json_object_get(query, names[j]));
+        (void) json_object_set_new(entry, "sql_sha256", hash_json(sql ? sql : ""));
+        if (work->agent->config.audit == AGENT_AUDIT_WHOLE)
+            (void) json_object_set(entry, "sql", json_object_get(query, "sql"));
+        (void) json_array_append_new(list, entry);
+    }
+}
+
 static json_t *entry_json(const struct work *work)
 {
     const struct gathered *gathered = &work->answer->gathered;
-    json_t *codes = json_array(), *executions = json_array();
+    json_t *codes = json_array(), *executions = json_array(), *queries = json_array();
     const json_t *step;
     size_t i;
 
@@ -51,17 +77,28 @@ static json_t *entry_json(const struct work *work)
         (void) json_array_append_new(codes, hash_json(code));
         (void) json_array_append(executions,
                                  json_object_get(json_object_get(step, "receipt"), "execution_id"));
+        add_queries(work, queries, json_object_get(step, "queries"));
     }
-    return json_pack("{s:s, s:o, s:O?, s:o, s:s, s:s, s:O?, s:s}", "chat_id", work->answer->chat_id,
-                     "code_sha256", codes, "decisions", work->decisions, "executions", executions,
-                     "model", llm_model_name(work->model), "prompt_version",
-                     work->agent->prompts.version, "requests_sha256", work->requests, "status",
+    return json_pack("{s:s, s:o, s:O?, s:o, s:s, s:s, s:o, s:O?, s:s}", "chat_id",
+                     work->answer->chat_id, "code_sha256", codes, "decisions", work->decisions,
+                     "executions", executions, "model", llm_model_name(work->model),
+                     "prompt_version", work->agent->prompts.version, "queries", queries,
+                     "requests_sha256", work->requests, "status",
                      response_status_name(work->ending.status));
 }
 
 static char *entry_text(const json_t *entry)
 {
     return entry ? json_dumps(entry, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII) : NULL;
+}
+
+static void drop_sql(json_t *queries)
+{
+    json_t *query;
+    size_t i;
+
+    json_array_foreach (queries, i, query)
+        (void) json_object_del(query, "sql");
 }
 
 /* The conversation and the story, if that is wanted and they fit. */
@@ -85,6 +122,7 @@ static void add_whole(const struct work *work, json_t *entry, const char *story)
         return;
     (void) json_object_del(entry, "question");
     (void) json_object_del(entry, "story");
+    drop_sql(json_object_get(entry, "queries"));
 }
 
 static enum run_status status_of(enum store_message_status status)

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/grow.h"
 #include "base/text/hex.h"
+#include "base/text/strv.h"
 #include "mark/agent/work.h"
 #include "mark/story/compare.h"
 
@@ -31,8 +32,9 @@ struct case_run {
     struct history history; /* files and earlier cells */
     struct session *session;
     struct answer *again; /* gathers what the programs hand over this time */
-    char *template;       /* that the box has; NULL: nothing ran */
-    json_t *errors;       /* of the answer's own programs */
+    struct queries queries;
+    char *template; /* that the box has; NULL: nothing ran */
+    json_t *errors; /* of the answer's own programs */
     unsigned flags;
     int64_t begun_us, until_us;
     size_t failed; /* programs that did not end well */
@@ -40,19 +42,31 @@ struct case_run {
 
 /* ---- making one ---- */
 
-/* Programs of earlier answers of the chat, and the questions. */
+struct case_making {
+    struct agent *agent;
+    const struct caller *caller;
+    json_t *json;
+};
+
+/* Programs of earlier answers of the chat with what their queries returned, and the questions. */
 static int take_message(void *arg, const struct store_message *message)
 {
+    struct case_making *making = arg;
     json_t *details = message->details ? json_loads(message->details, JSON_ALLOW_NUL, NULL) : NULL;
     char *question = message->role == STORE_ROLE_USER ? message_text(message) : NULL;
-    json_t *json = arg;
+    json_t *json = making->json;
+    struct gb_err err;
+    int r = 0;
 
     (void) json_array_extend(json_object_get(json, "before"), json_object_get(details, "cells"));
+    if (json_array_size(json_object_get(details, "cells")) > 0)
+        r = queries_of_answer(making->agent, making->caller, message->id,
+                              json_object_get(json, "queries"), &err);
     if (question)
         (void) json_array_append_new(json_object_get(json, "asked"), json_text(question));
     free(question);
     json_decref(details);
-    return 0;
+    return r;
 }
 
 /* The question itself is before its answer too. */
@@ -85,19 +99,22 @@ json_t *case_make(struct agent *agent, const struct caller *caller,
 {
     static const char *const of_details[] = { "cells",        "files",    "charts_shown",
                                               "tables_shown", "template", "packages",
-                                              "story",        "model" };
+                                              "story",        "model",    "sources" };
     static const char *const of_response[] = { "status", "values", "data", "visualizations",
                                                "numbers" };
     autofree char *question = question_of(agent, caller, message);
     json_t *response =
         message->response ? json_loads(message->response, JSON_ALLOW_NUL, NULL) : NULL;
-    json_t *json = json_pack("{s:s, s:s, s:s?, s:s, s:[], s:[]}", "message_id", message->id,
+    json_t *json = json_pack("{s:s, s:s, s:s?, s:s, s:[], s:[], s:[]}", "message_id", message->id,
                              "chat_id", message->chat_id, "question", question, "prompt_version",
-                             message->prompt_version, "before", "asked");
-    int r =
-        json ? history_each(agent, caller, message->chat_id, message->seq, take_message, json, err)
-             : gb_fail(err, ENOMEM, "read an answer");
+                             message->prompt_version, "before", "asked", "queries");
+    struct case_making making = { agent, caller, json };
+    int r = json ? history_each(agent, caller, message->chat_id, message->seq, take_message,
+                                &making, err)
+                 : gb_fail(err, ENOMEM, "read an answer");
 
+    if (r == 0)
+        r = queries_of_answer(agent, caller, message->id, json_object_get(json, "queries"), err);
     for (size_t i = 0; i < ARRAY_LEN(of_details); i++)
         if (json_object_get(details, of_details[i]))
             (void) json_object_set(json, of_details[i], json_object_get(details, of_details[i]));
@@ -167,6 +184,23 @@ static int take_files(struct case_run *c)
     return 0;
 }
 
+/* What the queries returned, they return again; or the sources are asked. */
+static int begin_queries(struct case_run *c, struct fault *fault)
+{
+    bool live = c->flags & AGENT_CASE_LIVE;
+    struct query_record *records = NULL;
+    const json_t *name;
+    size_t len = 0, i;
+
+    json_array_foreach (json_object_get(c->json, "sources"), i, name)
+        if (json_is_string(name) && strv_add(&c->again->sources, json_string_value(name)) < 0)
+            return fault_no_memory(fault);
+    if (!live && queries_from_case(json_object_get(c->json, "queries"), &records, &len) < 0)
+        return fault_no_memory(fault);
+    return queries_begin_replay(&c->queries, c->agent, c->again, c->session, records, len, !live,
+                                fault);
+}
+
 /* ---- running ---- */
 
 static int open_session(struct case_run *c, struct fault *fault)
@@ -180,7 +214,7 @@ static int open_session(struct case_run *c, struct fault *fault)
     for (size_t i = 0; i < c->history.files_len; i++)
         if (cells_upload(c->agent, c->session, &c->history.files[i], fault) < 0)
             return -1;
-    return 0;
+    return begin_queries(c, fault);
 }
 
 static int check_stop(const struct case_run *c, struct fault *fault)
@@ -222,8 +256,8 @@ static int run_one(struct case_run *c, int64_t n, const char *code, struct fault
                                                               "error", "no time was left"));
         return 0;
     }
-    if (cells_execute(c->agent, c->caller, c->again, c->session, 0, code, true, c->until_us,
-                      &receipt, fault) < 0)
+    if (cells_execute(c->agent, c->caller, c->again, c->session, 0, code, true, c->queries.scope,
+                      c->until_us, &receipt, fault) < 0)
         return -1;
     if (!receipt_ok(receipt)) {
         c->failed++;
@@ -291,6 +325,67 @@ static void tell_template(const struct case_run *c, json_t *result)
                                    json_pack("{s:s, s:s}", "before", before, "after", c->template));
 }
 
+static const char *hash_of(const json_t *query)
+{
+    return json_string_value(json_object_get(query, "sha256"));
+}
+
+/* The same query when the answer was made: the one at the same place, or else any. */
+static const json_t *query_before(const struct case_run *c, const json_t *query, size_t at)
+{
+    const json_t *list = json_object_get(c->json, "queries"), *item;
+    const json_t *found = NULL;
+    size_t i;
+
+    json_array_foreach (list, i, item) {
+        const json_t *before = json_object_get(item, "query");
+
+        if (json_equal(json_object_get(before, "sql"), json_object_get(query, "sql")) &&
+            json_equal(json_object_get(before, "source"), json_object_get(query, "source")) &&
+            json_equal(json_object_get(before, "params"), json_object_get(query, "params")) &&
+            (!found || i <= at))
+            found = before;
+    }
+    return found;
+}
+
+static json_t *query_short(const json_t *query)
+{
+    static const char *const names[] = { "status", "rows", "sha256", "message" };
+    json_t *brief = json_object();
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (json_object_get(query, names[i]))
+            (void) json_object_set(brief, names[i], json_object_get(query, names[i]));
+    return brief;
+}
+
+/* What the sources said this time, beside what they said then. */
+static void tell_queries(struct case_run *c, json_t *result)
+{
+    json_t *list = json_array(), *queries;
+    const json_t *query;
+    size_t i;
+
+    if (!(c->flags & AGENT_CASE_LIVE) || !c->queries.scope) {
+        json_decref(list);
+        return;
+    }
+    queries = queries_to_json(&c->queries);
+    json_array_foreach (queries, i, query) {
+        const json_t *before = query_before(c, query, i);
+        const char *then = hash_of(before), *now = hash_of(query);
+
+        (void) json_array_append_new(
+            list, json_pack("{s:I, s:O, s:O, s:o, s:o, s:b}", "n", (json_int_t) i + 1, "source",
+                            json_object_get(query, "source"), "sql", json_object_get(query, "sql"),
+                            "before", query_short(before), "after", query_short(query), "equal",
+                            then && now && strcmp(then, now) == 0));
+    }
+    json_decref(queries);
+    (void) json_object_set_new(result, "queries", list);
+}
+
 /* Compares what the case has under @key; what it does not have is not compared. */
 static json_t *compare(const struct case_run *c, const char *key, const json_t *after,
                        const char *shown,
@@ -307,7 +402,7 @@ static json_t *compare(const struct case_run *c, const char *key, const json_t *
     return result;
 }
 
-static json_t *result_of(const struct case_run *c)
+static json_t *result_of(struct case_run *c)
 {
     const struct gathered *again = &c->again->gathered;
     json_t *values = compare(c, "values", again->values, NULL, compare_values);
@@ -326,6 +421,7 @@ static json_t *result_of(const struct case_run *c)
         return NULL;
     if (json_array_size(c->errors) > 0)
         (void) json_object_set(result, "errors", c->errors);
+    tell_queries(c, result);
     tell_packages(c, result);
     tell_template(c, result);
     return result;
@@ -383,6 +479,7 @@ static void case_release(struct case_run *c)
     struct answer *again = answer_ref(c->again);
     struct fault ignored;
 
+    queries_release(&c->queries);
     if (c->session)
         (void) session_delete(c->session, &ignored);
     session_unref(c->session);

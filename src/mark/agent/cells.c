@@ -100,7 +100,7 @@ static int follow(struct execution *x, struct answer *answer, int64_t n, int64_t
 
 int cells_execute(struct agent *agent, const struct caller *caller, struct answer *answer,
                   struct session *session, int64_t n, const char *code, bool accept_loss,
-                  int64_t until_us, json_t **ret_receipt, struct fault *fault)
+                  struct scope *scope, int64_t until_us, json_t **ret_receipt, struct fault *fault)
 {
     struct execution_request request;
     struct execution *x = NULL;
@@ -113,6 +113,11 @@ int cells_execute(struct agent *agent, const struct caller *caller, struct answe
     request.code = code;
     request.code_len = strlen(code);
     request.accept_loss = accept_loss;
+    if (scope) {
+        request.ask = scope_ask;
+        request.ask_arg = scope;
+        request.ask_us = until_us - clock_now_us();
+    }
     if (n > 0) {
         (void) snprintf(filename, sizeof filename, "<step %lld>", (long long) n);
         request.filename = filename;
@@ -415,7 +420,8 @@ static int upload_files(struct work *work, bool all, struct fault *fault)
 }
 
 /* Runs a cell that nobody sees; one that fails is counted. */
-static int run_aside(struct work *work, const char *code, size_t *failed, struct fault *fault)
+static int run_aside(struct work *work, const char *code, struct scope *scope, size_t *failed,
+                     struct fault *fault)
 {
     struct answer *answer = work->answer;
     json_t *receipt = NULL;
@@ -425,7 +431,7 @@ static int run_aside(struct work *work, const char *code, size_t *failed, struct
     if (until_us < clock_now_us() + PRELUDE_US / 10)
         until_us = clock_now_us() + PRELUDE_US / 10;
     r = cells_execute(work->agent, &answer->caller, answer, work->cells.session, 0, code,
-                      work->cells.lost, until_us, &receipt, fault);
+                      work->cells.lost, scope, until_us, &receipt, fault);
     if (r < 0)
         return r;
     work->cells.lost = json_is_true(json_object_get(receipt, "session_lost"));
@@ -446,26 +452,66 @@ static int check_going(const struct work *work, struct fault *fault)
     return 0;
 }
 
-/* The chat's programs once more, and those of this answer. */
-static int replay(struct work *work, struct fault *fault)
+/* What the queries of those programs returned then, they return again; what was not kept is asked
+ * for. */
+static int replay_queries(struct work *work, struct queries *q, struct fault *fault)
 {
-    size_t count = 0, failed = 0, i;
+    const char *owner = principal_text(&work->answer->caller.principal);
+    struct store *store = work->agent->config.store;
+    struct query_record *records = NULL;
+    struct gb_err err = { 0 };
+    size_t len = 0;
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && work->history.answers && work->history.answers[i]; i++)
+        r = query_records_load(store, owner, work->history.answers[i], &records, &len, &err);
+    if (r == 0)
+        r = query_records_load(store, owner, work->answer->message_id, &records, &len, &err);
+    if (r < 0) {
+        query_records_free(records, len);
+        return agent_store_fault(work->agent, PROBLEM_MESSAGE_UNKNOWN, "read queries", r, &err,
+                                 fault);
+    }
+    return queries_begin_replay(q, work->agent, work->answer, work->cells.session, records, len,
+                                false, fault);
+}
+
+/* The chat's programs once more, and those of this answer. */
+static int replay_cells(struct work *work, struct scope *scope, size_t *count, size_t *failed,
+                        struct fault *fault)
+{
     const json_t *cell, *step;
+    size_t i;
 
     json_array_foreach (work->history.cells, i, cell) {
         if (check_going(work, fault) < 0 ||
-            run_aside(work, json_string_value(cell), &failed, fault) < 0)
+            run_aside(work, json_string_value(cell), scope, failed, fault) < 0)
             return -1;
-        count++;
+        (*count)++;
     }
     json_array_foreach (work->answer->gathered.steps, i, step) {
         if (!receipt_ok(json_object_get(step, "receipt")))
             continue;
         if (check_going(work, fault) < 0 ||
-            run_aside(work, json_string_value(json_object_get(step, "code")), &failed, fault) < 0)
+            run_aside(work, json_string_value(json_object_get(step, "code")), scope, failed,
+                      fault) < 0)
             return -1;
-        count++;
+        (*count)++;
     }
+    return 0;
+}
+
+static int replay(struct work *work, struct fault *fault)
+{
+    size_t count = 0, failed = 0;
+    struct queries q = { 0 };
+    int r = replay_queries(work, &q, fault);
+
+    if (r == 0)
+        r = replay_cells(work, q.scope, &count, &failed, fault);
+    queries_release(&q);
+    if (r < 0)
+        return r;
     if (count == 0)
         return 0;
     if (check_going(work, fault) < 0) /* the last one may have been interrupted */
@@ -492,7 +538,7 @@ static int prepare(struct work *work, bool all, struct fault *fault)
     prelude = cells_prelude(&work->history);
     if (!prelude)
         return fault_no_memory(fault);
-    if (run_aside(work, prelude, &failed, fault) < 0)
+    if (run_aside(work, prelude, NULL, &failed, fault) < 0)
         return -1;
     if (failed > 0)
         return fault_set(fault, PROBLEM_INTERNAL, NULL, "the session could not be prepared");
@@ -555,6 +601,20 @@ static bool is_gone(const struct fault *fault)
            fault->problem == PROBLEM_SESSION_ENDED;
 }
 
+/* With its queries. */
+static int run_step(struct work *work, int64_t n, const char *code, json_t **ret_receipt,
+                    struct fault *fault)
+{
+    struct queries q;
+    int r = queries_begin(&q, work, n, fault);
+
+    if (r == 0)
+        r = cells_execute(work->agent, &work->answer->caller, work->answer, work->cells.session, n,
+                          code, work->cells.lost, q.scope, work->soft_us, ret_receipt, fault);
+    queries_end(&q, work, r == 0 ? *ret_receipt : NULL);
+    return r;
+}
+
 int cells_run(struct work *work, int64_t n, const char *code, json_t **ret_receipt,
               struct fault *fault)
 {
@@ -564,8 +624,7 @@ int cells_run(struct work *work, int64_t n, const char *code, json_t **ret_recei
         int r = ensure(work, fault);
 
         if (r == 0)
-            r = cells_execute(work->agent, &work->answer->caller, work->answer, cells->session, n,
-                              code, cells->lost, work->soft_us, ret_receipt, fault);
+            r = run_step(work, n, code, ret_receipt, fault);
         if (r == 0) {
             cells->lost = json_is_true(json_object_get(*ret_receipt, "session_lost"));
             if (cells->lost)

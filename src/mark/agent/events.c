@@ -26,10 +26,9 @@ struct event_entry {
 };
 
 static const char *const names[EV_NAMES] = {
-    [EV_CHAT] = "chat",     [EV_THINKING] = "thinking", [EV_STEP] = "step",
-    [EV_OUTPUT] = "output", [EV_RECEIPT] = "receipt",   [EV_STORY] = "story",
-    [EV_CHART] = "chart",   [EV_TABLE] = "table",       [EV_DONE] = "done",
-    [EV_ERROR] = "error",
+    [EV_CHAT] = "chat",   [EV_THINKING] = "thinking", [EV_STEP] = "step",   [EV_OUTPUT] = "output",
+    [EV_QUERY] = "query", [EV_RECEIPT] = "receipt",   [EV_STORY] = "story", [EV_CHART] = "chart",
+    [EV_TABLE] = "table", [EV_DONE] = "done",         [EV_ERROR] = "error",
 };
 
 void event_log_release(struct event_log *log)

@@ -21,6 +21,7 @@ enum event_name {
     EV_THINKING,
     EV_STEP,
     EV_OUTPUT,
+    EV_QUERY,
     EV_RECEIPT,
     EV_STORY,
     EV_CHART,

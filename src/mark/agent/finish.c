@@ -117,6 +117,15 @@ static json_t *kept_cells(const struct gathered *gathered, bool ended_well)
     return cells;
 }
 
+static json_t *kept_sources(const struct work *work)
+{
+    json_t *names = json_array();
+
+    for (size_t i = 0; work->answer->sources[i]; i++)
+        (void) json_array_append_new(names, json_string(work->answer->sources[i]));
+    return names;
+}
+
 static json_t *details_of(const struct work *work)
 {
     const struct gathered *gathered = &work->answer->gathered;
@@ -132,6 +141,8 @@ static json_t *details_of(const struct work *work)
 
     if (details && !work->ending.ours && work->ending.story) /* with its references */
         (void) json_object_set_new(details, "story", json_text(work->ending.story));
+    if (details && work->answer->sources)
+        (void) json_object_set_new(details, "sources", kept_sources(work));
     if (details && work->history.summary)
         (void) json_object_set_new(details, "summary",
                                    json_pack("{s:s, s:I}", "text", work->history.summary, "until",

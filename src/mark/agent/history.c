@@ -45,6 +45,8 @@ void history_release(struct history *history)
     json_decref(history->paths);
     json_decref(history->cells);
     json_decref(history->values);
+    json_decref(history->sources);
+    strv_free(history->answers);
     free(history->summary);
     *history = (struct history){ 0 };
 }
@@ -132,8 +134,13 @@ static int add_question(struct work *work, const struct store_message *message)
 {
     char **ids = message_attachments(message);
     char *query = message_text(message);
+    json_t *sources = message_sources(message);
     int r = add_turn(&work->history, query, message->seq);
 
+    if (sources) {
+        json_decref(work->history.sources);
+        work->history.sources = sources;
+    }
     if (r == 0 && work->evidence)
         (void) evidence_add_given(work->evidence, query, strlen(query));
     for (size_t i = 0; r == 0 && ids && ids[i]; i++)
@@ -223,6 +230,8 @@ static int add_answer(struct work *work, const struct store_message *message)
     }
     free(story);
     (void) json_array_extend(history->cells, json_object_get(details, "cells"));
+    if (json_array_size(json_object_get(details, "cells")) > 0)
+        (void) strv_add(&history->answers, message->id);
     add_paths(history, json_object_get(details, "files"));
     add_literals(work, json_object_get(details, "cells"));
     add_literals(work, json_object_get(details, "failed_cells"));

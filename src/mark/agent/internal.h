@@ -89,6 +89,8 @@ struct answer {
     char chat_id[STORE_ID_MAX], message_id[STORE_ID_MAX], question_id[STORE_ID_MAX];
     char *query;
     char **attachments; /* ids */
+    json_t *wanted;     /* names of the sources that the question asks for; NULL: it does not say */
+    char **sources;     /* names of those that its programs may ask; once it is worked on */
     const struct llm_model *model;
     bool no_examples;
     int64_t seq; /* of the question */

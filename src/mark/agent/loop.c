@@ -296,6 +296,8 @@ static int work_begin(struct work *work)
                     work->answer->message_id, err.msg);
         return -EIO;
     }
+    if (queries_resolve(work) < 0)
+        return -ENOMEM;
     return history_prompt(work);
 }
 

@@ -193,6 +193,29 @@ static void artifact_add(struct answer *answer, const char *session_id, const ch
     (void) pthread_mutex_unlock(&answer->lock);
 }
 
+/* Results of queries on their way into the program are not what it wrote. */
+static bool is_ours(const char *path)
+{
+    return strcmp(path, ".mark") == 0 || strncmp(path, ".mark/", 6) == 0;
+}
+
+static void files_hide(json_t *receipt)
+{
+    json_t *files = json_object_get(receipt, "files"), *kept, *file;
+    size_t i;
+
+    if (!files)
+        return;
+    kept = json_array();
+    json_array_foreach (files, i, file) {
+        const char *path = json_string_value(json_object_get(file, "path"));
+
+        if (!path || !is_ours(path))
+            (void) json_array_append(kept, file);
+    }
+    (void) json_object_set_new(receipt, "files", kept);
+}
+
 static void files_gather(struct answer *answer, const json_t *receipt)
 {
     const char *session_id = json_string_value(json_object_get(receipt, "session_id"));
@@ -379,9 +402,11 @@ static void count_left_out(struct answer *answer, const json_t *receipt)
 int receipts_gather(struct answer *answer, struct session *session, struct evidence *evidence,
                     int64_t n, const char *code, json_t *receipt)
 {
-    json_t *kept = json_copy(receipt), *step;
+    json_t *queries = json_object_get(receipt, "queries"), *kept, *step;
     size_t figures;
 
+    files_hide(receipt);
+    kept = json_copy(receipt);
     if (!kept)
         return -ENOMEM;
     if (evidence)
@@ -396,8 +421,8 @@ int receipts_gather(struct answer *answer, struct session *session, struct evide
     text_member_cut(json_object_get(kept, "error"), "traceback", TRACEBACK_MAX);
     text_member_cut(json_object_get(kept, "error"), "value", STREAM_BYTES_MAX);
     answer_event(answer, EV_RECEIPT, json_pack("{s:I, s:O}", "n", (json_int_t) n, "receipt", kept));
-    step = json_pack("{s:I, s:s, s:o, s:[]}", "n", (json_int_t) n, "code", code, "receipt", kept,
-                     "queries");
+    step = json_pack("{s:I, s:s, s:o, s:o}", "n", (json_int_t) n, "code", code, "receipt", kept,
+                     "queries", queries ? json_incref(queries) : json_array());
     (void) pthread_mutex_lock(&answer->lock);
     if (step)
         (void) json_array_append_new(answer->gathered.steps, step);

@@ -30,7 +30,7 @@ static void keep_result(struct agent *agent, struct store_message *message, json
 }
 
 int agent_recheck(struct agent *agent, const struct caller *caller, const char *message_id,
-                  json_t **ret_json, struct fault *fault)
+                  unsigned flags, json_t **ret_json, struct fault *fault)
 {
     struct store_message message = { 0 };
     json_t *details, *json, *result = NULL;
@@ -43,7 +43,7 @@ int agent_recheck(struct agent *agent, const struct caller *caller, const char *
     if (!details)
         details = json_object();
     json = case_make(agent, caller, &message, details, &err);
-    r = json ? agent_case_run(agent, caller, json, 0, &result, fault)
+    r = json ? agent_case_run(agent, caller, json, flags, &result, fault)
              : agent_store_fault(agent, PROBLEM_MESSAGE_UNKNOWN, "read a chat", -err.code, &err,
                                  fault);
     if (r == 0) {

@@ -41,3 +41,5 @@ int agent_get_answer(struct agent *agent, const struct caller *caller, const cha
 /* The words of a message, and the ids of its attachments; the caller frees them. */
 char *message_text(const struct store_message *message);
 char **message_attachments(const struct store_message *message);
+/* Names of the sources that a question asks for; the caller's. NULL: it does not say. */
+json_t *message_sources(const struct store_message *message);

@@ -13,6 +13,7 @@
 #define SHOWN_COLUMNS 30
 #define SHOWN_CELL    120
 #define SHOWN_FILES   20
+#define SHOWN_QUERIES 10
 #define FENCE_BYTES   6
 
 /* The word at both ends depends on the text between them, so the text cannot contain it: whoever
@@ -183,6 +184,32 @@ static void add_files(struct text *out, const json_t *receipt)
     }
 }
 
+/* What the queries took: a model that sees it can ask for less. */
+static void add_queries(struct text *out, const json_t *receipt)
+{
+    const json_t *query;
+    size_t i;
+
+    json_array_foreach (json_object_get(receipt, "queries"), i, query) {
+        const char *status = json_string_value(json_object_get(query, "status"));
+        const json_t *money = json_object_get(query, "money");
+
+        if (i == 0)
+            text_puts(out, "[queries]\n");
+        if (i == SHOWN_QUERIES) {
+            text_puts(out, "...\n");
+            break;
+        }
+        text_printf(out, "%.64s: %s, %lld rows, %lld ms",
+                    json_string_value(json_object_get(query, "source")), status ? status : "?",
+                    (long long) json_integer_value(json_object_get(query, "rows")),
+                    (long long) json_number_value(json_object_get(query, "ms")));
+        if (json_is_number(money))
+            text_printf(out, ", %.4f USD", json_number_value(money));
+        text_puts(out, "\n");
+    }
+}
+
 static void add_displays(struct text *out, const json_t *receipt, size_t max)
 {
     const json_t *output;
@@ -228,6 +255,7 @@ char *results_text(const struct gathered *gathered, const struct gathered_mark *
                 json_object_get(json_object_get(receipt, "result"), "text/plain"), max / 3);
     add_handed_over(&inside, gathered, before);
     add_files(&inside, receipt);
+    add_queries(&inside, receipt);
     add_error(&inside, receipt, max);
     text_printf(&out, "Step %lld: %s%s%s%s.", (long long) n,
                 status && strcmp(status, "ok") == 0 ? "the program ended normally"

@@ -35,10 +35,12 @@ struct history {
     size_t turns_len, turns_cap;
     struct chat_file *files;
     size_t files_len, files_cap;
-    json_t *paths;  /* where files were when earlier programs ran, to their ids */
-    json_t *cells;  /* code that ran, oldest first */
-    json_t *values; /* of earlier answers; a later one replaces an earlier one of its name */
-    char *summary;  /* of what came before the turns; NULL: none */
+    json_t *paths;   /* where files were when earlier programs ran, to their ids */
+    json_t *cells;   /* code that ran, oldest first */
+    json_t *sources; /* names that the last question with some asked for; NULL: none did */
+    char **answers;  /* ids of earlier answers with programs, oldest first */
+    json_t *values;  /* of earlier answers; a later one replaces an earlier one of its name */
+    char *summary;   /* of what came before the turns; NULL: none */
     int64_t summary_seq;
 };
 
@@ -80,6 +82,7 @@ struct work {
     struct llm_usage usage;
     int64_t tokens;     /* used, estimated where the model did not tell */
     int64_t steps;      /* programs that ran */
+    int64_t queries;    /* that they asked */
     int64_t calls;      /* of the model */
     int64_t exchange;   /* number of the last one in the trace */
     size_t question_at; /* its place in the messages */
@@ -157,11 +160,42 @@ int cells_session_new(struct agent *agent, const struct caller *caller,
 int cells_upload(struct agent *agent, struct session *session, struct chat_file *file,
                  struct fault *fault);
 /* Runs it and waits, at most until @until_us. Output goes to @answer as that of step @n if @n > 0.
- */
+ * Its queries are answered by @scope; NULL: it can ask none. */
 int cells_execute(struct agent *agent, const struct caller *caller, struct answer *answer,
                   struct session *session, int64_t n, const char *code, bool accept_loss,
-                  int64_t until_us, json_t **ret_receipt, struct fault *fault);
+                  struct scope *scope, int64_t until_us, json_t **ret_receipt, struct fault *fault);
 bool receipt_ok(const json_t *receipt);
+
+/* ---- queries.c ---- */
+
+/* The queries of one program, or of several that run again. Stays where it is until its end. */
+struct queries {
+    struct agent *agent;
+    const struct caller *caller;
+    struct answer *answer;
+    int64_t n; /* of the step; 0: aside */
+    struct scope *scope;
+    struct query_record *records; /* to be replayed; owned */
+    size_t records_len;
+};
+
+/* Which sources the answer's programs may ask: sets answer->sources. */
+int queries_resolve(struct work *work);
+/* Of step @n. Without a broker there is no scope. */
+int queries_begin(struct queries *q, struct work *work, int64_t n, struct fault *fault);
+/* Takes @records, also on failure. @only: the sources are not asked for what is not among them. */
+int queries_begin_replay(struct queries *q, struct agent *agent, struct answer *answer,
+                         struct session *session, struct query_record *records, size_t len,
+                         bool only, struct fault *fault);
+/* After step @n: its queries are in the receipt then. @receipt NULL: it did not run. Releases. */
+void queries_end(struct queries *q, struct work *work, json_t *receipt);
+void queries_release(struct queries *q);
+/* As in MarkResponse; the caller's. */
+json_t *queries_to_json(struct queries *q);
+/* Appends the recorded queries of an answer as a case has them; and back. */
+int queries_of_answer(struct agent *agent, const struct caller *caller, const char *message_id,
+                      json_t *list, struct gb_err *err);
+int queries_from_case(const json_t *list, struct query_record **ret_records, size_t *ret_len);
 
 /* ---- history.c ---- */
 

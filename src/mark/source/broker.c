@@ -69,6 +69,14 @@ void broker_close(struct broker *broker)
     free(broker);
 }
 
+int broker_names(struct broker *broker, const struct caller *caller, const char *const *wanted,
+                 char ***ret_names, struct fault *fault)
+{
+    const struct broker_config *config = &broker->config;
+
+    return config->calls.names(config->sources, caller, wanted, ret_names, fault);
+}
+
 int result_open(struct broker *broker, const uint8_t sha256[STORE_HASH_BYTES], int *ret_fd,
                 struct gb_err *err)
 {

@@ -28,6 +28,8 @@ struct broker_sources {
     int (*grant)(struct sources *sources, const struct caller *caller, const char *id_or_name,
                  struct grant *ret_grant, struct fault *fault);
     void (*release)(struct grant *grant);
+    int (*names)(struct sources *sources, const struct caller *caller, const char *const *wanted,
+                 char ***ret_names, struct fault *fault);
     int (*get)(struct sources *sources, const struct caller *caller, const char *id_or_name,
                json_t **ret_json, struct fault *fault);
     int (*tables)(struct sources *sources, const struct caller *caller, const char *id_or_name,
@@ -51,6 +53,10 @@ struct broker_config {
 int broker_open(const struct broker_config *config, struct broker **ret_broker, struct gb_err *err);
 /* Accepts NULL. There is no scope any more. */
 void broker_close(struct broker *broker);
+
+/* Names of the sources that a caller may ask, as source_names(). */
+int broker_names(struct broker *broker, const struct caller *caller, const char *const *wanted,
+                 char ***ret_names, struct fault *fault);
 
 /* One query that was asked for, as the answer and the receipt show it. */
 struct query_record {

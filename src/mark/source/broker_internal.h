@@ -27,8 +27,8 @@ struct result_draft {
 /* Finds or creates mark/results in @data_dir. */
 int results_open(const char *data_dir, int *ret_fd, struct gb_err *err);
 int result_draft_begin(int dir_fd, struct result_draft *ret_draft, struct gb_err *err);
-int result_draft_hash(const struct result_draft *draft, uint8_t ret_hash[STORE_HASH_BYTES], int64_t *ret_size,
-               struct gb_err *err);
+int result_draft_hash(const struct result_draft *draft, uint8_t ret_hash[STORE_HASH_BYTES],
+                      int64_t *ret_size, struct gb_err *err);
 void result_draft_release(int dir_fd, struct result_draft *draft);
 /* Makes the row and gives the draft its name; without a draft only the row. -EDQUOT. */
 int result_keep(int dir_fd, struct store *store, struct result_draft *draft,

@@ -137,21 +137,23 @@ void mark_ask(struct request *rq)
     struct answer *answer = NULL;
     struct fault fault = { 0 };
     struct body_ask body = { 0 };
-    char **ids = NULL;
+    char **ids = NULL, **sources = NULL;
 
     if (request_json(rq, &body) < 0)
         return;
-    if (read_ids(rq, body.attachments, &ids) == 0) {
+    if (read_ids(rq, body.attachments, &ids) == 0 && read_ids(rq, body.sources, &sources) == 0) {
         question.query = body.query;
         question.chat_id = body.chat_id;
         question.attachments = (const char *const *) ids;
         question.model = body.model;
+        question.sources = body.sources ? (const char *const *) sources : NULL;
         if (agent_ask(agent_of(rq), &rq->caller, &question, &answer, &fault) < 0)
             reply_fault(rq, &fault);
         else
             reply_answer(rq, answer);
     }
     strv_free(ids);
+    strv_free(sources);
 }
 
 void mark_regenerate(struct request *rq)
@@ -245,7 +247,17 @@ static void reply_look(struct request *rq,
 
 void mark_recheck(struct request *rq)
 {
-    reply_look(rq, agent_recheck);
+    struct body_recheck body = { 0 };
+    struct fault fault = { 0 };
+    json_t *json = NULL;
+
+    if (request_json(rq, &body) < 0)
+        return;
+    if (agent_recheck(agent_of(rq), &rq->caller, request_param(rq, "id"),
+                      body.live ? AGENT_CASE_LIVE : 0, &json, &fault) < 0)
+        reply_fault(rq, &fault);
+    else
+        reply_json(rq, MHD_HTTP_OK, json);
 }
 
 void mark_trace(struct request *rq)

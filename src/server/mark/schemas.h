@@ -59,17 +59,21 @@ extern const struct schema schema_chats_query, schema_messages_query, schema_cha
 
 struct body_ask {
     const char *query, *chat_id, *model;
-    const json_t *attachments;
+    const json_t *attachments, *sources;
+};
+
+struct body_recheck {
+    bool live;
 };
 
 struct query_mark_events {
     int64_t after;
 };
 
-extern const struct schema schema_ask, schema_mark_events_query, schema_mark_query,
-    schema_mark_column, schema_mark_chart, schema_mark_table, schema_mark_step, schema_mark_value,
-    schema_mark_place, schema_mark_numbers, schema_mark_artifact, schema_mark_usage,
-    schema_mark_response, schema_mark_event, schema_stopped, schema_recheck_item,
+extern const struct schema schema_ask, schema_recheck_body, schema_mark_events_query,
+    schema_mark_query, schema_mark_column, schema_mark_chart, schema_mark_table, schema_mark_step,
+    schema_mark_value, schema_mark_place, schema_mark_numbers, schema_mark_artifact,
+    schema_mark_usage, schema_mark_response, schema_mark_event, schema_stopped, schema_recheck_item,
     schema_recheck_error, schema_recheck, schema_exchange, schema_trace, schema_price, schema_model,
     schema_model_page;
 

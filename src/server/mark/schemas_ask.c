@@ -21,6 +21,9 @@ static const struct field fields_ask[] = {
       .help = "the chat to continue; if it is left out, a new one is made" },
     { "attachments", FIELD_LIST, 0, AT(body_ask, attachments), 0, AGENT_ATTACHMENTS_MAX,
       .help = "ids of files from POST /api/v1/attachments; those of earlier questions stay" },
+    { "sources", FIELD_LIST, 0, AT(body_ask, sources), 0, AGENT_SOURCES_MAX,
+      .help = "names or ids of data sources that it may ask; defaults to those of the chat's last "
+              "question that named some, then to all that you may use; an empty list: none" },
     { "model", FIELD_TEXT, 0, AT(body_ask, model), 1, MODEL_BYTES,
       .help = "a name from GET /api/v1/models; defaults to the chat's, then to the default one" },
     END,
@@ -57,10 +60,22 @@ static const struct field fields_mark_table[] = {
 RESPONSE(mark_table, "Rows that the code computed.");
 
 static const struct field fields_mark_query[] = {
+    ALWAYS("n", FIELD_INT, "its place in the answer, from 1; in an event, the step"),
     ALWAYS("source", FIELD_TEXT, "its name"), ALWAYS("sql", FIELD_TEXT, NULL),
-    { "rows", FIELD_INT, 0, .help = "that it returned" },
-    { "bytes", FIELD_INT, 0, .help = "of the result" },
-    { "ms", FIELD_NUMBER, 0, .help = "how long it took" }, END };
+    { "params", FIELD_ANY, 0, .help = "a list or an object, if there were some" },
+    ALWAYS("status", FIELD_TEXT, "ok; or why not: sql, denied, too-expensive, too-large, timeout, "
+           "cancelled, read-only, masked, unsafe, unreachable, broken, unsupported, budget, "
+           "no-such-source, not-recorded, internal; running in the event before it runs"),
+    { "rows", FIELD_NUMBER, FIELD_NULLABLE, .help = "that it returned" },
+    { "bytes", FIELD_NUMBER, FIELD_NULLABLE, .help = "that the source read or billed" },
+    { "ms", FIELD_NUMBER, FIELD_NULLABLE, .help = "how long it took" },
+    { "cost", FIELD_NUMBER, FIELD_NULLABLE, .help = "in what the source counts in" },
+    { "money", FIELD_NUMBER, FIELD_NULLABLE, .help = "US dollars" },
+    { "estimate", FIELD_ANY, 0, .help = "{cost, rows, bytes, money} before it ran" },
+    { "sha256", FIELD_TEXT, 0, .help = "of the result, by which it is kept" },
+    { "cache_hit", FIELD_BOOL, 0, .help = "the source had the result already" },
+    { "replayed", FIELD_BOOL, 0, .help = "it is the recorded result; the source was not asked" },
+    { "message", FIELD_TEXT, 0, .help = "why it was refused or failed" }, END };
 RESPONSE(mark_query, "A query that a program sent to a data source.");
 
 static const struct field fields_mark_chart[] = {
@@ -77,7 +92,7 @@ static const struct field fields_mark_step[] = {
       .help = "how it ran; values, tables and charts are left out, and stdout and stderr are cut "
               "to 8 KB each. Null if it did not run" },
     { "queries", FIELD_LIST, FIELD_REQUIRED, .of = &schema_mark_query,
-      .help = "of data sources; there are none yet, so it is empty" },
+      .help = "what it asked of data sources" },
     END,
 };
 RESPONSE(mark_step, "One program of an answer.");
@@ -191,6 +206,13 @@ RESPONSE(stopped, "How many answers were stopped.");
 
 /* ---- looking back ---- */
 
+static const struct field fields_recheck_body[] = {
+    { "live", FIELD_BOOL, 0, AT(body_recheck, live),
+      .help = "ask the data sources again instead of replaying what they said" },
+    END,
+};
+REQUEST(recheck_body, struct body_recheck, "How to check an answer.");
+
 static const struct field fields_recheck_item[] = {
     { "name", FIELD_TEXT, 0, .help = "of a value; tables have a title, charts a number" },
     ALWAYS("equal", FIELD_BOOL, NULL),
@@ -217,6 +239,9 @@ static const struct field fields_recheck[] = {
     { "packages", FIELD_ANY, 0,
       .help = "{before, after}: the packages of the boxes with their versions, if they differ" },
     { "template", FIELD_ANY, 0, .help = "{before, after}: the templates, if they differ" },
+    { "queries", FIELD_ANY, 0,
+      .help = "with live: [{n, source, sql, before, after, equal}], what the sources said then "
+              "and now" },
     END,
 };
 RESPONSE(recheck, "Whether an answer comes out again.");
