@@ -13,6 +13,7 @@
 
 #include "base/autoclean.h"
 #include "base/text/parse.h"
+#include "mark/source/google.h"
 #include "mark/source/internal.h"
 #include "mark/source/url.h"
 #include "mark/source/vault.h"
@@ -289,27 +290,35 @@ static int put_copy(json_t *to, const char *to_name, const json_t *from, const c
     return value ? json_object_set(to, to_name, value) : 0;
 }
 
-static int put_password(struct sources *sources, const struct held *held,
-                        const struct store_access *row, json_t *source, struct fault *fault)
+/* The plain secret for the row, or NULL if there is none; for vault_wipe(). */
+static int secret_open(struct sources *sources, const struct held *held,
+                       const struct store_access *row, char **ret_plain, struct fault *fault)
 {
     bool own = row && row->login[0];
     const char *sealed = own ? row->secret : held->source.secret;
-    char place[STORE_WHO_MAX + 2 * STORE_ID_MAX + 16], *plain = NULL;
+    char place[STORE_WHO_MAX + 2 * STORE_ID_MAX + 16];
     struct gb_err err = { 0 };
     int r;
 
+    *ret_plain = NULL;
     if (!sealed)
         return 0;
     if (own)
         place_access(held->source.id, row->who, row->login, place, sizeof place);
     else
         place_source(held->source.id, place, sizeof place);
-    r = vault_open(sources->data_dir, place, sealed, &plain, &err);
-    if (r < 0)
-        return source_fault(r, &err, fault);
-    r = json_object_set_new(source, "password", json_string(plain));
-    vault_wipe(plain);
-    return r < 0 ? fault_no_memory(fault) : 0;
+    r = vault_open(sources->data_dir, place, sealed, ret_plain, &err);
+    return r < 0 ? source_fault(r, &err, fault) : 0;
+}
+
+/* Whether access is given to single people or keys: then a login that sees everything is refused
+ * by the connector. */
+static bool is_personal(const struct held *held)
+{
+    for (size_t i = 0; i < held->access_len; i++)
+        if (strcmp(held->access[i].who, "*") != 0)
+            return true;
+    return false;
 }
 
 static int put_postgresql(struct sources *sources, const struct held *held,
@@ -320,6 +329,7 @@ static int put_postgresql(struct sources *sources, const struct held *held,
                                           "sslmode",        "schemas", "application_name",
                                           "connect_timeout" };
     struct identity identity = identity_of(held->settings, row);
+    char *password = NULL;
     int r = json_object_set_new(source, "user", json_string(identity.login));
 
     if (r == 0 && identity.role[0])
@@ -330,15 +340,25 @@ static int put_postgresql(struct sources *sources, const struct held *held,
         r = put_copy(source, "sslrootcert", held->settings, "ca");
     if (r == 0)
         r = put_variables(source, held, whom);
+    if (r == 0 && is_personal(held))
+        r = json_object_set_new(source, "personal", json_true());
     if (r < 0)
         return fault_no_memory(fault);
-    return put_password(sources, held, row, source, fault);
+    if (secret_open(sources, held, row, &password, fault) < 0)
+        return -1;
+    if (password)
+        r = json_object_set_new(source, "password", json_string(password));
+    vault_wipe(password);
+    return r < 0 ? fault_no_memory(fault) : 0;
 }
 
 static int put_bigquery(struct sources *sources, const struct held *held, json_t *source,
                         struct fault *fault)
 {
     static const char *const copied[] = { "url", "project", "dataset", "location" };
+    struct gb_err err = { 0 };
+    json_t *credentials;
+    char *plain = NULL;
     int r = 0;
 
     for (size_t i = 0; r == 0 && i < ARRAY_LEN(copied); i++)
@@ -347,7 +367,14 @@ static int put_bigquery(struct sources *sources, const struct held *held, json_t
         r = put_copy(source, "price", held->settings, "price_per_tib");
     if (r < 0)
         return fault_no_memory(fault);
-    return put_password(sources, held, NULL, source, fault);
+    if (secret_open(sources, held, NULL, &plain, fault) < 0)
+        return -1;
+    credentials = source_stored(plain);
+    vault_wipe(plain);
+    r = google_tokens_fill(sources->tokens, credentials, source, &err);
+    source_wipe(credentials);
+    json_decref(credentials);
+    return r < 0 ? fault_set(fault, PROBLEM_SOURCE_FAILED, "credentials", "%s", err.msg) : 0;
 }
 
 static int64_t limit_of(const json_t *limits, const char *name, int64_t otherwise)

@@ -13,6 +13,7 @@ struct sources {
     char *data_dir;
     pthread_mutex_t lock; /* guards the list of those that are synced; held for a few steps */
     char **syncing;       /* ids, for strv_free() */
+    struct google_tokens *tokens;
 };
 
 /* A failure of the store, of a file, or of the vault; -ENOENT is an unknown source. */
@@ -27,8 +28,8 @@ json_t *source_stored(const char *text);
 
 struct whom {
     bool is_operator, is_local;
-    char who[STORE_WHO_MAX];                                   /* "" if local */
-    char email[256], user_id[STORE_ID_MAX], key[STORE_ID_MAX]; /* "" if it has none */
+    char who[STORE_WHO_MAX];                                             /* "" if local */
+    char email[STORE_WHO_MAX], user_id[STORE_ID_MAX], key[STORE_ID_MAX]; /* "" if it has none */
 };
 
 int whom_find(struct sources *sources, const struct caller *caller, struct whom *ret_whom,

@@ -8,6 +8,7 @@
 #include "base/autoclean.h"
 #include "base/text/parse.h"
 #include "base/text/utf8.h"
+#include "mark/source/google.h"
 #include "mark/source/internal.h"
 #include "mark/source/url.h"
 #include "mark/source/vault.h"
@@ -377,14 +378,15 @@ static int copy_credentials(struct settings *settings, bool is_new, const json_t
 {
     const json_t *credentials = json_object_get(body, "credentials");
     const char *account = json_string_value(json_object_get(credentials, "client_email"));
+    struct gb_err err = { 0 };
 
     if (!credentials || json_is_null(credentials))
         return is_new ? fail(fault, "credentials",
                              "are missing: the JSON of a service account's key, as Google gives it")
                       : 0;
-    if (!json_is_object(credentials) || !account)
-        return fail(fault, "credentials",
-                    "must be the JSON of a service account's key, with client_email");
+    if (google_credentials_check(credentials, &err) < 0 || !account)
+        return fault_set(fault, PROBLEM_SOURCE_MALFORMED, "credentials", "%s",
+                         err.msg[0] ? err.msg : "credentials without client_email");
     settings->secret = json_dumps(credentials, JSON_COMPACT);
     if (!settings->secret)
         return fault_no_memory(fault);

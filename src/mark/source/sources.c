@@ -14,6 +14,7 @@
 #include "base/text/parse.h"
 #include "base/text/strv.h"
 #include "mark/ids.h"
+#include "mark/source/google.h"
 #include "mark/source/internal.h"
 #include "mark/source/vault.h"
 
@@ -113,7 +114,9 @@ int sources_open(const struct sources_config *config, struct sources **ret_sourc
         sources->config.bytes_max = BYTES_MAX;
     if (config->us_max <= 0)
         sources->config.us_max = US_MAX;
-    if (!sources->data_dir || pthread_mutex_init(&sources->lock, NULL) != 0) {
+    sources->tokens = google_tokens_new();
+    if (!sources->data_dir || !sources->tokens || pthread_mutex_init(&sources->lock, NULL) != 0) {
+        google_tokens_free(sources->tokens);
         free(sources->data_dir);
         free(sources);
         return gb_fail(err, ENOMEM, "open the data sources");
@@ -128,8 +131,14 @@ void sources_close(struct sources *sources)
         return;
     (void) pthread_mutex_destroy(&sources->lock);
     strv_free(sources->syncing);
+    google_tokens_free(sources->tokens);
     free(sources->data_dir);
     free(sources);
+}
+
+struct google_tokens *sources_tokens(struct sources *sources)
+{
+    return sources->tokens;
 }
 
 /* ---- making ---- */

@@ -17,6 +17,7 @@
 #include "store/sources.h"
 
 struct sources;
+struct google_tokens;
 
 struct sources_config {
     struct service
@@ -32,7 +33,10 @@ int sources_open(const struct sources_config *config, struct sources **ret_sourc
                  struct gb_err *err);
 void sources_close(struct sources *sources); /* accepts NULL; no call may be under way */
 
-/* ---- making them (operators only: PROBLEM_OPERATOR_ONLY) ---- */
+/* Tokens of Google's accounts, for google_tokens_keep() after an order of a grant. */
+struct google_tokens *sources_tokens(struct sources *sources);
+
+/* ---- making them (operators only: PROBLEM_NOT_OPERATOR) ---- */
 
 /* @body as in POST /api/v1/sources, docs/MARK.md: {name, kind, ...; access?: [{who, role?, login?,
  * password?}]}. Secrets in @body are wiped. Nothing is asked yet. */
