@@ -70,7 +70,7 @@ ROOMS = {
         "story": ["numeral"],
         "source": ["attach", "box"],  # the broker, and what there is to ask
         "agent": ["attach", "box", "chat", "llm", "numeral", "prompts", "source", "story"],
-        "export": ["agent", "attach", "box", "chat", "source"],
+        "export": ["agent", "attach", "box", "chat", "source", "story"],
         "verify": ["agent", "attach", "chat", "source", "story"],
         "eval": ["agent", "attach", "llm", "numeral", "source", "story", "verify"],
         "prompts": [],

@@ -125,3 +125,341 @@ def test_a_notebook_gives_the_same_numbers_elsewhere(serve, tmp_path):
         assert b"212,166" in export(ann, "chats", chat, format).body
     whole = export(ann, "chats", chat, "json").json
     assert whole["attachments"] == [{"attachment_id": file["attachment_id"], "deleted": True}]
+
+
+# ---- tables with all rows ----------------------------------------------------------------------
+
+TABLE = r"""
+import datetime, decimal, mark, pandas as pd
+zone = datetime.timezone(datetime.timedelta(hours=2))
+count = 2500
+frame = pd.DataFrame({
+    "n": range(count),
+    "whole": pd.array([None if i % 7 == 0 else 2**62 + i for i in range(count)], dtype="Int64"),
+    "big": [10**25 + i for i in range(count)],
+    "real": [i / 3 if i % 5 else float("nan") for i in range(count)],
+    "money": [decimal.Decimal(i).scaleb(-2) if i % 11 else None for i in range(count)],
+    "exact": [decimal.Decimal("12345678901234567890.123456789")] * count,
+    "text": [('=1+1', '"a", b', 'line\none\r\ntwo', '', None, '\U0001f600 ünï', ' space ', '-5', "\x07bell")[i % 9] for i in range(count)],
+    "day": [datetime.date(2024, 1, 1) + datetime.timedelta(days=i) for i in range(count)],
+    "time": pd.date_range("1999-12-31 23:59:59", periods=count, freq="D"),
+    "zoned": [datetime.datetime(2024, 1, 1, 12, tzinfo=zone)] * count,
+    "yes": [True, False] * (count // 2),
+    "nested": [[i, {"a": None, "b": "x"}] for i in range(count)],
+    "bytes": [b"\x00\xff"] * count,
+})
+frame.columns = [*frame.columns[:-1], 'b"y,t\nes']
+mark.table("Another", frame.head(3))
+mark.table("All <of> it", frame)
+mark.table("By n", frame.set_index(["n", "day"])[["real"]])
+mark.table("Rows", [{"a": i} for i in range(1500)])
+mark.value("count", count)
+"""
+
+
+def rows_of_table():
+    """The frame as the program makes it, here."""
+    handed = {}
+
+    class Mark:
+        @staticmethod
+        def table(title, frame):
+            handed[title] = frame
+
+        @staticmethod
+        def value(*args):
+            pass
+
+    before = sys.modules.get("mark")
+    sys.modules["mark"] = Mark
+    try:
+        exec(TABLE, {})
+    finally:
+        del sys.modules["mark"]
+        if before:
+            sys.modules["mark"] = before
+    return handed
+
+
+def table(who, message, n, format, **more):
+    query = urllib.parse.urlencode({"format": format, **more})
+    reply = who.ask("GET", f"/api/v1/messages/{message}/tables/{n}?{query}")
+    assert reply.status == 200, reply
+    return reply
+
+
+def as_text(x):
+    """A cell as CSV has it; None if it is missing."""
+    import datetime
+    import pandas
+
+    if isinstance(x, list):
+        return json.dumps(x, ensure_ascii=False, separators=(",", ":"))
+    if x is None or x is pandas.NA or x is pandas.NaT or isinstance(x, float) and x != x:
+        return None
+    if isinstance(x, bool):
+        return str(x).lower()
+    if isinstance(x, bytes):
+        return base64.b64encode(x).decode()
+    if isinstance(x, (datetime.date, datetime.time)):
+        return x.isoformat()
+    return x if isinstance(x, str) else repr(x) if isinstance(x, float) else str(x)
+
+
+def read_csv(text):
+    """Rows of texts, None for a field that is empty and not quoted (which the module csv cannot tell)."""
+    field = re.compile(r'(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r\n)')
+    rows, row, at = [], [], 0
+    while at < len(text):
+        found = field.match(text, at)
+        assert found, text[at:at + 100]
+        quoted, plain, end = found.groups()
+        row.append(quoted.replace('""', '"') if quoted is not None else plain or None)
+        at = found.end()
+        if end == "\r\n":
+            rows.append(row)
+            row = []
+    assert not row
+    return rows
+
+
+def test_tables_lose_nothing(serve, tmp_path):
+    replies = [{"asked": "again", **run("import mark, random\nmark.table('R', [{'r': random.random()}] * 3)")},
+               {"asked": "again", **answer("Done.")},
+               {"asked": "long", **run("import mark\nmark.table('Long', [{'a': 'x' * 40000}])")},
+               {"asked": "long", **answer("Done.")},
+               {"asked": "all", **run(TABLE)}, {"asked": "all", **answer("{{count}} rows.")}]
+    ann = person(serve(*scripted(tmp_path / "model", replies), "--model", "none", "--index-url", "none",
+                       preload="pandas"))
+    made = ann.ask_mark("all")
+    message = made["message_id"]
+    assert [t["row_count"] for t in made["data"]] == [3, 2500, 2500, 1500]
+    assert len(made["data"][1]["rows"]) <= 1000
+    frame = rows_of_table()["All <of> it"]
+    want = [[as_text(x) for x in row] for row in zip(*(list(frame.iloc[:, n]) for n in range(frame.shape[1])))]
+
+    reply = table(ann, message, 2, "csv")
+    assert reply.headers["Content-Type"].startswith("text/csv")
+    assert "filename=\"All _of_ it.csv\"" in reply.headers["Content-Disposition"]
+    rows = read_csv(reply.body.decode())
+    assert rows[0] == list(frame.columns) and len(rows) == 2501
+    for got, row in zip(rows[1:], want):
+        assert got == row
+    assert [[x or None for x in row] for row in want[:20]] == [
+        [x or None for x in row] for row in list(csv.reader(io.StringIO(reply.body.decode(), newline="")))[1:21]]
+
+    whole = table(ann, message, 2, "json").json
+    assert [c["name"] for c in whole["columns"]] == list(frame.columns) and whole["row_count"] == 2500
+    assert len(whole["rows"]) == 2500
+    assert whole["rows"][8][:4] == [8, 2**62 + 8, 10**25 + 8, 8 / 3] and whole["rows"][7][1] is None
+    assert whole["rows"][8][4:6] == ["0.08", "12345678901234567890.123456789"]
+    assert whole["rows"][9][11] == [9, {"a": None, "b": "x"}]
+
+    # The index of a frame, and rows that are no frame.
+    rows = read_csv(table(ann, message, 3, "csv").body.decode())
+    assert rows[0] == ["n", "day", "real"] and rows[2] == ["1", "2024-01-02", repr(1 / 3)] and len(rows) == 2501
+    assert table(ann, message, 4, "csv").body.decode().split("\r\n")[-2] == "1499"
+    check_xlsx(table(ann, message, 2, "xlsx").body, frame)
+
+    problem = ann.problem(422, "GET", f"/api/v1/messages/{message}/tables/2?format=parquet")
+    assert "pyarrow" in problem["detail"], problem
+    for n in ("0", "5", "x", "01", "99999999999999999999"):
+        ann.problem(404, "GET", f"/api/v1/messages/{message}/tables/{n}?format=csv")
+    ann.problem(422, "GET", f"/api/v1/messages/{message}/tables/1?format=exe")
+
+    long = ann.ask_mark("long")["message_id"]
+    problem = ann.problem(422, "GET", f"/api/v1/messages/{long}/tables/1?format=xlsx")
+    assert "32,767" in problem["detail"]
+    assert len(table(ann, long, 1, "csv").body) > 40000
+
+    # Programs that give something else each time.
+    again = ann.ask_mark("again")["message_id"]
+    problem = ann.problem(409, "GET", f"/api/v1/messages/{again}/tables/1?format=csv")
+    assert problem["type"].endswith(":export-differs") and "changed=true" in problem["detail"]
+    reply = table(ann, again, 1, "csv", changed="true")
+    assert reply.headers["Glovebox-Differs"] == "true" and len(reply.body.split(b"\r\n")) == 5
+
+
+def check_xlsx(body, frame):
+    import datetime
+    import openpyxl
+
+    sheet = openpyxl.load_workbook(io.BytesIO(body)).active
+    assert sheet.title == "All <of> it" and sheet.max_row == 2501
+    rows = list(sheet.iter_rows(values_only=True))
+    assert list(rows[0]) == list(frame.columns)
+    formulas = [cell.data_type for row in sheet.iter_rows() for cell in row if cell.data_type == "f"]
+    assert formulas == []
+    for n in range(2500):
+        got = dict(zip(frame.columns, rows[n + 1]))
+        assert got["n"] == n and got["whole"] == (None if n % 7 == 0 else str(2**62 + n))
+        assert got["big"] == str(10**25 + n) and got["exact"] == "12345678901234567890.123456789"
+        assert got["real"] is None if n % 5 == 0 else abs(got["real"] - n / 3) <= 1e-15 * n
+        assert got["money"] == (None if n % 11 == 0 else n / 100)
+        text = frame["text"][n]
+        assert (got["text"] or None) == (text.replace("\x07", "_x0007_") if text else None), n
+        assert got["day"] == datetime.datetime(2024, 1, 1) + datetime.timedelta(days=n)
+        assert got["time"] == datetime.datetime(1999, 12, 31, 23, 59, 59) + datetime.timedelta(days=n)
+        assert got["zoned"] == "2024-01-01T12:00:00+02:00" and got["yes"] is (n % 2 == 0)
+
+
+# ---- hostile content ---------------------------------------------------------------------------
+
+EVIL = '<script>alert(1)</script><img src=x onerror=alert(2)>"\'`|</td></script><!--\u2028]]>'
+STORY = f"""# Heading {EVIL}
+
+{EVIL} **5,000,000**
+
+**5,000,000** and {{{{total}}}} and `{{{{total}}}}`.
+
+<div onclick="alert(3)">raw</div>
+
+[good](https://example.com/2024) [bad](javascript:alert(4)) [worse](data:text/html;base64,PHNjcmlwdD4=)
+![picture](https://tracker.example/1.png) [mail](mailto:a@example.com) <javascript:alert(5)>
+
+| a | b |
+|---|---|
+| {{{{total}}}} | x\\|y |
+
+```html
+</code></pre><script>alert(6)</script>
+```
+
+````
+never closed
+"""
+HOSTILE = f"""
+import mark, pandas as pd
+evil = {EVIL!r}
+frame = pd.read_csv("/workspace/data/" + mark.attachments()[0])
+same = pd.read_csv("data/" + mark.attachments()[0])
+also = pd.read_csv(mark.attachment(mark.attachments()[0]))
+assert len(frame) == len(same) == len(also)
+print("```\\n<script>alert(7)</script>\\n`````")
+mark.value("total", len(frame) * 100 + 7)
+mark.value("evil", evil)
+mark.table(evil, pd.DataFrame({{evil: [evil, None], "n\\nl": [1, 2]}}))
+mark.chart({{"data": [{{"type": "bar", "name": evil, "x": [evil, '<a href="javascript:alert(8)">b</a>'], "y": [1, 2]}}],
+            "layout": {{"title": {{"text": evil}}, "images": [{{"source": "https://tracker.example/2.png"}}]}}}})
+"""
+
+
+class Page(html.parser.HTMLParser):
+    """What a browser would load or run of a page."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.scripts, self.links, self.tags, self.texts, self.policy, self.stack = [], [], set(), [], None, []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.tags.add(tag)
+        self.stack.append(tag)
+        assert not [name for name in attributes if name.startswith("on")], attributes
+        assert not {"src", "srcset", "action", "srcdoc", "style"} & set(attributes), attributes
+        if "href" in attributes:
+            assert tag == "a"
+            self.links.append(attributes["href"])
+        if tag == "script":
+            self.scripts.append([attributes.get("type"), ""])
+        if attributes.get("http-equiv") == "Content-Security-Policy":
+            self.policy = attributes["content"]
+
+    def handle_endtag(self, tag):
+        if tag in self.stack:
+            while self.stack.pop() != tag:
+                pass
+
+    def handle_data(self, data):
+        if self.stack and self.stack[-1] == "script":
+            self.scripts[-1][1] += data
+        else:
+            self.texts.append(data)
+
+
+def check_page(body, charts):
+    page = Page(body.decode())
+    assert page.tags <= {"html", "head", "meta", "title", "style", "body", "header", "h1", "h2", "h3", "h4", "p", "main", "article",
+                         "div", "figure", "figcaption", "details", "summary", "table", "caption", "thead", "tbody", "tr", "th",
+                         "td", "footer", "script", "pre", "code", "a", "strong", "mark", "sup", "em"}, page.tags
+    assert page.links == ["https://example.com/2024", "https://tracker.example/1.png", "mailto:a@example.com"]
+    allowed = re.findall(r"'sha256-([^']+)'", page.policy)
+    assert page.policy.startswith("default-src 'none';") and "unsafe-eval" not in page.policy
+    assert "unsafe-inline" not in page.policy.replace("style-src 'unsafe-inline'", "")
+    for kind, text in page.scripts:
+        if kind == "application/json":
+            assert "<" not in text and "&" not in text and "\u2028" not in text
+            assert json.loads(text)[0]["data"][0]["name"] == EVIL
+        else:
+            digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+            assert kind is None and digest in allowed
+    assert len(page.scripts) == (3 if charts else 1)
+    shown = "".join(page.texts)
+    assert EVIL.replace("\u2028", "") in shown.replace("\u2028", "") and "never closed" in shown
+    return page
+
+
+def test_hostile_content_stays_in_its_place(serve, tmp_path):
+    replies = [run(HOSTILE), answer(STORY), answer(STORY)]
+    server = serve(*scripted(tmp_path / "model", replies), "--model", "none", preload="pandas,plotly")
+    ann = person(server)
+    file = ann.upload('=a "b" <c>\u202e.csv', b"x,y\n1,2\n3,4\n")
+    made = ann.ask_mark(f"# {EVIL}\n```\n1. list\n> quote", files=[file])
+    chat, message = made["chat_id"], made["message_id"]
+    assert "5,000,000" in made["numbers"]["unsupported"]
+
+    reply = export(ann, "messages", message, "html")
+    assert reply.headers["Content-Security-Policy"] == "sandbox; default-src 'none'"
+    page = check_page(reply.body, charts=True)
+    text = reply.body.decode()
+    assert re.search(r'<mark class="unsupported"[^>]*>5,000,000<sup>', text)
+    assert re.search(r'<mark class="checked"[^>]*title="computed: total, in step 1"[^>]*>207</mark>', text)
+    assert not re.search("[\ue000-\ue01f]", text.partition("<script>")[0])
+    assert "<code>207</code>" in text and re.search('<td><mark class="checked"[^>]*>207</mark></td>', text)
+    assert re.search('<strong><mark class="unsupported"', text)
+    assert list(server.data.glob("mark/plotly-*.js"))
+
+    disposition = reply.headers["Content-Disposition"]
+    assert re.fullmatch(r"""attachment; filename="[^"\\]*"; filename\*=UTF-8''[A-Za-z0-9._~%-]+""", disposition)
+    assert "<" not in disposition and "script" in disposition and "%E2%80%A8" not in disposition
+
+    markdown = export(ann, "chats", chat, "md").body.decode()
+    outside = re.sub(r"(?ms)^(`{3,})[^\n`]*\n.*?^\1$", "", markdown)  # without code
+    outside = re.sub(r"(?m)^    .*$", "", outside)
+    assert "<script" not in outside.replace("\\<script", "") and "\n# Heading" not in outside
+    assert "(javascript:" not in outside and "<javascript" not in outside and "![" not in outside and outside.count("\n## ") == 1
+    assert outside.rstrip().endswith("Z.")  # nothing was swallowed by the fence that was never closed
+
+    whole = export(ann, "chats", chat, "json").json
+    assert whole["format"] == "glovebox-mark-export" and whole["version"] == 1
+    assert [m["role"] for m in whole["messages"]] == ["user", "assistant"]
+    assert whole["messages"][1]["response"] == ann.good("GET", f"/api/v1/messages/{message}")["response"]
+    assert whole["messages"][1]["inputs"]["cells"] == [HOSTILE]
+    assert whole["attachments"][0]["sha256"] == file["sha256"]
+
+    path = tmp_path / "hostile.ipynb"
+    path.write_bytes(export(ann, "chats", chat, "ipynb").body)
+    nbformat.validate(nbformat.read(path, 4))
+    place = tmp_path / "elsewhere"
+    place.mkdir()
+    ran = run_notebook(path, place)
+    assert printed(ran.cells[-1]) == "2 of 2 values equal, 1 of 1 tables equal\n"
+
+    check_refusals(ann, person(server, "bob@example.com"), chat, message)
+
+
+def check_refusals(ann, bob, chat, message):
+    for format in ("ipynb", "html", "md", "json", "zip"):
+        for id in (chat, NOBODY, "x"):
+            bob.problem(404, "GET", f"/api/v1/chats/{id}/export?format={format}")
+        bob.problem(404, "GET", f"/api/v1/messages/{message}/export?format={format}")
+    bob.problem(404, "GET", f"/api/v1/messages/{message}/tables/1?format=csv")
+    for query in ("", "?format=", "?format=pdf", "?format=md&format=html", "?format=md&more=1", "?format=MD"):
+        ann.problem(422, "GET", f"/api/v1/chats/{chat}/export{query}")
+    question = ann.messages(chat)[0]["message_id"]
+    for path in (f"messages/{question}/export?format=md", f"messages/{question}/tables/1?format=csv"):
+        assert ann.problem(409, "GET", f"/api/v1/{path}")["type"].endswith(":not-an-answer")
+    ann.key = "nobody"
+    ann.problem(401, "GET", f"/api/v1/chats/{chat}/export?format=md")

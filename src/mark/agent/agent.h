@@ -157,6 +157,16 @@ int agent_case(struct agent *agent, const struct caller *caller, const char *mes
  * visualizations; the result is that of agent_recheck(). Waits. */
 int agent_case_run(struct agent *agent, const struct caller *caller, const json_t *json,
                    unsigned flags, json_t **ret_result, struct fault *fault);
+/* The same for those who want more of the box: before the first program and after the last. A fault
+ * of either ends it. */
+struct agent_case_hooks {
+    int (*begin)(void *arg, struct session *session, struct fault *fault); /* may be NULL */
+    int (*end)(void *arg, struct session *session, struct fault *fault);
+    void *arg;
+};
+int agent_case_run_with(struct agent *agent, const struct caller *caller, const json_t *json,
+                        unsigned flags, const struct agent_case_hooks *hooks, json_t **ret_result,
+                        struct fault *fault);
 /* Runs the answer's code again in a fresh box, without a model, and compares: {"equal", "values":
  * [{"name", "before", "after", "equal"}], "tables": [...], "charts": [...], "seconds", "checked",
  * "failed", "errors": [{"n", "error"}]}, and "packages" and "template" {"before", "after"} if they

@@ -491,8 +491,23 @@ static void case_release(struct case_run *c)
     answer_unref(again);
 }
 
-int agent_case_run(struct agent *agent, const struct caller *caller, const json_t *json,
-                   unsigned flags, json_t **ret_result, struct fault *fault)
+/* Has it run, if there is anything to run. */
+static int case_go(struct case_run *c, const struct agent_case_hooks *hooks, struct fault *fault)
+{
+    if (json_array_size(json_object_get(c->json, "cells")) == 0)
+        return 0;
+    if (open_session(c, fault) < 0)
+        return -1;
+    if (hooks && hooks->begin && hooks->begin(hooks->arg, c->session, fault) < 0)
+        return -1;
+    if (run_all(c, fault) < 0)
+        return -1;
+    return hooks ? hooks->end(hooks->arg, c->session, fault) : 0;
+}
+
+int agent_case_run_with(struct agent *agent, const struct caller *caller, const json_t *json,
+                        unsigned flags, const struct agent_case_hooks *hooks, json_t **ret_result,
+                        struct fault *fault)
 {
     struct case_run c = {
         .agent = agent, .caller = caller, .json = json, .flags = flags, .begun_us = clock_now_us()
@@ -505,8 +520,8 @@ int agent_case_run(struct agent *agent, const struct caller *caller, const json_
     c.until_us = c.begun_us + agent->config.seconds_max_us;
     c.errors = json_array();
     r = take_files(&c) < 0 ? fault_no_memory(fault) : 0;
-    if (r == 0 && json_array_size(json_object_get(json, "cells")) > 0)
-        r = open_session(&c, fault) < 0 ? -1 : run_all(&c, fault);
+    if (r == 0)
+        r = case_go(&c, hooks, fault);
     if (r == 0) {
         result = result_of(&c);
         r = result ? 0 : fault_no_memory(fault);
@@ -515,4 +530,10 @@ int agent_case_run(struct agent *agent, const struct caller *caller, const json_
     if (r == 0)
         *ret_result = result;
     return r;
+}
+
+int agent_case_run(struct agent *agent, const struct caller *caller, const json_t *json,
+                   unsigned flags, json_t **ret_result, struct fault *fault)
+{
+    return agent_case_run_with(agent, caller, json, flags, NULL, ret_result, fault);
 }

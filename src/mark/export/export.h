@@ -57,7 +57,10 @@ enum export_table_format {
     EXPORT_TABLE_JSON,
     EXPORT_TABLE_FORMATS,
 };
-extern const char *const export_table_format_names[EXPORT_TABLE_FORMATS + 1];
+#define EXPORT_TABLE_FORMAT_WORDS                                                                  \
+    {                                                                                              \
+        "csv", "xlsx", "parquet", "json", NULL                                                     \
+    }
 
 #define EXPORT_NAME_MAX 256
 

@@ -23,10 +23,11 @@
 
 #include "base/banned.h"
 
-#define MARK_BEGIN "\xee\x80\x80" /* U+E000 */
-#define MARK_END   "\xee\x80\x81" /* U+E001 */
-#define MARK_DIGIT 0x90           /* the last byte of U+E010, which is 0 */
-#define MARK_LEN   3
+#define MARK_BEGIN      "\xee\x80\x80" /* U+E000 */
+#define MARK_END        "\xee\x80\x81" /* U+E001 */
+#define MARK_DIGIT      0x90           /* the last byte of U+E010, which is 0 */
+#define MARK_LEN        3
+#define STORY_MARKS_MAX 1000000
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -245,7 +246,7 @@ struct marking {
     const json_t *marks, *values;
     size_t number; /* of the mark */
     bool open;     /* within one */
-    bool failed;
+    bool shown;    /* there is an element for it */
 };
 
 static const json_t *value_of(const json_t *values, const char *name)
@@ -259,109 +260,86 @@ static const json_t *value_of(const json_t *values, const char *name)
     return NULL;
 }
 
+static bool is_unsupported(const json_t *mark)
+{
+    return strcmp(member_text(mark, "kind"), "unsupported") == 0;
+}
+
 /* What a reader who points at the number is told. */
-static void explain(struct text *out, const json_t *mark, const json_t *values)
+static void explain(struct out *out, const json_t *mark, const json_t *values)
 {
     const char *kind = member_text(mark, "kind"), *name = member_text(mark, "name");
     const json_t *value = value_of(values, name);
 
-    if (strcmp(kind, "unsupported") == 0)
-        text_puts(out, "no program computed this number");
-    else if (strcmp(kind, "value") == 0 && value)
-        text_printf(out, "computed: %s, in step %lld", name,
-                    (long long) json_integer_value(json_object_get(value, "step")));
-    else
-        text_puts(out, "found in what was computed");
+    if (is_unsupported(mark)) {
+        out_puts(out, "no program computed this number");
+    } else if (strcmp(kind, "value") == 0 && value) {
+        out_puts(out, "computed: ");
+        out_html(out, name);
+        out_printf(out, ", in step %lld",
+                   (long long) json_integer_value(json_object_get(value, "step")));
+    } else {
+        out_puts(out, "found in what was computed");
+    }
 }
 
-static cmark_node *marked_node(struct marking *marking, const char *text, size_t len)
+static void mark_open(struct marking *marking, struct out *out)
 {
     const json_t *mark = json_array_get(marking->marks, marking->number);
-    bool bad = strcmp(member_text(mark, "kind"), "unsupported") == 0;
-    cmark_node *node = cmark_node_new(CMARK_NODE_CUSTOM_INLINE);
-    cmark_node *inside = cmark_node_new(CMARK_NODE_TEXT);
-    autofree char *literal = strndup(text, len);
-    struct text words = { 0 };
-    autofree char *enter = NULL;
 
-    /* Names are letters, digits, "_" and ".": nothing in the words is markup. */
-    text_printf(&words, "<mark class=\"%s\" tabindex=\"0\" title=\"",
-                bad ? "unsupported" : "checked");
-    explain(&words, mark, marking->values);
-    text_puts(&words, "\">");
-    enter = text_take(&words);
-    if (!enter || !literal) {
-        marking->failed = true;
-        cmark_node_free(node);
-        return inside;
-    }
-    (void) cmark_node_set_on_enter(node, enter);
-    (void) cmark_node_set_on_exit(node, bad ? "<sup>?</sup></mark>" : "</mark>");
-    (void) cmark_node_set_literal(inside, literal);
-    (void) cmark_node_append_child(node, inside);
-    return node;
+    /* Names are letters, digits, "_" and "."; escaped all the same. */
+    out_printf(out, "<mark class=\"%s\" tabindex=\"0\" title=\"",
+               is_unsupported(mark) ? "unsupported" : "checked");
+    explain(out, mark, marking->values);
+    out_puts(out, "\">");
+    marking->shown = true;
 }
 
-static cmark_node *plain_node(struct marking *marking, const char *text, size_t len)
+static void mark_close(struct marking *marking, struct out *out, bool last)
 {
-    cmark_node *node = cmark_node_new(CMARK_NODE_TEXT);
-    autofree char *literal = strndup(text, len);
+    const json_t *mark = json_array_get(marking->marks, marking->number);
 
-    if (literal)
-        (void) cmark_node_set_literal(node, literal);
-    else
-        marking->failed = true;
-    return node;
+    if (marking->shown)
+        out_puts(out, last && is_unsupported(mark) ? "<sup>?</sup></mark>" : "</mark>");
+    marking->shown = false;
 }
 
-static void take_mark(struct marking *marking, unsigned char last)
+static void take_mark(struct marking *marking, unsigned char last, struct out *out)
 {
     if (last == (unsigned char) MARK_BEGIN[2]) {
         marking->open = true;
         marking->number = 0;
     } else if (last == (unsigned char) MARK_END[2]) {
+        mark_close(marking, out, true);
         marking->open = false;
-    } else {
+    } else if (marking->number < STORY_MARKS_MAX) {
         marking->number = marking->number * 10 + (last - MARK_DIGIT);
     }
 }
 
-/* Splits a text at its marks. */
-static void mark_text(struct marking *marking, cmark_node *node)
+/* The HTML with elements for its marks, which are only in text: there is none in an attribute. A
+ * number that goes across a tag gets one on each side. */
+static void put_marked(struct marking *marking, const char *html, struct out *out)
 {
-    autofree char *text = strdup(cmark_node_get_literal(node));
-    size_t len = text ? strlen(text) : 0, from = 0;
+    size_t len = strlen(html), from = 0;
 
-    marking->failed = marking->failed || !text;
-    for (size_t i = 0; i <= len && text; i++) {
-        bool mark = i < len && is_mark(text + i, len - i);
+    for (size_t i = 0; i < len; i++) {
+        bool mark = is_mark(html + i, len - i), tag = html[i] == '<';
+        size_t size = mark ? MARK_LEN : tag ? strcspn(html + i, ">") + 1 : 1;
 
-        if (!mark && i < len)
+        if (!mark && !tag && marking->open && !marking->shown)
+            mark_open(marking, out);
+        if (!mark && !tag)
             continue;
-        if (i > from)
-            (void) cmark_node_insert_before(node, marking->open
-                                                      ? marked_node(marking, text + from, i - from)
-                                                      : plain_node(marking, text + from, i - from));
-        if (mark) {
-            take_mark(marking, (unsigned char) text[i + 2]);
-            i += MARK_LEN - 1;
-            from = i + 1;
-        }
+        out_add(out, html + from, i - from);
+        if (mark)
+            take_mark(marking, (unsigned char) html[i + 2], out);
+        else if (marking->open)
+            mark_close(marking, out, false);
+        from = mark ? i + size : i;
+        i += size - 1;
     }
-    cmark_node_free(node);
-}
-
-static void mark_all(struct marking *marking, cmark_node *root)
-{
-    cmark_iter *iter = cmark_iter_new(root);
-
-    while (cmark_iter_next(iter) != CMARK_EVENT_DONE) {
-        cmark_node *node = cmark_iter_get_node(iter);
-
-        if (cmark_node_get_type(node) == CMARK_NODE_TEXT)
-            mark_text(marking, node);
-    }
-    cmark_iter_free(iter);
+    out_add(out, html + from, len - from);
 }
 
 /* ---- both ---- */
@@ -387,16 +365,13 @@ void prose_html(struct out *out, const char *markdown, const json_t *numbers, co
 
     if (root) {
         tame(root, 2);
-        mark_all(&marking, root);
         html = cmark_render_html(root, CMARK_OPT_DEFAULT, extensions(&room));
         cmark_node_free(root);
     }
-    if (html && !marking.failed) {
-        strip_marks(html);
-        out_puts(out, html);
-    } else {
+    if (html)
+        put_marked(&marking, html, out);
+    else
         out->error = out->error ? out->error : ENOMEM;
-    }
 }
 
 char *prose_markdown(const char *markdown, int deeper)

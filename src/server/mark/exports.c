@@ -1,5 +1,6 @@
 /* Mark over HTTP: exports of chats, answers and tables. What is sent is a file, complete before the
  * first byte; a browser saves it and never shows it as a page of ours. */
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -77,4 +78,33 @@ void mark_chat_export(struct request *rq)
 void mark_message_export(struct request *rq)
 {
     export_as(rq, export_message);
+}
+
+/* A number from 1 as we write it; 0: it is none. */
+static int64_t number_of(const char *text)
+{
+    int64_t n = 0;
+
+    for (const char *p = text; *p; p++) {
+        if (*p < '0' || *p > '9' || n > INT32_MAX || (p == text && *p == '0'))
+            return 0;
+        n = n * 10 + (*p - '0');
+    }
+    return n;
+}
+
+void mark_table_export(struct request *rq)
+{
+    struct query_table_export query;
+    struct export_file file;
+    struct fault fault = { 0 };
+
+    if (request_query(rq, &query) < 0)
+        return;
+    if (export_table(mark_exports(rq->server->config.mark), &rq->caller, request_param(rq, "id"),
+                     number_of(request_param(rq, "n")), (enum export_table_format) query.format,
+                     query.changed, &file, &fault) < 0)
+        reply_fault(rq, &fault);
+    else
+        send_file(rq, &file);
 }

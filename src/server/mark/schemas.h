@@ -83,7 +83,12 @@ struct query_export {
     int format; /* enum export_format */
 };
 
-extern const struct schema schema_export_query;
+struct query_table_export {
+    int format; /* enum export_table_format */
+    bool changed;
+};
+
+extern const struct schema schema_export_query, schema_table_export_query;
 
 /* ---- attachments (schemas_chats.c) ---- */
 

@@ -19,3 +19,14 @@ static const struct field fields_export_query[] = {
     END,
 };
 REQUEST(export_query, struct query_export, NULL);
+
+static const char *const table_formats[] = EXPORT_TABLE_FORMAT_WORDS;
+
+static const struct field fields_table_export_query[] = {
+    { "format", FIELD_CHOICE, FIELD_REQUIRED, AT(query_table_export, format),
+      .choices = table_formats, .help = "of the file" },
+    { "changed", FIELD_BOOL, 0, AT(query_table_export, changed),
+      .help = "take the table also if it is not the one that the answer shows" },
+    END,
+};
+REQUEST(table_export_query, struct query_table_export, NULL);
