@@ -25,6 +25,7 @@ int cmd_pip(const struct config *cfg);
 int cmd_serve(const struct config *cfg);
 int cmd_store(const struct config *cfg);
 int cmd_mark(const struct config *cfg);
+int cmd_eval(const struct config *cfg); /* of cmd_mark() */
 int cmd_mcp(const struct config *cfg);
 int cmd_template(const struct config *cfg);
 int cmd_user(const struct config *cfg);
@@ -83,6 +84,9 @@ int cmd_open_installer(const struct config *cfg, const char *data_dir,
 /* About so many bytes, for people: "12 kB", "250 MB", "1.7 GB". */
 #define CMD_BYTES_MAX 32
 const char *cmd_bytes(int64_t bytes, char buf[CMD_BYTES_MAX]);
+
+/* How many answers are computed at a time: --jobs, or one for each processor. */
+size_t cmd_jobs(const struct config *cfg);
 
 /* On a terminal: shows a progress line, and clears it. */
 void cmd_show_progress(const char *what);

@@ -5,22 +5,16 @@
  * files, asks, and prints the answer; then everything is closed and removed. Who asks is the local
  * caller, so there are no accounts.
  *
- * Signals go to a thread of their own. The first stops the answer, which then ends with what there
- * is, as one that was stopped over HTTP; the second ends us at once: boxes die with us, and the
- * scratch directory is removed by the next one who opens one.
+ * The first signal stops the answer, which then ends with what there is, as one that was stopped
+ * over HTTP (interrupt.h).
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/autoclean.h"
@@ -30,6 +24,7 @@
 #include "base/text/strv.h"
 #include "base/text/utf8.h"
 #include "cli/ask.h"
+#include "cli/interrupt.h"
 #include "cli/local.h"
 #include "cli/terminal/answer_text.h"
 #include "cli/terminal/plain_text.h"
@@ -52,19 +47,16 @@ struct ask {
     char *query;
     struct local local;
     char **ids; /* of the attachments */
-
-    pthread_t signals;
-    bool signals_run;
-    int signal_fd, quit_fd;
-    _Atomic int interrupted; /* the signal; 0: none */
+    struct interrupt interrupt;
     pthread_mutex_t lock;
     char *chat_id; /* guarded by the lock; NULL: nothing is under way yet */
 };
 
 /* ---- signals ---- */
 
-static void stop_answer(struct ask *ask)
+static void stop_answer(void *arg)
 {
+    struct ask *ask = arg;
     struct fault fault = { 0 };
     size_t count;
 
@@ -73,61 +65,6 @@ static void stop_answer(struct ask *ask)
         (void) agent_stop(mark_agent(ask->local.mark), &ask->local.caller, ask->chat_id, &count,
                           &fault);
     pthread_mutex_unlock(&ask->lock);
-}
-
-static void *signals_main(void *arg)
-{
-    struct ask *ask = arg;
-    struct pollfd fds[] = { { ask->signal_fd, POLLIN, 0 }, { ask->quit_fd, POLLIN, 0 } };
-    struct signalfd_siginfo info;
-
-    for (;;) {
-        if (poll(fds, 2, -1) < 0 && errno != EINTR)
-            return NULL;
-        if (fds[1].revents)
-            return NULL;
-        if (!(fds[0].revents & POLLIN) || read(ask->signal_fd, &info, sizeof info) != sizeof info)
-            continue;
-        if (atomic_load(&ask->interrupted))
-            _exit(128 + (int) info.ssi_signo);
-        atomic_store(&ask->interrupted, (int) info.ssi_signo);
-        stop_answer(ask);
-    }
-}
-
-/* Before any other thread, so that none receives a signal. */
-static int catch_signals(struct ask *ask, struct gb_err *err)
-{
-    sigset_t set;
-
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGHUP);
-    if (pthread_sigmask(SIG_BLOCK, &set, NULL) != 0)
-        return gb_fail_plain(err, EINVAL, "cannot block signals");
-    ask->signal_fd = signalfd(-1, &set, SFD_CLOEXEC);
-    ask->quit_fd = eventfd(0, EFD_CLOEXEC);
-    if (ask->signal_fd < 0 || ask->quit_fd < 0)
-        return gb_fail(err, errno, "wait for signals");
-    if (pthread_create(&ask->signals, NULL, signals_main, ask) != 0)
-        return gb_fail(err, ENOMEM, "wait for signals");
-    ask->signals_run = true;
-    return 0;
-}
-
-static void release_signals(struct ask *ask)
-{
-    uint64_t one = 1;
-
-    if (ask->signals_run) {
-        (void) !write(ask->quit_fd, &one, sizeof one);
-        pthread_join(ask->signals, NULL);
-    }
-    if (ask->signal_fd >= 0)
-        (void) close(ask->signal_fd);
-    if (ask->quit_fd >= 0)
-        (void) close(ask->quit_fd);
 }
 
 /* ---- what is given ---- */
@@ -212,7 +149,7 @@ static int attach_all(struct ask *ask, struct fault *fault)
 
     if (files && !ask->cfg->quiet)
         cmd_show_progress("reading the files");
-    for (; r == 0 && files && *files && !atomic_load(&ask->interrupted); files++)
+    for (; r == 0 && files && *files && !atomic_load(&ask->interrupt.signal); files++)
         r = attach(ask, *files, fault);
     if (!ask->cfg->quiet)
         cmd_hide_progress();
@@ -235,7 +172,7 @@ static int ask_once(struct ask *ask, const char *query, struct answer **ret_answ
     if (!ask->chat_id)
         ask->chat_id = strdup(answer_chat_id(answer));
     pthread_mutex_unlock(&ask->lock);
-    if (atomic_load(&ask->interrupted)) /* it came before there was something to stop */
+    if (atomic_load(&ask->interrupt.signal)) /* it came before there was something to stop */
         stop_answer(ask);
     ask_follow(answer, shown);
     *ret_answer = answer;
@@ -247,7 +184,7 @@ static bool wait_typed(struct ask *ask)
 {
     struct pollfd input = { STDIN_FILENO, POLLIN, 0 };
 
-    while (!atomic_load(&ask->interrupted))
+    while (!atomic_load(&ask->interrupt.signal))
         if (poll(&input, 1, 200) > 0)
             return true;
     return false;
@@ -261,7 +198,7 @@ static bool reply_typed(struct ask *ask, const json_t *response, char *buf, size
     size_t len;
 
     if (!plain || ask->cfg->json || !isatty(STDIN_FILENO) || !isatty(STDERR_FILENO) ||
-        strcmp(ask->cfg->args[0], "-") == 0 || atomic_load(&ask->interrupted))
+        strcmp(ask->cfg->args[0], "-") == 0 || atomic_load(&ask->interrupt.signal))
         return false;
     fprintf(stderr, "%s\n> ", plain);
     (void) fflush(stderr);
@@ -459,7 +396,7 @@ static int run(struct ask *ask)
     struct fault fault = { 0 };
     struct gb_err err = { 0 };
 
-    if (catch_signals(ask, &err) < 0 || open_local(ask, &err) < 0) {
+    if (interrupt_open(&ask->interrupt, stop_answer, ask, &err) < 0 || open_local(ask, &err) < 0) {
         say("%s", err.msg);
         return ask->local.service && mark_options_are_wrong(&err) ? EXIT_USAGE : EXIT_OURS;
     }
@@ -472,7 +409,7 @@ static int run(struct ask *ask)
         say("this is the demo: a canned conversation about sample data, not a language model");
     if (attach_all(ask, &fault) < 0)
         return fail_fault(&fault);
-    if (atomic_load(&ask->interrupted))
+    if (atomic_load(&ask->interrupt.signal))
         return EXIT_NOT_ANSWERED;
     return converse(ask);
 }
@@ -481,8 +418,7 @@ int cmd_ask(const struct config *cfg)
 {
     struct ask ask = { .cfg = cfg,
                        .local = LOCAL_INIT(cfg, "ask"),
-                       .signal_fd = -EBADF,
-                       .quit_fd = -EBADF,
+                       .interrupt = INTERRUPT_INIT,
                        .lock = PTHREAD_MUTEX_INITIALIZER };
     struct gb_err err = { 0 };
     int code = EXIT_USAGE;
@@ -491,8 +427,9 @@ int cmd_ask(const struct config *cfg)
         say("%s", err.msg);
     else
         code = run(&ask);
-    release_signals(&ask); /* it may use Mark */
-    local_close(&ask.local);
+    interrupt_close(&ask.interrupt); /* it may use Mark */
+    if (local_close(&ask.local) < 0 && code == 0)
+        code = EXIT_OURS;
     mark_models_release(&ask.local.models);
     strv_free(ask.ids);
     free(ask.chat_id);

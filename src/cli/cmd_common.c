@@ -152,6 +152,13 @@ const char *cmd_bytes(int64_t bytes, char buf[CMD_BYTES_MAX])
     return buf;
 }
 
+size_t cmd_jobs(const struct config *cfg)
+{
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+
+    return cfg->mark_jobs > 0 ? (size_t) cfg->mark_jobs : cpus > 0 ? (size_t) cpus : 1;
+}
+
 void cmd_show_progress(const char *what)
 {
     if (!isatty(STDERR_FILENO))

@@ -79,7 +79,11 @@ int local_open(struct local *local, struct gb_err *err)
         return r;
     store.dir = local->scratch.path;
     r = data_open(&store, &local->store, err);
-    return r < 0 ? r : open_service(local, err);
+    if (r == 0)
+        r = open_service(local, err);
+    if (r == 0 && local->cfg->record)
+        r = llm_recorder_open(local->cfg->record, &local->recorder, err);
+    return r;
 }
 
 void local_fill(const struct local *local, struct mark_config *config)
@@ -88,6 +92,7 @@ void local_fill(const struct local *local, struct mark_config *config)
     config->store = local->store;
     config->data_dir = local->scratch.path;
     mark_fill(local->cfg, &local->models, config);
+    config->models.recorder = local->recorder;
 }
 
 int local_open_mark(struct local *local, const struct mark_config *config, struct gb_err *err)
@@ -97,13 +102,25 @@ int local_open_mark(struct local *local, const struct mark_config *config, struc
     return mark_open(config, &local->mark, err);
 }
 
-void local_close(struct local *local)
+int local_close(struct local *local)
 {
+    struct gb_err err = { 0 };
+    bool recorded = local->recorder != NULL;
+    size_t count = 0;
+    int r;
+
     mark_close(local->mark);
     service_close(local->service);
     store_close(local->store);
     template_entry_release(&local->template);
     scratch_close(&local->scratch);
+    r = llm_recorder_close(local->recorder, &count, &err);
+    if (r < 0)
+        say("%s", err.msg);
+    else if (recorded && !local->cfg->quiet)
+        say("%zu exchange%s recorded", count, count == 1 ? "" : "s");
+    local->recorder = NULL;
+    return r;
 }
 
 /* ---- files ---- */

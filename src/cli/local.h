@@ -22,6 +22,7 @@ struct local {
     struct service *service;
     struct mark *mark;
     struct caller caller;
+    struct llm_recorder *recorder; /* of --record; NULL: none */
 };
 
 #define LOCAL_INIT(config, name)                                                                   \
@@ -39,7 +40,8 @@ int local_open(struct local *local, struct gb_err *err);
 void local_fill(const struct local *local, struct mark_config *config);
 /* Closes one that is open first. */
 int local_open_mark(struct local *local, const struct mark_config *config, struct gb_err *err);
-void local_close(struct local *local);
+/* Says what could not be recorded, and is below 0 then. */
+int local_close(struct local *local);
 
 /* A regular file that can be read. */
 int local_open_file(const char *path, int *ret_fd, int64_t *ret_size, struct gb_err *err);

@@ -99,7 +99,7 @@ void mark_fill(const struct config *cfg, const struct mark_models *models,
 
 bool mark_options_are_wrong(const struct gb_err *err)
 {
-    static const int codes[] = { EINVAL, ENOENT, ENOTDIR, EISDIR, EACCES, E2BIG, EFBIG };
+    static const int codes[] = { EINVAL, ENOENT, ENOTDIR, EISDIR, EACCES, E2BIG, EFBIG, EEXIST };
 
     for (size_t i = 0; i < ARRAY_LEN(codes); i++)
         if (err->code == codes[i])

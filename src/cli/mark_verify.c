@@ -82,7 +82,7 @@ static void *worker(void *arg)
 static void run_all(struct run *run)
 {
     pthread_t threads[JOBS_MAX];
-    size_t jobs = (size_t) run->cfg->mark_jobs, started = 0;
+    size_t jobs = cmd_jobs(run->cfg), started = 0;
 
     if (jobs > run->len)
         jobs = run->len;

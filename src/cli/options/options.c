@@ -55,6 +55,7 @@ static const struct {
     { COMMAND_MARK, ACTION_MARK_SAMPLE, "sample", 0 },
     { COMMAND_MARK, ACTION_MARK_EXPORT_FEEDBACK, "export-feedback", 0 },
     { COMMAND_MARK, ACTION_MARK_VERIFY, "verify", 0 },
+    { COMMAND_MARK, ACTION_MARK_EVAL, "eval", 0 },
 };
 
 /* The first argument of key, pip, audit, template and user is the subcommand; it is removed from
@@ -132,6 +133,10 @@ static int check_action(const struct config *cfg, struct gb_err *err)
         return gb_fail_plain(err, EINVAL, "--password-file is for user add and user reset");
     if (cfg->mark_ask && cfg->action != ACTION_MARK_VERIFY)
         return gb_fail_plain(err, EINVAL, "--ask is for mark verify");
+    if (cfg->eval_prompts && cfg->action != ACTION_MARK_EVAL)
+        return gb_fail_plain(err, EINVAL, "--prompts is for mark eval");
+    if (cfg->record && cfg->command == COMMAND_MARK && cfg->action != ACTION_MARK_EVAL)
+        return gb_fail_plain(err, EINVAL, "--record is for ask and mark eval");
     if (cfg->command == COMMAND_MARK) /* of those, it has only --since */
         return show && cfg->action != ACTION_MARK_EXPORT_FEEDBACK
                    ? gb_fail_plain(err, EINVAL, "--since is for mark export-feedback")
@@ -154,7 +159,8 @@ static int check_args(const struct config *cfg, struct gb_err *err)
                cfg->action == ACTION_USER_ADD || cfg->action == ACTION_USER_RESET ||
                cfg->action == ACTION_USER_REMOVE || cfg->action == ACTION_TEMPLATE_ADD ||
                cfg->action == ACTION_TEMPLATE_REMOVE || cfg->action == ACTION_TEMPLATE_CHECK ||
-               cfg->action == ACTION_TEMPLATE_UPDATE || cfg->action == ACTION_MARK_SAMPLE;
+               cfg->action == ACTION_TEMPLATE_UPDATE || cfg->action == ACTION_MARK_SAMPLE ||
+               cfg->action == ACTION_MARK_EVAL;
     int most = one ? 1 : 0;
 
     if (cfg->action == ACTION_PIP_UNINSTALL)
@@ -182,6 +188,8 @@ static int check_args(const struct config *cfg, struct gb_err *err)
                                  ? "no question; give one, or - for standard input"
                                  : "the question is one argument; put it between quotes");
     }
+    if (cfg->action == ACTION_MARK_EVAL && cfg->args_len == 0)
+        return gb_fail_plain(err, EINVAL, "no file; which questions are to be asked?");
     if (cfg->args_len > most) {
         format_quoted(cfg->args[most], quoted);
         return gb_fail_plain(err, EINVAL, "too many arguments; leave out %s", quoted);
@@ -247,6 +255,8 @@ static int load_command(const struct config_command *command, int argc, char **a
     if (r < 0 || cfg->help || cfg->version)
         return r;
     hide_passwords(argv, next);
+    for (char **model = cfg->models; model && *model; model++)
+        cfg->models_given++; /* others are added from the environment and files */
     cfg->args = argv + next;
     cfg->args_len = argc - next;
     r = take_action(command, cfg, err);

@@ -58,6 +58,7 @@ enum action_id {
     ACTION_MARK_SAMPLE,
     ACTION_MARK_EXPORT_FEEDBACK,
     ACTION_MARK_VERIFY,
+    ACTION_MARK_EVAL, /* args[0] is the file */
 };
 
 enum landlock_choice { LANDLOCK_OFF, LANDLOCK_ON };
@@ -133,7 +134,7 @@ struct config {
     int signup;                  /* enum auth_signup */
     int mark_audit;              /* enum agent_audit */
     int64_t mark_steps, mark_us, mark_tokens;
-    int64_t mark_jobs; /* of mark verify and the like */
+    int64_t mark_jobs; /* of mark verify and mark eval; 0: cmd_jobs() */
     bool mark_ask;     /* of mark verify */
     int64_t mark_cost; /* thousandths of a dollar; 0: no limit */
     bool mark_packages;
@@ -142,6 +143,9 @@ struct config {
     int64_t attachment_bytes, attachments_bytes;
     char *ask_chart; /* NULL: none */
     bool ask_trace;
+    int models_given;    /* how many of models are from the command line */
+    char **eval_prompts; /* directories; NULL: none */
+    char *record;        /* NULL: none */
 
     /* run, serve, mcp, ask, key, audit, template, pip, doctor */
     char *data_dir;               /* NULL: the default one */

@@ -698,16 +698,17 @@ static const struct config_command commands[] = {
     [COMMAND_MARK - 1] = {
         .name = "mark",
         .mask = FOR_MARK,
-        .synopsis = "sample [NAME]|export-feedback|verify [OPTIONS]",
-        .summary = "sample data for Mark, the data assistant, and what people say about its answers",
-        .description = "sample prints a CSV file with two years of orders of a shop that does not exist. Mark's demo model answers questions about it, so that Mark can be tried without a language model. sample products and sample regions print files that can be joined with it; sample sql is all of it as a script for psql, and sample sql-roles adds roles that see the rows of their regions. export-feedback prints every rating of an answer as one line of JSON, the oldest first: rating, reasons, text, who and when, with the question, the story, the code, the model and the version of the prompts that it is about. verify runs all verified answers of the data directory again, each in a fresh box, and says for each whether everything came out as it was, what changed, or why it cannot run; with --ask it asks the model again. It exits with 1 if something is not as it was.",
+        .synopsis = "sample [NAME]|eval FILE|verify|export-feedback [OPTIONS]",
+        .summary = "sample data for Mark, the data assistant, and how good its answers are",
+        .description = "sample prints a CSV file with two years of orders of a shop that does not exist. Mark's demo model answers questions about it, so that Mark can be tried without a language model. sample products and sample regions print files that can be joined with it; sample sql is all of it as a script for psql, and sample sql-roles adds roles that see the rows of their regions. eval asks the questions in FILE, of which the answers are known, and reports how many are right, which numbers were false, and what it took; with several --model or --prompts side by side. It exits with 0 if every answer was as expected, with 1 if one was not, and with 2 for mistakes. --out DIR writes report.json, report.html and report.svg. export-feedback prints every rating of an answer as one line of JSON, the oldest first: rating, reasons, text, who and when, with the question, the story, the code, the model and the version of the prompts that it is about. verify runs all verified answers of the data directory again, each in a fresh box, and says for each whether everything came out as it was, what changed, or why it cannot run; with --ask it asks the model again. It exits with 1 if something is not as it was.",
         .examples = "  glovebox mark sample >sales.csv\n"
                     "  glovebox mark sample sql | psql demo\n"
+                    "  glovebox mark eval examples/eval/questions.json --model demo --out report\n"
                     "  glovebox mark export-feedback --since 2026-11-01 >feedback.jsonl\n"
                     "  glovebox mark verify --jobs 4\n"
                     "  glovebox mark verify --ask --model big\n",
         .args = CONFIG_ARGS_WORDS,
-        .words = "sample export-feedback verify",
+        .words = "sample eval verify export-feedback",
     },
     [COMMAND_ASK - 1] = {
         .name = "ask",

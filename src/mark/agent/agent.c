@@ -101,7 +101,7 @@ int agent_open(const struct agent_config *config, struct agent **ret_agent, stru
     config_fill(&agent->config);
     (void) pthread_mutex_init(&agent->lock, NULL);
     cond_init(&agent->idle);
-    r = prompts_open(&agent->prompts, config->data_dir, err);
+    r = prompts_open(&agent->prompts, config->data_dir, config->prompts, err);
     if (r == 0 && config->gate)
         r = gate_load(config->gate, &agent->gate, err);
     if (r == 0 && !config->keep_pending)

@@ -37,6 +37,7 @@ struct agent_config {
     struct sources *sources; /* may be NULL, as the next */
     struct broker *broker;   /* that programs ask for queries */
     const char *data_dir;    /* prompts in mark/prompts/ override the embedded ones */
+    const char *prompts;     /* those in this directory instead, which must exist; NULL: none */
     const char *gate;        /* file of the policy gate; NULL: off */
     bool installs;           /* programs may install packages */
     bool strict;             /* an answer with an unsupported number is not shown */

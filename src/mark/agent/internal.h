@@ -30,7 +30,9 @@ struct prompts {
     bool overridden[PROMPTS];
 };
 
-int prompts_open(struct prompts *prompts, const char *data_dir, struct gb_err *err);
+/* From @dir, or from mark/prompts/ of @data_dir; each may be NULL. */
+int prompts_open(struct prompts *prompts, const char *data_dir, const char *dir,
+                 struct gb_err *err);
 void prompts_release(struct prompts *prompts);
 const char *prompt_name(enum prompt prompt);
 /* The system prompt; for free(). */

@@ -75,13 +75,17 @@ static void make_version(struct prompts *prompts)
                           (PROMPT_VERSION_MAX - 1) / 2);
 }
 
-int prompts_open(struct prompts *prompts, const char *data_dir, struct gb_err *err)
+int prompts_open(struct prompts *prompts, const char *data_dir, const char *dir, struct gb_err *err)
 {
     autofree char *path = NULL;
     autoclose int dir_fd = -1;
     int r = 0;
 
-    if (data_dir) {
+    if (dir) {
+        dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (dir_fd < 0)
+            return gb_fail(err, errno, "open the prompts in '%s'", dir);
+    } else if (data_dir) {
         if (asprintf(&path, "%s/mark/prompts", data_dir) < 0)
             return gb_fail(err, ENOMEM, "read the prompts");
         dir_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
