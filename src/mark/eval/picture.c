@@ -148,6 +148,7 @@ static int add_tags(struct text *out, int y, const json_t *contenders)
                     text);
             y += STEP;
         }
+        y += json_array_size(contenders) > 1 ? GAP / 2 : 0;
     }
     return y + GAP;
 }
