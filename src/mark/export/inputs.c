@@ -17,11 +17,15 @@
 #include "base/io.h"
 #include "base/text/hex.h"
 #include "mark/export/internal.h"
+#include "mark/source/broker.h"
+#include "store/results.h"
 
 #include "base/banned.h"
 
-#define COPY_BYTES ((size_t) 256 * 1024)
-#define CELLS_MAX  200000 /* of tables that are compared, of all answers */
+#define COPY_BYTES  ((size_t) 256 * 1024)
+#define CELLS_MAX   200000 /* of tables that are compared, of all answers */
+#define RESULTS_MAX 10000
+#define HASH_MAX    (2 * STORE_HASH_BYTES + 1)
 
 extern const char mark_module_text[]; /* box/mark.py */
 
@@ -93,6 +97,13 @@ int zip_fault(struct fault *fault)
 
 /* ---- what is needed ---- */
 
+static void hash_text(const uint8_t hash[STORE_HASH_BYTES], char buf[HASH_MAX])
+{
+    for (size_t i = 0; i < STORE_HASH_BYTES; i++)
+        hex_put(hash[i], buf + 2 * i);
+    buf[HASH_MAX - 1] = '\0';
+}
+
 static bool hash_parse(const char *text, uint8_t ret_hash[STORE_HASH_BYTES])
 {
     if (!hex_is(text, 2 * (size_t) STORE_HASH_BYTES))
@@ -121,6 +132,58 @@ static void collect_files(struct inputs *in, const json_t *details)
                       member_text(file, "sha256"), "size", size, "entry", entry));
         in->bytes += size;
     }
+}
+
+/* What a query gave: its content, by its hash, or why it failed. */
+static json_t *collect_result(struct inputs *in, const struct store_result *result)
+{
+    char hash[HASH_MAX], entry[40];
+    json_t *query, *failed;
+
+    if (result->size == 0) {
+        query = result->query ? json_loads(result->query, JSON_ALLOW_NUL, NULL) : NULL;
+        failed = json_pack("{s:s, s:s}", "word", member_text(query, "status"), "message",
+                           member_text(query, "message"));
+        json_decref(query);
+        return failed;
+    }
+    hash_text(result->sha256, hash);
+    if (!json_object_get(in->results, hash)) {
+        (void) snprintf(entry, sizeof entry, "results/%zu", json_object_size(in->results) + 1);
+        (void) json_object_set_new(
+            in->results, hash,
+            json_pack("{s:I, s:s}", "size", (json_int_t) result->size, "entry", entry));
+        in->bytes += result->size;
+    }
+    return json_string(hash);
+}
+
+/* Results of queries, in the order in which the programs asked. */
+static int collect_results(struct selection *selection, struct inputs *in, const char *message_id,
+                           struct fault *fault)
+{
+    struct store_result *results = NULL;
+    size_t len = 0;
+    struct gb_err err;
+    int r = store_result_list(selection->exports->config.store,
+                              principal_text(&selection->caller->principal), message_id, &results,
+                              &len, &err);
+
+    if (r == -ENOENT)
+        return 0;
+    if (r < 0)
+        return fault_set(fault, PROBLEM_INTERNAL, NULL, "%s; try again", err.msg);
+    for (size_t i = 0; i < len && json_object_size(in->results) < RESULTS_MAX; i++) {
+        char key[HASH_MAX];
+
+        hash_text(results[i].key, key);
+        if (!json_object_get(in->replay, key))
+            (void) json_object_set_new(in->replay, key, json_array());
+        (void) json_array_append_new(json_object_get(in->replay, key),
+                                     collect_result(in, &results[i]));
+    }
+    store_results_free(results, len);
+    return 0;
 }
 
 static bool step_ended_well(const json_t *answer, json_int_t n)
@@ -171,8 +234,7 @@ static int collect_item(void *arg, struct item *item, struct fault *fault)
         collect_expected(c->in, item);
     if (*packages)
         (void) json_object_set_new(c->in->packages, packages, json_true());
-    (void) fault;
-    return 0;
+    return collect_results(c->selection, c->in, item->id, fault);
 }
 
 /* Before anything is written: what is missing, and whether it can be opened. */
@@ -270,6 +332,16 @@ int inputs_pack(struct selection *selection, const struct inputs *in, struct arc
         if (!hash_parse(member_text(about, "sha256"), hash) ||
             attachment_open(exports->config.attachments, hash, &fd, &err) < 0 ||
             pack_fd(zip, prefix, about, fd) < 0)
+            return zip_fault(fault);
+    }
+    json_object_foreach (in->results, key, about) {
+        autoclose int fd = -1;
+
+        if (!hash_parse(key, hash) || result_open_in(exports->config.data_dir, hash, &fd, &err) < 0)
+            return fault_set(fault, PROBLEM_INPUTS_GONE, NULL,
+                             "the recorded result of a query is gone, so a notebook could not "
+                             "compute its answers; take html, md or json");
+        if (pack_fd(zip, prefix, about, fd) < 0)
             return zip_fault(fault);
     }
     return 0;

@@ -122,7 +122,7 @@ const char *chart_title(const json_t *spec);
 struct inputs {
     json_t *files;        /* path in the workspace: {"name", "sha256", "size", "entry"} */
     json_t *results;      /* of queries, by their hash: {"size", "entry"} */
-    json_t *replay;       /* key: [hash, ...] */
+    json_t *replay;       /* key: [hash, or {"word", "message"}, ...] */
     json_t *answers;      /* id: {"values", "tables"}, what is compared */
     json_t *packages;     /* texts, each once */
     int64_t bytes, cells; /* of files and results; of tables that are compared */
@@ -135,8 +135,6 @@ struct archive;
 /* Adds all of them to @zip, beneath @prefix. */
 int inputs_pack(struct selection *selection, const struct inputs *inputs, struct archive *zip,
                 const char *prefix, struct fault *fault);
-/* A recorded result, open for reading; -ENOENT: it is gone. */
-int recorded_open(struct exports *exports, const uint8_t sha256[STORE_HASH_BYTES], int *ret_fd);
 /* A zip that is written to @fd. NULL: out of memory. */
 struct archive *zip_open(int fd);
 int zip_add(struct archive *zip, const char *name, const void *data, size_t len);

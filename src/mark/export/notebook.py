@@ -34,9 +34,10 @@ class _MarkNotebook:
             sys.path.remove(inputs)
         mark._attachments = {os.path.basename(path): os.path.join(self.work, "data", os.path.basename(path))
                              for path in about["files"]}
-        mark._replay = {key: [os.path.join(inputs, *about["results"][sha256]["entry"].split("/"))
-                              for sha256 in hashes]
-                        for key, hashes in about["replay"].items()}
+        mark._replay = {key: [item if isinstance(item, dict)  # of a query that failed
+                              else os.path.join(inputs, *about["results"][item]["entry"].split("/"))
+                              for item in items]
+                        for key, items in about["replay"].items()}
         self.mark, self.show = mark, mark._show
         mark._show = self.take
         self.values, self.tables = {}, []

@@ -107,6 +107,9 @@ size_t scope_records(struct scope *scope, const struct query_record **ret_record
 /* A kept result, open for reading. -ENOENT: it is gone. */
 int result_open(struct broker *broker, const uint8_t sha256[STORE_HASH_BYTES], int *ret_fd,
                 struct gb_err *err);
+/* The same without a broker, for whoever only reads. */
+int result_open_in(const char *data_dir, const uint8_t sha256[STORE_HASH_BYTES], int *ret_fd,
+                   struct gb_err *err);
 /* Removes files that no answer has any more. */
 int results_sweep(struct broker *broker, struct gb_err *err);
 

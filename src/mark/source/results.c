@@ -205,6 +205,15 @@ int result_open_at(int dir_fd, const uint8_t hash[STORE_HASH_BYTES], int *ret_fd
     return 0;
 }
 
+int result_open_in(const char *data_dir, const uint8_t sha256[STORE_HASH_BYTES], int *ret_fd,
+                   struct gb_err *err)
+{
+    autoclose int dir_fd = -EBADF;
+    int r = results_open(data_dir, &dir_fd, err);
+
+    return r < 0 ? r : result_open_at(dir_fd, sha256, ret_fd, err);
+}
+
 /* ---- the sweep ---- */
 
 static void sweep_draft(int dir_fd, const char *name)
