@@ -220,6 +220,10 @@ static int set_from_json(const struct slot *slot, const json_t *value)
     case FIELD_LIST:
         return set_list(slot, value);
     case FIELD_NUMBER:
+        if (!json_is_number(value))
+            return refuse(slot, "not_a_number", "must be a number");
+        *(const json_t **) slot->target = value;
+        return 0;
     case FIELD_ROWS:
     case FIELD_ANY:
         break;

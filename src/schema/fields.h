@@ -23,8 +23,8 @@ enum field_type {
     FIELD_OBJECT,  /* const json_t *; NULL when absent; @of is its schema, checked elsewhere */
     FIELD_MAP,     /* const json_t *: an object whose values are strings */
     FIELD_LIST,    /* const json_t *: an array of @of, or of strings */
-    FIELD_NUMBER,  /* responses only, like the next two */
-    FIELD_ROWS,    /* an array of arrays */
+    FIELD_NUMBER,  /* const json_t *: a number with or without a fraction; NULL when absent */
+    FIELD_ROWS,    /* responses only, like the next: an array of arrays */
     FIELD_ANY,
 };
 

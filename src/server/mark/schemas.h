@@ -109,3 +109,32 @@ struct query_verified {
 
 extern const struct schema schema_verify, schema_verified_query, schema_verified,
     schema_verified_page, schema_verified_check, schema_verified_brief;
+
+/* ---- data sources (schemas_sources.c) ---- */
+
+/* The fields are checked here for their types, and read from the JSON by mark/source/settings.c. */
+struct body_source {
+    const char *name, *kind, *url, *password, *ca, *role, *description, *project, *dataset,
+        *location, *directory;
+    const json_t *schemas, *variables, *access, *limits, *credentials, *price, *joins, *examples;
+    bool samples;
+};
+
+struct query_source_add {
+    bool no_sync;
+};
+
+struct query_tables {
+    const char *q;
+};
+
+struct body_table_change {
+    const char *description;
+    const json_t *synonyms, *columns;
+};
+
+extern const struct schema schema_source_limits, schema_source_access, schema_source_join,
+    schema_source_example, schema_source_add, schema_source_change, schema_source_add_query,
+    schema_source_settings, schema_source, schema_source_list, schema_source_synced,
+    schema_source_check, schema_source_checked, schema_tables_query, schema_table_column,
+    schema_source_table, schema_source_tables, schema_column_change, schema_table_change;
