@@ -116,6 +116,7 @@ DOORS = {
         "export/export.h",
         "source/broker.h",
         "source/budget.h",
+        "source/files.h",
         "source/sources.h",
         "verify/verify.h",
     ],
