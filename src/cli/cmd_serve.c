@@ -27,6 +27,7 @@
 #include "cli/cmd.h"
 #include "cli/mark.h"
 #include "cli/network.h"
+#include "cli/source_roots.h"
 #include "mark/mark.h"
 #include "server/server.h"
 #include "service/access/data.h"
@@ -51,8 +52,7 @@ struct serve {
     struct egress_policy *network;  /* what sessions may ask for; NULL: no network */
     char *data_dir;                 /* the default one */
     struct template_entry template; /* the default one */
-    struct volume_root volume_roots[VOLUME_ROOTS_MAX];
-    size_t volume_roots_len;
+    struct source_roots roots;      /* that boxes may mount */
     int signal_fd, drained_fd;
     bool progress_shown;
     bool mark_refused; /* its options are wrong */
@@ -125,8 +125,7 @@ static void fill_service(struct serve *serve, struct service_config *config)
     config->engine.pool_tenants = true;
     config->engine.progress = show_progress;
     config->engine.progress_arg = serve;
-    config->engine.volume_roots = serve->volume_roots;
-    config->engine.volume_roots_len = serve->volume_roots_len;
+    source_roots_fill(&serve->roots, config);
     config->store = serve->store;
     config->keys = serve->keys;
     config->data_dir = serve->data_dir;
@@ -233,6 +232,8 @@ static int open_store(struct serve *serve, struct gb_err *err)
         return gb_fail(err, ENOMEM, "open the data directory");
     config.dir = serve->data_dir;
     r = data_open(&config, &serve->store, err);
+    if (r == 0 && serve->cfg->mark == MARK_ON)
+        r = source_roots_add(serve->cfg, serve->store, &serve->roots, err);
     if (r == 0)
         r = cmd_default_template(serve->cfg, serve->data_dir, &serve->template, err);
     return r < 0 ? r : keys_open(serve->store, &serve->keys, err);
@@ -402,6 +403,7 @@ static void stop(struct serve *serve)
     store_close(serve->store);
     egress_policy_free(serve->network);
     template_entry_release(&serve->template);
+    source_roots_release(&serve->roots);
     free(serve->data_dir);
     if (serve->signal_fd >= 0)
         (void) close(serve->signal_fd);
@@ -443,9 +445,9 @@ static int prepare(struct serve *serve, struct gb_err *err)
     int r = check_ceilings(cfg, err);
 
     for (char **root = cfg->volume_roots; root && *root; root++)
-        volume_root_parse(*root, &serve->volume_roots[serve->volume_roots_len++]);
+        volume_root_parse(*root, &serve->roots.items[serve->roots.len++]);
     if (r == 0)
-        r = volume_roots_check(serve->volume_roots, serve->volume_roots_len, err);
+        r = volume_roots_check(serve->roots.items, serve->roots.len, err);
     if (r < 0 || (r = cmd_check_aliases(cfg, err)) < 0 ||
         (r = mark_models_read(cfg, &serve->models, err)) < 0 ||
         (r = network_policy(cfg, cfg->network_allow, &serve->network, err)) < 0)

@@ -44,6 +44,20 @@ static void on_log(void *arg, enum log_level level, const char *line)
         say("%s", line);
 }
 
+/* The sources are in the store of the data directory, if there is one. */
+static int find_roots(struct local *local, struct gb_err *err)
+{
+    struct store *store = NULL;
+    struct gb_err none = { 0 };
+    int r;
+
+    if (cmd_open_store(local->cfg, true, &store, &none) < 0)
+        store = NULL;
+    r = source_roots_add(local->cfg, store, &local->roots, err);
+    store_close(store);
+    return r;
+}
+
 static int open_service(struct local *local, struct gb_err *err)
 {
     const struct config *cfg = local->cfg;
@@ -59,6 +73,7 @@ static int open_service(struct local *local, struct gb_err *err)
     config.engine.pool_tenants = true;
     config.data_dir = local->scratch.path;
     config.store = local->store;
+    source_roots_fill(&local->roots, &config);
     cmd_fill_limits(cfg, &config.oneshot, cfg->session_disk_bytes);
     cmd_fill_limits(cfg, &config.session, cfg->session_disk_bytes);
     cmd_fill_ceiling(cfg, &config.ceiling);
@@ -75,7 +90,7 @@ int local_open(struct local *local, struct gb_err *err)
 
     if (r < 0 || (r = cmd_default_template(local->cfg, base, &local->template, err)) < 0 ||
         (r = cmd_sub_dir(local->cfg, "ask", &dir, err)) < 0 ||
-        (r = scratch_open(dir, &local->scratch, err)) < 0)
+        (r = scratch_open(dir, &local->scratch, err)) < 0 || (r = find_roots(local, err)) < 0)
         return r;
     store.dir = local->scratch.path;
     r = data_open(&store, &local->store, err);
@@ -114,6 +129,7 @@ int local_close(struct local *local)
     store_close(local->store);
     template_entry_release(&local->template);
     scratch_close(&local->scratch);
+    source_roots_release(&local->roots);
     r = llm_recorder_close(local->recorder, &count, &err);
     if (r < 0)
         say("%s", err.msg);

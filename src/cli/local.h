@@ -10,6 +10,7 @@
 #include "cli/cmd.h"
 #include "cli/mark.h"
 #include "cli/scratch.h"
+#include "cli/source_roots.h"
 #include "mark/mark.h"
 #include "service/template/templates.h"
 
@@ -18,6 +19,7 @@ struct local {
     struct mark_models models; /* the caller's: mark_models_read() */
     struct template_entry template;
     struct scratch scratch;
+    struct source_roots roots; /* of files in the sources of the data directory */
     struct store *store;
     struct service *service;
     struct mark *mark;

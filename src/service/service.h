@@ -111,9 +111,9 @@ struct service_config {
     struct engine_config engine; /* its pool limits are set by us */
     size_t inner_roots_len; /* so many at the end of engine.volume_roots are not for clients, but
                                for those of us who decide themselves who may see what (Mark) */
-    struct store *store;         /* of the audit log and session records; may be NULL. Not closed */
-    struct keys *keys;    /* whose times of use the sweeper writes; may be NULL. Not closed */
-    const char *data_dir; /* for spilled output, workspaces and templates; must exist */
+    struct store *store;    /* of the audit log and session records; may be NULL. Not closed */
+    struct keys *keys;      /* whose times of use the sweeper writes; may be NULL. Not closed */
+    const char *data_dir;   /* for spilled output, workspaces and templates; must exist */
     const char *const *template_aliases; /* for templates_resolve(); may be NULL */
     /* The default template, furnished: the engine's interpreter, directories and packages come from
      * it. It belongs to the caller and must stay valid. NULL: the system's Python. */

@@ -98,6 +98,7 @@ struct config {
     char **allowed_hosts; /* NULL: none */
     char **network_allow; /* NULL: none */
     char **volume_roots;  /* DIR, DIR:ro or DIR:rw; NULL: none */
+    char **source_roots;  /* for sources of files */
     bool no_auth, require_key;
     int64_t default_timeout_us, simple_max_timeout_us, session_disk_bytes;
     struct limits max; /* --max-memory and the like; 0 where there is no such option */
