@@ -11,6 +11,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/text/strv.h"
+
 #include "base/banned.h"
 
 struct mark {
@@ -33,12 +35,27 @@ static char *examples(void *arg, const struct caller *caller, const char *questi
     return mark->verify ? verify_examples(mark->verify, caller, question, max) : NULL;
 }
 
+/* For verified answers that are shared. */
+static bool may_use(void *arg, const struct caller *caller, const char *name)
+{
+    const struct mark *mark = arg;
+    const char *const wanted[] = { name, NULL };
+    struct fault ignored = { 0 };
+    char **names = NULL;
+    bool may = source_names(mark->sources, caller, wanted, &names, &ignored) == 0;
+
+    strv_free(names);
+    return may;
+}
+
 static int open_verify(struct mark *mark, struct gb_err *err)
 {
     struct verify_config config = { .service = mark->config.service,
                                     .store = mark->config.store,
                                     .agent = mark->agent,
-                                    .attachments = mark->attachments };
+                                    .attachments = mark->attachments,
+                                    .may_use = may_use,
+                                    .arg = mark };
 
     return verify_open(&config, &mark->verify, err);
 }

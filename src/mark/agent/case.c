@@ -99,7 +99,8 @@ json_t *case_make(struct agent *agent, const struct caller *caller,
 {
     static const char *const of_details[] = { "cells",        "files",    "charts_shown",
                                               "tables_shown", "template", "packages",
-                                              "story",        "model",    "sources" };
+                                              "story",        "model",    "sources",
+                                              "source_files" };
     static const char *const of_response[] = { "status", "values", "data", "visualizations",
                                                "numbers" };
     autofree char *question = question_of(agent, caller, message);
@@ -203,12 +204,33 @@ static int begin_queries(struct case_run *c, struct fault *fault)
 
 /* ---- running ---- */
 
+/* Directories are not kept: the programs read what is in them now. */
+static int take_mounts(struct case_run *c, struct fault *fault)
+{
+    json_t *then = json_object_get(c->json, "source_files"), *state;
+    const char *name;
+
+    json_object_foreach (then, name, state) {
+        char *const names[] = { (char *) name, NULL };
+        size_t before = c->history.mounts.len;
+
+        if (mounts_add(c->agent->config.sources, c->caller, names, &c->history.mounts, fault) < 0)
+            return -1;
+        if (c->history.mounts.len == before)
+            return fault_set(fault, PROBLEM_SOURCE_UNKNOWN, NULL,
+                             "the source of files %s is not there any more", name);
+    }
+    return 0;
+}
+
 static int open_session(struct case_run *c, struct fault *fault)
 {
     const char *template = json_string_value(json_object_get(c->json, "template"));
 
     if (c->flags & AGENT_CASE_NOW)
         template = NULL;
+    if (take_mounts(c, fault) < 0)
+        return -1;
     if (cells_session_new(c->agent, c->caller, &c->history, template, &c->session, fault) < 0)
         return -1;
     for (size_t i = 0; i < c->history.files_len; i++)
@@ -402,6 +424,21 @@ static json_t *compare(const struct case_run *c, const char *key, const json_t *
     return result;
 }
 
+/* Which files of data sources are others than they were. */
+static void tell_files(const struct case_run *c, json_t *result)
+{
+    const json_t *then = json_object_get(c->json, "source_files");
+    json_t *now = then ? mounts_state(&c->history.mounts) : NULL, *changes;
+
+    if (!now)
+        return;
+    changes = mounts_changes(then, now);
+    if (json_array_size(changes) > 0)
+        (void) json_object_set(result, "files", changes);
+    json_decref(changes);
+    json_decref(now);
+}
+
 static json_t *result_of(struct case_run *c)
 {
     const struct gathered *again = &c->again->gathered;
@@ -424,6 +461,7 @@ static json_t *result_of(struct case_run *c)
     tell_queries(c, result);
     tell_packages(c, result);
     tell_template(c, result);
+    tell_files(c, result);
     return result;
 }
 

@@ -259,8 +259,9 @@ static bool make_room(struct agent *agent, const struct caller *caller, bool of_
 
 /* ---- making one ---- */
 
-static int request_session(struct agent *agent, const struct caller *caller, const char *template,
-                           int64_t disk_bytes, struct session **ret_session, struct fault *fault)
+static int request_session(struct agent *agent, const struct caller *caller,
+                           const struct mounts *mounts, const char *template, int64_t disk_bytes,
+                           struct session **ret_session, struct fault *fault)
 {
     struct session_request request;
     int r;
@@ -270,6 +271,9 @@ static int request_session(struct agent *agent, const struct caller *caller, con
     request.template = template;
     /* The name of a package would reach the index: a way out for what a model reads. */
     request.no_installs = !agent->config.installs;
+    request.volumes = mounts->items;
+    request.volumes_len = mounts->len;
+    request.inner_volumes = true;
     if (disk_bytes > 0) {
         request.limits.disk_bytes = disk_bytes;
         request.limits.file_bytes = disk_bytes;
@@ -281,6 +285,8 @@ static int request_session(struct agent *agent, const struct caller *caller, con
         r = session_create(agent->config.service, caller, &request, ret_session, fault);
     if (r == 0)
         remember(agent, caller, session_id(*ret_session));
+    else
+        mounts_explain(mounts, fault);
     return r;
 }
 
@@ -292,13 +298,13 @@ int cells_session_new(struct agent *agent, const struct caller *caller,
 
     for (size_t i = 0; i < history->files_len; i++)
         bytes += history->files[i].attachment.size;
-    if (bytes > 0 &&
-        request_session(agent, caller, template, 2 * bytes + SPARE_BYTES, ret_session, fault) == 0)
+    if (bytes > 0 && request_session(agent, caller, &history->mounts, template,
+                                     2 * bytes + SPARE_BYTES, ret_session, fault) == 0)
         return 0;
     if (bytes > 0 && fault->problem != PROBLEM_LIMIT_ABOVE_CEILING &&
         fault->problem != PROBLEM_LIMIT_OUT_OF_RANGE)
         return -1;
-    return request_session(agent, caller, template, 0, ret_session, fault);
+    return request_session(agent, caller, &history->mounts, template, 0, ret_session, fault);
 }
 
 static int copy_into(struct file_upload *upload, int fd, struct fault *fault)
@@ -345,6 +351,16 @@ int cells_upload(struct agent *agent, struct session *session, struct chat_file 
     return 0;
 }
 
+/* The directories of data sources, as a dict of Python. */
+static void add_directories(struct text *text, const struct mounts *mounts)
+{
+    text_puts(text, "mark._directories = {");
+    for (size_t i = 0; i < mounts->len; i++) /* names of sources have no quotes */
+        text_printf(text, "\"%s\": \"%s\", ", mounts->items[i].target + strlen(FILES_PLACE "/"),
+                    mounts->items[i].target);
+    text_puts(text, "}\n");
+}
+
 char *cells_prelude(const struct history *history)
 {
     json_t *files = json_object();
@@ -371,12 +387,15 @@ char *cells_prelude(const struct history *history)
     else
         text.failed = true;
     free(dump);
+    if (history->mounts.len > 0)
+        add_directories(&text, &history->mounts);
     return text_take(&text);
 }
 
 /* ---- the chat's ---- */
 
-/* The one that the chat had, if it is still there. */
+/* The one that the chat had, if it is still there and has the directories of just those sources
+ * that the answer may use: one that has others is ended, and rebuilt. */
 static void find_session(struct work *work)
 {
     struct cells *cells = &work->cells;
@@ -384,6 +403,7 @@ static void find_session(struct work *work)
     struct session_info info;
     struct fault ignored;
     struct gb_err err;
+    bool same;
 
     if (store_chat_get(work->agent->config.store, principal_text(&work->answer->caller.principal),
                        work->answer->chat_id, &chat, &err) < 0 ||
@@ -393,8 +413,24 @@ static void find_session(struct work *work)
         return;
     session_get_info(cells->session, &info);
     cells->lost = info.state == SESSION_LOST;
+    same = mounts_are(&work->history.mounts, info.volumes);
     session_info_release(&info);
     cells->prepared = !cells->lost;
+    if (!same) {
+        (void) session_delete(cells->session, &ignored);
+        cells_release(cells);
+    }
+}
+
+/* Which directories the answer's programs may read, once. */
+static int find_mounts(struct work *work, struct fault *fault)
+{
+    if (!work->history.mounted &&
+        mounts_add(work->agent->config.sources, &work->answer->caller, work->answer->sources,
+                   &work->history.mounts, fault) < 0)
+        return -1;
+    work->history.mounted = true;
+    return 0;
 }
 
 static int upload_files(struct work *work, bool all, struct fault *fault)
@@ -572,6 +608,8 @@ static int ensure(struct work *work, struct fault *fault)
     struct cells *cells = &work->cells;
     struct gb_err err;
 
+    if (find_mounts(work, fault) < 0)
+        return -1;
     if (!cells->session)
         find_session(work);
     if (cells->session && cells->prepared)

@@ -141,6 +141,8 @@ static json_t *details_of(const struct work *work)
 
     if (details && !work->ending.ours && work->ending.story) /* with its references */
         (void) json_object_set_new(details, "story", json_text(work->ending.story));
+    if (details && json_array_size(gathered->steps) > 0 && work->history.mounts.len > 0)
+        (void) json_object_set_new(details, "source_files", mounts_state(&work->history.mounts));
     if (details && work->answer->sources)
         (void) json_object_set_new(details, "sources", kept_sources(work));
     if (details && work->history.summary)

@@ -42,6 +42,7 @@ void history_release(struct history *history)
         free(history->files[i].path);
     }
     free(history->files);
+    mounts_release(&history->mounts);
     json_decref(history->paths);
     json_decref(history->cells);
     json_decref(history->values);

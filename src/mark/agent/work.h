@@ -15,6 +15,7 @@
 #include "mark/agent/internal.h"
 #include "mark/agent/receipts.h"
 #include "mark/agent/response.h"
+#include "mark/source/files.h"
 
 /* ---- the chat before the question (history.c) ---- */
 
@@ -35,12 +36,14 @@ struct history {
     size_t turns_len, turns_cap;
     struct chat_file *files;
     size_t files_len, files_cap;
-    json_t *paths;   /* where files were when earlier programs ran, to their ids */
-    json_t *cells;   /* code that ran, oldest first */
-    json_t *sources; /* names that the last question with some asked for; NULL: none did */
-    char **answers;  /* ids of earlier answers with programs, oldest first */
-    json_t *values;  /* of earlier answers; a later one replaces an earlier one of its name */
-    char *summary;   /* of what came before the turns; NULL: none */
+    struct mounts mounts; /* directories of data sources */
+    bool mounted;         /* they were looked for */
+    json_t *paths;        /* where files were when earlier programs ran, to their ids */
+    json_t *cells;        /* code that ran, oldest first */
+    json_t *sources;      /* names that the last question with some asked for; NULL: none did */
+    char **answers;       /* ids of earlier answers with programs, oldest first */
+    json_t *values;       /* of earlier answers; a later one replaces an earlier one of its name */
+    char *summary;        /* of what came before the turns; NULL: none */
     int64_t summary_seq;
 };
 
@@ -150,8 +153,8 @@ void fenced_handle(struct work *work, const json_t *message, enum llm_finish fin
 int cells_run(struct work *work, int64_t n, const char *code, json_t **ret_receipt,
               struct fault *fault);
 void cells_release(struct cells *cells);
-/* The cell that makes a session one of Mark's: the module, and which files there are. For free().
- */
+/* The cell that makes a session one of Mark's: the module, which files there are, and which
+ * directories. For free(). */
 char *cells_prelude(const struct history *history);
 /* A session of @caller without network, large enough for the files. @template NULL: the default. */
 int cells_session_new(struct agent *agent, const struct caller *caller,

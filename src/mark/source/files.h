@@ -34,10 +34,10 @@ struct mounts {
     size_t len;
 };
 
-/* Those of the sources among @names (may be NULL) that are files; the caller releases them, also
- * after a failure. */
-int mounts_find(struct sources *sources, const struct caller *caller, char *const *names,
-                struct mounts *ret_mounts, struct fault *fault);
+/* Adds those of the sources among @names (may be NULL) that are files; one that the caller cannot
+ * use is left out. The caller releases them, also after a failure. */
+int mounts_add(struct sources *sources, const struct caller *caller, char *const *names,
+               struct mounts *mounts, struct fault *fault);
 void mounts_release(struct mounts *mounts);
 /* Whether a session with the volumes @volumes (session_info) has exactly these. */
 bool mounts_are(const struct mounts *mounts, const json_t *volumes);

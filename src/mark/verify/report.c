@@ -159,8 +159,11 @@ static void report_packages(json_t *lines, const char *before, const char *after
 void report_context(json_t *lines, const json_t *result)
 {
     const json_t *packages = json_object_get(result, "packages");
-    const json_t *template = json_object_get(result, "template");
+    const json_t *template = json_object_get(result, "template"), *file;
+    size_t i;
 
+    json_array_foreach (json_object_get(result, "files"), i, file)
+        (void) json_array_append_new(lines, json_sprintf("file %s", json_string_value(file)));
     report_change(lines, "template", json_string_value(json_object_get(template, "before")),
                   json_string_value(json_object_get(template, "after")));
     if (packages)

@@ -169,22 +169,28 @@ static int check_case(const json_t *json, struct fault *fault)
     return 0;
 }
 
-/* The names of the sources that it asked, each once. */
+/* The names of the sources that it asked, and whose directories its programs had, each once. */
 static json_t *sources_of(const json_t *json)
 {
     json_t *names = json_array(), *seen = json_object();
     const json_t *query;
+    const char *name;
+    json_t *state;
     size_t i;
 
     json_array_foreach (json_object_get(json, "queries"), i, query) {
         json_t *source = json_object_get(json_object_get(query, "query"), "source");
-        const char *name = json_string_value(source);
+
+        name = json_string_value(source);
 
         if (!name || json_object_get(seen, name))
             continue;
         (void) json_object_set_new(seen, name, json_true());
         (void) json_array_append(names, source);
     }
+    json_object_foreach (json_object_get(json, "source_files"), name, state)
+        if (!json_object_get(seen, name))
+            (void) json_array_append_new(names, json_string(name));
     json_decref(seen);
     return names;
 }

@@ -239,6 +239,8 @@ static const struct field fields_recheck[] = {
     { "packages", FIELD_ANY, 0,
       .help = "{before, after}: the packages of the boxes with their versions, if they differ" },
     { "template", FIELD_ANY, 0, .help = "{before, after}: the templates, if they differ" },
+    { "files", FIELD_LIST, 0,
+      .help = "files of data sources that changed since, such as: archive/orders.csv was changed" },
     { "queries", FIELD_ANY, 0,
       .help = "with live: [{n, source, sql, before, after, equal}], what the sources said then "
               "and now" },
