@@ -133,10 +133,15 @@ static int explain(struct query *q)
         return driver_fail(q->pg.error, CONNECT_UNSUPPORTED, "a parameter is not valid UTF-8 text");
     if (pg_ask(&q->pg, sql, 0, NULL, &rows) < 0)
         return -1;
-    if (PQntuples(rows) != 1 || PQnfields(rows) != 1 ||
-        (unsigned) PQgetlength(rows, 0, 0) > PLAN_BYTES) {
+    if (PQntuples(rows) != 1 || PQnfields(rows) != 1) {
         PQclear(rows);
         return driver_fail(q->pg.error, CONNECT_BROKEN, "the server did not explain the statement");
+    }
+    if ((unsigned) PQgetlength(rows, 0, 0) > PLAN_BYTES) {
+        PQclear(rows);
+        return driver_fail(q->pg.error, CONNECT_TOO_LARGE,
+                           "the plan of the statement is larger than %u bytes; make it simpler",
+                           PLAN_BYTES);
     }
     r = plan_read(PQgetvalue(rows, 0, 0), (size_t) PQgetlength(rows, 0, 0), &plan, &json,
                   q->pg.error);

@@ -179,12 +179,12 @@ static enum connect_word word_of(const char *state)
         const char *prefix;
         enum connect_word word;
     } words[] = {
-        { "28", CONNECT_DENIED },       { "42501", CONNECT_DENIED },
-        { "25006", CONNECT_READ_ONLY }, { "57014", CONNECT_TIMEOUT },
-        { "55P03", CONNECT_TIMEOUT },   { "3D", CONNECT_UNREACHABLE },
-        { "08", CONNECT_UNREACHABLE },  { "53300", CONNECT_UNREACHABLE },
-        { "57P", CONNECT_BROKEN },      { "XX", CONNECT_BROKEN },
-        { "58", CONNECT_BROKEN },
+        { "28", CONNECT_DENIED },         { "42501", CONNECT_DENIED },
+        { "22021", CONNECT_UNSUPPORTED }, { "25006", CONNECT_READ_ONLY },
+        { "57014", CONNECT_TIMEOUT },     { "55P03", CONNECT_TIMEOUT },
+        { "3D", CONNECT_UNREACHABLE },    { "08", CONNECT_UNREACHABLE },
+        { "53300", CONNECT_UNREACHABLE }, { "57P", CONNECT_BROKEN },
+        { "XX", CONNECT_BROKEN },         { "58", CONNECT_BROKEN },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(words); i++)
@@ -230,6 +230,8 @@ int pg_refused(struct pg *pg, const PGresult *result, const char *sql)
         return driver_fail(pg->error, CONNECT_BROKEN, "the connection broke: %.400s",
                            *text ? text : "the server sent something that is not PostgreSQL");
     }
+    if (!hint && strcmp(state, "22021") == 0)
+        hint = "convert text that is not UTF-8, as in convert_from(x::bytea, 'LATIN1')";
     place_of(sql, PQresultErrorField(result, PG_DIAG_STATEMENT_POSITION), place, sizeof place);
     return driver_fail(pg->error, word_of(state), "%.240s%s%s%.160s%s%.140s", text, place,
                        detail ? "; " : "", detail ? detail : "", hint ? "; " : "",
