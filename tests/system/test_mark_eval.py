@@ -161,10 +161,10 @@ def test_mistakes(evaluate, tmp_path):
     good = written(tmp_path / "set.json", PROFIT)
     model = ["--model", f"m=script:{written(tmp_path / 'model.json', HONEST)}", *FAST]
     taken = written(tmp_path / "taken", "mine")
-    bad = written(tmp_path / "bad.json", {"questions": [{"id": "a", "question": "q", "expct": {}}]})
+    bad = written(tmp_path / "bad.json", {"questions": [{"id": "a", "question": "q", "expects": {}}]})
     for args, why in [
         ([tmp_path / "none.json", *model], "none.json"),
-        ([bad, *model], 'question \'a\': it has no member "expct"'),
+        ([bad, *model], 'question \'a\': it has no member "expects"'),
         ([taken, *model], "line 1"),
         ([good, "--model", "nobody", "--model", "none"], "nobody"),
         ([good, *model, "--record", taken], "exists; remove it"),

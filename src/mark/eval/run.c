@@ -51,7 +51,8 @@ static int list_files(const struct eval_run *run, const json_t *question, char *
 static json_t *ask_one(const struct eval_run *run, const json_t *question)
 {
     struct agent_question asked = { .query = eval_string(question, "question"),
-                                    .model = run->model };
+                                    .model = run->model,
+                                    .no_examples = true };
     struct answer *answer = NULL;
     struct fault fault = { 0 };
     json_t *response, *result;
