@@ -1,9 +1,12 @@
-/* Everything that an owner has in Mark goes, for the deletion of an account. */
+/* What goes: a chat with the results of its queries, or everything that an owner has in Mark, for
+ * the deletion of an account. */
 #include <errno.h>
 
 #include "base/autoclean.h"
+#include "mark/chat/chats.h"
 #include "mark/mark.h"
 #include "store/chats.h"
+#include "store/results.h"
 
 #include "base/banned.h"
 
@@ -52,5 +55,27 @@ int mark_forget(struct mark *mark, const struct caller *caller, struct fault *fa
         return fail_store(&err, fault);
     if (attachments_sweep(mark_attachments(mark), &err) < 0)
         return fault_set(fault, PROBLEM_INTERNAL, NULL, "files cannot be removed: %s", err.msg);
+    if (results_sweep(mark_broker(mark), &err) < 0)
+        return fault_set(fault, PROBLEM_INTERNAL, NULL, "results cannot be removed: %s", err.msg);
+    return 0;
+}
+
+int mark_forget_chat(struct mark *mark, const struct caller *caller, const char *chat_id,
+                     struct fault *fault)
+{
+    autofree uint8_t *hashes = NULL;
+    struct gb_err err = { 0 };
+    size_t len = 0;
+
+    /* Its answers first: one that goes on would write into a chat that is gone. */
+    if (agent_forget(mark_agent(mark), caller, chat_id, fault) < 0)
+        return -1;
+    if (store_result_of_chat(mark_store(mark), principal_text(&caller->principal), chat_id, &hashes,
+                             &len, &err) < 0)
+        return fail_store(&err, fault);
+    if (chat_delete(mark_store(mark), caller, chat_id, fault) < 0)
+        return -1;
+    /* What cannot be removed now is removed by the sweep at the next start. */
+    (void) results_remove(mark_broker(mark), hashes, len, &err);
     return 0;
 }

@@ -40,6 +40,10 @@ void mark_close(struct mark *mark); /* before the service; accepts NULL */
  * chats and attachments with their files. */
 int mark_forget(struct mark *mark, const struct caller *caller, struct fault *fault);
 
+/* Ends a chat's answers and its box, and removes it with all that only it has. */
+int mark_forget_chat(struct mark *mark, const struct caller *caller, const char *chat_id,
+                     struct fault *fault);
+
 struct auth *mark_auth(struct mark *mark);
 struct agent *mark_agent(struct mark *mark);
 struct attachments *mark_attachments(struct mark *mark);

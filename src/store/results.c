@@ -33,6 +33,12 @@ static const struct db_statement list_results = {
     "WHERE message_id = ?1 AND owner = ?2 ORDER BY n",
     "list the results of queries",
 };
+static const struct db_statement list_of_chat = {
+    DB_READ,
+    "SELECT DISTINCT r.sha256 FROM mark_results r JOIN mark_messages m ON m.id = r.message_id "
+    "WHERE m.chat_id = ?1 AND r.owner = ?2 AND r.size > 0",
+    "list the results of a chat",
+};
 static const struct db_statement drop_result = {
     DB_WRITE,
     "DELETE FROM mark_results WHERE message_id = ?1 AND owner = ?2 AND n = ?3",
@@ -162,6 +168,38 @@ int store_result_list(struct store *store, const char *owner, const char *messag
         return r;
     }
     *ret_results = results;
+    *ret_len = len;
+    return 0;
+}
+
+int store_result_of_chat(struct store *store, const char *owner, const char *chat_id,
+                         uint8_t **ret_hashes, size_t *ret_len, struct gb_err *err)
+{
+    uint8_t(*hashes)[STORE_HASH_BYTES] = NULL;
+    struct db_query q;
+    size_t len = 0;
+    int r = check_ids(owner, chat_id, err);
+
+    if (r < 0)
+        return r;
+    db_read_begin(store->db);
+    q = db_query_begin(store->db, &list_of_chat, "tt", chat_id, owner);
+    while ((r = db_query_step(&q, err)) > 0) {
+        if (db_grow(&hashes, len, sizeof *hashes) < 0)
+            r = gb_fail(err, ENOMEM, "read the results of a chat");
+        else if (!db_column_hash(&q, 0, hashes[len]))
+            r = db_fail_row(&q, err);
+        if (r < 0)
+            break;
+        len++;
+    }
+    db_query_end(&q);
+    db_read_end(store->db);
+    if (r < 0) {
+        free(hashes);
+        return r;
+    }
+    *ret_hashes = (uint8_t *) hashes;
     *ret_len = len;
     return 0;
 }

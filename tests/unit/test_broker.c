@@ -602,6 +602,8 @@ static void test_sweep(void **state)
     struct gb_err err;
     bool has = false;
     int fd = -1;
+    uint8_t *hashes = NULL;
+    size_t len = 0;
 
     (void) state;
     kit_open(&kit, NULL);
@@ -615,9 +617,16 @@ static void test_sweep(void **state)
     (void) close(fd);
     assert_int_equal(store_result_has(kit.store, record->sha256, &has, &err), 0);
     assert_true(has);
+    assert_int_equal(store_result_of_chat(kit.store, principal_text(&local.principal), CHAT,
+                                          &hashes, &len, &err),
+                     0);
+    assert_int_equal(len, 1);
+    assert_int_equal(results_remove(kit.broker, hashes, len, &err), 0);
+    assert_int_equal(count_results(&kit), 1); /* it is still somebody's */
     assert_int_equal(store_chat_delete(kit.store, principal_text(&local.principal), CHAT, &err), 0);
-    assert_int_equal(results_sweep(kit.broker, &err), 0);
+    assert_int_equal(results_remove(kit.broker, hashes, len, &err), 0);
     assert_int_equal(count_results(&kit), 0);
+    free(hashes);
     assert_int_equal(result_open(kit.broker, record->sha256, &fd, &err), -ENOENT);
     kit_close(&kit);
 }

@@ -110,7 +110,9 @@ int result_open(struct broker *broker, const uint8_t sha256[STORE_HASH_BYTES], i
 /* The same without a broker, for whoever only reads. */
 int result_open_in(const char *data_dir, const uint8_t sha256[STORE_HASH_BYTES], int *ret_fd,
                    struct gb_err *err);
-/* Removes files that no answer has any more. */
+/* Removes those of @len contents, one after the other in @hashes, that no answer has any more. */
+int results_remove(struct broker *broker, const uint8_t *hashes, size_t len, struct gb_err *err);
+/* Removes all files that no answer has any more. */
 int results_sweep(struct broker *broker, struct gb_err *err);
 
 /* Records of rows of the store, for a replay: the queries of answer @message_id are appended to

@@ -224,18 +224,37 @@ static void sweep_draft(int dir_fd, const char *name)
         (void) unlinkat(dir_fd, name, 0);
 }
 
-static int sweep_one(int dir_fd, struct store *store, const char *name, struct gb_err *err)
+static int sweep_hash(int dir_fd, struct store *store, const uint8_t hash[STORE_HASH_BYTES],
+                      struct gb_err *err)
 {
-    uint8_t hash[STORE_HASH_BYTES];
+    char name[HASH_TEXT_MAX];
     bool used;
-    int r;
+    int r = store_result_has(store, hash, &used, err);
 
-    for (size_t i = 0; i < sizeof hash; i++)
-        hash[i] = (uint8_t) (hex_value(name[2 * i]) << 4 | hex_value(name[2 * i + 1]));
-    r = store_result_has(store, hash, &used, err);
+    hash_to_text(hash, name);
     if (r == 0 && !used)
         (void) unlinkat(dir_fd, name, 0); /* what stays is removed by the next sweep */
     return r;
+}
+
+int results_remove_at(int dir_fd, struct store *store, const uint8_t *hashes, size_t len,
+                      struct gb_err *err)
+{
+    autoclose int lock_fd = -EBADF;
+    int r = lock(dir_fd, &lock_fd, err);
+
+    for (size_t i = 0; r == 0 && i < len; i++)
+        r = sweep_hash(dir_fd, store, hashes + i * STORE_HASH_BYTES, err);
+    return r;
+}
+
+static int sweep_one(int dir_fd, struct store *store, const char *name, struct gb_err *err)
+{
+    uint8_t hash[STORE_HASH_BYTES];
+
+    for (size_t i = 0; i < sizeof hash; i++)
+        hash[i] = (uint8_t) (hex_value(name[2 * i]) << 4 | hex_value(name[2 * i + 1]));
+    return sweep_hash(dir_fd, store, hash, err);
 }
 
 int results_sweep_at(int dir_fd, struct store *store, struct gb_err *err)

@@ -83,9 +83,7 @@ void mark_chat_delete(struct request *rq)
 
     if (request_query(rq, NULL) < 0)
         return;
-    /* Its answers first: one that goes on would write into a chat that is gone. */
-    if (agent_forget(mark_agent(rq->server->config.mark), &rq->caller, id, &fault) < 0 ||
-        chat_delete(store_of(rq), &rq->caller, id, &fault) < 0)
+    if (mark_forget_chat(rq->server->config.mark, &rq->caller, id, &fault) < 0)
         reply_fault(rq, &fault);
     else
         reply_empty(rq, MHD_HTTP_NO_CONTENT);
