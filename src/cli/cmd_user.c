@@ -13,6 +13,7 @@
 #include "base/io.h"
 #include "base/text/parse.h"
 #include "cli/cmd.h"
+#include "cli/user_budget.h"
 #include "mark/attach/attachments.h"
 #include "mark/auth/auth.h"
 #include "service/access/data.h"
@@ -267,6 +268,11 @@ static int user_invite(struct users *users, struct gb_err *err)
     return 0;
 }
 
+static int budget(struct users *users, struct gb_err *err)
+{
+    return user_budget(users->cfg, users->store, users->auth, err);
+}
+
 static const struct {
     enum action_id action;
     bool creates; /* the data directory, if there is none */
@@ -274,7 +280,7 @@ static const struct {
 } subcommands[] = {
     { ACTION_USER_ADD, true, user_add },       { ACTION_USER_LIST, false, user_list },
     { ACTION_USER_RESET, false, user_reset },  { ACTION_USER_REMOVE, false, user_remove },
-    { ACTION_USER_INVITE, true, user_invite },
+    { ACTION_USER_INVITE, true, user_invite }, { ACTION_USER_BUDGET, false, budget },
 };
 
 static int run(struct users *users, struct gb_err *err)

@@ -95,6 +95,10 @@ void mark_fill(const struct config *cfg, const struct mark_models *models,
     config->agent.seconds_max_us = cfg->mark_us;
     config->agent.tokens_max = cfg->mark_tokens;
     config->agent.cost_max = (double) cfg->mark_cost / 1000;
+    config->budget = (struct store_spent){ .bytes = cfg->budget_bytes,
+                                           .cost = 1000 * cfg->budget_cost,
+                                           .tokens = cfg->budget_tokens,
+                                           .us = cfg->budget_us };
 }
 
 bool mark_options_are_wrong(const struct gb_err *err)

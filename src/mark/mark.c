@@ -22,6 +22,7 @@ struct mark {
     struct attachments *attachments;
     struct sources *sources;
     struct broker *broker;
+    struct budgets *budgets;
     struct agent *agent;
     struct verify *verify;
     struct exports *exports;
@@ -94,6 +95,15 @@ static int open_sources(struct mark *mark, struct gb_err *err)
     return broker_open(&config->broker, &mark->broker, err);
 }
 
+static int open_budgets(struct mark *mark, struct gb_err *err)
+{
+    struct budgets_config config = { .service = mark->config.service,
+                                     .store = mark->config.store,
+                                     .day = mark->config.budget };
+
+    return budgets_open(&config, &mark->budgets, err);
+}
+
 static int open_rooms(struct mark *mark, struct gb_err *err)
 {
     struct mark_config *config = &mark->config;
@@ -117,6 +127,9 @@ static int open_rooms(struct mark *mark, struct gb_err *err)
     config->agent.data_dir = config->data_dir;
     config->agent.attachments = mark->attachments;
     config->agent.models = mark->models;
+    if (r == 0)
+        r = open_budgets(mark, err);
+    config->agent.budgets = mark->budgets;
     config->agent.examples = examples;
     config->agent.examples_arg = mark;
     if (r == 0)
@@ -163,6 +176,7 @@ void mark_close(struct mark *mark)
     verify_close(mark->verify);
     broker_close(mark->broker);
     sources_close(mark->sources);
+    budgets_close(mark->budgets);
     attachments_close(mark->attachments);
     auth_close(mark->auth);
     llm_models_close(mark->models);
@@ -202,6 +216,11 @@ struct exports *mark_exports(struct mark *mark)
 const struct llm_models *mark_models(struct mark *mark)
 {
     return mark->models;
+}
+
+struct budgets *mark_budgets(struct mark *mark)
+{
+    return mark->budgets;
 }
 
 struct store *mark_store(struct mark *mark)

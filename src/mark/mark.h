@@ -27,6 +27,7 @@ struct mark_config {
     struct sources_config sources;
     struct broker_config broker;
     struct agent_config agent;
+    struct store_spent budget; /* of one owner and day; members of 0: no limit */
 };
 
 /* Opens all parts. @config is copied; what it points to must stay valid. */
@@ -53,3 +54,4 @@ struct verify *mark_verify(struct mark *mark);
 struct exports *mark_exports(struct mark *mark);
 const struct llm_models *mark_models(struct mark *mark);
 struct store *mark_store(struct mark *mark);
+struct budgets *mark_budgets(struct mark *mark);

@@ -39,6 +39,7 @@ static const struct {
     { COMMAND_USER, ACTION_USER_RESET, "reset", 1 },
     { COMMAND_USER, ACTION_USER_REMOVE, "remove", 1 },
     { COMMAND_USER, ACTION_USER_INVITE, "invite", 0 },
+    { COMMAND_USER, ACTION_USER_BUDGET, "budget", 1 },
     { COMMAND_PIP, ACTION_PIP_INSTALL, "install", 0 },
     { COMMAND_PIP, ACTION_PIP_UNINSTALL, "uninstall", 0 },
     { COMMAND_PIP, ACTION_PIP_LIST, "list", 0 },
@@ -161,7 +162,7 @@ static int check_args(const struct config *cfg, struct gb_err *err)
                cfg->action == ACTION_TEMPLATE_REMOVE || cfg->action == ACTION_TEMPLATE_CHECK ||
                cfg->action == ACTION_TEMPLATE_UPDATE || cfg->action == ACTION_MARK_SAMPLE ||
                cfg->action == ACTION_MARK_EVAL;
-    int most = one ? 1 : 0;
+    int most = cfg->action == ACTION_USER_BUDGET ? 5 : one ? 1 : 0;
 
     if (cfg->action == ACTION_PIP_UNINSTALL)
         return cfg->args_len > 0 ? 0

@@ -42,6 +42,7 @@ enum action_id {
     ACTION_USER_RESET,
     ACTION_USER_REMOVE,
     ACTION_USER_INVITE,   /* no argument */
+    ACTION_USER_BUDGET,   /* args[0] is the address, then amounts */
     ACTION_PIP_INSTALL,   /* args are requirements */
     ACTION_PIP_UNINSTALL, /* args are names */
     ACTION_PIP_LIST,
@@ -138,6 +139,8 @@ struct config {
     int64_t mark_jobs; /* of mark verify and mark eval; 0: cmd_jobs() */
     bool mark_ask;     /* of mark verify */
     int64_t mark_cost; /* thousandths of a dollar; 0: no limit */
+    int64_t budget_bytes, budget_tokens, budget_us; /* of the day; 0: no limit */
+    int64_t budget_cost;                            /* thousandths of a dollar */
     bool mark_packages;
     bool mark_strict;
     char *mark_gate; /* NULL: none */

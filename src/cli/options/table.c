@@ -627,16 +627,17 @@ static const struct config_command commands[] = {
     [COMMAND_USER - 1] = {
         .name = "user",
         .mask = FOR_USER,
-        .synopsis = "add|list|reset|remove|invite [OPTIONS] [ADDRESS]",
+        .synopsis = "add|list|reset|remove|invite|budget [OPTIONS] [ADDRESS]",
         .summary = "manage the accounts of people who ask Mark",
-        .description = "Mark's accounts. add makes one; the first of all is the operator's. list shows them, reset sets a new password and ends every sign-in, remove deletes an account with its chats and files. invite prints a code that lets one person sign up where that is not open to everyone. A password is asked for on a terminal, read with --password-file, or made and shown once. A running service notices changes within about a second.",
+        .description = "Mark's accounts. add makes one; the first of all is the operator's. list shows them, reset sets a new password and ends every sign-in, remove deletes an account with its chats and files. invite prints a code that lets one person sign up where that is not open to everyone. budget shows or sets what somebody may spend in a day, where that differs from the service: bytes=SIZE, cost=DOLLARS, tokens=N, seconds=S, each also none or default, or reset; key:ID in place of the address is an API key. A password is asked for on a terminal, read with --password-file, or made and shown once. A running service notices changes within about a second.",
         .examples = "  glovebox user add ada@example.com --name Ada\n"
                     "  glovebox user list\n"
                     "  glovebox user reset ada@example.com\n"
                     "  glovebox user invite --valid 24h\n"
+                    "  glovebox user budget ada@example.com tokens=500000 cost=2.50\n"
                     "  glovebox user remove ada@example.com\n",
         .args = CONFIG_ARGS_WORDS,
-        .words = "add list reset remove invite",
+        .words = "add list reset remove invite budget",
     },
     [COMMAND_AUDIT - 1] = {
         .name = "audit",
@@ -656,8 +657,8 @@ static const struct config_command commands[] = {
         .synopsis = "copy --from STORE --to STORE [OPTIONS]",
         .summary = "move the service's store to PostgreSQL, or back",
         .description = "copy writes everything in one store to another that is empty, in one transaction: keys, accounts, chats, the audit log. Each is a data directory or the URL of a PostgreSQL database. Before it ends, what was written is read back and compared, and the audit log is verified. Stop the service first. Files, such as attachments, are not in the store: they stay in the data directory.",
-        .examples = "  glovebox store copy --from /var/lib/glovebox --to postgresql://glovebox@/glovebox\n"
-                    "  glovebox store copy --from postgresql://glovebox@/glovebox --to ./back\n",
+        .examples = "  glovebox store copy --from /var/lib/glovebox --to postgresql://gb@/gb\n"
+                    "  glovebox store copy --from postgresql://gb@/gb --to ./back\n",
         .args = CONFIG_ARGS_WORDS,
         .words = "copy",
     },

@@ -21,6 +21,7 @@
 #include "mark/attach/attachments.h"
 #include "mark/llm/llm.h"
 #include "mark/source/broker.h"
+#include "mark/source/budget.h"
 #include "service/service.h"
 
 struct agent;
@@ -34,6 +35,7 @@ struct agent_config {
     struct store *store;
     struct attachments *attachments;
     const struct llm_models *models;
+    struct budgets *budgets; /* of the day; NULL: none */
     struct sources *sources; /* may be NULL, as the next */
     struct broker *broker;   /* that programs ask for queries */
     const char *data_dir;    /* prompts in mark/prompts/ override the embedded ones */

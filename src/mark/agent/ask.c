@@ -201,6 +201,7 @@ int agent_ask(struct agent *agent, const struct caller *caller,
         check_attachments(agent, caller, question->attachments, fault) < 0 ||
         chat_for(agent, caller, question, &chat, fault) < 0 ||
         pick_model(agent, question->model, &chat, &model, fault) < 0 ||
+        spending_check(agent, caller, model, fault) < 0 ||
         pick_sources(agent, caller, question->sources, &wanted, fault) < 0)
         return -1;
     answer = answer_for(agent, caller, question->query, question->attachments);
@@ -332,6 +333,7 @@ int agent_regenerate(struct agent *agent, const struct caller *caller, const cha
     answer->seq = question.seq;
     answer->wanted = message_sources(&question);
     if (pick_model(agent, NULL, &chat, &answer->model, fault) == 0 &&
+        spending_check(agent, caller, answer->model, fault) == 0 &&
         agent_begin(agent, answer, NULL, fault) == 0) {
         *ret_answer = TAKE_PTR(answer);
         r = 0;

@@ -261,7 +261,7 @@ void finish(struct work *work)
 {
     struct ending *ending = &work->ending;
     struct story story = { 0 };
-    json_t *response;
+    json_t *response, *budget;
     bool checked;
     int r = 0;
 
@@ -284,6 +284,8 @@ void finish(struct work *work)
     ending->wall_us = clock_now_us() - work->begun_us;
     notice_dropped(work);
     response = response_build(work->answer, ending, checked ? &story : NULL);
+    budget = spending_end(work);
+    (void) json_object_set_new(response, "budget", budget ? budget : json_null());
     if (response) {
         const char *text = checked && story.text ? story.text : ending->story;
 

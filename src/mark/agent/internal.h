@@ -105,6 +105,7 @@ struct answer {
     struct event_log log;
     struct execution *running; /* to be interrupted by a stop */
     struct gathered gathered;
+    struct store_spent spent; /* by this answer so far */
     int64_t ended_us;
 };
 
@@ -132,6 +133,16 @@ int agent_get_message(struct agent *agent, const struct caller *caller, const ch
 /* The fault of a store's error: not found is @unknown, everything else internal and logged. */
 int agent_store_fault(struct agent *agent, enum problem unknown, const char *what, int r,
                       const struct gb_err *err, struct fault *fault);
+
+/* ---- budgets of the day (spending.c) ---- */
+
+/* Before a question is stored: whether there is anything left for its answer. */
+int spending_check(struct agent *agent, const struct caller *caller, const struct llm_model *model,
+                   struct fault *fault);
+/* A query of the answer's programs, before it runs and after it; on any thread. What was estimated
+ * is reserved between the two; @estimate may be NULL in both. */
+int spending_may_query(struct answer *answer, const json_t *estimate, struct fault *fault);
+void spending_queried(struct answer *answer, const json_t *estimate, const json_t *record);
 
 /* ---- JSON helpers (response.c) ---- */
 

@@ -248,12 +248,17 @@ static void turn(struct work *work)
     struct llm_error error;
     struct llm_reply reply;
     bool was_last;
+    int r;
 
     if (budget && !work->last)
         begin_last(work, budget);
     was_last = work->last;
     history_shrink(work, false);
-    if (model_ask(work, !work->fenced, &reply, &error) < 0) {
+    if (!spending_may_ask(work))
+        return;
+    r = model_ask(work, !work->fenced, &reply, &error);
+    spending_asked(work);
+    if (r < 0) {
         if (!recover_from(work, &error))
             fall_back(work, &error);
         llm_error_release(&error);
@@ -288,7 +293,12 @@ static int work_begin(struct work *work)
     work->decisions = json_array();
     work->requests = json_array();
     work->evidence = evidence_new();
-    if (!work->messages || !work->decisions || !work->evidence || open_cancel(work) < 0)
+    if (!work->messages || !work->decisions || !work->evidence)
+        return -ENOMEM;
+    spending_begin(work);
+    if (work->done)
+        return 0;
+    if (open_cancel(work) < 0)
         return -ENOMEM;
     (void) evidence_add_given(work->evidence, work->answer->query, strlen(work->answer->query));
     if (history_load(work, &err) < 0) {

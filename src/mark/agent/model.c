@@ -232,7 +232,7 @@ static void add_usage(struct work *work, const struct llm_usage *usage, int64_t 
     struct agent_stats *stats = &work->agent->stats;
     int64_t prompt = usage->prompt > 0 ? usage->prompt : 0;
     int64_t completion = usage->completion > 0 ? usage->completion : 0;
-    int64_t cached = usage->cached > 0 ? usage->cached : 0;
+    int64_t cached = usage->cached > 0 ? usage->cached : 0, tokens;
 
 #define ADD(member)                                                                                \
     do {                                                                                           \
@@ -244,7 +244,9 @@ static void add_usage(struct work *work, const struct llm_usage *usage, int64_t 
     ADD(cached);
     ADD(cost);
 #undef ADD
-    work->tokens += usage->prompt >= 0 && usage->completion >= 0 ? prompt + completion : estimate;
+    tokens = usage->prompt >= 0 && usage->completion >= 0 ? prompt + completion : estimate;
+    work->tokens += tokens;
+    spending_tokens(work, tokens, usage->cost);
     (void) pthread_mutex_lock(&work->agent->lock);
     stats->prompt_tokens += prompt;
     stats->completion_tokens += completion;

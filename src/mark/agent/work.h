@@ -8,6 +8,7 @@
  *   cells.c    the chat's session, made or rebuilt when it is needed
  *   history.c  what of the chat goes into the prompt
  *   endings.c  the words for what went wrong
+ *   spending.c what it takes of the budget of the day
  *   finish.c   the story checked, the answer stored
  */
 #pragma once
@@ -82,6 +83,8 @@ struct work {
 
     int64_t begun_us, soft_us, hard_us; /* when to end asking, and when to end */
     int timer_fd, cancel_fd;            /* readable at @cancel_us; that, or a stop */
+    int64_t reserved_us;                /* of the budget of the day, and */
+    struct store_spent reserved_call;   /* for the call of the model that is under way */
     struct llm_usage usage;
     int64_t tokens;     /* used, estimated where the model did not tell */
     int64_t steps;      /* programs that ran */
@@ -128,6 +131,17 @@ char *model_ask_aside(struct work *work, const json_t *messages, int64_t max_tok
 /* What was streamed as a story is none. */
 void model_story_void(struct work *work);
 int64_t tokens_estimate(const json_t *messages);
+
+/* ---- spending.c ---- */
+
+/* Reserves time, and shortens the answer to what there is; without any, the work is done. */
+void spending_begin(struct work *work);
+/* Before a call of the model: false if there is no budget for it, and the work is done. */
+bool spending_may_ask(struct work *work);
+void spending_asked(struct work *work); /* after it */
+void spending_tokens(struct work *work, int64_t tokens, double dollars);
+/* Ends what is reserved: "budget" of MarkResponse. */
+json_t *spending_end(struct work *work);
 
 /* ---- tools.c ---- */
 

@@ -265,6 +265,19 @@ void mark_trace(struct request *rq)
     reply_look(rq, agent_trace);
 }
 
+/* ---- budgets ---- */
+
+void mark_budget(struct request *rq)
+{
+    struct fault fault = { 0 };
+    json_t *json = NULL;
+
+    if (budget_to_json(mark_budgets(rq->server->config.mark), &rq->caller, &json, &fault) < 0)
+        reply_fault(rq, &fault);
+    else
+        reply_json(rq, MHD_HTTP_OK, json);
+}
+
 /* ---- models ---- */
 
 void mark_models_list(struct request *rq)

@@ -116,6 +116,7 @@ const struct schema *const mark_schemas[] = {
     /* asking */
     &schema_ask, &schema_recheck_body, &schema_mark_query, &schema_mark_column, &schema_mark_chart, &schema_mark_table, &schema_mark_step, &schema_mark_value,
     &schema_mark_place, &schema_mark_numbers, &schema_mark_artifact, &schema_mark_usage,
+    &schema_mark_amounts, &schema_mark_limits, &schema_mark_budget, &schema_mark_spent,
     &schema_mark_response, &schema_mark_event, &schema_stopped, &schema_recheck_item, &schema_recheck_error,
     &schema_recheck, &schema_exchange, &schema_trace, &schema_price, &schema_model, &schema_model_page,
     /* attachments (schemas_chats.c) */

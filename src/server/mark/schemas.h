@@ -75,7 +75,8 @@ extern const struct schema schema_ask, schema_recheck_body, schema_mark_events_q
     schema_mark_value, schema_mark_place, schema_mark_numbers, schema_mark_artifact,
     schema_mark_usage, schema_mark_response, schema_mark_event, schema_stopped, schema_recheck_item,
     schema_recheck_error, schema_recheck, schema_exchange, schema_trace, schema_price, schema_model,
-    schema_model_page;
+    schema_model_page, schema_mark_amounts, schema_mark_limits, schema_mark_budget,
+    schema_mark_spent;
 
 /* ---- exports (schemas_exports.c) ---- */
 

@@ -149,6 +149,40 @@ static const struct field fields_mark_usage[] = {
 };
 RESPONSE(mark_usage, "What an answer took.");
 
+#define ROWS_AMOUNTS(words)                                                                        \
+    MAYBE("bytes", FIELD_INT, "that sources read or bill" words),                                  \
+        MAYBE("cost", FIELD_NUMBER, "in US dollars, of models and queries"),                       \
+        MAYBE("tokens", FIELD_INT, "of models"), MAYBE("seconds", FIELD_NUMBER, "of answers"), END
+
+static const struct field fields_mark_amounts[] = { ROWS_AMOUNTS("") };
+RESPONSE(mark_amounts, "What was used.");
+
+static const struct field fields_mark_limits[] = { ROWS_AMOUNTS("; null: no limit, here and below") };
+RESPONSE(mark_limits, "What may be used.");
+
+static const struct field fields_mark_budget[] = {
+    ALWAYS("day", FIELD_TEXT, "in UTC, such as 2026-11-16"),
+    ALWAYS("resets_in", FIELD_INT, "seconds until the next day"),
+    { "limits", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_mark_limits },
+    { "used", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_mark_amounts },
+    { "left", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_mark_limits,
+      .help = "without what is reserved for what is under way" },
+    END,
+};
+RESPONSE(mark_budget, "A budget of the day.");
+
+static const struct field fields_mark_spent[] = {
+    { "day", FIELD_TEXT, .help = "in UTC" },
+    { "resets_in", FIELD_INT, .help = "seconds until the next day" },
+    { "limits", FIELD_OBJECT, .of = &schema_mark_limits },
+    { "used", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_mark_amounts,
+      .help = "by this answer" },
+    { "left", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_mark_limits,
+      .help = "for today, when it ended" },
+    END,
+};
+RESPONSE(mark_spent, "What an answer took of the budget of the day.");
+
 static const char *const answer_statuses[] = { "ok", "error", "stopped", "needs_input", "pending",
                                                NULL };
 
@@ -174,6 +208,7 @@ static const struct field fields_mark_response[] = {
       .help = "what Mark has to know first; reply with the next question in the chat" },
     { "model", FIELD_TEXT, FIELD_REQUIRED | FIELD_NULLABLE, .help = "its name" },
     { "usage", FIELD_OBJECT, FIELD_REQUIRED, .of = &schema_mark_usage },
+    { "budget", FIELD_OBJECT, FIELD_NULLABLE, .of = &schema_mark_spent },
     { "demo", FIELD_BOOL, 0, .help = "true if the demo answered, which is no language model" },
     { "notices", FIELD_LIST, 0, .help = "sentences such as: the session was rebuilt" },
     END,
