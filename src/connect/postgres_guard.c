@@ -216,6 +216,40 @@ static int check_functions(struct pg *pg, const char *sql, const struct pg_plan 
     return r;
 }
 
+static const char views_sql[] =
+    "SELECT pg_catalog.pg_get_viewdef(r.ev_class) FROM pg_catalog.pg_rewrite r WHERE EXISTS "
+    "(SELECT "
+    "FROM pg_catalog.pg_depend d JOIN pg_catalog.pg_class c ON c.oid = d.refobjid JOIN "
+    "pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE d.classid = "
+    "'pg_catalog.pg_rewrite'::pg_catalog.regclass AND d.objid = r.oid AND d.refclassid = "
+    "'pg_catalog.pg_class'::pg_catalog.regclass AND c.oid <> r.ev_class AND "
+    "pg_catalog.concat(n.nspname, '.', c.relname) = ANY ($1::pg_catalog.text[]))";
+
+/* Aliases with columns, in the statement and in the views that it may have used. */
+static int check_aliases(struct pg *pg, const char *sql, const json_t *json, const json_t *hidden)
+{
+    json_t *list = json_array(), *unused;
+    autofree char *tables = NULL;
+    const char *table;
+    PGresult *rows = NULL;
+    int r = plan_check_aliases(json, hidden, sql, pg->error);
+
+    json_object_foreach ((json_t *) hidden, table, unused)
+        (void) json_array_append_new(list, json_pack("{s:s}", "table", table));
+    tables = names_of(list, "table");
+    json_decref(list);
+    if (r < 0)
+        return r;
+    if (!tables)
+        return driver_fail(pg->error, CONNECT_INTERNAL, "out of memory");
+    if (pg_ask(pg, views_sql, 1, (const char *const[]){ tables }, &rows) < 0)
+        return -1;
+    for (int i = 0; i < PQntuples(rows) && r == 0; i++)
+        r = plan_check_aliases(json, hidden, PQgetvalue(rows, i, 0), pg->error);
+    PQclear(rows);
+    return r;
+}
+
 int pg_guard_plan(struct pg *pg, const char *sql, const struct pg_plan *plan, const json_t *json)
 {
     const json_t *schemas = json_object_get(pg->source, "schemas");
@@ -236,6 +270,8 @@ int pg_guard_plan(struct pg *pg, const char *sql, const struct pg_plan *plan, co
     r = pg_hidden(pg, masked, &hidden);
     if (r == 0)
         r = plan_check_masks(plan, json, hidden, pg->error);
+    if (r == 0)
+        r = check_aliases(pg, sql, json, hidden);
     json_decref(hidden);
     return r;
 }

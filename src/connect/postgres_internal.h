@@ -90,6 +90,9 @@ int plan_check_functions(const json_t *functions, struct driver_error *error);
  * tables that inherit from them. */
 int plan_check_masks(const struct pg_plan *plan, const json_t *json, const json_t *hidden,
                      struct driver_error *error);
+/* An alias of a masked table that renames its columns, in the statement or the text of a view. */
+int plan_check_aliases(const json_t *json, const json_t *hidden, const char *sql,
+                       struct driver_error *error);
 /* Adds the functions that the statement itself names, also those that the planner has folded away.
  */
 int plan_add_called(const char *sql, json_t *functions, struct driver_error *error);

@@ -68,7 +68,8 @@ struct walk {
     int (*expression)(struct walk *walk, const char *text);
     int (*node)(struct walk *walk, const json_t *node);
     json_t *relations, *functions;
-    const json_t *hidden; /* names of masked columns, as keys */
+    const json_t *hidden; /* names of masked columns, or tables with some, as keys */
+    const char *sql;
     struct driver_error *error;
     bool writes, broken;
 };
@@ -389,4 +390,62 @@ int plan_check_masks(const struct pg_plan *plan, const json_t *json, const json_
         r = walk_node(&walk, node, NULL);
     json_decref(names);
     return r;
+}
+
+static bool is_hidden(const json_t *hidden, const json_t *relation, const char *schema,
+                      const char *name)
+{
+    char full[2 * SQL_NAME_MAX + 2];
+
+    snprintf(full, sizeof full, "%s.%s", text_of(relation, schema), text_of(relation, name));
+    return json_object_get(hidden, full) != NULL;
+}
+
+/* "p_2" was "p": names of a plan are unique. */
+static void alias_base(const char *alias, char base[SQL_NAME_MAX])
+{
+    size_t len = strlen(alias), digits = 0;
+
+    while (digits < len && alias[len - digits - 1] >= '0' && alias[len - digits - 1] <= '9')
+        digits++;
+    if (digits > 0 && digits < len && alias[len - digits - 1] == '_')
+        len -= digits + 1;
+    snprintf(base, SQL_NAME_MAX, "%.*s", (int) len, alias);
+}
+
+static int alias_node(struct walk *walk, const json_t *node)
+{
+    struct sql_lexer lexer = { .text = walk->sql, .len = strlen(walk->sql) };
+    const char *alias = text_of(node, "Alias");
+    char base[SQL_NAME_MAX];
+    struct sql_piece piece;
+    bool named = false;
+
+    if (!*alias || !is_hidden(walk->hidden, node, "Schema", "Relation Name"))
+        return 0;
+    alias_base(alias, base);
+    /* A long name was cut to make room for its number. */
+    if (strlen(alias) >= SQL_NAME_MAX - 8)
+        return driver_fail(walk->error, CONNECT_MASKED, "give the table a shorter alias");
+    do {
+        sql_next(&lexer, &piece);
+        if (named && piece.kind == SQL_OTHER && piece.symbol == '(')
+            return driver_fail(
+                walk->error, CONNECT_MASKED,
+                "'%.60s(' may rename columns of a table that has masked ones; use an "
+                "alias without a list of columns",
+                base);
+        named = piece.kind == SQL_WORD &&
+                (strcmp(piece.name, base) == 0 || strcmp(piece.name, alias) == 0);
+    } while (piece.kind != SQL_END && piece.kind != SQL_BROKEN);
+    return 0;
+}
+
+int plan_check_aliases(const json_t *json, const json_t *hidden, const char *sql,
+                       struct driver_error *error)
+{
+    const json_t *node = json_object_get(json_array_get(json, 0), "Plan");
+    struct walk walk = { .node = alias_node, .hidden = hidden, .sql = sql, .error = error };
+
+    return walk_node(&walk, node, NULL);
 }
