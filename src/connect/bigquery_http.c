@@ -26,6 +26,7 @@
 
 #define DEFAULT_URL     "https://bigquery.googleapis.com"
 #define TRIES_MAX       6
+#define TRIES_AWAY_MAX  3 /* while nobody is there at all */
 #define CONNECT_US      (20 * USEC_PER_SEC)
 #define SILENCE_US      (60 * USEC_PER_SEC) /* a reply comes within 10 s, or says "not yet" */
 #define BACKOFF_US      (100 * USEC_PER_MSEC)
@@ -468,21 +469,26 @@ static void set_token(struct bigquery *bq, const char *token)
     bq->token = token ? strdup(token) : NULL;
 }
 
+/* Whether the line broke, and another try may help. */
+static bool broke_only(const struct reply *reply, int tries)
+{
+    return (reply->end == END_AWAY && tries < TRIES_AWAY_MAX) ||
+           (reply->end == END_BROKEN && tries < TRIES_MAX);
+}
+
 /* What @reply of the token endpoint means; 1: try again. */
-static int take_token(struct bigquery *bq, const struct reply *reply, bool last,
+static int take_token(struct bigquery *bq, const struct reply *reply, int tries,
                       struct driver_error *error)
 {
     struct bigquery_refusal refusal;
     json_t *json;
 
     if (reply->end != END_DONE)
-        return !last && (reply->end == END_AWAY || reply->end == END_BROKEN)
-                   ? 1
-                   : failed(bq, reply, error);
+        return broke_only(reply, tries) ? 1 : failed(bq, reply, error);
     if (reply->status / 100 != 2) {
         read_refusal(reply, &refusal);
         if (can_retry(&refusal))
-            return last ? bigquery_refused(&refusal, error) : 1;
+            return tries >= TRIES_MAX ? bigquery_refused(&refusal, error) : 1;
         return driver_fail(error, CONNECT_DENIED,
                            "Google refused to sign the service account in (%s: %s); check that its "
                            "key is not revoked, and the clock of this machine",
@@ -524,7 +530,7 @@ static int sign_in(struct bigquery *bq, struct driver_error *error)
         struct reply reply = { .max = TOKEN_BODY_MAX };
 
         exchange(bq, uri, NULL, "Content-Type: application/x-www-form-urlencoded", form, &reply);
-        r = take_token(bq, &reply, n + 1 == TRIES_MAX || bq->cancelling, error);
+        r = take_token(bq, &reply, bq->cancelling ? TRIES_MAX : n + 1, error);
         if (reply.body)
             explicit_bzero(reply.body, reply.len);
         free(reply.body);
@@ -546,15 +552,13 @@ void bigquery_tell_token(const struct bigquery *bq, json_t *done)
 /* ---- calls ---- */
 
 /* What @reply means: 0 done, 1 try again, 2 @refusal is final, below 0 @error. */
-static int judge(struct bigquery *bq, const struct reply *reply, bool last, json_t **ret_json,
+static int judge(struct bigquery *bq, const struct reply *reply, int tries, json_t **ret_json,
                  struct bigquery_refusal *refusal, struct driver_error *error)
 {
     bool mended = bq->token_is_new;
 
     if (reply->end != END_DONE)
-        return !last && (reply->end == END_AWAY || reply->end == END_BROKEN)
-                   ? 1
-                   : failed(bq, reply, error);
+        return broke_only(reply, tries) ? 1 : failed(bq, reply, error);
     if (reply->status / 100 == 2) {
         *ret_json = parse(reply);
         return *ret_json ? 0
@@ -566,7 +570,7 @@ static int judge(struct bigquery *bq, const struct reply *reply, bool last, json
     if (reply->status == 401 && !mended)
         return sign_in(bq, error) < 0 ? -1 : 1;
     if (can_retry(refusal))
-        return last ? bigquery_refused(refusal, error) : 1;
+        return tries >= TRIES_MAX ? bigquery_refused(refusal, error) : 1;
     return 2;
 }
 
@@ -587,7 +591,7 @@ int bigquery_call(struct bigquery *bq, const char *path, const json_t *body, jso
         bool old = !bq->token_is_new;
 
         exchange(bq, url, bq->token, "Content-Type: application/json", text, &reply);
-        r = judge(bq, &reply, n + 1 == TRIES_MAX || bq->cancelling, ret_reply,
+        r = judge(bq, &reply, bq->cancelling ? TRIES_MAX : n + 1, ret_reply,
                   refusal ? refusal : &own, error);
         free(reply.body);
         if (r == 1 && old && bq->token_is_new)

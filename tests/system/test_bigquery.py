@@ -460,7 +460,7 @@ def test_unknown_types(bq, connector):
 
 def test_a_line_that_breaks(bq, connector):
     """Hangs up after each byte of a reply, once; the next try goes well."""
-    for at in [*range(0, 60, 7), 90, 150, 200]:
+    for at in (0, 1, 9, 14, 17, 40, 75, 90, 150):
         for where in ("/token", "POST .*/jobs", "/queries/"):
             bq.faults[:] = [Fault(where, hang_up=at)]
             assert connector.good(order(bq)).rows == [(1,)], (where, at)
