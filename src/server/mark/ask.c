@@ -137,6 +137,7 @@ void mark_ask(struct request *rq)
     struct answer *answer = NULL;
     struct fault fault = { 0 };
     struct body_ask body = { 0 };
+    static const char *const none[] = { NULL };
     char **ids = NULL, **sources = NULL;
 
     if (request_json(rq, &body) < 0)
@@ -146,7 +147,8 @@ void mark_ask(struct request *rq)
         question.chat_id = body.chat_id;
         question.attachments = (const char *const *) ids;
         question.model = body.model;
-        question.sources = body.sources ? (const char *const *) sources : NULL;
+        if (body.sources)
+            question.sources = sources ? (const char *const *) sources : none;
         if (agent_ask(agent_of(rq), &rq->caller, &question, &answer, &fault) < 0)
             reply_fault(rq, &fault);
         else
