@@ -326,6 +326,12 @@ static void put_head(FILE *out, const struct shelf *shelf)
                    shelf->held.source.kind, shelf->len);
     put_about(out, ": ", about);
     (void) fputc('\n', out);
+    if (is_files(&shelf->held))
+        (void) fprintf(out,
+                       "Its tables are files: mark.path(\"%s\", \"file\") is the path of one, and "
+                       "mark.query(\"%s\", sql) asks DuckDB, where each has the name that is told "
+                       "with it.\n",
+                       shelf->held.source.name, shelf->held.source.name);
 }
 
 /* Joins that people wrote down; those of foreign keys are with their columns. */

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/autoclean.h"
 #include "base/clock.h"
@@ -14,6 +13,7 @@
 #include "base/text/parse.h"
 #include "base/text/strv.h"
 #include "mark/ids.h"
+#include "mark/source/files.h"
 #include "mark/source/google.h"
 #include "mark/source/internal.h"
 #include "mark/source/vault.h"
@@ -193,16 +193,12 @@ static int read_name(const json_t *body, char name[STORE_SOURCE_NAME_MAX], struc
 }
 
 /* A directory of files must be there when it is named; later it is looked at again. */
-static int check_directory(const struct settings *settings, struct fault *fault)
+static int check_directory(struct sources *sources, const struct settings *settings,
+                           struct fault *fault)
 {
     const char *path = json_string_value(json_object_get(settings->json, "directory"));
-    struct stat st;
 
-    if (!path || (stat(path, &st) == 0 && S_ISDIR(st.st_mode)))
-        return 0;
-    return fault_set(fault, PROBLEM_SOURCE_MALFORMED, "directory",
-                     "the directory does not exist, or is not one; it is on the machine of the "
-                     "service");
+    return path ? files_check(path, sources->config.data_dir, fault) : 0;
 }
 
 /* Fills settings, notes and secret of @source. */
@@ -210,7 +206,7 @@ static int fill(struct sources *sources, const struct settings *settings, const 
                 const json_t *body, struct store_source *source, struct fault *fault)
 {
     json_t *notes = NULL;
-    int r = check_directory(settings, fault);
+    int r = check_directory(sources, settings, fault);
 
     if (r == 0)
         r = notes_of_source(old_notes, body, &notes, fault);

@@ -20,6 +20,7 @@
 #include "base/text/strv.h"
 #include "base/text/utf8.h"
 #include "mark/source/connector.h"
+#include "mark/source/files.h"
 #include "mark/source/google.h"
 #include "mark/source/intake.h"
 #include "mark/source/internal.h"
@@ -160,6 +161,41 @@ static int read_file(int fd, char **ret_text, size_t *ret_len)
     return 0;
 }
 
+static bool is_files(const struct held *held)
+{
+    return strcmp(held->source.kind, "files") == 0;
+}
+
+static int part_parse(const char *text, size_t len, json_t **ret_part, struct fault *fault)
+{
+    struct gb_err err = { 0 };
+    int r = intake_parse(text, len, ret_part, &err);
+
+    if (r == -ENOMEM)
+        return fault_no_memory(fault);
+    return r < 0 ? fault_set(fault, PROBLEM_SOURCE_FAILED, NULL, "%s",
+                             err.msg[0] ? err.msg : "the catalogue cannot be read")
+                 : 0;
+}
+
+/* A directory is looked into by a box, not by a connector. */
+static int part_of_files(struct sources *sources, const struct held *held, json_t **ret_part,
+                         struct fault *fault)
+{
+    const char *directory = json_string_value(json_object_get(held->settings, "directory"));
+    bool samples = !json_is_false(json_object_get(held->settings, "samples"));
+    autofree char *text = NULL;
+    json_t *catalogue = NULL;
+
+    if (files_check(directory ? directory : "", sources->config.data_dir, fault) < 0 ||
+        files_catalogue(sources->config.service, directory, samples ? SAMPLES : 0, &catalogue,
+                        fault) < 0)
+        return -1;
+    text = json_dumps(catalogue, JSON_COMPACT);
+    json_decref(catalogue);
+    return text ? part_parse(text, strlen(text), ret_part, fault) : fault_no_memory(fault);
+}
+
 static int part_read(struct sources *sources, const struct held *held, const struct askers *askers,
                      const struct store_access *row, json_t **ret_part, struct fault *fault)
 {
@@ -167,10 +203,11 @@ static int part_read(struct sources *sources, const struct held *held, const str
     json_t *order = NULL, *done = NULL;
     autofree char *text = NULL;
     autoclose int fd = -EBADF;
-    struct gb_err err = { 0 };
     size_t len = 0;
     int r;
 
+    if (is_files(held))
+        return part_of_files(sources, held, ret_part, fault);
     if (order_for(sources, held, row, "catalogue", sources->config.us_max, &order, fault) < 0)
         return -1;
     r = ask(sources, order, sources->config.us_max, &fd, &done, &failure);
@@ -182,13 +219,10 @@ static int part_read(struct sources *sources, const struct held *held, const str
         return r;
     }
     r = read_file(fd, &text, &len);
-    if (r == 0)
-        r = intake_parse(text, len, ret_part, &err);
     if (r == -ENOMEM)
         return fault_no_memory(fault);
-    return r < 0 ? fault_set(fault, PROBLEM_SOURCE_FAILED, NULL, "%s",
-                             err.msg[0] ? err.msg : "the catalogue cannot be read")
-                 : 0;
+    return r < 0 ? fault_set(fault, PROBLEM_SOURCE_FAILED, NULL, "the catalogue cannot be read")
+                 : part_parse(text, len, ret_part, fault);
 }
 
 /* ---- putting the parts together ---- */
@@ -497,11 +531,38 @@ static int check_one(struct sources *sources, const struct held *held, const str
     return r;
 }
 
+/* Whether the directory is there, and a box of this service has it. */
+static int check_files(struct sources *sources, const struct held *held, json_t *checks)
+{
+    const char *directory = json_string_value(json_object_get(held->settings, "directory"));
+    struct service *service = sources->config.service;
+    struct fault fault = { 0 };
+    json_t *catalogue = NULL;
+    char text[128];
+    int r;
+
+    if (files_check(directory ? directory : "", sources->config.data_dir, &fault) < 0)
+        return add_check(checks, "directory", false, fault.detail, "");
+    r = add_check(checks, "directory", true, "it is there, and can be read", "");
+    if (r < 0 || !service)
+        return r;
+    if (files_catalogue(service, directory, 0, &catalogue, &fault) < 0)
+        return add_check(checks, "box", false, fault.detail, "");
+    (void) snprintf(text, sizeof text, "a box has it, with %zu tables in its files",
+                    json_array_size(json_object_get(catalogue, "tables")));
+    json_decref(catalogue);
+    return add_check(checks, "box", true, text, "");
+}
+
 static int check_all(struct sources *sources, const struct held *held, json_t *checks,
                      struct fault *fault)
 {
     struct askers askers;
-    int r = askers_find(held, &askers, fault);
+    int r;
+
+    if (is_files(held))
+        return check_files(sources, held, checks) < 0 ? fault_no_memory(fault) : 0;
+    r = askers_find(held, &askers, fault);
 
     for (size_t i = 0; r == 0 && i < askers.len; i++)
         if (check_one(sources, held, &askers, askers.rows[i], checks, fault) < 0)
