@@ -1,7 +1,9 @@
 """The demo model's conversation: its programs run, and its stories say only what they computed."""
 
+import contextlib
 import pathlib
 import re
+import sqlite3
 import subprocess
 import sys
 import types
@@ -10,22 +12,27 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TEXTS = ROOT / "src/mark/llm/demo"
-SAMPLE = ROOT / "examples/sales.csv"
-TOPICS = sorted(p.stem for p in TEXTS.glob("*.py") if p.stem not in ("load", "other"))
+EXAMPLES = ROOT / "examples"
+SAMPLE = EXAMPLES / "sales.csv"
+JOINS = ("supplier", "targets")
+TOPICS = sorted(p.stem for p in TEXTS.glob("*.py")
+                if not re.fullmatch(r"other|.*load|.*_query|.*_files|" + "|".join(JOINS), p.stem))
+QUERY = {"@SOURCE@": "'shop'", "@ORDERS@": "shop.orders", "@PRODUCTS@": "shop.products", "@REGIONS@": "shop.regions"}
+FILES = {"@PRODUCTS@": "'products.csv'", "@REGIONS@": "'regions.csv'"}
 FILL = {"@FILE@": "'sales.csv'", "@CHOSEN@": "sales", "@SCOPE@": "'all regions'", "@MEASURE@": "revenue"}
 
-pytest.importorskip("pandas")
+pandas = pytest.importorskip("pandas")
 
 
-def program(name, chart):
+def program(name, chart, places=None):
     """The text of a program as the demo sends it, with one of its two ways to draw."""
     text = (TEXTS / f"{name}.py").read_text(encoding="utf-8")
     common, *ways = re.split(r"^# ---- (?:plotly|matplotlib)\n", text, flags=re.M)
-    assert len(ways) == (0 if name == "load" else 2), name
+    assert len(ways) == (0 if re.search("load|_query|_files", name) else 2), name
     way = ways[("plotly", "matplotlib").index(chart)] if ways else ""
     imports, _, drawing = way.partition("\n\n") if way.startswith("import ") else ("", "", way)
     text = imports + "\n" + common + drawing
-    for mark, value in FILL.items():
+    for mark, value in {**FILL, **(places or {})}.items():
         text = text.replace(mark, value)
     assert "@" not in text
     return text
@@ -37,6 +44,17 @@ class Recorder(types.ModuleType):
     def __init__(self, files):
         super().__init__("mark")
         self.files, self.values, self.tables, self.charts = files, {}, [], []
+
+    def query(self, source, sql, params=None):
+        """SQLite in place of PostgreSQL: what the demo asks is the same in both."""
+        assert source == "shop"
+        with contextlib.closing(sqlite3.connect(":memory:")) as db:
+            db.execute("ATTACH ':memory:' AS shop")
+            for table, file in (("orders", "sales"), ("products", "products"), ("regions", "regions")):
+                pandas.read_csv(EXAMPLES / f"{file}.csv").drop_duplicates().to_sql(table, db, index=False)
+                db.execute(f"CREATE TABLE shop.{table} AS SELECT * FROM main.{table}")
+                db.execute(f"DROP TABLE main.{table}")
+            return pandas.read_sql_query(sql, db)
 
     def attachment(self, name):
         return str(self.files[name])
@@ -79,6 +97,28 @@ def test_topic(monkeypatch, topic, chart):
     mark = run(monkeypatch, {"sales.csv": SAMPLE}, program("load", chart), program(topic, chart))
     assert set(references(topic)) <= set(mark.values)
     assert mark.tables and len(mark.charts) == 1
+
+
+@pytest.mark.parametrize("topic", [t for t in TOPICS if t != "overview"])
+def test_topic_of_a_source(monkeypatch, topic):
+    """The same from the tables of a database as from the file."""
+    load = program("source_load", "matplotlib", QUERY)
+    asked = run(monkeypatch, {}, load, program(topic, "matplotlib"))
+    read = run(monkeypatch, {"sales.csv": SAMPLE}, program("load", "matplotlib"), program(topic, "matplotlib"))
+    assert asked.values == pytest.approx(read.values)
+
+
+@pytest.mark.parametrize("topic", JOINS)
+def test_joins(monkeypatch, topic):
+    """Two ways to the same numbers: a query, and the files."""
+    common = program(topic, "matplotlib")
+    asked = run(monkeypatch, {}, "import mark\n" + program(topic + "_query", "matplotlib", QUERY) + common)
+    files = {f"{name}.csv": EXAMPLES / f"{name}.csv" for name in ("sales", "products", "regions")}
+    read = run(monkeypatch, files, program("load", "matplotlib"),
+               "import mark\n" + program(topic + "_files", "matplotlib", FILES) + common)
+    assert set(references(topic)) <= set(asked.values)
+    assert asked.values == pytest.approx(read.values)
+    assert asked.tables == read.tables and len(asked.charts) == 1
 
 
 @pytest.mark.parametrize("text", [

@@ -309,6 +309,67 @@ static void test_cancel(void **state)
     json_decref(tools);
 }
 
+#define COLUMNS                                                                                    \
+    "  order_id integer, key\n  region text\n  units integer\n  price numeric\n  discount\n  "     \
+    "returned\n"
+#define SHOP                                                                                       \
+    "<data 0>\nSource other, postgresql, 1 tables\nTable public.log\nSource shop, postgresql, 3 "  \
+    "tables: \"x\"\nTable shop.orders, about 2000 rows: orders\n" COLUMNS                          \
+    "Table shop.products: what\nTable shop.regions\nSource last, files, 1 tables\nTable "          \
+    "\"sales.csv\"\n</data 0>\n"
+
+static void test_sources(void **state)
+{
+    json_t *messages = conversation(SHOP);
+
+    (void) state;
+    ask(messages, "Which supplier brings the most profit?");
+    expect(messages, "run_python", "mark.query(\"shop\", '''");
+    result(messages, "ok", false);
+    expect(messages, "answer", "{{supplier}}");
+    ask(messages, "How far is each region from its target?");
+    expect(messages, "run_python", "FROM shop.regions AS r JOIN shop.orders AS o");
+    result(messages, "ok", false);
+    expect(messages, "answer", "{{last_gap}}");
+    ask(messages, "Which region grew fastest?");
+    expect(messages, "run_python", "sales = mark.query(\"shop\"");
+    result(messages, "ok", false);
+    expect(messages, "run_python", "by_region");
+    json_decref(messages);
+
+    /* a file that is attached comes first; it has no suppliers */
+    messages = conversation(SHOP SAMPLE);
+    ask(messages, "Which region grew fastest?");
+    expect(messages, "run_python", "pd.read_csv(mark.attachment(\"sales.csv\")");
+    json_decref(messages);
+
+    messages = conversation("Source dir, files, 3 tables\nTable \"sales.csv\"\n" COLUMNS
+                            "Table \"products.csv\"\n");
+    ask(messages, "Which supplier brings the most profit?");
+    expect(messages, "run_python",
+           "FROM (SELECT DISTINCT * FROM \"sales.csv\") AS o JOIN \"products.csv\" AS p");
+    json_decref(messages);
+}
+
+static void test_odd_sources(void **state)
+{
+    static const char *const odd[] = {
+        "Source '''); import os #, postgresql\nTable shop.orders\n" COLUMNS "Table shop.products\n",
+        "Source shop, postgresql\nTable '''+x+'''.orders\n" COLUMNS "Table shop.products\n",
+        "Source shop, postgresql\nTable shop.orders\n" COLUMNS,
+        "Source \nTable orders\nTable products\nSource",
+    };
+
+    (void) state;
+    for (size_t i = 0; i < ARRAY_LEN(odd); i++) {
+        json_t *messages = conversation(odd[i]);
+
+        ask(messages, "Which supplier brings the most profit?");
+        expect(messages, "answer", "**demo** model");
+        json_decref(messages);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +382,8 @@ int main(void)
         cmocka_unit_test(test_other_files),
         cmocka_unit_test(test_says_what_it_is),
         cmocka_unit_test(test_question_begins_where_files_end),
+        cmocka_unit_test(test_sources),
+        cmocka_unit_test(test_odd_sources),
         cmocka_unit_test(test_streams_what_it_returns),
         cmocka_unit_test(test_cancel),
     };

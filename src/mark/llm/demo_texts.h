@@ -11,3 +11,8 @@ extern const char demo_overview_py[], demo_overview_md[];
 extern const char demo_products_py[], demo_products_md[];
 extern const char demo_quarter_py[], demo_quarter_md[];
 extern const char demo_returns_py[], demo_returns_md[];
+extern const char demo_source_load_py[]; /* in place of load.py, from a data source */
+extern const char demo_supplier_py[], demo_supplier_md[];
+extern const char demo_supplier_query_py[], demo_supplier_files_py[];
+extern const char demo_targets_py[], demo_targets_md[];
+extern const char demo_targets_query_py[], demo_targets_files_py[];
