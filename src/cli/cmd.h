@@ -31,6 +31,7 @@ int cmd_template(const struct config *cfg);
 int cmd_user(const struct config *cfg);
 
 /* ---- parts of `glovebox mark` ---- */
+int cmd_mark_export(const struct config *cfg);
 int cmd_mark_verify(const struct config *cfg);
 
 /* ---- parts of `glovebox mcp` ---- */

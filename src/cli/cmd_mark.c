@@ -54,6 +54,8 @@ int cmd_mark(const struct config *cfg)
 
     if (cfg->action == ACTION_MARK_EVAL)
         return cmd_eval(cfg);
+    if (cfg->action == ACTION_MARK_EXPORT)
+        return cmd_mark_export(cfg);
     if (cfg->action == ACTION_MARK_VERIFY)
         return cmd_mark_verify(cfg);
     r = cfg->action == ACTION_MARK_EXPORT_FEEDBACK ? export_feedback(cfg, &err)

@@ -80,6 +80,14 @@ static const struct db_statement delete_verified = {
     "delete verified answers",
 };
 
+static const struct db_statement find_owner = {
+    DB_READ,
+    "SELECT owner, 1 FROM mark_chats WHERE id = ?1 UNION ALL SELECT mark_chats.owner, 0 "
+    "FROM mark_messages JOIN mark_chats ON mark_chats.id = mark_messages.chat_id "
+    "WHERE mark_messages.id = ?1",
+    "find an owner",
+};
+
 static int fail_unknown(const char *id, struct gb_err *err)
 {
     return gb_fail_plain(err, ENOENT, "no chat '%s'", id);
@@ -179,6 +187,29 @@ int store_chat_get(struct store *store, const char *owner, const char *id,
         r = db_fail_row(&q, err);
     db_query_end(&q);
     db_read_end(store->db);
+    return r < 0 ? r : 0;
+}
+
+int store_owner_of(struct store *store, const char *id, char ret_owner[STORE_ID_MAX],
+                   bool *ret_chat, struct gb_err *err)
+{
+    int r = store_check_id(id, err);
+    struct db_query q;
+    int64_t chat = 0;
+
+    if (r < 0)
+        return r;
+    db_read_begin(store->db);
+    q = db_query_begin(store->db, &find_owner, "t", id);
+    r = db_query_step(&q, err);
+    if (r == 0)
+        r = gb_fail_plain(err, ENOENT, "no chat and no answer '%s'", id);
+    else if (r > 0 &&
+             (!db_column_copy(&q, 0, ret_owner, STORE_ID_MAX) || !db_column_int(&q, 1, &chat)))
+        r = db_fail_row(&q, err);
+    db_query_end(&q);
+    db_read_end(store->db);
+    *ret_chat = chat != 0;
     return r < 0 ? r : 0;
 }
 

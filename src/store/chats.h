@@ -50,6 +50,11 @@ int store_chat_delete(struct store *store, const char *owner, const char *id, st
  * the caller's. */
 int store_owner_delete(struct store *store, const char *owner, struct gb_err *err);
 
+/* Whose chat or message @id is, for an operator; what is another's exists here. -ENOENT: nobody's.
+ */
+int store_owner_of(struct store *store, const char *id, char ret_owner[STORE_ID_MAX],
+                   bool *ret_chat, struct gb_err *err);
+
 /* ---- messages ---- */
 
 enum store_role { STORE_ROLE_USER, STORE_ROLE_ASSISTANT };

@@ -71,8 +71,31 @@ def ask_demo(who):
     return [first, who.ask_mark("Show revenue by month", chat), who.ask_mark("and by quarter?", chat)], file
 
 
-def test_a_notebook_gives_the_same_numbers_elsewhere(serve, tmp_path):
-    ann = person(serve("--model", "demo=demo", "--model", "none", preload="pandas"))
+def check_command(gb, data, chat, message, directory):
+    """`glovebox mark export`, beside the running service."""
+
+    def export_to(id, *options, code=0):
+        result = gb("mark", "export", id, "--data", data, *options)
+        assert result.code == code, result.err
+        return result
+
+    assert export_to(chat, "--format", "md").out.startswith("# Which region grew fastest?\n")
+    assert json.loads(export_to(message, "--format", "json").out)["messages"][1]["message_id"] == message
+    export_to(chat, "--out", directory / "chat.zip")
+    assert "notebook.ipynb" in zipfile.ZipFile(directory / "chat.zip").namelist()
+    export_to(chat, "--out", directory / "chat.html")
+    assert b"Plotly.newPlot" in (directory / "chat.html").read_bytes()
+    assert export_to(message, "--table", "1", "--format", "csv").out.startswith("region,2024,2025,growth\r\n")
+    for options, code, why in [((NOBODY, "--format", "md"), 1, "no chat and no answer"), ((chat,), 2, "--format"),
+                               ((chat, "--format", "pdf"), 2, "--format"), ((chat, "--table", "1", "--format", "md"), 2, "csv"),
+                               ((chat, "--table", "1", "--format", "csv"), 2, "answer"),
+                               ((chat, "--out", directory / "none/chat.md"), 125, "No such file")]:
+        assert why in export_to(*options, code=code).err
+
+
+def test_a_notebook_gives_the_same_numbers_elsewhere(gb, serve, tmp_path):
+    server = serve("--model", "demo=demo", "--model", "none", preload="pandas")
+    ann = person(server)
     answers, file = ask_demo(ann)
     chat = answers[0]["chat_id"]
     count = sum(len(a["values"]) for a in answers)
@@ -104,6 +127,8 @@ def test_a_notebook_gives_the_same_numbers_elsewhere(serve, tmp_path):
     ran = run_notebook(place / "notebook.ipynb", place)
     only = len(answers[2]["values"])
     assert printed(ran.cells[-1]).startswith(f"{only} of {only} values equal"), printed(ran.cells[-1])
+
+    check_command(gb, server.data, chat, answers[0]["message_id"], tmp_path)
 
     # A value that is not the same is named.
     changed = reply.body.replace(b"_mark_notebook.summary()", b"print(0)").replace(

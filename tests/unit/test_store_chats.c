@@ -212,6 +212,24 @@ static void add_pair(struct harness_store *f, const char *chat_id, int n, const 
     assert_int_equal(store_message_add(f->store, &question, &answer, &f->err), 0);
 }
 
+static void test_owner_of(void **state)
+{
+    struct harness_store *f = *state;
+    char owner[STORE_ID_MAX];
+    bool chat = false;
+
+    add_chat(f, "c1", "mine", 1);
+    add_pair(f, "c1", 1, "why");
+    assert_int_equal(store_owner_of(f->store, "c1", owner, &chat, &f->err), 0);
+    assert_string_equal(owner, "ann");
+    assert_true(chat);
+    assert_int_equal(store_owner_of(f->store, "q1", owner, &chat, &f->err), 0);
+    assert_string_equal(owner, "ann");
+    assert_false(chat);
+    assert_int_equal(store_owner_of(f->store, "c2", owner, &chat, &f->err), -ENOENT);
+    assert_int_equal(store_owner_of(f->store, "", owner, &chat, &f->err), -EINVAL);
+}
+
 static void assert_messages(struct harness_store *f, struct store_message_query *query,
                             const char *ids)
 {
@@ -807,6 +825,7 @@ int main(int argc, char **argv)
     static const struct CMUnitTest tests[] = {
         WITH_STORE(test_chat),
         WITH_STORE(test_chat_of_others),
+        WITH_STORE(test_owner_of),
         WITH_STORE(test_chat_pages),
         WITH_STORE(test_chat_bad),
         WITH_STORE(test_message),

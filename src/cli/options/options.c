@@ -54,6 +54,7 @@ static const struct {
     { COMMAND_TEMPLATE, ACTION_TEMPLATE_CHECK, "check", 1 },
     { COMMAND_TEMPLATE, ACTION_TEMPLATE_UPDATE, "update", 1 },
     { COMMAND_MARK, ACTION_MARK_SAMPLE, "sample", 0 },
+    { COMMAND_MARK, ACTION_MARK_EXPORT, "export", 0 },
     { COMMAND_MARK, ACTION_MARK_EXPORT_FEEDBACK, "export-feedback", 0 },
     { COMMAND_MARK, ACTION_MARK_VERIFY, "verify", 0 },
     { COMMAND_MARK, ACTION_MARK_EVAL, "eval", 0 },
@@ -132,6 +133,8 @@ static int check_action(const struct config *cfg, struct gb_err *err)
         return gb_fail_plain(err, EINVAL, "--name is for user add");
     if (cfg->password_file && cfg->action != ACTION_USER_ADD && cfg->action != ACTION_USER_RESET)
         return gb_fail_plain(err, EINVAL, "--password-file is for user add and user reset");
+    if ((cfg->mark_format || cfg->mark_table > 0) && cfg->action != ACTION_MARK_EXPORT)
+        return gb_fail_plain(err, EINVAL, "--format and --table are for mark export");
     if (cfg->mark_ask && cfg->action != ACTION_MARK_VERIFY)
         return gb_fail_plain(err, EINVAL, "--ask is for mark verify");
     if (cfg->eval_prompts && cfg->action != ACTION_MARK_EVAL)
@@ -161,9 +164,11 @@ static int check_args(const struct config *cfg, struct gb_err *err)
                cfg->action == ACTION_USER_REMOVE || cfg->action == ACTION_TEMPLATE_ADD ||
                cfg->action == ACTION_TEMPLATE_REMOVE || cfg->action == ACTION_TEMPLATE_CHECK ||
                cfg->action == ACTION_TEMPLATE_UPDATE || cfg->action == ACTION_MARK_SAMPLE ||
-               cfg->action == ACTION_MARK_EVAL;
+               cfg->action == ACTION_MARK_EVAL || cfg->action == ACTION_MARK_EXPORT;
     int most = cfg->action == ACTION_USER_BUDGET ? 5 : one ? 1 : 0;
 
+    if (cfg->action == ACTION_MARK_EXPORT && cfg->args_len == 0)
+        return gb_fail_plain(err, EINVAL, "no ID; name a chat, or an answer, by its id");
     if (cfg->action == ACTION_PIP_UNINSTALL)
         return cfg->args_len > 0 ? 0
                                  : gb_fail_plain(err, EINVAL,

@@ -57,6 +57,7 @@ enum action_id {
     ACTION_TEMPLATE_CHECK,
     ACTION_TEMPLATE_UPDATE,
     ACTION_MARK_SAMPLE,
+    ACTION_MARK_EXPORT,
     ACTION_MARK_EXPORT_FEEDBACK,
     ACTION_MARK_VERIFY,
     ACTION_MARK_EVAL, /* args[0] is the file */
@@ -136,9 +137,11 @@ struct config {
     int signup;                  /* enum auth_signup */
     int mark_audit;              /* enum agent_audit */
     int64_t mark_steps, mark_us, mark_tokens;
-    int64_t mark_jobs; /* of mark verify and mark eval; 0: cmd_jobs() */
-    bool mark_ask;     /* of mark verify */
-    int64_t mark_cost; /* thousandths of a dollar; 0: no limit */
+    int64_t mark_jobs;  /* of mark verify and mark eval; 0: cmd_jobs() */
+    bool mark_ask;      /* of mark verify */
+    char *mark_format;  /* of mark export; NULL: by the name of the file */
+    int64_t mark_table; /* of mark export; 0: none */
+    int64_t mark_cost;  /* thousandths of a dollar; 0: no limit */
     int64_t budget_bytes, budget_tokens, budget_us; /* of the day; 0: no limit */
     int64_t budget_cost;                            /* thousandths of a dollar */
     bool mark_packages;

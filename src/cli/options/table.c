@@ -222,7 +222,7 @@ static const struct config_option options[] = {
     { "out", 0, OPT_STRING, MEMBER(out_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
       .commands = FOR_RUN | FOR_ASKING, .group = "Files",
       .help = "copy files the program created or changed in /workspace to DIR; of an answer also "
-              "its tables and charts" },
+              "its tables and charts; for mark export, the file to write" },
     { "volume", 0, OPT_LIST, MEMBER(volumes), .max = VOLUMES_MAX, .metavar = "DIR:PLACE[:rw]",
       .valid = volume_valid, .expected = "DIR:PLACE or DIR:PLACE:rw, such as data:/data",
       .commands = FOR_RUN, .group = "Files",
@@ -699,17 +699,18 @@ static const struct config_command commands[] = {
     [COMMAND_MARK - 1] = {
         .name = "mark",
         .mask = FOR_MARK,
-        .synopsis = "sample [NAME]|eval FILE|verify|export-feedback [OPTIONS]",
+        .synopsis = "sample [NAME]|export ID|eval FILE|verify|export-feedback [OPTIONS]",
         .summary = "sample data for Mark, the data assistant, and how good its answers are",
-        .description = "sample prints a CSV file with two years of orders of a shop that does not exist. Mark's demo model answers questions about it, so that Mark can be tried without a language model. sample products and sample regions print files that can be joined with it; sample sql is all of it as a script for psql, and sample sql-roles adds roles that see the rows of their regions. eval asks the questions in FILE, of which the answers are known, and reports how many are right, which numbers were false, and what it took; with several --model or --prompts side by side. It exits with 0 if every answer was as expected, with 1 if one was not, and with 2 for mistakes. --out DIR writes report.json, report.html and report.svg. export-feedback prints every rating of an answer as one line of JSON, the oldest first: rating, reasons, text, who and when, with the question, the story, the code, the model and the version of the prompts that it is about. verify runs all verified answers of the data directory again, each in a fresh box, and says for each whether everything came out as it was, what changed, or why it cannot run; with --ask it asks the model again. It exits with 1 if something is not as it was.",
+        .description = "sample prints a CSV file with two years of orders of a shop that does not exist. Mark's demo model answers questions about it, so that Mark can be tried without a language model. sample products and sample regions print files that can be joined with it; sample sql is all of it as a script for psql, and sample sql-roles adds roles that see the rows of their regions. eval asks the questions in FILE, of which the answers are known, and reports how many are right, which numbers were false, and what it took; with several --model or --prompts side by side. It exits with 0 if every answer was as expected, with 1 if one was not, and with 2 for mistakes. --out DIR writes report.json, report.html and report.svg. export writes a chat or an answer of the data directory, whoever it belongs to, as a notebook, a page, Markdown, JSON, or a zip of the notebook and its inputs, to the FILE of --out or to standard output; with --table it writes a table of an answer with all of its rows. export-feedback prints every rating of an answer as one line of JSON, the oldest first: rating, reasons, text, who and when, with the question, the story, the code, the model and the version of the prompts that it is about. verify runs all verified answers of the data directory again, each in a fresh box, and says for each whether everything came out as it was, what changed, or why it cannot run; with --ask it asks the model again. It exits with 1 if something is not as it was.",
         .examples = "  glovebox mark sample >sales.csv\n"
                     "  glovebox mark sample sql | psql demo\n"
                     "  glovebox mark eval examples/eval/questions.json --model demo --out report\n"
                     "  glovebox mark export-feedback --since 2026-11-01 >feedback.jsonl\n"
+                    "  glovebox mark export 0b9f5a3e-52c4-4c6e-9d3e-6a1f3c1f9a10 --out chat.html\n"
                     "  glovebox mark verify --jobs 4\n"
                     "  glovebox mark verify --ask --model big\n",
         .args = CONFIG_ARGS_WORDS,
-        .words = "sample eval verify export-feedback",
+        .words = "sample export eval verify export-feedback",
     },
     [COMMAND_ASK - 1] = {
         .name = "ask",
