@@ -140,9 +140,9 @@ int agent_store_fault(struct agent *agent, enum problem unknown, const char *wha
 int spending_check(struct agent *agent, const struct caller *caller, const struct llm_model *model,
                    struct fault *fault);
 /* A query of the answer's programs, before it runs and after it; on any thread. What was estimated
- * is reserved between the two; @estimate may be NULL in both. */
+ * is reserved between the two, if it was let @passed. */
 int spending_may_query(struct answer *answer, const json_t *estimate, struct fault *fault);
-void spending_queried(struct answer *answer, const json_t *estimate, const json_t *record);
+void spending_queried(struct answer *answer, bool passed, const json_t *record);
 
 /* ---- JSON helpers (response.c) ---- */
 

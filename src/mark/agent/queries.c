@@ -74,8 +74,8 @@ static int queries_may(void *arg, const struct query_record *record, const json_
     struct queries *q = arg;
     json_t *event;
 
-    (void) fault;
-    (void) estimate; /* it is in the record, too */
+    if (spending_may_query(q->answer, estimate, fault) < 0)
+        return -1;
     if (q->n > 0) {
         event = event_of(q, record);
         (void) json_object_set_new(event, "status", json_string("running"));
@@ -89,6 +89,7 @@ static void queries_did(void *arg, const struct query_record *record)
 {
     struct queries *q = arg;
 
+    spending_queried(q->answer, record->passed, record->json);
     if (q->n > 0)
         answer_event(q->answer, EV_QUERY, event_of(q, record));
 }

@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "base/autoclean.h"
 #include "base/clock.h"
 #include "mark/agent/work.h"
 
@@ -122,15 +123,31 @@ int spending_may_query(struct answer *answer, const json_t *estimate, struct fau
     return budget_reserve(answer->agent->config.budgets, &answer->caller, &wanted, fault);
 }
 
-void spending_queried(struct answer *answer, const json_t *estimate, const json_t *record)
+/* One that was cut off may be billed all the same, and nobody tells how much: as estimated, then.
+ */
+static bool is_cut_off(const json_t *record)
 {
-    struct store_spent used = budget_of_query(record), wanted = budget_of_query(estimate);
+    static const char *const words[] = { "cancelled", "timeout",  "too-large",
+                                         "broken",    "internal", "unreachable" };
     const char *status = json_string_value(json_object_get(record, "status"));
 
-    if (status && strcmp(status, "budget") == 0)
-        return; /* it was refused, and nothing is reserved */
+    for (size_t i = 0; status && i < ARRAY_LEN(words); i++)
+        if (strcmp(status, words[i]) == 0)
+            return true;
+    return false;
+}
+
+void spending_queried(struct answer *answer, bool passed, const json_t *record)
+{
+    struct store_spent wanted = budget_of_query(json_object_get(record, "estimate"));
+    struct store_spent used = budget_of_query(record);
+
+    if (!passed)
+        return; /* it did not run */
+    if (is_cut_off(record) && used.cost < wanted.cost)
+        used = wanted;
     spend(answer, &used);
-    budget_settle(answer->agent->config.budgets, &answer->caller, estimate ? &wanted : NULL, &used);
+    budget_settle(answer->agent->config.budgets, &answer->caller, &wanted, &used);
 }
 
 json_t *spending_end(struct work *work)

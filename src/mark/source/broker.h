@@ -63,6 +63,7 @@ struct query_record {
     json_t *json; /* {"source", "sql", "params"?, "status": "ok" | a word of connect.h | "budget" |
                      "no-such-source" | "not-recorded", "rows", "bytes", "ms", "cost", "money",
                      "estimate"?, "sha256"?, "message"?} */
+    bool passed;  /* scope_config.may was asked, and let it run */
     bool kept;    /* there is a row in the store, and the result is in mark/results/ */
     int64_t n;    /* of that row */
     uint8_t key[STORE_HASH_BYTES], sha256[STORE_HASH_BYTES];

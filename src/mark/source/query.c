@@ -242,7 +242,10 @@ static int tell(void *arg, const char *message, const json_t *body)
     (void) json_object_set_new(job->record.json, "estimate", estimate);
     if (!config->may)
         return 0;
-    return config->may(config->arg, &job->record, estimate, &job->refused);
+    if (config->may(config->arg, &job->record, estimate, &job->refused) < 0)
+        return -1;
+    job->record.passed = true;
+    return 0;
 }
 
 static int64_t limit_of(const struct grant *grant, const char *name, int64_t max)
@@ -436,8 +439,11 @@ json_t *query_run(struct query_job *job)
     live = !answer;
     if (live)
         answer = ask_live(job);
-    if (!answer)
+    if (!answer) { /* out of memory */
+        if (job->record.passed && config->did)
+            config->did(config->arg, &job->record);
         return NULL;
+    }
     if (!json_object_get(job->record.json, "ms"))
         (void) json_object_set_new(job->record.json, "ms",
                                    json_integer((clock_now_us() - begun_us) / 1000));
