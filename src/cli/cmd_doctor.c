@@ -11,6 +11,7 @@
 #include "cli/mark.h"
 #include "cli/terminal/doctor_text.h"
 #include "engine/doctor/doctor.h"
+#include "service/access/data.h"
 #include "service/template/templates.h"
 
 #include "base/banned.h"
@@ -31,6 +32,32 @@ static bool wants_colours(void)
     return isatty(STDOUT_FILENO) && !(off && *off) && term && strcmp(term, "dumb") != 0;
 }
 
+/* Where the store is, and for a database whether it can be used. NULL: out of memory. */
+static json_t *look_at_store(const struct config *cfg, const char *data_dir)
+{
+    autofree char *where = NULL;
+    struct store *store = NULL;
+    struct gb_err err;
+    int r;
+
+    if (!cfg->database) {
+        if (asprintf(&where, "%s/glovebox.db", data_dir) < 0) {
+            where = NULL;
+            return NULL;
+        }
+        return json_pack("{s:s, s:s, s:b, s:s}", "kind", "sqlite", "where", where, "ok", 1,
+                         "reason", access(where, F_OK) == 0 ? "" : "not created yet");
+    }
+    where = strdup(cfg->database);
+    if (!where)
+        return NULL;
+    options_hide_password(where);
+    r = cmd_open_store(cfg, true, &store, &err);
+    store_close(store);
+    return json_pack("{s:s, s:s, s:b, s:s}", "kind", "postgresql", "where", where, "ok",
+                     r == 0 || r == -ENOENT, "reason", r < 0 ? err.msg : "");
+}
+
 int cmd_doctor(const struct config *cfg)
 {
     struct doctor_config config = {
@@ -40,7 +67,7 @@ int cmd_doctor(const struct config *cfg)
     };
     struct doctor_report *report = calloc(1, sizeof *report);
     struct template_entry template = { 0 };
-    json_t *models = NULL;
+    json_t *models = NULL, *store;
     autofree char *data_dir = NULL;
     struct gb_err err = { 0 };
     int code = EXIT_OURS, r;
@@ -61,12 +88,14 @@ int cmd_doctor(const struct config *cfg)
         models = NULL;
         say("models: %s", err.msg);
     }
+    store = look_at_store(cfg, data_dir);
     r = report ? doctor_run(&config, report, &err) : gb_fail(&err, ENOMEM, "examine this host");
     if (config.progress)
         fprintf(stderr, "\r\033[K");
     if (r == 0 && cfg->json)
-        r = cmd_print_json(doctor_to_json(report, json_incref(models)), &err);
-    else if (r == 0 && doctor_write(stdout, report, models, mark_model_hint, wants_colours()) < 0)
+        r = cmd_print_json(doctor_to_json(report, json_incref(models), json_incref(store)), &err);
+    else if (r == 0 &&
+             doctor_write(stdout, report, models, store, mark_model_hint, wants_colours()) < 0)
         r = gb_fail(&err, EIO, "print the report");
     if (r < 0)
         say("%s", err.msg);
@@ -74,6 +103,7 @@ int cmd_doctor(const struct config *cfg)
         code = report->isolated ? 0 : EXIT_NOT_ISOLATED;
     free(report);
     json_decref(models);
+    json_decref(store);
     template_entry_release(&template);
     return code;
 }

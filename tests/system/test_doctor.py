@@ -77,7 +77,7 @@ def test_a_bad_model_is_told_and_nothing_else_is_lost(gb):
 
 
 def test_schema(report):
-    assert set(report) == {"isolated", "checks", "host", "models"} and report["isolated"] is True
+    assert set(report) == {"isolated", "checks", "host", "models", "store"} and report["isolated"] is True
     assert [c["name"] for c in report["checks"]] == list(checks_of(report)), "a name twice"
     assert set(checks_of(report)) == WALLS | LIMITS | {"python", "packages", "locales"}
     for check in report["checks"]:

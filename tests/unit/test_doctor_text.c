@@ -57,7 +57,7 @@ static char *written(const struct doctor_report *report, bool colours)
     FILE *out = open_memstream(&text, &len);
 
     assert_non_null(out);
-    assert_int_equal(doctor_write(out, report, NULL, NULL, colours), 0);
+    assert_int_equal(doctor_write(out, report, NULL, NULL, NULL, colours), 0);
     (void) fclose(out);
     return text;
 }
@@ -161,7 +161,7 @@ static void test_a_full_disk(void **state)
     (void) state;
     assert_non_null(out);
     make_report(&report);
-    assert_true(doctor_write(out, &report, NULL, NULL, false) < 0);
+    assert_true(doctor_write(out, &report, NULL, NULL, NULL, false) < 0);
     (void) fclose(out);
 }
 
@@ -177,7 +177,7 @@ static void test_json(void **state)
 
     (void) state;
     make_report(&report);
-    json = doctor_to_json(&report, json_pack("[{s:s}]", "name", "big"));
+    json = doctor_to_json(&report, json_pack("[{s:s}]", "name", "big"), NULL);
     assert_non_null(json);
     assert_int_equal(json_array_size(json_object_get(json, "models")), 1);
     assert_true(json_is_false(json_object_get(json, "isolated")));
@@ -212,7 +212,7 @@ static void test_json_without_a_box(void **state)
     make_report(&report);
     report.id_mode = report.cgroups = NULL;
     report.python[0] = '\0';
-    json = doctor_to_json(&report, NULL);
+    json = doctor_to_json(&report, NULL, NULL);
     assert_int_equal(json_array_size(json_object_get(json, "models")), 0);
     host = json_object_get(json, "host");
     assert_true(json_is_null(json_object_get(host, "id_mode")));
@@ -229,6 +229,8 @@ static void test_models(void **state)
                                "reachable", 1, "reason", "", "name", "\033[2Jevil", "model",
                                "m\xc2\x9b", "reachable", 0, "reason", "no\nanswer");
     json_t *none = json_array();
+    json_t *store = json_pack("{s:s, s:s, s:b, s:s}", "kind", "postgresql", "where", "there", "ok",
+                              0, "reason", "gone\033");
     char *text = NULL;
     size_t len;
     FILE *out = open_memstream(&text, &len);
@@ -236,18 +238,20 @@ static void test_models(void **state)
     (void) state;
     make_report(&report);
     assert_non_null(out);
-    assert_int_equal(doctor_write(out, &report, models, "set it", false), 0);
-    assert_int_equal(doctor_write(out, &report, none, "set a key", false), 0);
+    assert_int_equal(doctor_write(out, &report, models, store, "set it", false), 0);
+    assert_int_equal(doctor_write(out, &report, none, NULL, "set a key", false), 0);
     (void) fclose(out);
     assert_says(text, "\nModels\n  big              active   gpt-x, openai, from --model\n");
     assert_says(text, "  ?[2Jevil         failed   m");
     assert_says(text, "no?answer");
     assert_says(text, "  none             missing  Mark has no language model, only its demo\n");
     assert_says(text, "fix: set a key\n");
+    assert_says(text, "\nStore\n  postgresql       failed   there: gone?\n");
     assert_null(strchr(text, '\033'));
     free(text);
     json_decref(models);
     json_decref(none);
+    json_decref(store);
 }
 
 int main(void)

@@ -230,25 +230,29 @@ static int load_files(struct config_load *load, struct gb_err *err)
     return r < 0 ? r : load_file(load, "/etc", "glovebox/glovebox.conf", err);
 }
 
+void options_hide_password(char *text)
+{
+    char *user = strstr(text, "postgresql://"), *at, *colon;
+
+    user = user ? user : strstr(text, "postgres://");
+    if (!user)
+        return;
+    user = strstr(user, "://") + 3;
+    for (char *secret = user; (secret = strstr(secret, "password=")) != NULL;)
+        for (secret += strlen("password="); *secret && *secret != '&'; secret++)
+            *secret = '*';
+    at = strchr(user, '@');
+    colon = memchr(user, ':', at ? (size_t) (at - user) : 0);
+    for (char *c = colon ? colon + 1 : at; c && c < at; c++)
+        *c = '*';
+}
+
 /* Everybody on this machine can read the command line of a process. Options have been copied by
  * then. */
 static void hide_passwords(char **argv, int len)
 {
-    for (int i = 0; i < len; i++) {
-        char *user = strstr(argv[i], "postgresql://"), *at, *colon;
-
-        user = user ? user : strstr(argv[i], "postgres://");
-        if (!user)
-            continue;
-        user = strstr(user, "://") + 3;
-        for (char *secret = user; (secret = strstr(secret, "password=")) != NULL;)
-            for (secret += strlen("password="); *secret && *secret != '&'; secret++)
-                *secret = '*';
-        at = strchr(user, '@');
-        colon = memchr(user, ':', at ? (size_t) (at - user) : 0);
-        for (char *c = colon ? colon + 1 : at; c && c < at; c++)
-            *c = '*';
-    }
+    for (int i = 0; i < len; i++)
+        options_hide_password(argv[i]);
 }
 
 static int load_command(const struct config_command *command, int argc, char **argv,

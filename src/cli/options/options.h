@@ -196,3 +196,6 @@ extern const struct config_command options_global;
 int options_load(int argc, char **argv, struct config *cfg, struct gb_err *err);
 
 void options_release(struct config *cfg);
+
+/* Replaces the passwords in a text that has the URL of a database, in place. */
+void options_hide_password(char *text);

@@ -129,6 +129,23 @@ static void write_models(FILE *out, const json_t *models, const char *hint, bool
     }
 }
 
+static void write_store(FILE *out, const json_t *store, bool colours)
+{
+    struct doctor_check check = { .state = DOCTOR_FAILED };
+    const char *why = text_of(store, "reason");
+    char name[NAME_WIDTH + 1];
+
+    fprintf(out, "\n%sStore%s\n", colours ? "\033[1m" : "", colours ? "\033[0m" : "");
+    snprintf(name, sizeof name, "%s", text_of(store, "kind"));
+    snprintf(check.reason, sizeof check.reason, "%.90s%s%.130s", text_of(store, "where"),
+             *why ? ": " : "", why);
+    make_printable(check.reason);
+    check.name = name;
+    if (json_is_true(json_object_get(store, "ok")))
+        check.state = DOCTOR_ACTIVE;
+    write_check(out, &check, colours);
+}
+
 static void write_summary(FILE *out, const struct doctor_report *report, size_t untried)
 {
     size_t counts[4] = { 0 };
@@ -146,7 +163,7 @@ static void write_summary(FILE *out, const struct doctor_report *report, size_t 
 }
 
 int doctor_write(FILE *out, const struct doctor_report *report, const json_t *models,
-                 const char *hint, bool colours)
+                 const json_t *store, const char *hint, bool colours)
 {
     const char *group = "";
     size_t untried = 0;
@@ -167,6 +184,8 @@ int doctor_write(FILE *out, const struct doctor_report *report, const json_t *mo
     }
     if (models)
         write_models(out, models, hint, colours);
+    if (store)
+        write_store(out, store, colours);
     write_summary(out, report, untried);
     return fflush(out) != 0 || ferror(out) ? -EIO : 0;
 }
@@ -213,7 +232,7 @@ static json_t *host_to_json(const struct doctor_report *report)
                      text_or_null(report->template), "packages", packages_to_json(report));
 }
 
-json_t *doctor_to_json(const struct doctor_report *report, json_t *models)
+json_t *doctor_to_json(const struct doctor_report *report, json_t *models, json_t *store)
 {
     json_t *checks = json_array();
 
@@ -223,6 +242,7 @@ json_t *doctor_to_json(const struct doctor_report *report, json_t *models)
             checks = NULL;
         }
     }
-    return json_pack("{s:b, s:o, s:o, s:o}", "isolated", report->isolated, "checks", checks, "host",
-                     host_to_json(report), "models", models ? models : json_array());
+    return json_pack("{s:b, s:o, s:o, s:o, s:o}", "isolated", report->isolated, "checks", checks,
+                     "host", host_to_json(report), "models", models ? models : json_array(),
+                     "store", store ? store : json_null());
 }
