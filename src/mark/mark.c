@@ -91,7 +91,8 @@ static int open_sources(struct mark *mark, struct gb_err *err)
                                                     .release = grant_release,
                                                     .names = source_names,
                                                     .get = source_get,
-                                                    .tables = source_tables };
+                                                    .tables = source_tables,
+                                                    .done = source_done };
     return broker_open(&config->broker, &mark->broker, err);
 }
 

@@ -141,6 +141,15 @@ struct google_tokens *sources_tokens(struct sources *sources)
     return sources->tokens;
 }
 
+void source_done(struct sources *sources, const struct grant *grant, const json_t *done)
+{
+    json_t *copy = json_copy((json_t *) done);
+
+    if (copy)
+        google_tokens_keep(sources->tokens, json_object_get(grant->order, "source"), copy);
+    json_decref(copy);
+}
+
 /* ---- making ---- */
 
 /* Dumps @json, which may be NULL; *@ret_text is NULL then. */

@@ -87,6 +87,8 @@ struct grant {
 int source_grant(struct sources *sources, const struct caller *caller, const char *id_or_name,
                  struct grant *ret_grant, struct fault *fault);
 void grant_release(struct grant *grant);
+/* After a query with @grant: keeps the access token that the connector's last message may have. */
+void source_done(struct sources *sources, const struct grant *grant, const json_t *done);
 /* Names of the sources that a caller may use, of @wanted (ids or names, NULL: all): a
  * NULL-terminated array for strv_free(). An unknown one is a fault. */
 int source_names(struct sources *sources, const struct caller *caller, const char *const *wanted,
