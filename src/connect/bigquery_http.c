@@ -509,7 +509,7 @@ static int take_token(struct bigquery *bq, const struct reply *reply, int tries,
     return 0;
 }
 
-static bool url_is_safe(const char *url);
+static bool url_is_safe(const char *text);
 
 static int sign_in(struct bigquery *bq, struct driver_error *error)
 {

@@ -255,6 +255,8 @@ static void test_tokens(void **state)
 
     (void) state;
     assert_null(strstr(text, "PRIVATE KEY"));
+    assert_ptr_not_equal(json_object_get(source, "token_uri"),
+                         json_object_get(credentials, "token_uri")); /* which are wiped */
     free(text);
     assert_null(token_of(source));
     keep(tokens, source, json_string("ya29.one"), 3600);

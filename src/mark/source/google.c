@@ -122,7 +122,7 @@ static int load_key(const json_t *credentials, gnutls_privkey_t *ret_key, struct
 {
     const char *pem = text_of(credentials, "private_key");
     gnutls_datum_t data = { (unsigned char *) pem, (unsigned) strlen(pem) };
-    gnutls_privkey_t key;
+    gnutls_privkey_t key = NULL;
     unsigned bits = 0;
 
     if (gnutls_privkey_init(&key) < 0)
@@ -147,7 +147,7 @@ static int load_key(const json_t *credentials, gnutls_privkey_t *ret_key, struct
 
 int google_credentials_check(const json_t *credentials, struct gb_err *err)
 {
-    gnutls_privkey_t key;
+    gnutls_privkey_t key = NULL;
     int r = check_members(credentials, err);
 
     if (r == 0)
@@ -190,15 +190,14 @@ static char *make_message(const json_t *credentials, int64_t now_s)
 
 static char *join(const char *message, const gnutls_datum_t *signature)
 {
-    size_t len = strlen(message), size = sodium_base64_encoded_len(signature->size, VARIANT);
-    char *token = malloc(len + 1 + size);
+    size_t size = sodium_base64_encoded_len(signature->size, VARIANT);
+    autofree char *encoded = malloc(size);
+    char *token = NULL;
 
-    if (token) {
-        memcpy(token, message, len);
-        token[len] = '.';
-        (void) sodium_bin2base64(token + len + 1, size, signature->data, signature->size, VARIANT);
-    }
-    return token;
+    if (!encoded)
+        return NULL;
+    (void) sodium_bin2base64(encoded, size, signature->data, signature->size, VARIANT);
+    return asprintf(&token, "%s.%s", message, encoded) < 0 ? NULL : token;
 }
 
 int google_assertion(const json_t *credentials, int64_t now_s, char **ret_assertion,
@@ -206,7 +205,7 @@ int google_assertion(const json_t *credentials, int64_t now_s, char **ret_assert
 {
     autofree char *message = NULL;
     gnutls_datum_t data, signature = { 0 };
-    gnutls_privkey_t key;
+    gnutls_privkey_t key = NULL;
     char *assertion = NULL;
     int r = check_members(credentials, err);
 
@@ -311,7 +310,8 @@ int google_tokens_fill(struct google_tokens *tokens, const json_t *credentials, 
     make_token_key(credentials, key);
     r = json_object_set_new(source, "assertion", json_string(assertion)) |
         json_object_set_new(source, "token_key", json_string(key)) |
-        json_object_set(source, "token_uri", json_object_get(credentials, "token_uri"));
+        /* A copy: whoever wipes the credentials must not wipe it here. */
+        json_object_set_new(source, "token_uri", json_string(text_of(credentials, "token_uri")));
     wipe(assertion);
     pthread_mutex_lock(&tokens->lock);
     kept = find(tokens, key);
