@@ -291,6 +291,10 @@ struct session_info {
     char template[TEMPLATE_NAME_MAX];
 };
 
+/* Whether sessions may mount @directory: beneath those that the operator lists; @inner as
+ * inner_volumes. Does not look whether it is there. */
+int session_may_mount(struct service *service, const char *directory, bool inner,
+                      struct fault *fault);
 int session_create(struct service *service, const struct caller *caller,
                    const struct session_request *request, struct session **ret_session,
                    struct fault *fault);

@@ -214,11 +214,16 @@ static int take_mounts(struct case_run *c, struct fault *fault)
         char *const names[] = { (char *) name, NULL };
         size_t before = c->history.mounts.len;
 
-        if (mounts_add(c->agent->config.sources, c->caller, names, &c->history.mounts, fault) < 0)
+        if (mounts_add(c->agent->config.sources, c->agent->config.service, c->caller, names,
+                       &c->history.mounts, fault) < 0)
             return -1;
-        if (c->history.mounts.len == before)
-            return fault_set(fault, PROBLEM_SOURCE_UNKNOWN, NULL,
-                             "the source of files %s is not there any more", name);
+        if (c->history.mounts.len > before)
+            continue;
+        if (c->history.mounts.left_out)
+            return fault_set(fault, PROBLEM_SOURCE_FAILED, NULL, "%s",
+                             json_string_value(json_array_get(c->history.mounts.left_out, 0)));
+        return fault_set(fault, PROBLEM_SOURCE_UNKNOWN, NULL,
+                         "the source of files %s is not there any more", name);
     }
     return 0;
 }

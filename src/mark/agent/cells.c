@@ -425,10 +425,17 @@ static void find_session(struct work *work)
 /* Which directories the answer's programs may read, once. */
 static int find_mounts(struct work *work, struct fault *fault)
 {
-    if (!work->history.mounted &&
-        mounts_add(work->agent->config.sources, &work->answer->caller, work->answer->sources,
-                   &work->history.mounts, fault) < 0)
+    struct mounts *mounts = &work->history.mounts;
+    const json_t *sentence;
+    size_t i;
+
+    if (work->history.mounted)
+        return 0;
+    if (mounts_add(work->agent->config.sources, work->agent->config.service, &work->answer->caller,
+                   work->answer->sources, mounts, fault) < 0)
         return -1;
+    json_array_foreach (mounts->left_out, i, sentence)
+        work_notice(work, "%s", json_string_value(sentence));
     work->history.mounted = true;
     return 0;
 }

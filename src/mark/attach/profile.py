@@ -24,6 +24,7 @@ CELLS_MAX = 1_000_000
 CELL_BYTES_MAX = 48_000_000  # of those cells together
 COLUMNS_MAX = 200  # that are described
 LINE_MAX = 8_000_000  # characters
+ENCODING_BYTES_MAX = 128_000_000  # that are looked at to find the encoding
 TABLES_MAX = 40
 UNPACKED_MAX = 1_000_000_000  # bytes of a workbook
 TEXT_CUT = 60
@@ -446,12 +447,16 @@ def find_encoding(path):
         try:
             for piece in iter(lambda: file.read(1 << 20), b""):
                 decoder.decode(piece)
+                if file.tell() >= ENCODING_BYTES_MAX:
+                    return "utf-8"
             decoder.decode(b"", True)
             return "utf-8"
         except UnicodeDecodeError:
             file.seek(0)
         for piece in iter(lambda: file.read(1 << 20), b""):
             odd.update(piece)
+            if file.tell() >= ENCODING_BYTES_MAX:
+                break
         # cp1252 has five bytes without a meaning; text in latin-1 proper hardly has others of that range
         return "latin-1" if odd & {0x81, 0x8D, 0x8F, 0x90, 0x9D} else "cp1252"
 

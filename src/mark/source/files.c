@@ -123,6 +123,30 @@ void mounts_release(struct mounts *mounts)
         free((char *) mounts->items[i].target);
     }
     mounts->len = 0;
+    json_decref(mounts->left_out);
+    mounts->left_out = NULL;
+}
+
+/* Whether it is there, and within reach of boxes. */
+static int mount_check(struct service *service, const char *directory, struct fault *fault)
+{
+    struct mounts one = { .items = { { directory, NULL, VOLUME_RO } }, .len = 1 };
+
+    if (files_check(directory, NULL, fault) < 0)
+        return -1;
+    if (session_may_mount(service, directory, true, fault) == 0)
+        return 0;
+    mounts_explain(&one, fault);
+    return -1;
+}
+
+static void leave_out(struct mounts *mounts, const char *name, const struct fault *fault)
+{
+    if (!mounts->left_out)
+        mounts->left_out = json_array();
+    (void) json_array_append_new(
+        mounts->left_out,
+        json_sprintf("The data source %s cannot be used now: %s.", name, fault->detail));
 }
 
 static int mount_add(struct mounts *mounts, const struct grant *grant, struct fault *fault)
@@ -158,8 +182,8 @@ static bool is_files(struct sources *sources, const struct caller *caller, const
     return is;
 }
 
-int mounts_add(struct sources *sources, const struct caller *caller, char *const *names,
-               struct mounts *mounts, struct fault *fault)
+int mounts_add(struct sources *sources, struct service *service, const struct caller *caller,
+               char *const *names, struct mounts *mounts, struct fault *fault)
 {
     int r = 0;
 
@@ -169,7 +193,9 @@ int mounts_add(struct sources *sources, const struct caller *caller, char *const
         if (!is_files(sources, caller, *names))
             continue;
         r = source_grant(sources, caller, *names, &grant, fault);
-        if (r == 0 && grant.directory)
+        if (r == 0 && grant.directory && mount_check(service, grant.directory, fault) < 0)
+            leave_out(mounts, grant.name, fault);
+        else if (r == 0 && grant.directory)
             r = mount_add(mounts, &grant, fault);
         grant_release(&grant);
     }

@@ -32,12 +32,14 @@ int files_directories(struct store *store, char ***ret_directories, struct gb_er
 struct mounts {
     struct volume items[FILES_SOURCES_MAX]; /* owned; targets are FILES_PLACE/NAME */
     size_t len;
+    json_t *left_out; /* sentences about those that cannot be mounted; NULL: all can */
 };
 
-/* Adds those of the sources among @names (may be NULL) that are files; one that the caller cannot
- * use is left out. The caller releases them, also after a failure. */
-int mounts_add(struct sources *sources, const struct caller *caller, char *const *names,
-               struct mounts *mounts, struct fault *fault);
+/* Adds those of the sources among @names (may be NULL) that are files, and that the caller may use.
+ * One whose directory is gone, or cannot be mounted by this service, is left out: it does not keep
+ * a person from asking about other data. The caller releases them, also after a failure. */
+int mounts_add(struct sources *sources, struct service *service, const struct caller *caller,
+               char *const *names, struct mounts *mounts, struct fault *fault);
 void mounts_release(struct mounts *mounts);
 /* Whether a session with the volumes @volumes (session_info) has exactly these. */
 bool mounts_are(const struct mounts *mounts, const json_t *volumes);

@@ -3,6 +3,7 @@
 # left, so that one that is huge does not hide the others.
 
 CATALOGUE_FILES_MAX = 200
+CATALOGUE_FILE_SECONDS = 3.0
 CATALOGUE_BYTES_MAX = 700_000
 CATALOGUE_TYPES = {"integer": "int", "number": "float", "boolean": "bool", "date": "date", "datetime": "timestamp",
                    "list": "json", "object": "json"}
@@ -55,7 +56,7 @@ def catalogue_main(root, samples, seconds):
     for number, (path, kind, about) in enumerate(files):
         left = end - time.monotonic()
         if number < CATALOGUE_FILES_MAX and left > 0.2:
-            share = max(left / 4, left / (min(len(files), CATALOGUE_FILES_MAX) - number))
+            share = min(CATALOGUE_FILE_SECONDS, max(left / 8, left / (min(len(files), CATALOGUE_FILES_MAX) - number)))
             tables += catalogue_file(root, path, kind, views[path], about.st_size, samples, share)
         else:
             unseen += 1

@@ -16,7 +16,7 @@
 
 #include "base/banned.h"
 
-#define WALL_US       (90 * USEC_PER_SEC)
+#define WALL_US       (60 * USEC_PER_SEC)
 #define IDLE_US       (180 * USEC_PER_SEC) /* ends a session that was not deleted */
 #define REPLY_BYTES   (768 * 1024)
 #define PLACE         FILES_PLACE "/files"

@@ -187,8 +187,13 @@ static int part_of_files(struct sources *sources, const struct held *held, json_
     autofree char *text = NULL;
     json_t *catalogue = NULL;
 
-    if (files_check(directory ? directory : "", sources->config.data_dir, fault) < 0 ||
-        files_catalogue(sources->config.service, directory, samples ? SAMPLES : 0, &catalogue,
+    if (files_check(directory ? directory : "", sources->config.data_dir, fault) < 0) {
+        char why[sizeof fault->detail];
+
+        (void) snprintf(why, sizeof why, "%s", fault->detail);
+        return fault_set(fault, PROBLEM_SOURCE_FAILED, NULL, "%s", why); /* it was good once */
+    }
+    if (files_catalogue(sources->config.service, directory, samples ? SAMPLES : 0, &catalogue,
                         fault) < 0)
         return -1;
     text = json_dumps(catalogue, JSON_COMPACT);

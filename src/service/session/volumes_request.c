@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "service/service_internal.h"
+
 #include "base/banned.h"
 
 static const char *mode_name(bool writable)
@@ -94,6 +96,15 @@ int bindings_new(const struct service_config *config, const struct session_reque
     }
     *ret_bindings = bindings;
     return 0;
+}
+
+int session_may_mount(struct service *service, const char *directory, bool inner,
+                      struct fault *fault)
+{
+    struct volume volume = { directory, "/data", VOLUME_RO };
+    struct bindings bindings = { .items = &volume, .len = 1 };
+
+    return settle(&service->config, inner, &bindings, fault);
 }
 
 json_t *bindings_allowed(const struct service_config *config)
