@@ -20,7 +20,9 @@ import nbformat
 import pytest
 
 from mark_kit import SAMPLE, answer, person, run, scripted
+from postgres_kit import postgres  # noqa: F401
 from serve_kit import serve  # noqa: F401
+from test_mark_sources import JOIN, add_source, ask, mark, model, shop  # noqa: F401
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
 
@@ -488,3 +490,37 @@ def check_refusals(ann, bob, chat, message):
         assert ann.problem(409, "GET", f"/api/v1/{path}")["type"].endswith(":not-an-answer")
     ann.key = "nobody"
     ann.problem(401, "GET", f"/api/v1/chats/{chat}/export?format=md")
+
+
+# ---- recorded queries --------------------------------------------------------------------------
+
+
+def test_queries_are_replayed(mark, postgres, shop, tmp_path):
+    """A notebook and a whole table need the source no more: it is gone."""
+    ann = person(mark())
+    add_source(ann, postgres, shop)
+    code = JOIN + """
+try:
+    mark.query("shop", "SELECT * FROM nothing_there")
+except mark.QueryError as error:
+    mark.value("word", error.word)
+whole = mark.query("shop", "SELECT * FROM orders WHERE id > $1 ORDER BY id", [0])
+mark.value("sum", whole.amount.sum())
+mark.table("Orders", mark.query("shop", "SELECT n AS i, 'a' || n AS t FROM generate_series(1, 1200) n"))
+"""
+    made = ask(ann, "import mark\n" + code, story="Nora sold for {{nora}}.")
+    message = made["message_id"]
+    for source in ann.good("GET", "/api/v1/sources")["sources"]:
+        ann.good("DELETE", f"/api/v1/sources/{source['source_id']}", status=204)
+
+    path = tmp_path / "queries.ipynb"
+    path.write_bytes(export(ann, "messages", message, "ipynb").body)
+    place = tmp_path / "elsewhere"
+    place.mkdir()
+    ran = run_notebook(path, place)
+    count = len(made["values"])
+    assert count == 3 and printed(ran.cells[-1]) == f"{count} of {count} values equal, 2 of 2 tables equal\n"
+    rows = table(ann, message, 2, "csv").body.decode().split("\r\n")
+    assert rows[0] == "i,t" and rows[1200] == "1200,a1200" and len(rows) == 1202
+    page = export(ann, "messages", message, "html").body.decode()
+    assert "Query of shop" in page and "JOIN regions r USING (region)" in page
