@@ -71,6 +71,8 @@ static int dispatch(const struct config *cfg)
         return cmd_user(cfg);
     case COMMAND_STORE:
         return cmd_store(cfg);
+    case COMMAND_SOURCE:
+        return cmd_source(cfg);
     case COMMAND_RUN:
     case COMMAND_NONE:
     case COMMAND_HELP:

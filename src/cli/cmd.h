@@ -24,6 +24,7 @@ int cmd_audit(const struct config *cfg);
 int cmd_pip(const struct config *cfg);
 int cmd_serve(const struct config *cfg);
 int cmd_store(const struct config *cfg);
+int cmd_source(const struct config *cfg);
 int cmd_mark(const struct config *cfg);
 int cmd_eval(const struct config *cfg); /* of cmd_mark() */
 int cmd_mcp(const struct config *cfg);

@@ -1,18 +1,15 @@
 /* `glovebox user`: the people who have accounts of Mark. It works beside a running service, which
  * notices changes within about a second. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <termios.h>
-#include <unistd.h>
 
 #include "base/autoclean.h"
 #include "base/clock.h"
-#include "base/io.h"
 #include "base/text/parse.h"
 #include "cli/cmd.h"
+#include "cli/password.h"
 #include "cli/user_budget.h"
 #include "mark/attach/attachments.h"
 #include "mark/auth/auth.h"
@@ -22,8 +19,6 @@
 
 enum { EXIT_NO_USER = 1 };
 
-#define PASSWORD_SIZE 2048 /* with its NUL; longer than any that is accepted */
-
 /* ---- the password ---- */
 
 struct password {
@@ -31,77 +26,19 @@ struct password {
     bool made; /* by us, so it has to be shown */
 };
 
-/* The first line of @fd. */
-static int read_line(int fd, char text[PASSWORD_SIZE], struct gb_err *err)
-{
-    ssize_t len = io_read_all(fd, text, PASSWORD_SIZE - 1);
-    size_t line;
-
-    if (len < 0)
-        return gb_fail(err, (int) -len, "read the password");
-    text[len] = '\0';
-    line = strcspn(text, "\r\n");
-    if (strlen(text) != (size_t) len || (len == PASSWORD_SIZE - 1 && text[line] == '\0'))
-        return gb_fail_plain(err, EINVAL, "the password is too long, or has a NUL in it");
-    explicit_bzero(text + line, PASSWORD_SIZE - line);
-    return 0;
-}
-
-static int read_file(const char *path, char text[PASSWORD_SIZE], struct gb_err *err)
-{
-    autoclose int fd = -EBADF;
-
-    if (strcmp(path, "-") == 0)
-        return read_line(STDIN_FILENO, text, err);
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return gb_fail(err, errno, "open '%s'", path);
-    return read_line(fd, text, err);
-}
-
-/* One line from the terminal without showing it. Ctrl-C must not leave the terminal as it is then,
- * so it arrives as a character. */
-static int ask_line(int tty, const char *prompt, char text[PASSWORD_SIZE], struct gb_err *err)
-{
-    struct termios before, quiet;
-    ssize_t len;
-
-    if (tcgetattr(tty, &before) < 0)
-        return gb_fail(err, errno, "use the terminal");
-    quiet = before;
-    quiet.c_lflag &= ~(tcflag_t) (ECHO | ISIG);
-    quiet.c_lflag |= ICANON;
-    (void) tcsetattr(tty, TCSAFLUSH, &quiet); /* before the prompt: what is typed after it counts */
-    (void) io_write_all(tty, prompt, strlen(prompt));
-    len = read(tty, text, PASSWORD_SIZE - 1);
-    (void) tcsetattr(tty, TCSAFLUSH, &before);
-    (void) io_write_all(tty, "\n", 1);
-    if (len < 0)
-        return gb_fail(err, errno, "read the password");
-    text[len] = '\0';
-    text[strcspn(text, "\n")] = '\0';
-    for (const char *p = text; *p; p++)
-        if ((unsigned char) *p < ' ')
-            return gb_fail_plain(err, EINTR, "cancelled");
-    return 0;
-}
-
 static int ask(const char *email, struct password *password, struct gb_err *err)
 {
-    autoclose int tty = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
     char again[PASSWORD_SIZE], prompt[320];
     int r;
 
-    if (tty < 0)
-        return gb_fail(err, errno, "open the terminal");
     (void) snprintf(prompt, sizeof prompt, "Password for %.250s (empty: make one): ", email);
-    r = ask_line(tty, prompt, password->text, err);
+    r = password_ask(prompt, password->text, err);
     if (r < 0)
         return r;
     password->made = password->text[0] == '\0';
     if (password->made)
         return 0;
-    r = ask_line(tty, "Again: ", again, err);
+    r = password_ask("Again: ", again, err);
     if (r == 0 && strcmp(again, password->text) != 0)
         r = gb_fail_plain(err, EINVAL, "the two are not the same; try again");
     explicit_bzero(again, sizeof again);
@@ -113,8 +50,8 @@ static int get_password(const struct config *cfg, struct password *password, str
     int r = 0;
 
     if (cfg->password_file)
-        r = read_file(cfg->password_file, password->text, err);
-    else if (isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
+        r = password_read_file(cfg->password_file, password->text, err);
+    else if (password_can_ask())
         r = ask(cfg->args[0], password, err);
     else
         password->made = true;

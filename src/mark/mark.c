@@ -78,8 +78,10 @@ static int open_sources(struct mark *mark, struct gb_err *err)
     int r;
 
     config->sources.service = config->service;
-    config->sources.store = config->store;
-    config->sources.data_dir = config->data_dir;
+    if (!config->sources.store) {
+        config->sources.store = config->store;
+        config->sources.data_dir = config->data_dir;
+    }
     r = sources_open(&config->sources, &mark->sources, err);
     if (r < 0)
         return r;

@@ -40,6 +40,12 @@ static const struct {
     { COMMAND_USER, ACTION_USER_REMOVE, "remove", 1 },
     { COMMAND_USER, ACTION_USER_INVITE, "invite", 0 },
     { COMMAND_USER, ACTION_USER_BUDGET, "budget", 1 },
+    { COMMAND_SOURCE, ACTION_SOURCE_ADD, "add", 1 },
+    { COMMAND_SOURCE, ACTION_SOURCE_LIST, "list", 0 },
+    { COMMAND_SOURCE, ACTION_SOURCE_TABLES, "tables", 1 },
+    { COMMAND_SOURCE, ACTION_SOURCE_SYNC, "sync", 0 },
+    { COMMAND_SOURCE, ACTION_SOURCE_CHECK, "check", 1 },
+    { COMMAND_SOURCE, ACTION_SOURCE_REMOVE, "remove", 1 },
     { COMMAND_PIP, ACTION_PIP_INSTALL, "install", 0 },
     { COMMAND_PIP, ACTION_PIP_UNINSTALL, "uninstall", 0 },
     { COMMAND_PIP, ACTION_PIP_LIST, "list", 0 },
@@ -119,6 +125,24 @@ static int check_template(const struct config *cfg, struct gb_err *err)
     return 0;
 }
 
+static int check_source(const struct config *cfg, struct gb_err *err)
+{
+    bool add = cfg->source_credentials || cfg->source_ca || cfg->source_role ||
+               cfg->source_description || cfg->source_cost || cfg->source_schemas ||
+               cfg->source_allow || cfg->source_logins || cfg->source_rows ||
+               cfg->source_no_samples || cfg->template_no_check;
+
+    if (cfg->action == ACTION_SOURCE_ADD && cfg->args_len < 2)
+        return gb_fail_plain(err, EINVAL,
+                             "source add needs a NAME and where it is: postgresql://..., "
+                             "bigquery://PROJECT, or a directory");
+    if (add && cfg->action != ACTION_SOURCE_ADD)
+        return gb_fail_plain(err, EINVAL,
+                             "the options of a source are for source add; to change one, remove "
+                             "and add it, or use the API");
+    return 0;
+}
+
 /* Options of another subcommand would otherwise be silently ignored. */
 static int check_action(const struct config *cfg, struct gb_err *err)
 {
@@ -131,8 +155,12 @@ static int check_action(const struct config *cfg, struct gb_err *err)
                              "--name, --sessions, --executions and --rate are for key create");
     if (cfg->key_name && cfg->command == COMMAND_USER && cfg->action != ACTION_USER_ADD)
         return gb_fail_plain(err, EINVAL, "--name is for user add");
-    if (cfg->password_file && cfg->action != ACTION_USER_ADD && cfg->action != ACTION_USER_RESET)
-        return gb_fail_plain(err, EINVAL, "--password-file is for user add and user reset");
+    if (cfg->password_file && cfg->action != ACTION_USER_ADD && cfg->action != ACTION_USER_RESET &&
+        cfg->action != ACTION_SOURCE_ADD)
+        return gb_fail_plain(err, EINVAL,
+                             "--password-file is for user add, user reset and source add");
+    if (cfg->command == COMMAND_SOURCE)
+        return check_source(cfg, err);
     if ((cfg->mark_format || cfg->mark_table > 0) && cfg->action != ACTION_MARK_EXPORT)
         return gb_fail_plain(err, EINVAL, "--format and --table are for mark export");
     if (cfg->mark_ask && cfg->action != ACTION_MARK_VERIFY)
@@ -164,8 +192,12 @@ static int check_args(const struct config *cfg, struct gb_err *err)
                cfg->action == ACTION_USER_REMOVE || cfg->action == ACTION_TEMPLATE_ADD ||
                cfg->action == ACTION_TEMPLATE_REMOVE || cfg->action == ACTION_TEMPLATE_CHECK ||
                cfg->action == ACTION_TEMPLATE_UPDATE || cfg->action == ACTION_MARK_SAMPLE ||
-               cfg->action == ACTION_MARK_EVAL || cfg->action == ACTION_MARK_EXPORT;
-    int most = cfg->action == ACTION_USER_BUDGET ? 5 : one ? 1 : 0;
+               cfg->action == ACTION_MARK_EVAL || cfg->action == ACTION_MARK_EXPORT ||
+               (cfg->command == COMMAND_SOURCE && cfg->action != ACTION_SOURCE_LIST);
+    int most = cfg->action == ACTION_USER_BUDGET  ? 5
+               : cfg->action == ACTION_SOURCE_ADD ? 2
+               : one                              ? 1
+                                                  : 0;
 
     if (cfg->action == ACTION_MARK_EXPORT && cfg->args_len == 0)
         return gb_fail_plain(err, EINVAL, "no ID; name a chat, or an answer, by its id");

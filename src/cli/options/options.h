@@ -23,6 +23,7 @@ enum command_id {
     COMMAND_USER,
     COMMAND_AUDIT,
     COMMAND_STORE,
+    COMMAND_SOURCE,
     COMMAND_PIP,
     COMMAND_TEMPLATE,
     COMMAND_MARK,
@@ -41,8 +42,14 @@ enum action_id {
     ACTION_USER_LIST,
     ACTION_USER_RESET,
     ACTION_USER_REMOVE,
-    ACTION_USER_INVITE,   /* no argument */
-    ACTION_USER_BUDGET,   /* args[0] is the address, then amounts */
+    ACTION_USER_INVITE, /* no argument */
+    ACTION_USER_BUDGET, /* args[0] is the address, then amounts */
+    ACTION_SOURCE_ADD,  /* args[0] is the name, here and below; args[1] where it is */
+    ACTION_SOURCE_LIST,
+    ACTION_SOURCE_TABLES,
+    ACTION_SOURCE_SYNC, /* the name may be left out */
+    ACTION_SOURCE_CHECK,
+    ACTION_SOURCE_REMOVE,
     ACTION_PIP_INSTALL,   /* args are requirements */
     ACTION_PIP_UNINSTALL, /* args are names */
     ACTION_PIP_LIST,
@@ -174,6 +181,13 @@ struct config {
 
     /* user */
     char *password_file; /* NULL: ask, or make one; "-" is standard input */
+
+    /* `glovebox source`; see source.def */
+    char *source_credentials, *source_ca, *source_role, *source_description, *source_cost;
+    char **source_schemas, **source_allow, **source_logins;
+    int64_t source_rows;
+    bool source_no_samples;
+    char **sources; /* of ask: NULL: all */
     int64_t invite_us;
 
     /* key, audit */

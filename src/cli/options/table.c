@@ -39,11 +39,13 @@ enum {
     FOR_MARK = 1 << 12,
     FOR_ASK = 1 << 13,
     FOR_STORE = 1 << 14,
+    FOR_SOURCE = 1 << 15,
     FOR_ASKING = FOR_ASK | FOR_MARK, /* Mark in our own process */
 };
 #define FOR_ALL                                                                                    \
     (FOR_GLOBAL | FOR_RUN | FOR_HELP | FOR_VERSION | FOR_DOCTOR | FOR_KEY | FOR_AUDIT |            \
-     FOR_SERVE | FOR_MCP | FOR_TEMPLATE | FOR_PIP | FOR_USER | FOR_MARK | FOR_ASK | FOR_STORE)
+     FOR_SERVE | FOR_MCP | FOR_TEMPLATE | FOR_PIP | FOR_USER | FOR_MARK | FOR_ASK | FOR_STORE |    \
+     FOR_SOURCE)
 
 static const char *const cgroup_choices[] = { "auto", "v2", "v1", "none", NULL };
 static const char *const landlock_choices[] = { "off", "on", NULL };
@@ -230,10 +232,10 @@ static const struct config_option options[] = {
               "read-only unless :rw is given; may be repeated" },
     { "json", 0, OPT_BOOL, MEMBER(json), "no",
       .commands = FOR_RUN | FOR_DOCTOR | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_PIP | FOR_USER |
-                  FOR_ASKING | FOR_STORE,
+                  FOR_ASKING | FOR_STORE | FOR_SOURCE,
       .group = "Output",
       .help = "print one JSON object instead: the receipt of a run, the answer to a question, the "
-              "doctor's report, keys, accounts, templates, packages, or the audit log" },
+              "doctor's report, keys, accounts, templates, packages, sources, or the audit log" },
     { "quiet", 'q', OPT_BOOL, MEMBER(quiet), "no", .commands = FOR_RUN | FOR_ASKING,
       .group = "Output", .help = "print only errors on stderr" },
     { "reply", 0, OPT_SIZE, MEMBER(reply_bytes), "1m", 1, GIB, .metavar = "SIZE",
@@ -397,13 +399,16 @@ static const struct config_option options[] = {
       .help = "print the configuration to add to CLIENT, and exit: claude-desktop, claude-code, "
               "cursor, vscode, mcpo or open-webui" },
 #include "cli/options/mark.def"
+#include "cli/options/source.def"
     { "name", 0, OPT_STRING, MEMBER(key_name), NULL, 1, 128, .metavar = "NAME",
       .commands = FOR_KEY | FOR_USER, .flags = CONFIG_ARGS_ONLY, .group = "Name",
       .help = "free text saying who or what the key is for, or what to call the person" },
     { "password-file", 0, OPT_STRING, MEMBER(password_file), NULL, 1, PATH_BYTES_MAX,
-      .metavar = "FILE", .commands = FOR_USER, .flags = CONFIG_ARGS_ONLY, .group = "Account",
+      .metavar = "FILE", .commands = FOR_USER | FOR_SOURCE, .flags = CONFIG_ARGS_ONLY,
+      .group = "Account",
       .help = "the password is the first line of FILE, or of standard input if that is - (default: "
-              "ask on a terminal, otherwise make one and print it)" },
+              "ask on a terminal; otherwise an account gets one that is made and printed, a source "
+              "none)" },
     { "valid", 0, OPT_SECONDS, MEMBER(invite_us), "168h", SEC, 365 * 86400 * SEC, .metavar = "S",
       .commands = FOR_USER, .flags = CONFIG_ARGS_ONLY, .group = "Account",
       .help = "how long an invitation can be used" },
@@ -519,18 +524,19 @@ static const struct config_option options[] = {
     { "replace", 0, OPT_BOOL, MEMBER(template_replace), "no", .commands = FOR_TEMPLATE,
       .flags = CONFIG_ARGS_ONLY, .group = "Template",
       .help = "replace an existing template of that name" },
-    { "no-check", 0, OPT_BOOL, MEMBER(template_no_check), "no", .commands = FOR_TEMPLATE,
-      .flags = CONFIG_ARGS_ONLY, .group = "Template",
-      .help = "add the template without first starting it in a box" },
+    { "no-check", 0, OPT_BOOL, MEMBER(template_no_check), "no",
+      .commands = FOR_TEMPLATE | FOR_SOURCE, .flags = CONFIG_ARGS_ONLY, .group = "Template",
+      .help = "add the template without first starting it in a box, or the source without "
+              "connecting to it" },
     { "data", 0, OPT_STRING, MEMBER(data_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
       .commands = FOR_SERVE | FOR_MCP | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_RUN | FOR_PIP |
-                  FOR_DOCTOR | FOR_USER | FOR_ASKING,
+                  FOR_DOCTOR | FOR_USER | FOR_ASKING | FOR_SOURCE,
       .group = "Data",
       .help = "where the service keeps its store, workspaces and templates (default: "
               "/var/lib/glovebox for root, otherwise glovebox in the user's state directory)" },
     { "database", 0, OPT_STRING, MEMBER(database), NULL, 1, MIB, .metavar = "URL",
       .commands = FOR_SERVE | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_PIP | FOR_DOCTOR | FOR_USER |
-                  FOR_ASKING,
+                  FOR_ASKING | FOR_SOURCE,
       .group = "Data",
       .help =
           "keep the store in PostgreSQL: postgresql://USER@HOST/NAME?sslmode=verify-full; files "
@@ -538,7 +544,7 @@ static const struct config_option options[] = {
     { "database-password-file", 0, OPT_STRING, MEMBER(database_password_file), NULL, 1,
       PATH_BYTES_MAX, .metavar = "PATH",
       .commands = FOR_SERVE | FOR_KEY | FOR_AUDIT | FOR_TEMPLATE | FOR_PIP | FOR_DOCTOR | FOR_USER |
-                  FOR_ASKING | FOR_STORE,
+                  FOR_ASKING | FOR_STORE | FOR_SOURCE,
       .group = "Data",
       .help = "the password of the database is the line in PATH (default: of the URL, or of "
               "~/.pgpass)" },
@@ -661,6 +667,23 @@ static const struct config_command commands[] = {
                     "  glovebox store copy --from postgresql://gb@/gb --to ./back\n",
         .args = CONFIG_ARGS_WORDS,
         .words = "copy",
+    },
+    [COMMAND_SOURCE - 1] = {
+        .name = "source",
+        .mask = FOR_SOURCE,
+        .synopsis = "add|list|tables|sync|check|remove [OPTIONS] [NAME]",
+        .summary = "manage the data sources that Mark may ask",
+        .description = "Databases and directories that questions can be about. add makes one under NAME, which is what programs say in mark.query(NAME, sql). WHERE is postgresql://USER@HOST:PORT/DATABASE, bigquery://PROJECT or bigquery://PROJECT/DATASET, or a directory of files. It connects first and says what it found; a source that does not work is not added, unless --no-check is given. Then it reads the catalogue: tables, columns, comments and some values. list shows the sources, tables the catalogue of one, sync reads the catalogues again, check connects as everybody who may use the source, remove deletes one. Passwords are asked for on a terminal or read from files, and kept sealed with a key in the data directory. A running service notices changes at once.",
+        .examples = "  glovebox source add shop postgresql://mark@db/shop --password-file pw\n"
+                    "  glovebox source add shop postgresql://mark@db/shop --allow ada@example.com\n"
+                    "  glovebox source add web bigquery://project/analytics --credentials a.json\n"
+                    "  glovebox source list\n"
+                    "  glovebox source tables shop\n"
+                    "  glovebox source sync shop\n"
+                    "  glovebox source check shop\n"
+                    "  glovebox source remove shop\n",
+        .args = CONFIG_ARGS_WORDS,
+        .words = "add list tables sync check remove",
     },
     [COMMAND_PIP - 1] = {
         .name = "pip",

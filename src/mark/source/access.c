@@ -283,11 +283,12 @@ static int put_variables(json_t *source, const struct held *held, const struct w
     return r;
 }
 
+/* A copy: an order is wiped after its use, and the settings are not. */
 static int put_copy(json_t *to, const char *to_name, const json_t *from, const char *name)
 {
     json_t *value = json_object_get(from, name);
 
-    return value ? json_object_set(to, to_name, value) : 0;
+    return value ? json_object_set_new(to, to_name, json_deep_copy(value)) : 0;
 }
 
 /* The plain secret for the row, or NULL if there is none; for vault_wipe(). */
