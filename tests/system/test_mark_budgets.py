@@ -2,8 +2,10 @@
 
 import json
 
-from mark_kit import answer, person, run, scripted
+from mark_kit import answer, explain, person, run, scripted
+from model_kit import ModelServer
 from serve_kit import serve  # noqa: F401
+from test_mark_bigquery import SALES, bq, programmed  # noqa: F401
 
 CODE = "import mark\nmark.value('total', 42)"
 
@@ -64,6 +66,34 @@ def test_ends_in_the_middle(gb, serve, tmp_path):
     left = ann.good("GET", "/api/v1/budget")
     assert 20000 < left["used"]["tokens"] <= 31000, left
     assert left["left"]["tokens"] == max(0, 30000 - left["used"]["tokens"])  # nothing stays reserved
+
+
+def test_queries_cost(bq, serve):  # noqa: F811
+    """5 GiB are 0.0305 US dollars: once they fit into the budget, twice they do not."""
+    with ModelServer(programmed) as model:
+        server = serve("--model", f"m=openai:test@{model.openai}", "--budget-cost", "0.05", preload="pandas")
+        ann = person(server)
+        ann.good("POST", "/api/v1/sources", {
+            "name": "sales", "kind": "bigquery", "project": "test-project", "dataset": "shop", "url": bq.url,
+            "location": "US", "credentials": bq.credentials(), "limits": {"bytes_billed": 1 << 40}}, 201)
+        question = f"Compute. <<<import mark\nprint(len(mark.query('sales', {SALES!r})))>>> [[[Done.]]]"
+        reply = ann.ask_mark(question)
+        query = reply["steps"][0]["queries"][0]
+        assert query["status"] == "ok" and 0.03 < query["money"] < 0.031, query
+        assert abs(reply["budget"]["used"]["cost"] - query["money"]) < 2e-6, reply["budget"]
+        assert reply["budget"]["used"]["bytes"] == query["bytes"] == 5 << 30
+        left = ann.good("GET", "/api/v1/budget")["left"]["cost"]
+        assert 0.019 < left < 0.02
+
+        reply = ann.good("POST", "/api/v1/chat", {"query": question})
+        query = reply["steps"][0]["queries"][0]
+        assert query["status"] == "budget", explain(reply)
+        for words in ("$0.05 a day", "are left", "needs about $0.0305", "resets in"):
+            assert words in query["message"], query
+        assert words in reply["steps"][0]["receipt"]["stderr"], explain(reply)
+        assert reply["budget"]["used"]["cost"] == 0
+        assert ann.good("GET", "/api/v1/budget")["left"]["cost"] == left  # nothing was billed or stays reserved
+        server.stop()
 
 
 def test_bad_words(gb, serve, tmp_path):
