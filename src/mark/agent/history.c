@@ -552,6 +552,7 @@ int history_prompt(struct work *work)
     }
     if (r == 0) {
         text_puts(&last, note);
+        consult_note(work, &last, context_bytes(work) / 5);
         add_examples(&last, work);
         text_puts(&last, work->answer->query);
         work->question_at = json_array_size(work->messages);

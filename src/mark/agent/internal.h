@@ -19,7 +19,15 @@
 
 /* ---- prompts (prompts.c) ---- */
 
-enum prompt { PROMPT_PERSONA, PROMPT_DECIDE, PROMPT_FENCED, PROMPT_CODE, PROMPT_STORY, PROMPTS };
+enum prompt {
+    PROMPT_PERSONA,
+    PROMPT_DECIDE,
+    PROMPT_FENCED,
+    PROMPT_CODE,
+    PROMPT_STORY,
+    PROMPT_SOURCES,
+    PROMPTS
+};
 
 #define PROMPT_BYTES_MAX   (32 * 1024)
 #define PROMPT_VERSION_MAX 17

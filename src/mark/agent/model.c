@@ -316,7 +316,8 @@ int model_ask(struct work *work, bool tools, struct llm_reply *ret_reply,
                                    .arg = &watch };
     struct llm_request request = { .question = work->answer->query,
                                    .messages = work->messages,
-                                   .tools = tools ? tools_all(!work->last) : NULL,
+                                   .tools =
+                                       tools ? tools_all(!work->last, consult_any(work)) : NULL,
                                    .tool = tools && work->last ? "answer" : NULL,
                                    .cache_key = work->answer->chat_id };
     int r;

@@ -17,9 +17,12 @@
 static const struct {
     const char *name, *text;
 } embedded[PROMPTS] = {
-    [PROMPT_PERSONA] = { "persona", prompt_persona }, [PROMPT_DECIDE] = { "decide", prompt_decide },
-    [PROMPT_FENCED] = { "fenced", prompt_fenced },    [PROMPT_CODE] = { "code", prompt_code },
+    [PROMPT_PERSONA] = { "persona", prompt_persona },
+    [PROMPT_DECIDE] = { "decide", prompt_decide },
+    [PROMPT_FENCED] = { "fenced", prompt_fenced },
+    [PROMPT_CODE] = { "code", prompt_code },
     [PROMPT_STORY] = { "story", prompt_story },
+    [PROMPT_SOURCES] = { "sources", prompt_sources },
 };
 
 const char *prompt_name(enum prompt prompt)

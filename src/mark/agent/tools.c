@@ -18,10 +18,11 @@
 #define SAME_CODE_MAX  2
 #define NUDGES_MAX     4
 #define QUESTION_MAX   2000
+#define DESCRIBED_MAX  20
 
 /* ---- which there are ---- */
 
-static json_t *with_run_python, *without_run_python;
+static json_t *with_run_python, *without_run_python, *with_sources;
 static pthread_once_t tools_once = PTHREAD_ONCE_INIT;
 
 static json_t *tool_of(const char *name, const char *description, json_t *properties,
@@ -60,15 +61,25 @@ static void tools_make(void)
                   "tables", numbers_property("numbers of the tables to show; leave out for all")),
         "story");
 
+    json_t *describe =
+        tool_of("describe_table",
+                "Describes one table of a data source in full: columns, types, keys, notes. "
+                "Without a table "
+                "it lists all tables of the source.",
+                json_pack("{s:o, s:o}", "source", text_property("the name of the source"), "table",
+                          text_property("the name of the table, as it is listed")),
+                "source");
+
     with_run_python = json_pack("[O, O, O]", run, ask, answer);
+    with_sources = json_pack("[O, o, O, O]", run, describe, ask, answer);
     without_run_python = json_pack("[o, o]", ask, answer);
     json_decref(run);
 }
 
-const json_t *tools_all(bool run_python)
+const json_t *tools_all(bool run_python, bool sources)
 {
     (void) pthread_once(&tools_once, tools_make);
-    return run_python ? with_run_python : without_run_python;
+    return !run_python ? without_run_python : sources ? with_sources : with_run_python;
 }
 
 /* ---- results ---- */
@@ -287,6 +298,25 @@ static void call_run_python(struct work *work, const json_t *call, const json_t 
 
 /* ---- the others ---- */
 
+/* Descriptions cost no step, so they are counted by themselves. */
+static void call_describe_table(struct work *work, const json_t *call, const json_t *arguments)
+{
+    autofree char *text = NULL;
+
+    if (!consult_any(work)) {
+        nudge(work, call, "There are no data sources here. Use run_python, ask_user or answer.");
+        return;
+    }
+    if (work->described++ >= DESCRIBED_MAX) {
+        nudge(work, call, "That are enough descriptions. Write a program, or answer.");
+        return;
+    }
+    work_decision(work, "describe_table");
+    text = consult_describe(work, arguments);
+    if (text)
+        (void) say_result(work, call, text, false);
+}
+
 static void call_ask_user(struct work *work, const json_t *call, const json_t *arguments)
 {
     const char *question = json_string_value(json_object_get(arguments, "question"));
@@ -338,6 +368,7 @@ static const struct {
     void (*handle)(struct work *work, const json_t *call, const json_t *arguments);
 } handlers[] = {
     { "run_python", call_run_python },
+    { "describe_table", call_describe_table },
     { "ask_user", call_ask_user },
     { "answer", call_answer },
 };

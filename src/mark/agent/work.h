@@ -96,6 +96,7 @@ struct work {
     bool mended;        /* it has been asked to mend its numbers */
     bool shrunk;        /* the conversation was cut because it was too long */
     int nudges;         /* replies that were of no use */
+    int described;      /* tables, for the model */
     int repeats;        /* programs that were not run because they had been */
     struct cause causes[CAUSES_MAX];
     struct seen seen[SEEN_MAX];
@@ -145,12 +146,23 @@ json_t *spending_end(struct work *work);
 
 /* ---- tools.c ---- */
 
-const json_t *tools_all(bool run_python); /* valid forever */
+/* Valid forever. @sources: there are some, so describe_table is among the tools. */
+const json_t *tools_all(bool run_python, bool sources);
 /* Does what the calls of @message ask for, in order, and adds their results. */
 void tools_handle(struct work *work, const json_t *message, enum llm_finish finish);
 /* Runs one program as the next step: what the model is shown, for free(). NULL: the work has ended,
  * or memory has. *@ret_failed: it did not end well. */
 char *tools_run_python(struct work *work, const char *code, bool *ret_failed);
+
+/* ---- consult.c ---- */
+
+/* Whether the answer may ask data sources. */
+bool consult_any(const struct work *work);
+/* What they are, in front of the question: at most @max bytes, fenced. Nothing if there are none.
+ */
+void consult_note(struct work *work, struct text *note, size_t max);
+/* The tool describe_table: what the model is shown, for free(); NULL: out of memory. */
+char *consult_describe(struct work *work, const json_t *arguments);
 
 /* ---- fenced.c ---- */
 

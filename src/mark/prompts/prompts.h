@@ -7,3 +7,4 @@ extern const char prompt_decide[];
 extern const char prompt_fenced[];
 extern const char prompt_code[];
 extern const char prompt_story[];
+extern const char prompt_sources[];
