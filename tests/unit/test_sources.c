@@ -349,7 +349,7 @@ static void test_bad_bodies(void **state)
         "{\"name\":\"shop\",\"kind\":\"postgresql\",\"url\":7}",
         "{" PG ",\"nonsense\":\"s3cret\"}",
         "{" PG ",\"credentials\":{}}",
-        "{" PG ",\"directory\":\"/tmp\"}",
+        "{" PG ",\"directory\":\"/usr/share\"}",
         "{" PG ",\"password\":{\"a\":\"s3cret\"}}",
         "{" PG ",\"ca\":\"not a certificate\"}",
         "{" PG ",\"schemas\":[]}",
@@ -393,7 +393,8 @@ static void test_bad_bodies(void **state)
         "{\"name\":\"f\",\"kind\":\"files\",\"directory\":\"data\"}",
         "{\"name\":\"f\",\"kind\":\"files\",\"directory\":\"/nonexistent/dir\"}",
         "{\"name\":\"f\",\"kind\":\"files\",\"directory\":\"/etc/hostname\"}",
-        "{\"name\":\"f\",\"kind\":\"files\",\"directory\":\"/tmp\",\"access\":[{\"who\":\"*\","
+        "{\"name\":\"f\",\"kind\":\"files\",\"directory\":\"/usr/"
+        "share\",\"access\":[{\"who\":\"*\","
         "\"role\":\"r\"}]}",
     };
     struct fixture *f = *state;
@@ -440,7 +441,7 @@ static void test_access(void **state)
     add(f, "{" PG ",\"password\":\"own\",\"role\":\"reader\",\"variables\":{\"app.user\":"
            "\"<{email}|{key}>\"},\"access\":[{\"who\":\"Bob@example.com\",\"login\":\"bob\","
            "\"password\":\"s3cret\"},{\"who\":\"key:abc123\",\"role\":\"robot\"}]}");
-    add(f, "{\"name\":\"open\",\"kind\":\"files\",\"directory\":\"/tmp\"}");
+    add(f, "{\"name\":\"open\",\"kind\":\"files\",\"directory\":\"/usr/share\"}");
 
     order = grant_order(f, &f->bob, "shop");
     assert_string_equal(text_at(order, "source", "user"), "bob");
@@ -474,8 +475,9 @@ static void test_access(void **state)
     strv_free(names);
 
     /* whoever is not named does not see it, and cannot tell it from one that is not there */
-    add(f, "{\"name\":\"hers\",\"kind\":\"files\",\"directory\":\"/tmp\",\"access\":[{\"who\":"
-           "\"ann@example.com\"}]}");
+    add(f,
+        "{\"name\":\"hers\",\"kind\":\"files\",\"directory\":\"/usr/share\",\"access\":[{\"who\":"
+        "\"ann@example.com\"}]}");
     assert_true(source_get(f->sources, &f->bob, "hers", &json, &f->fault) < 0);
     assert_int_equal(f->fault.problem, PROBLEM_SOURCE_UNKNOWN);
     assert_int_equal(source_get(f->sources, &f->bob, "shop", &json, &f->fault), 0);

@@ -57,8 +57,9 @@ static uint64_t term_of(const char *word, size_t len)
         if (len > 3 && word[len - 1] == 'e' && word[len - 2] == 'i') {
             len -= 1;
             stem[len - 1] = 'y';
-        } else if (len > 4 && word[len - 1] == 'e' &&
-                   (word[len - 2] == 'x' || word[len - 2] == 's' || word[len - 2] == 'h')) {
+        } else if (len > 3 && word[len - 1] == 'e' &&
+                   (word[len - 2] == 'x' || word[len - 2] == 'h' ||
+                    (word[len - 2] == 's' && word[len - 3] == 's'))) {
             len -= 1;
         }
         return hash_of(stem, len);
