@@ -160,7 +160,9 @@ static int attach_all(struct ask *ask, struct fault *fault)
 static int ask_once(struct ask *ask, const char *query, struct answer **ret_answer,
                     struct fault *fault)
 {
-    struct agent_question question = { .query = query, .chat_id = ask->chat_id };
+    struct agent_question question = { .query = query,
+                                       .chat_id = ask->chat_id,
+                                       .sources = (const char *const *) ask->cfg->sources };
     bool shown = !ask->cfg->quiet && isatty(STDERR_FILENO);
     struct answer *answer = NULL;
 

@@ -219,6 +219,7 @@ static int ask_contender(struct evaluation *eval, struct contender *contender, s
     struct eval_run run = { .caller = &eval->local.caller,
                             .set = eval->set,
                             .model = contender->model,
+                            .sources = eval->cfg->sources,
                             .jobs = eval->jobs,
                             .stop = &eval->interrupt.signal,
                             .progress = show_progress,

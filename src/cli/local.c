@@ -85,10 +85,13 @@ static int open_service(struct local *local, struct gb_err *err)
 int local_open(struct local *local, struct gb_err *err)
 {
     struct store_config store = { .exclusive = true };
-    autofree char *base = NULL, *dir = NULL;
-    int r = cmd_data_dir(local->cfg, &base, err);
+    autofree char *dir = NULL;
+    int r = cmd_data_dir(local->cfg, &local->data_dir, err);
 
-    if (r < 0 || (r = cmd_default_template(local->cfg, base, &local->template, err)) < 0 ||
+    if (r == 0 && local->cfg->sources)
+        r = cmd_open_store(local->cfg, true, &local->sources, err);
+    if (r < 0 ||
+        (r = cmd_default_template(local->cfg, local->data_dir, &local->template, err)) < 0 ||
         (r = cmd_sub_dir(local->cfg, "ask", &dir, err)) < 0 ||
         (r = scratch_open(dir, &local->scratch, err)) < 0 || (r = find_roots(local, err)) < 0)
         return r;
@@ -106,6 +109,11 @@ void local_fill(const struct local *local, struct mark_config *config)
     config->service = local->service;
     config->store = local->store;
     config->data_dir = local->scratch.path;
+    if (local->sources) {
+        config->sources.store = local->sources;
+        config->sources.data_dir = local->data_dir;
+        config->sources.read_only = true;
+    }
     mark_fill(local->cfg, &local->models, config);
     config->models.recorder = local->recorder;
 }
@@ -127,6 +135,8 @@ int local_close(struct local *local)
     mark_close(local->mark);
     service_close(local->service);
     store_close(local->store);
+    store_close(local->sources);
+    free(local->data_dir);
     template_entry_release(&local->template);
     scratch_close(&local->scratch);
     source_roots_release(&local->roots);

@@ -24,6 +24,8 @@ struct local {
     struct service *service;
     struct mark *mark;
     struct caller caller;
+    struct store *sources;         /* of --source: that of the data directory; NULL: none */
+    char *data_dir;                /* that directory */
     struct llm_recorder *recorder; /* of --record; NULL: none */
 };
 

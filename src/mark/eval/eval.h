@@ -51,6 +51,7 @@ struct eval_run {
     const struct caller *caller;
     const struct eval_set *set;
     const char *model;      /* its name; NULL: the default one */
+    char *const *sources;   /* that questions which name none may ask; NULL: none */
     const json_t *files;    /* {path: id of the attachment} */
     size_t jobs;            /* questions at a time */
     const atomic_int *stop; /* not 0: ends with what there is; may be NULL */

@@ -47,6 +47,24 @@ static int list_files(const struct eval_run *run, const json_t *question, char *
     return 0;
 }
 
+/* Those of the question, or those of the run. */
+static int list_sources(const struct eval_run *run, const json_t *question, char ***ret_names)
+{
+    const json_t *list = json_object_get(question, "sources"), *name;
+    int r = 0;
+    size_t i;
+
+    *ret_names = NULL;
+    for (char *const *given = run->sources; r == 0 && !list && given && *given; given++)
+        r = strv_add(ret_names, *given);
+    json_array_foreach (list, i, name)
+        if (r == 0)
+            r = strv_add(ret_names, json_string_value(name));
+    if (r < 0)
+        strv_free(*ret_names);
+    return r;
+}
+
 /* To the end of its answer. */
 static json_t *ask_one(const struct eval_run *run, const json_t *question)
 {
@@ -56,14 +74,20 @@ static json_t *ask_one(const struct eval_run *run, const json_t *question)
     struct answer *answer = NULL;
     struct fault fault = { 0 };
     json_t *response, *result;
-    char **ids = NULL;
+    char **ids = NULL, **names = NULL;
     bool told = false;
 
-    if (list_files(run, question, &ids) < 0)
+    if (list_sources(run, question, &names) < 0)
         return NULL;
+    if (list_files(run, question, &ids) < 0) {
+        strv_free(names);
+        return NULL;
+    }
     asked.attachments = (const char *const *) ids;
+    asked.sources = (const char *const *) names;
     if (agent_ask(run->agent, run->caller, &asked, &answer, &fault) < 0) {
         strv_free(ids);
+        strv_free(names);
         return eval_score(question, NULL, fault.detail);
     }
     while (!answer_wait(answer, LOOK_US))
@@ -77,6 +101,7 @@ static json_t *ask_one(const struct eval_run *run, const json_t *question)
     json_decref(response);
     answer_unref(answer);
     strv_free(ids);
+    strv_free(names);
     return result;
 }
 
