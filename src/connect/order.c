@@ -35,7 +35,7 @@
 #define BYTES_DEFAULT   (INT64_C(1) << 30)
 #define MS_DEFAULT      INT64_C(300000)
 #define MS_MAX          INT64_C(86400000)
-#define ALARM_GRACE_US  (3 * USEC_PER_SEC) /* a driver that polls has ended by then */
+#define ALARM_GRACE_US  (6 * USEC_PER_SEC) /* a driver that polls has ended by then */
 
 static const char *const words[] = {
 #define CONNECT_WORD(name, text) [CONNECT_##name] = text,

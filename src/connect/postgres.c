@@ -323,13 +323,25 @@ static int look_up(struct query *q)
     return 0;
 }
 
+/* The end: the server says how many there were. */
+static int all_rows(struct query *q, const PGresult *end)
+{
+    const char *count = PQcmdTuples((PGresult *) end);
+
+    if (*count && strtoll(count, NULL, 10) != result_rows(q->result))
+        return driver_fail(q->pg.error, CONNECT_BROKEN,
+                           "the server says that it sent %.20s rows, and %lld arrived", count,
+                           (long long) result_rows(q->result));
+    return 0;
+}
+
 static int one_row(struct query *q, const PGresult *row)
 {
     ExecStatusType status = PQresultStatus(row);
     int r;
 
     if (status == PGRES_TUPLES_OK)
-        return 0; /* the end */
+        return all_rows(q, row);
     if (status != PGRES_SINGLE_TUPLE || PQntuples(row) != 1)
         return pg_refused(&q->pg, row, q->params.sql);
     r = put_row(q, row);

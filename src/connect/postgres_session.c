@@ -24,7 +24,7 @@
 #include "base/banned.h"
 
 #define CONNECT_SECONDS 15
-#define CANCEL_SECONDS  3
+#define CANCEL_SECONDS  2 /* less than the grace of order_arm() */
 #define NOTICES_MAX     20
 #define NOTICE_BYTES    300
 #define PORT_DEFAULT    5432
@@ -75,7 +75,8 @@ static void *cancel_thread(void *arg)
 
 void pg_cancel(struct pg *pg)
 {
-    PGcancel *cancel = pg->conn && !pg->lost ? PQgetCancel(pg->conn) : NULL;
+    bool at_work = pg->conn && !pg->lost && pg->connect_until_us == 0;
+    PGcancel *cancel = at_work ? PQgetCancel(pg->conn) : NULL;
     struct timespec until;
     pthread_t thread;
 
@@ -393,8 +394,9 @@ static int connection_start(struct pg *pg)
  * server that is not there. */
 static int connection_failed(struct pg *pg)
 {
-    static const char *const denials[] = { "authentication", "password", "no pg_hba.conf entry",
-                                           "not permitted to log in", "role \"" };
+    static const char *const denials[] = { "authentication failed", "password",
+                                           "no pg_hba.conf entry", "not permitted to log in",
+                                           "role \"" };
     const char *text = PQerrorMessage(pg->conn);
     enum connect_word word = CONNECT_UNREACHABLE;
 

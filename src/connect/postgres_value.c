@@ -31,7 +31,7 @@ static int int_of(const char *text, size_t len, int64_t *ret_value)
     buf[len] = '\0';
     errno = 0;
     *ret_value = strtoll(buf, &end, 10);
-    return errno || *end || end == buf ? -EPROTO : 0;
+    return errno || end != buf + len ? -EPROTO : 0;
 }
 
 static bool is(const char *text, size_t len, const char *word)
@@ -55,7 +55,7 @@ static int float_of(const char *text, size_t len, double *ret_value)
     if (!is_special(text, len) && strspn(buf, "0123456789+-.eE") < len)
         return -EPROTO;
     *ret_value = strtod(buf, &end);
-    return *end ? -EPROTO : 0;
+    return end != buf + len ? -EPROTO : 0;
 }
 
 static bool is_decimal(const char *text, size_t len)
