@@ -363,6 +363,7 @@ static const struct field fields_receipt[] = {
     { "session_lost", FIELD_BOOL, 0, .help = "the session lost its variables; its files are kept" },
     { "shell_lost", FIELD_BOOL, 0,
       .help = "the session's shell ended; the next command gets a new shell" },
+    { "queries", FIELD_ANY, 0, .help = "in answers of Mark: what the program asked of data sources" },
     END,
 };
 RESPONSE(receipt, "The result of an execution.");
