@@ -68,7 +68,7 @@ void html_table(struct out *out, const json_t *table, size_t rows_max)
         out_printf(out, " (the first %zu of %lld rows)", shown, (long long) count);
     out_puts(out, "</caption>\n<thead><tr>");
     json_array_foreach (columns, i, column) {
-        out_puts(out, "<th scope=\"col\">");
+        out_puts(out, is_number(column) ? "<th scope=\"col\" class=\"n\">" : "<th scope=\"col\">");
         out_html(out, member_text(column, "name"));
         out_puts(out, "</th>");
     }

@@ -178,16 +178,35 @@ static void tame_image(cmark_node *node)
     tame_link(link);
 }
 
+/* The lines of @text, before @node or, if @block, as its children. */
+static void add_lines(cmark_node *node, bool block, const char *text)
+{
+    while (*text) {
+        size_t len = strcspn(text, "\n");
+        autofree char *line = strndup(text, len);
+        cmark_node *child = cmark_node_new(CMARK_NODE_TEXT);
+
+        (void) cmark_node_set_literal(child, line ? line : "");
+        (void) (block ? cmark_node_append_child(node, child)
+                      : cmark_node_insert_before(node, child));
+        text += len;
+        if (*text && *++text) {
+            child = cmark_node_new(CMARK_NODE_SOFTBREAK);
+            (void) (block ? cmark_node_append_child(node, child)
+                          : cmark_node_insert_before(node, child));
+        }
+    }
+}
+
+/* Markup of the story is text. */
 static void tame_html(cmark_node *node)
 {
-    cmark_node *text = cmark_node_new(CMARK_NODE_TEXT), *place = text;
+    bool block = cmark_node_get_type(node) == CMARK_NODE_HTML_BLOCK;
+    cmark_node *paragraph = block ? cmark_node_new(CMARK_NODE_PARAGRAPH) : NULL;
 
-    (void) cmark_node_set_literal(text, cmark_node_get_literal(node));
-    if (cmark_node_get_type(node) == CMARK_NODE_HTML_BLOCK) {
-        place = cmark_node_new(CMARK_NODE_PARAGRAPH);
-        (void) cmark_node_append_child(place, text);
-    }
-    (void) cmark_node_insert_before(node, place);
+    add_lines(block ? paragraph : node, block, cmark_node_get_literal(node));
+    if (block)
+        (void) cmark_node_insert_before(node, paragraph);
     cmark_node_free(node);
 }
 
@@ -332,11 +351,13 @@ static void put_marked(struct marking *marking, const char *html, struct out *ou
         if (!mark && !tag)
             continue;
         out_add(out, html + from, i - from);
-        if (mark)
+        if (mark) {
             take_mark(marking, (unsigned char) html[i + 2], out);
-        else if (marking->open)
+        } else {
             mark_close(marking, out, false);
-        from = mark ? i + size : i;
+            out_add(out, html + i, size);
+        }
+        from = i + size;
         i += size - 1;
     }
     out_add(out, html + from, len - from);
