@@ -79,7 +79,7 @@ static void secret_hide(char *text, const char *secret)
     size_t len = strlen(secret);
 
     for (char *at = strstr(text, secret); at; at = strstr(at + 3, secret)) {
-        memcpy(at, "***", 3); /* a secret has at least SECRET_MIN bytes */
+        memset(at, '*', 3); /* a secret has at least SECRET_MIN bytes */
         memmove(at + 3, at + len, strlen(at + len) + 1);
     }
 }

@@ -55,7 +55,7 @@ void pg_types_free(struct pg_types *types); /* accepts NULL */
 /* Adds a type as the catalogue of a server describes it; for tests, and pg_types_load(). */
 int pg_types_add(struct pg_types *types, unsigned oid, char kind, unsigned base, unsigned element,
                  char delimiter);
-int pg_types_add_field(struct pg_types *types, unsigned oid, const char *name, unsigned type);
+int pg_types_add_field(struct pg_types *types, unsigned oid, const char *name, unsigned field);
 /* Fills type, repeated and fields. -E2BIG: a record of more fields than we describe. */
 int pg_types_column(const struct pg_types *types, unsigned oid, struct result_column *column);
 /* Puts a value in the text format. -EPROTO: not such a value; -ERANGE: one that we cannot carry;

@@ -16,7 +16,8 @@ SUBIDS_ONLY = ["test_robust.py", "test_serve_files.py", "test_volumes.py", "test
 # Nothing in these depends on who runs them.
 NOT_AS_USER = ["test_docs.py", "test_cell.py", "test_dialects.py", "test_dialects_bad.py",
                "test_compat.py", "test_mcp.py", "test_mcp_bad_input.py", "test_key.py",
-               "test_audit.py", "test_serve_api.py", "test_mark_models.py"]
+               "test_audit.py", "test_serve_api.py", "test_mark_models.py", "test_connector_rights.py",
+               "test_connector_hostile.py"]
 # Of these, the files that involve an ordinary user's mounts and ids.
 AS_USER_ONLY = {
     "test_packages.py": ["test_live_session", "test_offline", "test_pruning", "test_two_at_once"],
@@ -36,6 +37,7 @@ SECONDS = {
     "test_run.py": 110, "test_template_packages.py": 100, "test_clients.py": 90, "test_cell.py": 55,
     "test_template.py": 40, "test_volumes.py": 30, "test_dialects.py": 28, "test_mcp.py": 20,
     "test_mcp_bad_input.py": 20, "test_mark_models.py": 25, "test_conformance.py": 20, "test_doctor.py": 15,
+    "test_connector_postgres.py": 15, "test_connector_rights.py": 15, "test_connector_hostile.py": 20,
     "test_network.py": 15, "test_bad_input.py": 14, "test_docs.py": 5, "test_key.py": 5,
     "test_compat.py": 2,
 }
