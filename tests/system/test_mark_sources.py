@@ -294,6 +294,38 @@ except mark.QueryError as error:
     assert printed(ask(ann, 'print(mark.query("shop", "SELECT 2 AS n").n[0])')) == "2\n"
 
 
+def test_a_source_removed_in_the_middle(mark, postgres, shop):  # noqa: F811
+    """Of a program that runs: its next query says so, and what it has it keeps."""
+    ann = person(mark())
+    add_source(ann, postgres, shop)
+    chat = ann.good("POST", "/api/v1/chat/session", status=201)["chat_id"]
+    code = """
+import os, time
+first = mark.query("shop", "SELECT count(*) AS n FROM orders").n[0]
+open("/workspace/ready", "w").close()
+while not os.path.exists("/workspace/go"):
+    time.sleep(0.02)
+try:
+    mark.query("shop", "SELECT 1")
+except mark.QueryError as error:
+    print(first, error.word, error)
+"""
+    found = []
+    asker = threading.Thread(target=lambda: found.append(ask(ann, code, chat)))
+    asker.start()
+
+    def session():
+        sessions = ann.good("GET", "/v1/sessions")["sessions"]
+        return sessions and "/v1/sessions/%s/files/" % sessions[0]["session_id"]
+
+    wait_for(lambda: session() and ann.ask("GET", session() + "ready").status == 200, 60, "the first query")
+    ann.good("DELETE", "/api/v1/sources/shop", status=204)
+    ann.good("PUT", session() + "go", b"", 201)
+    asker.join(60)
+    assert printed(found[0]).startswith("1000 no-such-source"), explain(found[0])
+    assert [q["status"] for q in found[0]["steps"][0]["queries"]] == ["ok", "no-such-source"]
+
+
 def test_two_people_see_different_rows(mark, postgres, shop):  # noqa: F811
     server = mark("--signup", "open")
     ann, bob = person(server), person(server, "bob@example.com")

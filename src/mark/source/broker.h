@@ -98,8 +98,8 @@ struct scope_config {
 };
 
 int scope_new(const struct scope_config *config, struct scope **ret_scope, struct fault *fault);
-/* For execution_request.ask; @scope is the struct. */
-int scope_ask(void *scope, const char *json, size_t len);
+/* For execution_request.ask; @arg is the scope. */
+int scope_ask(void *arg, const char *json, size_t len);
 /* Accepts NULL. The runs have ended. Removes what queries left in the workspace. */
 void scope_free(struct scope *scope);
 /* The records so far, oldest first; theirs until scope_free(). After the runs have ended. */

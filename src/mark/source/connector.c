@@ -85,7 +85,7 @@ static void redact(char *text, const char *secret)
     char *at = text;
 
     while (len >= SECRET_LEN_MIN && (at = strstr(at, secret))) {
-        memcpy(at, "***", 3);
+        memset(at, '*', 3);
         memmove(at + 3, at + len, strlen(at + len) + 1);
         at += 3;
     }
@@ -127,9 +127,7 @@ void connector_text(const json_t *order, const json_t *json, char *buf, size_t s
     memcpy(buf, copy, len);
     buf[len] = '\0';
     for (char *p = buf; *p; p++)
-        if ((unsigned char) *p < 0x20 && *p != '\n' && *p != '\t')
-            *p = ' ';
-        else if (*p == 0x7f)
+        if (((unsigned char) *p < 0x20 && *p != '\n' && *p != '\t') || *p == 0x7f)
             *p = ' ';
 }
 
