@@ -297,7 +297,7 @@ static int body_files(const struct config *cfg, json_t *body, struct gb_err *err
                              "a source is at postgresql://..., bigquery://PROJECT, or in a "
                              "directory");
     if (!path)
-        return gb_fail(err, errno, "find the directory '%s'", cfg->args[1]);
+        return gb_fail_plain(err, EINVAL, "there is no directory '%s'", cfg->args[1]);
     return set_text(body, "kind", "files") < 0 || set_text(body, "directory", path) < 0
                ? gb_fail_plain(err, EINVAL, "the path is not UTF-8")
                : 0;
