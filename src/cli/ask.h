@@ -22,5 +22,6 @@ void ask_follow(struct answer *answer, bool shown);
 int ask_save_check(const struct config *cfg, struct gb_err *err);
 
 /* Writes what --out and --chart ask for. Says what could not be saved, and returns how much. */
-int ask_save(const struct config *cfg, struct service *service, const struct caller *caller,
-             const json_t *response);
+struct exports;
+int ask_save(const struct config *cfg, struct service *service, struct exports *exports,
+             const struct caller *caller, const json_t *response);

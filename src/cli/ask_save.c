@@ -22,6 +22,7 @@
 #include "base/text/percent.h"
 #include "cli/ask.h"
 #include "cli/terminal/answer_text.h"
+#include "mark/export/export.h"
 #include "service/service.h"
 
 #include "base/banned.h"
@@ -36,6 +37,7 @@
 struct save {
     const struct config *cfg;
     struct service *service;
+    struct exports *exports;
     const struct caller *caller;
     const json_t *response;
     struct session *renderer; /* a box with Plotly, made when it is first needed; NULL: none yet */
@@ -431,10 +433,36 @@ static void save_text(struct save *save, int dir_fd)
     }
 }
 
-int ask_save(const struct config *cfg, struct service *service, const struct caller *caller,
-             const json_t *response)
+/* The answer as a notebook and as a page. One that is too large is told, and no loss: all that is
+ * in it is saved otherwise. */
+static void save_exports(struct save *save, int dir_fd)
 {
-    struct save save = { .cfg = cfg, .service = service, .caller = caller, .response = response };
+    static const enum export_format formats[] = { EXPORT_IPYNB, EXPORT_HTML };
+    const char *id = json_string_value(json_object_get(save->response, "message_id"));
+
+    for (size_t i = 0; id && i < ARRAY_LEN(formats); i++) {
+        struct export_file file = { .fd = -EBADF };
+        struct fault fault = { 0 };
+        char name[32];
+        FILE *out;
+
+        snprintf(name, sizeof name, "answer.%s", export_format_names[formats[i]]);
+        if (export_message(save->exports, save->caller, id, formats[i], &file, &fault) < 0) {
+            say("%s was not saved: %s", name, fault.detail);
+            continue;
+        }
+        out = open_new(dir_fd, name);
+        close_new(save, out, name, out ? copy_fd(file.fd, out, INT64_MAX) : 0);
+        (void) close(file.fd);
+    }
+}
+
+int ask_save(const struct config *cfg, struct service *service, struct exports *exports,
+             const struct caller *caller, const json_t *response)
+{
+    struct save save = {
+        .cfg = cfg, .service = service, .exports = exports, .caller = caller, .response = response
+    };
     struct fault fault = { 0 };
     autoclose int dir_fd = -EBADF;
 
@@ -446,6 +474,7 @@ int ask_save(const struct config *cfg, struct service *service, const struct cal
             save_artifacts(&save, dir_fd); /* first: ours replace files of the same names */
             save_text(&save, dir_fd);
             save_charts(&save, dir_fd);
+            save_exports(&save, dir_fd);
         }
     }
     if (cfg->ask_chart)

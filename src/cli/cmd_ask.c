@@ -352,7 +352,8 @@ static int finish(struct ask *ask, struct answer *answer, const json_t *response
 
     if (ask->cfg->ask_trace)
         print_trace(ask, answer);
-    lost = ask_save(ask->cfg, ask->local.service, &ask->local.caller, response);
+    lost = ask_save(ask->cfg, ask->local.service, mark_exports(ask->local.mark), &ask->local.caller,
+                    response);
     if (r < 0)
         say("%s", err.msg);
     return r < 0 || lost > 0 ? EXIT_OURS : exit_code(ask, response);

@@ -101,6 +101,8 @@ def test_saved(ask, tmp_path):
     r = ask("draw", CHART, "--out", out, "--chart", tmp_path / "chart.json")
     assert r.code == 0, r.err
     assert (out / "story.md").read_text() == "Here it is."
+    assert json.loads((out / "answer.ipynb").read_text())["nbformat"] == 4
+    assert "Here it is." in (out / "answer.html").read_text()
     assert (out / "table-1.csv").read_bytes() == b'city,visits\r\n"Oslo, N",3\r\n'
     assert (out / "report.txt").read_text() == "written in the box"
     assert json.loads((out / "answer.json").read_text())["status"] == "ok"

@@ -429,7 +429,7 @@ def check_page(body, charts):
 
 
 def test_hostile_content_stays_in_its_place(serve, tmp_path):
-    replies = [run(HOSTILE), answer(STORY), answer(STORY)]
+    replies = [run(HOSTILE), answer(STORY), answer(STORY), answer("A picture.")]
     server = serve(*scripted(tmp_path / "model", replies), "--model", "none", preload="pandas,plotly")
     ann = person(server)
     file = ann.upload('=a "b" <c>\u202e.csv', b"x,y\n1,2\n3,4\n")
@@ -474,6 +474,13 @@ def test_hostile_content_stays_in_its_place(serve, tmp_path):
     ran = run_notebook(path, place)
     assert printed(ran.cells[-1]) == "2 of 2 values equal, 1 of 1 tables equal\n"
 
+    # Inputs that are too large for a notebook.
+    large = ann.upload("large.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(33 << 20), "image/png")
+    other = ann.ask_mark("and this?", files=[large])["chat_id"]
+    problem = ann.problem(413, "GET", f"/api/v1/chats/{other}/export?format=ipynb")
+    assert problem["type"].endswith(":export-too-large") and "format=zip" in problem["detail"]
+    archive = zipfile.ZipFile(io.BytesIO(export(ann, "chats", other, "zip").body))
+    assert archive.testzip() is None and archive.getinfo("inputs/files/1").file_size == large["size"]
     check_refusals(ann, person(server, "bob@example.com"), chat, message)
 
 

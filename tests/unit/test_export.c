@@ -243,6 +243,47 @@ static void test_prose_html(void **state)
     }
 }
 
+/* ---- shares ---- */
+
+/* How many exports @owner can begin; those are left under way. */
+static size_t begin_all(struct exports *exports, struct export_turn *turns, const char *owner,
+                        bool box)
+{
+    struct fault fault = { 0 };
+    size_t n = 0;
+
+    for (;; n++) {
+        turns[n] = (struct export_turn){ .owner = owner, .box = box };
+        if (export_begin(exports, &turns[n], &fault) < 0)
+            break;
+        assert_true(n < 64);
+    }
+    assert_int_equal(fault.problem, PROBLEM_BUSY);
+    assert_true(fault.retry_after_s > 0);
+    return n;
+}
+
+static void test_shares(void **state)
+{
+    static const char *const owners[] = { "a", "b", "c", "d", "e", "f", "g", "h", "i" };
+    struct exports_config config = { .data_dir = "/" };
+    struct export_turn turns[9][64], again;
+    struct exports *exports;
+    struct gb_err err;
+    struct fault fault = { 0 };
+
+    (void) state;
+    assert_int_equal(exports_open(&config, &exports, &err), 0);
+    for (size_t i = 0; i < 8; i++)
+        assert_int_equal(begin_all(exports, turns[i], owners[i], true), 2);
+    assert_int_equal(begin_all(exports, turns[8], owners[8], true), 0); /* 16 in all */
+    assert_int_equal(begin_all(exports, turns[8], owners[8], false), 4);
+    export_end(exports, &turns[3][0]);
+    again = (struct export_turn){ .owner = "i", .box = true };
+    assert_int_equal(export_begin(exports, &again, &fault), 0);
+    exports_close(exports);
+}
+
 /* ---- names and charts ---- */
 
 static void test_names(void **state)
@@ -314,6 +355,7 @@ int main(void)
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_prose_markdown),
         cmocka_unit_test(test_prose_html),
+        cmocka_unit_test(test_shares),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_charts),
     };

@@ -200,20 +200,20 @@ static bool step_ended_well(const json_t *answer, json_int_t n)
 /* Those of programs that failed are left out: they are not run again. */
 static void collect_expected(struct inputs *in, const struct item *item)
 {
-    json_t *values = json_array(), *tables = json_array(), *thing;
+    json_t *values = json_array(), *tables = json_array(), *one;
     size_t i;
 
-    json_array_foreach (json_object_get(item->answer, "values"), i, thing)
-        if (step_ended_well(item->answer, json_integer_value(json_object_get(thing, "step"))))
-            (void) json_array_append(values, thing);
-    json_array_foreach (json_object_get(item->answer, "data"), i, thing) {
-        const json_t *rows = json_object_get(thing, "rows");
+    json_array_foreach (json_object_get(item->answer, "values"), i, one)
+        if (step_ended_well(item->answer, json_integer_value(json_object_get(one, "step"))))
+            (void) json_array_append(values, one);
+    json_array_foreach (json_object_get(item->answer, "data"), i, one) {
+        const json_t *rows = json_object_get(one, "rows");
 
         in->cells += (int64_t) json_array_size(rows) *
-                     (int64_t) json_array_size(json_object_get(thing, "columns"));
+                     (int64_t) json_array_size(json_object_get(one, "columns"));
         if (in->cells <= CELLS_MAX &&
-            step_ended_well(item->answer, json_integer_value(json_object_get(thing, "step"))))
-            (void) json_array_append(tables, thing);
+            step_ended_well(item->answer, json_integer_value(json_object_get(one, "step"))))
+            (void) json_array_append(tables, one);
     }
     (void) json_object_set_new(in->answers, item->id,
                                json_pack("{s:o, s:o}", "values", values, "tables", tables));

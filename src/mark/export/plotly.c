@@ -85,16 +85,16 @@ static char *read_script(int fd, size_t *ret_len)
 
 static void keep(const char *path, const char *text, size_t len)
 {
-    autofree char *new = NULL;
+    autofree char *draft = NULL;
     autoclose int fd = -1;
 
-    if (asprintf(&new, "%s.new", path) < 0) {
-        new = NULL;
+    if (asprintf(&draft, "%s.new", path) < 0) {
+        draft = NULL;
         return;
     }
-    fd = open(new, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0 || io_write_all(fd, text, len) < 0 || rename(new, path) < 0)
-        (void) unlink(new);
+    fd = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 || io_write_all(fd, text, len) < 0 || rename(draft, path) < 0)
+        (void) unlink(draft);
 }
 
 /* ---- the script ---- */
@@ -116,9 +116,8 @@ static char *fit_script(const char *text, size_t len, size_t *ret_len)
             /* Only in strings and patterns, where the two mean the same; "a<s" must stay. */
             if (strncasecmp(text + i + 1, "/script", 7) == 0)
                 text_puts(&out, "<\\");
-            else if (strncmp(text + i + 1, "!--", 3) == 0)
-                text_puts(&out, "\\x3c");
-            else if (strncasecmp(text + i + 1, "script", 6) == 0)
+            else if (strncmp(text + i + 1, "!--", 3) == 0 ||
+                     strncasecmp(text + i + 1, "script", 6) == 0)
                 text_puts(&out, "\\x3c");
             else
                 text_add(&out, "<", 1);
