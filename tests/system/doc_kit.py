@@ -15,7 +15,8 @@ In a `console` block a line that begins with `$ ` is a command and what follows 
 is compared without regard to white space; `…` stands for anything. Ids are any ids.
 
 `glovebox serve` in a document starts a service in the background, on a free port that takes the place
-of 8080 everywhere, and ends the one before. /srv is a directory of the test. `make` only checks that the target exists. An HTTP error,
+of 8080 everywhere, and ends the one before. A document that calls psql has a PostgreSQL of the test at
+127.0.0.1:5432, whose superuser it is. /srv is a directory of the test. `make` only checks that the target exists. An HTTP error,
 or an execution that failed, fails the block. So does a command that would change the host, such as pip.
 """
 
@@ -190,6 +191,17 @@ def localised(text, ports, where):
     for public, ours in zip(PORTS, ports):
         text = re.sub(rf"(127\.0\.0\.1|localhost):{public}\b", f"127.0.0.1:{ours}", text)
     return re.sub(r"(?<![\w.])/srv/", f"{where}/srv/", text)
+
+
+def wants_postgres(made):
+    return any(re.search(r"\bpsql\b", step.text) for step in made)
+
+
+def with_postgres(made, server):
+    """Has the steps use @server; returns variables for its clients."""
+    for step in made:
+        step.text = step.text.replace("127.0.0.1:5432", f"127.0.0.1:{server.port}")
+    return {"PGHOST": str(server.socket_dir), "PGPORT": str(server.port), "PGUSER": "postgres"}
 
 
 def script(made, ports, where):

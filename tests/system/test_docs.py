@@ -22,6 +22,7 @@ import doc_kit
 import pytest
 from conftest import BINARY, ROOT, need
 from package_kit import ALONE, Index
+from postgres_kit import postgres  # noqa: F401
 from test_template import place  # noqa: F401
 
 PROSE = os.path.join(ROOT, "docs", "glovebox.1.md")
@@ -406,7 +407,7 @@ def document_env(gb, index):
 
 
 @pytest.mark.parametrize("document", doc_kit.documents())
-def test_documented_commands(gb, index, place, document):
+def test_documented_commands(gb, index, place, document, request):
     found = [b for b in doc_kit.blocks(document) if (document, b.language) not in ELSEWHERE]
     made = doc_kit.steps(document, found)
     if not made:
@@ -414,7 +415,10 @@ def test_documented_commands(gb, index, place, document):
     if os.geteuid() != 0:
         pytest.skip("operators' commands, such as install -o, are run as root")
     need(shutil.which("curl") and shutil.which("jq"), "curl and jq are not installed")
-    wrong = doc_kit.run(document, made, pathlib.Path(place, "doc"), document_env(gb, index), BINARY)
+    env = document_env(gb, index)
+    if doc_kit.wants_postgres(made):
+        env.update(doc_kit.with_postgres(made, request.getfixturevalue("postgres")))
+    wrong = doc_kit.run(document, made, pathlib.Path(place, "doc"), env, BINARY)
     assert not wrong, "\n\n".join(wrong)
 
 

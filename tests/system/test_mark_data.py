@@ -15,7 +15,7 @@ from postgres_kit import postgres  # noqa: F401
 from serve_kit import serve  # noqa: F401
 from test_mark_export import printed, run_notebook
 
-PASSWORD = "a password of the shop's logins"
+PASSWORD = "what-the-logins-of-the-shop-have"
 JOIN = "Which supplier brings the most profit?"
 
 
@@ -26,7 +26,7 @@ def supplier(row):
 @pytest.fixture
 def shop(gb, postgres, tmp_path):  # noqa: F811
     """The sample data in a database of its own, its logins, and a file with their password."""
-    database = postgres.create_database("shop_of_issue")
+    database = postgres.create_database("shop_" + tmp_path.name)
     postgres.sql(gb("mark", "sample", "sql").out, database)
     postgres.sql(f"\\set password '{PASSWORD}'\n" + gb("mark", "sample", "sql-roles").out, database)
     secret = tmp_path / "password"
@@ -83,7 +83,7 @@ def test_the_whole_way(gb, serve, postgres, shop, tmp_path):  # noqa: F811
     assert person(service, "eve@example.com").ask("GET", f"/api/v1/chats/{chat}").status == 404
 
     # The chat is in PostgreSQL: a new service finds it, and runs the answer again from what was recorded.
-    assert int(postgres.sql("SELECT count(*) FROM mark_messages", "store_of_issue")) >= 6
+    assert int(postgres.sql("SELECT count(*) FROM glovebox.mark_messages", "store_of_issue")) >= 6
     assert service.stop() == 0
     again = serve("--database", store, *model, preload="pandas", data=service.data)
     bob.port = again.port
