@@ -19,6 +19,7 @@
 
 #include "base/autoclean.h"
 #include "store/audit.h"
+#include "store/internal.h"
 #include "store/keys.h"
 #include "store/sessions.h"
 
@@ -472,6 +473,82 @@ static void test_audit_bad(void **state)
     assert_int_equal(store_audit_list(f->store, &query, &got, &len, &f->err), -EINVAL);
 }
 
+/* ---- values ---- */
+
+static const struct db_statement put_row = {
+    DB_WRITE,
+    "INSERT INTO mark_budgets (who, bytes, cost, tokens, us) VALUES (?1, ?2, ?3, ?4, ?5)",
+    "put a row",
+};
+static const struct db_statement read_rows = {
+    DB_READ,
+    "SELECT who, bytes, cost, SUM(tokens), us > 0 FROM mark_budgets WHERE who > ?1 "
+    "GROUP BY who, bytes, cost, us ORDER BY who",
+    "read rows",
+};
+static const struct db_statement drop_rows = { DB_WRITE, "DELETE FROM mark_budgets", "drop rows" };
+
+/* The same bytes, the same order and the same numbers, whatever the backend would do by itself. */
+static void test_values(void **state)
+{
+    static const char *const sorted[] = { " ", "%_!'\"\\?1$1", "A",         "B", "a", "a b",
+                                          "b", "\u00e4",       "\U0001f600" };
+    static const int64_t numbers[] = { INT64_MIN, -1, 0, 1, INT64_MAX };
+    struct fixture *f = *state;
+    struct db *db = f->store->db;
+    struct db_query q;
+    size_t i = 0;
+
+    for (size_t j = ARRAY_LEN(sorted); j-- > 0;)
+        assert_int_equal(db_write(db, false, &f->err, &put_row, "tIiii", sorted[j],
+                                  numbers[j % ARRAY_LEN(numbers)], INT64_C(0),
+                                  numbers[(j + 1) % ARRAY_LEN(numbers)], INT64_MAX, (int64_t) j),
+                         1);
+    db_read_begin(db);
+    q = db_query_begin(db, &read_rows, "t", "");
+    for (; db_query_step(&q, &f->err) > 0; i++) {
+        char who[64];
+        int64_t cost, tokens, positive;
+
+        assert_true(i < ARRAY_LEN(sorted) && db_column_copy(&q, 0, who, sizeof who));
+        assert_string_equal(who, sorted[i]);
+        assert_int_equal(db_column_is_null(&q, 1), numbers[i % ARRAY_LEN(numbers)] == 0);
+        assert_true(db_column_int(&q, 2, &cost) && db_column_int(&q, 3, &tokens) &&
+                    db_column_int(&q, 4, &positive));
+        assert_true(cost == numbers[(i + 1) % ARRAY_LEN(numbers)] && tokens == INT64_MAX);
+        assert_int_equal(positive, i > 0);
+        assert_false(db_column_int(&q, 0, &cost)); /* a text is no number, and a number no text */
+        assert_false(db_column_copy(&q, 2, who, sizeof who));
+    }
+    db_query_end(&q);
+    db_read_end(db);
+    assert_int_equal(i, ARRAY_LEN(sorted));
+    assert_int_equal(db_write(db, false, &f->err, &drop_rows, ""), ARRAY_LEN(sorted));
+}
+
+/* What is not UTF-8 is refused, and the transaction with it; what is after a NUL does not exist. */
+static void test_texts(void **state)
+{
+    static const char *const bad[] = { "\xff", "a\xc3", "\xc0\x80", "\xed\xa0\x80",
+                                       "\xf5\x80\x80\x80" };
+    struct fixture *f = *state;
+    struct db *db = f->store->db;
+
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        assert_int_equal(db_write(db, true, &f->err, &put_row, "tiiii", bad[i], INT64_C(1),
+                                  INT64_C(1), INT64_C(1), INT64_C(1)),
+                         -EINVAL);
+        assert_non_null(strstr(f->err.msg, "UTF-8"));
+    }
+    assert_int_equal(db_write(db, true, &f->err, &put_row, "tiiii", "a\0b", INT64_C(1), INT64_C(1),
+                              INT64_C(1), INT64_C(1)),
+                     1);
+    assert_int_equal(db_write(db, true, &f->err, &put_row, "tiiii", "a", INT64_C(1), INT64_C(1),
+                              INT64_C(1), INT64_C(1)),
+                     -EEXIST);
+    assert_int_equal(db_write(db, true, &f->err, &drop_rows, ""), 1);
+}
+
 /* ---- threads and openings ---- */
 
 struct worker {
@@ -571,6 +648,8 @@ int main(int argc, char **argv)
         WITH_STORE(test_audit_stale),
         WITH_STORE(test_audit_query),
         WITH_STORE(test_audit_bad),
+        WITH_STORE(test_values),
+        WITH_STORE(test_texts),
         WITH_STORE(test_threads),
         WITH_STORE(test_stays),
         WITH_STORE(test_exclusive),
