@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include "base/autoclean.h"
+#include "base/io.h"
 
 #include "packages_dir.h"
 
@@ -83,6 +84,20 @@ int count_run(const char *word)
         count++;
     pthread_mutex_unlock(&order_lock);
     return count;
+}
+
+static void say(const struct run_spec *spec, enum stream stream, const char *data, size_t len,
+                struct stream_cut *cut);
+
+static void ask_service(const struct run_spec *spec, const char *json, struct outcome *outcome)
+{
+    int fd = spec->ask ? spec->ask(spec->ask_arg, json, strlen(json)) : -1;
+    char answer[1000];
+    ssize_t n = fd >= 0 ? io_read_all(fd, answer, sizeof answer) : 0;
+
+    say(spec, STREAM_OUT, answer, n > 0 ? (size_t) n : 0, &outcome->out);
+    if (fd >= 0)
+        (void) close(fd);
 }
 
 static void say(const struct run_spec *spec, enum stream stream, const char *data, size_t len,
@@ -214,6 +229,8 @@ static int run(struct resident *resident, const struct run_spec *spec, struct ou
         say(spec, STREAM_OUT, "after", 5, &outcome.out);
     } else if (strncmp(code, "hand ", 5) == 0 || strncmp(code, "bundle ", 7) == 0) {
         hand(spec, code, &outcome);
+    } else if (strncmp(code, "ask ", 4) == 0) {
+        ask_service(spec, code + 4, &outcome);
     } else if (strncmp(code, "raise ", 6) == 0) {
         raise_error(code + 6, &outcome);
     } else if (strcmp(code, "half") == 0) {

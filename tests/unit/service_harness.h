@@ -15,6 +15,7 @@
  *   chatter      the same as wait, and prints all the time
  *   lose         prints, and its interpreter is lost
  *   gone         its interpreter ended before this one came: it is not run
+ *   ask JSON     asks the service, and prints the answer
  *   fail         the engine fails
  */
 #pragma once

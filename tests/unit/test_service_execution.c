@@ -1,7 +1,9 @@
 /* Executions: events, output, what is kept, the end; with an engine that runs nothing. */
 #include "service_harness.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include "service/session/files_internal.h"
 
@@ -69,6 +71,72 @@ static void test_events(void **state)
             assert_string_equal(text, cases[i].events);
         }
         execution_unref(x);
+    }
+    service_end(service);
+}
+
+/* ---- requests of cells ---- */
+
+static int answer_ask(void *arg, const char *json, size_t len)
+{
+    int ends[2];
+
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    assert_int_equal(strlen(json), len);
+    (*(int *) arg)++;
+    assert_true(write(ends[1], "answered", 8) == 8);
+    (void) close(ends[1]);
+    return ends[0];
+}
+
+/* What is about packages is the service's, everything else goes to whoever started the execution;
+ * without such a one, and of what is no request, there is a refusal. */
+static void test_asks(void **state)
+{
+    static const struct {
+        const char *code, *with, *without; /* a part of what is printed */
+        int calls;
+    } cases[] = {
+        { "ask {\"op\": \"query\", \"sql\": \"SELECT 1\"}", "answered", "nobody to ask", 1 },
+        { "ask {\"op\": 3}", "answered", "nobody to ask", 1 },
+        { "ask {}", "answered", "nobody to ask", 1 },
+        { "ask []", "malformed", "malformed", 0 },
+        { "ask {\"op\"", "malformed", "malformed", 0 },
+        { "ask [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", "malformed", "malformed", 0 },
+        { "ask {\"op\": \"install\"}", "install", "install", 0 },
+    };
+    struct service *service = service_new(NULL);
+
+    (void) state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int with = 0; with < 2; with++) {
+            struct execution_request request;
+            struct execution *x = NULL;
+            struct fault fault;
+            json_t *receipt;
+            const char *out;
+            int calls = 0;
+
+            execution_request_init(&request);
+            request.kind = EXECUTION_CELL;
+            request.code = cases[i].code;
+            request.code_len = strlen(cases[i].code);
+            if (with) {
+                request.ask = answer_ask;
+                request.ask_arg = &calls;
+                request.ask_us = 1000000;
+            }
+            assert_int_equal(execution_run_here(service, &local, NULL, &request, &x, &fault), 0);
+            receipt = receipt_of(x);
+            out = json_string_value(json_object_get(receipt, "stdout"));
+            /* A service without packages has nobody to ask at all, unless somebody answers. */
+            if (out[0] && !strstr(out, with ? cases[i].with : cases[i].without))
+                fail_msg("%s: %s", cases[i].code, out);
+            assert_true(out[0] || !with);
+            assert_int_equal(calls, with ? cases[i].calls : 0);
+            json_decref(receipt);
+            execution_unref(x);
+        }
     }
     service_end(service);
 }
@@ -655,6 +723,7 @@ int main(void)
         cmocka_unit_test(test_drain_stops_the_rest),
         cmocka_unit_test(test_hangup),
         cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_asks),
         cmocka_unit_test(test_crowd),
         cmocka_unit_test(test_paths),
     };
