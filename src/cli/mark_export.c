@@ -18,7 +18,6 @@
 #include "base/text/parse.h"
 #include "cli/local.h"
 #include "mark/export/export.h"
-#include "store/chats.h"
 
 #include "base/banned.h"
 
@@ -72,23 +71,6 @@ static int choose_format(struct exporting *e, struct gb_err *err)
                                "such an ending; csv, xlsx and parquet are for --table N");
 }
 
-/* Whose it is. */
-static int find_owner(struct exporting *e, struct gb_err *err)
-{
-    const char *id = e->cfg->args[0];
-    char owner[STORE_ID_MAX];
-    int r = store_owner_of(e->store, id, owner, &e->chat, err);
-
-    if (r < 0)
-        return r;
-    e->caller = (struct caller){ .listener = "export", .limits = { -1, -1, -1 } };
-    if (strcmp(owner, PRINCIPAL_TEXT_LOCAL) == 0)
-        return 0;
-    e->caller.principal.kind = strncmp(owner, "user-", 5) == 0 ? PRINCIPAL_USER : PRINCIPAL_KEY;
-    memcpy(e->caller.principal.id, owner, sizeof owner);
-    return 0;
-}
-
 /* ---- opening ---- */
 
 /* With boxes: Mark over the answers and inputs of the data directory. */
@@ -121,7 +103,7 @@ static int open_all(struct exporting *e, struct gb_err *err)
     if (r == 0)
         r = cmd_open_store(e->cfg, true, &e->store, err);
     if (r == 0)
-        r = find_owner(e, err);
+        r = export_find(e->store, e->cfg->args[0], &e->caller, &e->chat, err);
     if (r == 0 && e->table_format >= 0 && e->chat)
         r = gb_fail_plain(err, EINVAL,
                           "--table needs the id of an answer, and this is that of a chat");

@@ -72,6 +72,11 @@ struct export_file {
     bool differs;               /* of a table: its programs gave something else than the answer */
 };
 
+/* For an operator: as whom to ask for the chat or answer @id, whoever it belongs to. -ENOENT: there
+ * is none. */
+int export_find(struct store *store, const char *id, struct caller *ret_caller, bool *ret_chat,
+                struct gb_err *err);
+
 /* All of these wait. */
 int export_chat(struct exports *exports, const struct caller *caller, const char *chat_id,
                 enum export_format format, struct export_file *ret_file, struct fault *fault);

@@ -83,6 +83,23 @@ int selection_open(struct exports *exports, const struct caller *caller, const c
     return 0;
 }
 
+int export_find(struct store *store, const char *id, struct caller *ret_caller, bool *ret_chat,
+                struct gb_err *err)
+{
+    struct caller caller = { .listener = "export", .limits = { -1, -1, -1 } };
+    char owner[STORE_ID_MAX];
+    int r = store_owner_of(store, id, owner, ret_chat, err);
+
+    if (r < 0)
+        return r;
+    if (strcmp(owner, PRINCIPAL_TEXT_LOCAL) != 0) {
+        caller.principal.kind = strncmp(owner, "user-", 5) == 0 ? PRINCIPAL_USER : PRINCIPAL_KEY;
+        memcpy(caller.principal.id, owner, sizeof caller.principal.id);
+    }
+    *ret_caller = caller;
+    return 0;
+}
+
 /* ---- one answer ---- */
 
 static void item_release(struct item *item)
