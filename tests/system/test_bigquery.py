@@ -504,7 +504,9 @@ def test_certificates_are_verified(bq, connector):
     try:
         error = connector.bad(order(bq, source={"url": f"https://localhost:{server.server_port}", "token": bq.token()}),
                               "unreachable")
-        assert "issuer" in error["text"] and not bq.called("/jobs"), error  # the store was read, and has it not
+        # The store was read, and does not have it; in the words of OpenSSL or GnuTLS.
+        assert "issuer" in error["text"] or "verification failed" in error["text"], error
+        assert not bq.called("/jobs")
     finally:
         server.shutdown()
         server.close_all()
