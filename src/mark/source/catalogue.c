@@ -100,16 +100,6 @@ int catalogue_count(struct sources *sources, const struct held *held, const stru
 
 /* ---- one table ---- */
 
-const json_t *view_column_notes(const struct table_view *view, const char *column)
-{
-    return json_object_get(json_object_get(view->notes, "columns"), column);
-}
-
-bool view_is_masked(const struct table_view *view, const char *column)
-{
-    return json_is_true(json_object_get(view_column_notes(view, column), "masked"));
-}
-
 static int put(json_t *to, const json_t *from, const char *const *names)
 {
     int r = 0;

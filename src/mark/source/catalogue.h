@@ -20,5 +20,16 @@ void views_free(struct table_view *views, size_t len);
 json_t *view_to_json(const struct table_view *view);
 
 /* Notes of a column, or NULL. */
-const json_t *view_column_notes(const struct table_view *view, const char *column);
-bool view_is_masked(const struct table_view *view, const char *column);
+static inline const json_t *view_column_notes(const struct table_view *view, const char *column)
+{
+    return json_object_get(json_object_get(view->notes, "columns"), column);
+}
+
+static inline bool view_is_masked(const struct table_view *view, const char *column)
+{
+    return json_is_true(json_object_get(view_column_notes(view, column), "masked"));
+}
+
+/* catalogue_text() of one source, as it was loaded; @notes are those of the source, or NULL. */
+char *views_text(const struct held *held, struct table_view *views, size_t len, json_t *notes,
+                 const char *question, size_t max);

@@ -359,13 +359,16 @@ static void put_examples(FILE *out, const struct shelf *shelf)
     size_t i;
 
     json_array_foreach (examples, i, example) {
-        if (i >= EXAMPLES_MAX)
+        const char *question = text_of(example, "question"), *sql = text_of(example, "sql");
+
+        if (i >= EXAMPLES_MAX || !question)
             break;
-        put_about(out, "Example: ", text_of(example, "question"));
-        if (text_of(example, "sql"))
+        (void) fputs("Example: ", out);
+        put_plain(out, question, COMMENT_MAX);
+        if (sql) {
             (void) fputs(" -> ", out);
-        if (text_of(example, "sql"))
-            put_plain(out, text_of(example, "sql"), 1000);
+            put_plain(out, sql, 1000);
+        }
         (void) fputc('\n', out);
     }
 }
@@ -638,12 +641,11 @@ static char *cut(char *text, size_t max)
     return text;
 }
 
-char *catalogue_text(struct sources *sources, const struct caller *caller, char *const *names,
-                     const char *question, size_t max)
+static char *shelves_text(const struct shelf *shelves, size_t shelves_len, const char *question,
+                          size_t max)
 {
-    size_t shelves_len = 0, len = 0, size = 0;
-    struct shelf *shelves = shelves_load(sources, caller, names, &shelves_len);
-    struct place *places = shelves ? rank(shelves, shelves_len, question, &len) : NULL;
+    size_t len = 0, size = 0;
+    struct place *places = rank(shelves, shelves_len, question, &len);
     char *text = NULL;
     FILE *out = places ? open_memstream(&text, &size) : NULL;
 
@@ -657,8 +659,26 @@ char *catalogue_text(struct sources *sources, const struct caller *caller, char 
         }
     }
     free(places);
-    shelves_free(shelves, shelves_len);
     return cut(text, max);
+}
+
+char *views_text(const struct held *held, struct table_view *views, size_t len, json_t *notes,
+                 const char *question, size_t max)
+{
+    struct shelf shelf = { .held = *held, .views = views, .len = len, .notes = notes };
+
+    return shelves_text(&shelf, 1, question, max);
+}
+
+char *catalogue_text(struct sources *sources, const struct caller *caller, char *const *names,
+                     const char *question, size_t max)
+{
+    size_t len = 0;
+    struct shelf *shelves = shelves_load(sources, caller, names, &len);
+    char *text = shelves ? shelves_text(shelves, len, question, max) : NULL;
+
+    shelves_free(shelves, len);
+    return text;
 }
 
 /* ---- one table ---- */
