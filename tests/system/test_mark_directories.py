@@ -100,6 +100,8 @@ def test_from_catalogue_to_answer(start, archive):
 
     total = ann.ask_mark("What is the sum of all?")
     assert total["answer_story"] == "It is 42."
+    told = json.dumps(ann.message(total["message_id"], "trace")["steps"][0]["request"])
+    assert "Its tables are files: mark.path(" in told and "orders in SQL" in told
     chat = total["chat_id"]
     tried = ann.ask_mark("Try it", chat=chat)["answer_story"]
     assert tried == "refused refused nothing nothing"
