@@ -24,7 +24,8 @@ void views_free(struct table_view *views, size_t len)
     free(views);
 }
 
-/* A table whose readers are not listed is everybody's: of a source without logins. */
+/* A table whose readers are not listed is everybody's: of a source without logins. The local caller
+ * has no row, and has the data directory with all that is in the catalogue. */
 static bool is_readable(const json_t *info, const struct held *held)
 {
     struct identity identity = identity_of(held->settings, held->row);
@@ -32,7 +33,7 @@ static bool is_readable(const json_t *info, const struct held *held)
     char text[IDENTITY_MAX];
     size_t i;
 
-    if (strcmp(held->source.kind, "postgresql") != 0)
+    if (strcmp(held->source.kind, "postgresql") != 0 || !held->row)
         return true;
     identity_text(&identity, text);
     json_array_foreach (readers, i, reader) {
