@@ -12,6 +12,7 @@
 #include "base/text/json_depth.h"
 #include "base/text/parse.h"
 #include "cli/cmd.h"
+#include "cli/local.h"
 #include "cli/password.h"
 #include "cli/terminal/plain_text.h"
 #include "mark/source/sources.h"
@@ -29,6 +30,7 @@ struct command {
     struct store *store;
     struct sources *sources;
     struct caller caller; /* local: whoever has the data directory is an operator */
+    struct local local;   /* boxes, for those that are files */
 };
 
 static int fail_fault(const struct fault *fault, struct gb_err *err)
@@ -347,10 +349,37 @@ static bool print_checks(const json_t *json)
     return json_is_true(json_object_get(json, "ok"));
 }
 
+/* Files are looked at by a box: there is one from now on if @name is a directory of files. */
+static int need_box(struct command *c, const char *name, struct gb_err *err)
+{
+    struct sources_config config = { .store = c->store, .data_dir = c->data_dir };
+    struct fault ignored = { 0 };
+    json_t *source = NULL;
+    bool needed;
+    int r;
+
+    if (c->local.service || source_get(c->sources, &c->caller, name, &source, &ignored) < 0)
+        return 0;
+    needed = strcmp(text_of(source, "kind"), "files") == 0;
+    json_decref(source);
+    if (!needed)
+        return 0;
+    r = local_open(&c->local, err);
+    if (r < 0)
+        return r;
+    sources_close(c->sources);
+    c->sources = NULL;
+    config.service = c->local.service;
+    return sources_open(&config, &c->sources, err);
+}
+
 static int sync_one(struct command *c, const char *name, json_t **ret_json, struct gb_err *err)
 {
     struct fault fault = { 0 };
+    int r = need_box(c, name, err);
 
+    if (r < 0)
+        return r;
     cmd_show_progress("reading the catalogue");
     if (source_sync(c->sources, &c->caller, name, ret_json, &fault) < 0) {
         cmd_hide_progress();
@@ -559,8 +588,10 @@ static int run_check(struct command *c, struct gb_err *err)
     struct fault fault = { 0 };
     json_t *json = NULL;
     bool ok;
-    int r;
+    int r = need_box(c, c->cfg->args[0], err);
 
+    if (r < 0)
+        return r;
     cmd_show_progress("connecting");
     r = source_check(c->sources, &c->caller, c->cfg->args[0], &json, &fault);
     cmd_hide_progress();
@@ -618,11 +649,14 @@ static int run(struct command *c, struct gb_err *err)
 
 int cmd_source(const struct config *cfg)
 {
-    struct command c = { .cfg = cfg, .caller = { .limits = { -1, -1, -1 } } };
+    struct command c = { .cfg = cfg,
+                         .caller = { .limits = { -1, -1, -1 } },
+                         .local = LOCAL_INIT(cfg, "source") };
     struct gb_err err = { 0 };
     int r = run(&c, &err);
 
     sources_close(c.sources);
+    (void) local_close(&c.local);
     store_close(c.store);
     free(c.data_dir);
     if (r == 0)

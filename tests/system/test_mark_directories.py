@@ -190,3 +190,19 @@ def test_very_many_and_very_large_files(start, archive):
     assert 900 < len(tables) <= 1001 and names["large.csv"]["bytes"] == 8 << 30
     assert any("not looked at" in (t["comment"] or "") for t in tables)
     assert ann.ask_mark("What is the sum of all?")["answer_story"] == "It is 42."
+
+
+def test_without_a_service(gb, archive, tmp_path):
+    data = ("--data", tmp_path / "own")
+    added = gb("source", "add", "archive", archive, *data)
+    assert added.code == 0 and "archive: 6 tables" in added.err, added.err
+    assert "orders.csv" in gb("source", "tables", "archive", *data).out
+    checked = gb("source", "check", "archive", *data)
+    assert checked.code == 0 and "a box has it, with 6 tables" in checked.out
+    asked = gb("ask", "What is the sum of all?", "--source", "archive", "--quiet", "--preload", "none", *data,
+               *scripted(tmp_path / "model.json", REPLIES))
+    assert asked.code == 0 and asked.out.strip() == "It is 42.", asked.err
+    archive.rename(archive.parent / "elsewhere")
+    gone = gb("source", "sync", "archive", *data)
+    assert gone.code == 1 and "does not exist" in gone.err
+    assert list((tmp_path / "own/ask").iterdir()) == []
