@@ -192,7 +192,9 @@ int connect_main(void)
     json_t *json = NULL, *done = NULL;
     int r = only_our_descriptors();
 
-    if (r < 0)
+    /* The broker gives none; libpq and curl take settings from there. Names are looked up without
+     * polling, so that must not take long. */
+    if (r < 0 || clearenv() != 0 || setenv("RES_OPTIONS", "timeout:3 attempts:2", 1) < 0)
         _exit(125);
     (void) signal(SIGPIPE, SIG_IGN);
     (void) signal(SIGXFSZ, SIG_IGN); /* EFBIG says it */
