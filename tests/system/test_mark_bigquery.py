@@ -131,6 +131,8 @@ def test_catalogue_and_check(bq, ann):
     assert "where it was sold" in json.dumps(table)
     assert ann.good("POST", "/api/v1/sources/sales/check")["ok"] is True
     assert len(bq.called("/token")) == 1
+    ask(ann, "print(1)")
+    assert "where it was sold" in json.dumps([r.body for r in ann.model.requests])
 
 
 def test_masked_tables(bq, ann):
