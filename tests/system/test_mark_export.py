@@ -77,7 +77,7 @@ def check_command(gb, data, chat, message, directory):
     """`glovebox mark export`, beside the running service."""
 
     def export_to(id, *options, code=0):
-        result = gb("mark", "export", id, "--data", data, *options)
+        result = gb("mark", "export", id, "--data", data, "--preload", "none", *options)
         assert result.code == code, result.err
         return result
 
