@@ -22,7 +22,7 @@ import doc_kit
 import pytest
 from conftest import BINARY, ROOT, need
 from package_kit import ALONE, Index
-from postgres_kit import postgres  # noqa: F401
+from postgres_kit import bin_dir, postgres  # noqa: F401
 from test_template import place  # noqa: F401
 
 PROSE = os.path.join(ROOT, "docs", "glovebox.1.md")
@@ -406,8 +406,14 @@ def document_env(gb, index):
     return gb.environment({**ALONE, "GLOVEBOX_INDEX_URL": index.url})
 
 
+@pytest.fixture(scope="session")
+def server_or_none(request):
+    """Of the session, so that it is there before a test looks at what is left behind."""
+    return request.getfixturevalue("postgres") if bin_dir() else None
+
+
 @pytest.mark.parametrize("document", doc_kit.documents())
-def test_documented_commands(gb, index, place, document, request):
+def test_documented_commands(server_or_none, gb, index, place, document):
     found = [b for b in doc_kit.blocks(document) if (document, b.language) not in ELSEWHERE]
     made = doc_kit.steps(document, found)
     if not made:
@@ -417,7 +423,8 @@ def test_documented_commands(gb, index, place, document, request):
     need(shutil.which("curl") and shutil.which("jq"), "curl and jq are not installed")
     env = document_env(gb, index)
     if doc_kit.wants_postgres(made):
-        env.update(doc_kit.with_postgres(made, request.getfixturevalue("postgres")))
+        need(server_or_none, "there is no PostgreSQL server here (Debian: postgresql)")
+        env.update(doc_kit.with_postgres(made, server_or_none))
     wrong = doc_kit.run(document, made, pathlib.Path(place, "doc"), env, BINARY)
     assert not wrong, "\n\n".join(wrong)
 
