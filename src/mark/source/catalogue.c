@@ -351,7 +351,7 @@ static int change(struct sources *sources, const struct held *held, const char *
 {
     autofree char *before = NULL, *after = NULL, *info = NULL;
     struct gb_err err = { 0 };
-    struct table_view view;
+    struct table_view view = { 0 };
     json_t *notes = NULL;
     int r;
 

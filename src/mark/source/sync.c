@@ -476,7 +476,7 @@ int source_sync(struct sources *sources, const struct caller *caller, const char
     *ret_json = json_pack("{s:I,s:I,s:I,s:I,s:f}", "tables", (json_int_t) synced.tables, "added",
                           (json_int_t) synced.added, "gone", (json_int_t) synced.gone, "left_out",
                           (json_int_t) synced.left_out, "seconds",
-                          (double) ((clock_now_us() - start_us) / 1000) / 1000);
+                          (double) (clock_now_us() - start_us) / USEC_PER_SEC);
     return *ret_json ? 0 : fault_no_memory(fault);
 }
 
