@@ -262,8 +262,8 @@ def bash_complete(script, line, cwd):
     return set(r.stdout.split("\n")) - {""}
 
 
-COMMANDS = {"run", "serve", "ask", "mark", "user", "doctor", "key", "audit", "mcp", "pip", "template",
-            "help", "version"}
+COMMANDS = {"run", "serve", "ask", "mark", "user", "doctor", "key", "audit", "source", "store", "mcp", "pip",
+            "template", "help", "version"}
 
 
 @pytest.mark.parametrize(
@@ -292,8 +292,8 @@ COMMANDS = {"run", "serve", "ask", "mark", "user", "doctor", "key", "audit", "mc
         ("glovebox audit v", {"verify"}),
         ("glovebox key create --data f", {"folder"}),
         ("glovebox audit show --la", {"--last"}),
-        ("glovebox doctor --", {"--json", "--cgroups", "--landlock", "--data", "--default-template",
-                              "--model", "--model-key", "--help", "--version"}),
+        ("glovebox doctor --", {"--json", "--cgroups", "--landlock", "--data", "--database",
+                              "--database-password-file", "--default-template", "--model", "--model-key", "--help", "--version"}),
         ("glovebox ask --mark-str", {"--mark-strict"}),
         ("glovebox serve --signup ", {"auto", "open", "invite", "closed"}),
     ],
