@@ -6,6 +6,7 @@
  * number, within the tolerance of the expectation.
  */
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
