@@ -409,7 +409,6 @@ static const struct {
     const char *prose;
     void (*write)(FILE *out);
 } man_parts[] = {
-    /* clang-format off: one for each line */
     { NULL, man_head },        { NULL, man_synopsis },  { "DESCRIPTION", NULL },
     { NULL, man_options },     { "CELLS", NULL },       { "SERVING", NULL },
     { "ASKING", NULL },        { "ASSISTANTS", NULL },  { "CONFIGURATION", NULL },
@@ -419,7 +418,6 @@ static const struct {
     { "RATINGS", NULL },       { "EXPORTS", NULL },     { "VERIFIED ANSWERS", NULL },
     { "EVALUATION", NULL },    { "EXIT STATUS", NULL }, { "EXAMPLES", NULL },
     { NULL, man_see_also },
-    /* clang-format on */
 };
 
 static int man_write(FILE *out, const char *prose_path, struct gb_err *err)
