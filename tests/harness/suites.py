@@ -40,7 +40,9 @@ SECONDS = {
     "test_template.py": 40, "test_volumes.py": 30, "test_dialects.py": 28, "test_mcp.py": 20,
     "test_mcp_bad_input.py": 20, "test_mark_models.py": 25, "test_conformance.py": 20, "test_doctor.py": 15,
     "test_connector_postgres.py": 15, "test_connector_rights.py": 15, "test_connector_hostile.py": 20,
-    "test_network.py": 15, "test_bad_input.py": 14, "test_docs.py": 5, "test_key.py": 5,
+    "test_docs.py": 90, "test_mark_export.py": 60, "test_mark_sources.py": 45, "test_bigquery.py": 30,
+    "test_mark_bigquery.py": 25, "test_store_postgres.py": 30, "test_mark_budgets.py": 20, "test_sources.py": 20,
+    "test_mark_data.py": 25, "test_mark_directories.py": 20, "test_network.py": 15, "test_bad_input.py": 14, "test_key.py": 5,
     "test_compat.py": 2,
 }
 ALONE_FROM = 40  # a file this long is a separate job

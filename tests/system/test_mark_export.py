@@ -19,6 +19,7 @@ import zipfile
 import nbformat
 import pytest
 
+from conftest import ROOT, need
 from mark_kit import SAMPLE, answer, person, run, scripted
 from postgres_kit import postgres  # noqa: F401
 from serve_kit import serve  # noqa: F401
@@ -305,6 +306,36 @@ def test_tables_lose_nothing(serve, tmp_path):
     assert problem["type"].endswith(":export-differs") and "changed=true" in problem["detail"]
     reply = table(ann, again, 1, "csv", changed="true")
     assert reply.headers["Glovebox-Differs"] == "true" and len(reply.body.split(b"\r\n")) == 5
+
+
+READ_PARQUET = """
+import json, sys, duckdb
+found = duckdb.sql("SELECT COLUMNS(*)::VARCHAR FROM read_parquet('%s')" % sys.argv[1])
+json.dump([found.columns, [[None if x is None else str(x) for x in row] for row in found.fetchall()]], sys.stdout)
+"""
+
+
+def test_parquet_is_whole(serve, tmp_path):
+    """pyarrow comes from the package index into the export's own box; DuckDB, another reader, reads the file."""
+    script = os.path.join(ROOT, "tools", "model_kit.sh")
+    where = os.environ.get("GB_MODEL_KIT") or subprocess.run(
+        [script, "--where"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    done = subprocess.run([script, where], capture_output=True, text=True)
+    need(done.returncode == 0, f"tools/model_kit.sh failed: {done.stderr[-300:]}")
+    ann = person(serve(*scripted(tmp_path / "model", [run(TABLE), answer("{{count}} rows.")]), "--model", "none",
+                       preload="pandas"))
+    message = ann.ask_mark("all")["message_id"]
+    path = tmp_path / "t.parquet"
+    path.write_bytes(table(ann, message, 2, "parquet").body)
+    names, rows = json.loads(subprocess.run([os.path.join(where, "venv/bin/python"), "-c", READ_PARQUET, str(path)],
+                                            stdout=subprocess.PIPE, check=True, text=True).stdout)
+    frame = rows_of_table()["All <of> it"]
+    assert names == list(frame.columns) and len(rows) == 2500
+    for n in range(frame.shape[1]):
+        want = [as_text(x) is None for x in frame.iloc[:, n]]
+        assert [row[n] is None for row in rows] == want, names[n]
+    for n in (0, 1):  # whole numbers, of which every digit counts
+        assert [row[n] for row in rows] == [as_text(x) for x in frame.iloc[:, n]]
 
 
 def check_xlsx(body, frame):
