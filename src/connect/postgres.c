@@ -131,7 +131,7 @@ static int explain(struct query *q)
 
     if (!sql)
         return driver_fail(q->pg.error, CONNECT_UNSUPPORTED, "a parameter is not valid UTF-8 text");
-    if (pg_ask(&q->pg, sql, 0, NULL, &rows) < 0)
+    if (pg_guard_text(&q->pg, q->params.sql) < 0 || pg_ask(&q->pg, sql, 0, NULL, &rows) < 0)
         return -1;
     if (PQntuples(rows) != 1 || PQnfields(rows) != 1) {
         PQclear(rows);

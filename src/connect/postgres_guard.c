@@ -190,9 +190,10 @@ static const char outside_sql[] =
     "o.oprcode JOIN pg_catalog.pg_language l ON l.oid = p.prolang WHERE n.nspname <> 'pg_catalog' "
     "AND l.lanname NOT IN ('c', 'internal') AND pg_catalog.strpos($2, o.oprname) > 0 LIMIT 1";
 
-static int check_functions(struct pg *pg, const char *sql, const struct pg_plan *plan)
+/* Those that @sql names, and @planned. */
+static int check_functions(struct pg *pg, const char *sql, const json_t *planned)
 {
-    json_t *functions = json_copy(plan->functions);
+    json_t *functions = planned ? json_copy((json_t *) planned) : json_array();
     autofree char *names = NULL;
     PGresult *rows = NULL;
     int r = plan_add_called(sql, functions, pg->error);
@@ -250,6 +251,30 @@ static int check_aliases(struct pg *pg, const char *sql, const json_t *json, con
     return r;
 }
 
+static bool is_guarded(const struct pg *pg)
+{
+    return json_array_size(json_object_get(pg->source, "schemas")) > 0 ||
+           json_array_size(json_object_get(pg->order->json, "masked")) > 0;
+}
+
+int pg_guard_text(struct pg *pg, const char *sql)
+{
+    return is_guarded(pg) ? check_functions(pg, sql, NULL) : 0;
+}
+
+/* PostgreSQL 17 shows what is compared with a subquery. */
+static int check_unseen(struct pg *pg, const char *sql, const struct pg_plan *plan,
+                        const json_t *json, const json_t *hidden)
+{
+    json_t *names = plan_masked_names(plan, hidden);
+    int r = 0;
+
+    if (json_object_size(names) > 0)
+        r = plan_check_unseen(sql, names, json, PQserverVersion(pg->conn) >= 170000, pg->error);
+    json_decref(names);
+    return r;
+}
+
 int pg_guard_plan(struct pg *pg, const char *sql, const struct pg_plan *plan, const json_t *json)
 {
     const json_t *schemas = json_object_get(pg->source, "schemas");
@@ -259,11 +284,12 @@ int pg_guard_plan(struct pg *pg, const char *sql, const struct pg_plan *plan, co
 
     if (!json_is_array(schemas) || json_array_size(schemas) == 0)
         schemas = NULL;
-    if (!schemas && json_array_size(masked) == 0)
+    if (!is_guarded(pg))
         return 0;
     if (plan->broken)
         return driver_fail(pg->error, CONNECT_MASKED, "the plan of the statement cannot be read");
-    if (plan_check_relations(plan, schemas, pg->error) < 0 || check_functions(pg, sql, plan) < 0)
+    if (plan_check_relations(plan, schemas, pg->error) < 0 ||
+        check_functions(pg, sql, plan->functions) < 0)
         return -1;
     if (json_array_size(masked) == 0)
         return 0;
@@ -272,6 +298,8 @@ int pg_guard_plan(struct pg *pg, const char *sql, const struct pg_plan *plan, co
         r = plan_check_masks(plan, json, hidden, pg->error);
     if (r == 0)
         r = check_aliases(pg, sql, json, hidden);
+    if (r == 0)
+        r = check_unseen(pg, sql, plan, json, hidden);
     json_decref(hidden);
     return r;
 }

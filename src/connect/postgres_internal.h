@@ -90,6 +90,8 @@ int plan_check_functions(const json_t *functions, struct driver_error *error);
  * tables that inherit from them. */
 int plan_check_masks(const struct pg_plan *plan, const json_t *json, const json_t *hidden,
                      struct driver_error *error);
+/* The names of the masked columns of the tables that the plan reads, as keys. */
+json_t *plan_masked_names(const struct pg_plan *plan, const json_t *hidden);
 /* An alias of a masked table that renames its columns, in the statement or the text of a view. */
 int plan_check_aliases(const json_t *json, const json_t *hidden, const char *sql,
                        struct driver_error *error);
@@ -97,12 +99,23 @@ int plan_check_aliases(const json_t *json, const json_t *hidden, const char *sql
  */
 int plan_add_called(const char *sql, json_t *functions, struct driver_error *error);
 
+/* ---- postgres_unseen.c: what a plan does not show; pure ---- */
+
+/* Masked columns, and what may hide one, in the places of @sql that are in no plan. @names: those
+ * of plan_masked_names(). @operands_shown: the server's plans have what is compared with a
+ * subquery. */
+int plan_check_unseen(const char *sql, const json_t *names, const json_t *json, bool operands_shown,
+                      struct driver_error *error);
+
 /* ---- postgres_guard.c: plan and parameters against the rules of the order ---- */
 
 /* Whether role and variables hold against SQL that tries to undo them. */
 int pg_guard_session(struct pg *pg);
 /* {"schema.table": [column, ...]} of the tables with masks and all that inherit from them. */
 int pg_hidden(struct pg *pg, const json_t *masked, json_t **ret_hidden);
+/* The functions and operators that the statement names: before it is planned, because the planner
+ * runs some of them already, and their errors tell what they read. */
+int pg_guard_text(struct pg *pg, const char *sql);
 int pg_guard_plan(struct pg *pg, const char *sql, const struct pg_plan *plan, const json_t *json);
 
 /* ---- postgres_params.c ---- */

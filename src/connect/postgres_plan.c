@@ -78,6 +78,10 @@ static bool output_is_incidental(const json_t *node, const json_t *parent)
 {
     const char *relation = text_of(node, "Parent Relationship");
 
+    /* A window's own order is shown by the sort below it, and by nothing if an index has it. */
+    if (strcmp(text_of(parent, "Node Type"), "WindowAgg") == 0 &&
+        strncmp(text_of(node, "Node Type"), "Index", 5) == 0)
+        return false;
     return parent && (strcmp(relation, "Outer") == 0 || strcmp(relation, "Inner") == 0) &&
            IN(text_of(node, "Node Type"), plain_scans) &&
            IN(text_of(parent, "Node Type"), projecting);
@@ -308,6 +312,7 @@ static const char *const telling_functions[] = {
     "ts_rewrite",
     "set_config",
     "pg_stat_get_activity",
+    "pg_stat_get_backend_activity",
     "lo_get",
     "loread",
     "pg_read_file",
@@ -367,14 +372,10 @@ static int mask_expression(struct walk *walk, const char *text)
     }
 }
 
-int plan_check_masks(const struct pg_plan *plan, const json_t *json, const json_t *hidden,
-                     struct driver_error *error)
+json_t *plan_masked_names(const struct pg_plan *plan, const json_t *hidden)
 {
-    const json_t *node = json_object_get(json_array_get(json, 0), "Plan");
     json_t *names = json_object(), *relation, *columns, *column;
-    struct walk walk = { .expression = mask_expression, .hidden = names, .error = error };
     size_t i, j;
-    int r = 0;
 
     json_array_foreach (plan->relations, i, relation) {
         char full[2 * SQL_NAME_MAX + 2];
@@ -386,6 +387,17 @@ int plan_check_masks(const struct pg_plan *plan, const json_t *json, const json_
             if (json_is_string(column))
                 (void) json_object_set_new(names, json_string_value(column), json_true());
     }
+    return names;
+}
+
+int plan_check_masks(const struct pg_plan *plan, const json_t *json, const json_t *hidden,
+                     struct driver_error *error)
+{
+    const json_t *node = json_object_get(json_array_get(json, 0), "Plan");
+    json_t *names = plan_masked_names(plan, hidden);
+    struct walk walk = { .expression = mask_expression, .hidden = names, .error = error };
+    int r = 0;
+
     if (json_object_size(names) > 0)
         r = walk_node(&walk, node, NULL);
     json_decref(names);

@@ -276,6 +276,35 @@ MASK_TRICKS = [
     "SELECT a FROM app.people CROSS JOIN LATERAL (VALUES (email)) v(a)",
     "SELECT coalesce(x.e, '') FROM (SELECT p.email AS e, d.id FROM app.people p FULL JOIN app.events d ON d.id = p.id) x",
     "(SELECT email FROM app.people) EXCEPT (SELECT 'x')",
+    # What EXPLAIN leaves out: lists of VALUES, counts, frames, what is compared with a subquery.
+    "SELECT v.a FROM app.people p, LATERAL (VALUES (p.email), ('')) v(a)",
+    "SELECT v.a FROM app.people p, LATERAL (VALUES (p::text), ('')) v(a)",
+    "SELECT v.a FROM app.people date, LATERAL (VALUES (''), (date::text)) v(a)",
+    "SELECT (SELECT max(a) FROM (VALUES (p.email), ('')) v(a)) FROM app.people p",
+    "SELECT (SELECT max(a) FROM (VALUES (''::text), ('' || s.d)) v(a)) FROM (SELECT * FROM app.people) s(a, b, c, d)",
+    "SELECT (SELECT ARRAY(VALUES (p), (NULL))) FROM app.people p",
+    "SELECT (SELECT count(*) FROM (SELECT 1 FROM generate_series(1, 999) LIMIT ascii(email)) x) FROM app.people",
+    "SELECT (SELECT count(*) FROM (SELECT 1 FROM generate_series(1, 999) LIMIT length(p::text)) x) FROM app.people p",
+    "SELECT (SELECT count(*) FROM (SELECT 1 FROM generate_series(1, 999) LIMIT 1 + length(p::text)) x) FROM app.people p",
+    "SELECT (SELECT count(*) FROM (SELECT 1 FROM generate_series(1, 999) OFFSET (length(p::text))) x) FROM app.people p",
+    "SELECT (SELECT count(*) FROM (SELECT 1 FROM generate_series(1, 999) FETCH FIRST (length(p::text)) ROWS ONLY) x) "
+    "FROM app.people p",
+    "SELECT (SELECT max(s) FROM (SELECT sum(1) OVER (ROWS BETWEEN length(p::text) PRECEDING AND CURRENT ROW) s "
+    "FROM generate_series(1, 99)) x) FROM app.people p",
+    "SELECT id, email IN (SELECT 'LEAK' || g FROM generate_series(1, 9) g) FROM app.people",
+    "SELECT id FROM app.people WHERE email NOT IN (SELECT 'LEAK' || g FROM generate_series(1, 9) g)",
+    "SELECT id FROM app.people p WHERE p::text NOT IN (SELECT 'LEAK' || g FROM generate_series(1, 9) g)",
+    "SELECT id FROM app.people p WHERE p::text NOT IN ((SELECT 'LEAK') UNION (SELECT 'x'))",
+    "SELECT id FROM app.people p WHERE p::text > ALL (SELECT 'LEAK' || g FROM generate_series(1, 9) g)",
+    "SELECT id FROM app.people p WHERE (id, p::text) < (SELECT p.id, 'LEAK')",
+    "SELECT id FROM app.people p WHERE (id, p::text) OPERATOR(pg_catalog.<) (SELECT p.id, 'LEAK')",
+    # What the planner runs already, with the value in its error.
+    "SELECT id FROM app.people WHERE id = (table_to_xml('app.people'::regclass, true, false, '')::text)::int",
+    "SELECT 1 FROM app.orders WHERE id = substr(schema_to_xml('app', true, false, '')::text, 400, 200)::int",
+    "SELECT id FROM app.people WHERE id = app.mail_of(1)::int",
+    "SELECT app.mail_const(1)::int",
+    "SELECT id FROM app.people WHERE id < (1 OPERATOR(app.@#@) 2)::int",
+    "SELECT pg_stat_get_backend_activity(x) FROM pg_stat_get_backend_idset() x",
 ]
 
 MASK_FINE = [
@@ -289,6 +318,13 @@ MASK_FINE = [
     ("SELECT count(*) FROM information_schema.columns WHERE table_name = 'people' AND column_name = 'email'", [(1,)]),
     ("SELECT id FROM app.events", [(1,)]),
     ("SELECT id FROM app.contacts WHERE id = 5", [(5,)]),
+    ("SELECT p.id, v.b FROM app.people p JOIN (VALUES (1, 'x', NULL, '1'::double precision), (2, 'y', true, 2), "
+     "(99, 'z', false, -3)) v(a, b) ON v.a = p.id ORDER BY 1", [(1, "x"), (2, "y")]),
+    ("SELECT id FROM app.people WHERE id IN (SELECT id FROM app.events)", [(1,)]),
+    ("SELECT id FROM app.people p WHERE NOT EXISTS (SELECT FROM app.events e WHERE e.id < p.id)", [(1,)]),
+    ("SELECT id FROM app.people ORDER BY id LIMIT 1 OFFSET 2", [(3,)]),
+    ("SELECT id FROM app.people ORDER BY id OFFSET 1 ROWS FETCH NEXT 1 ROWS ONLY", [(2,)]),
+    ("SELECT sum(id) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM app.people WHERE id < 3", [(1,), (3,)]),
 ]
 
 
@@ -311,6 +347,7 @@ SCHEMA_TRICKS = [
     "SELECT id FROM app.people WHERE name < (SELECT max(amount) FROM private.salaries)",
     "SELECT query_to_xml('SELECT * FROM private.salaries', true, false, '')",
     "SELECT table_to_xml('private.salaries', true, false, '')",
+    "SELECT id FROM app.people WHERE id = (table_to_xml('private.salaries', true, false, '')::text)::int",
     "SELECT * FROM pg_catalog.pg_stats",
     "SELECT * FROM pg_catalog.pg_class",
     "SELECT * FROM information_schema.tables",
