@@ -157,10 +157,24 @@ static bool take_dollar_string(struct sql_lexer *lexer, struct sql_piece *piece)
     return true;
 }
 
-static void take_number(struct sql_lexer *lexer)
+/* Servers before 15 end a number where a word begins ("1LIMIT"), which would hide the word from
+ * us; so that is none. */
+static enum sql_kind take_number(struct sql_lexer *lexer)
 {
-    while (lexer->at < lexer->len && (is_name(peek(lexer, 0)) || peek(lexer, 0) == '.'))
+    char base = (char) (peek(lexer, 1) | 32);
+    bool any = peek(lexer, 0) == '0' && (base == 'x' || base == 'o' || base == 'b'), exponent = any;
+
+    while (is_name(peek(lexer, 0)) || peek(lexer, 0) == '.') {
+        char c = peek(lexer, 0);
+
+        if (!is_digit(c) && c != '.' && c != '_') {
+            if (c == '$' || (unsigned char) c >= 0x80 || (!any && ((c | 32) != 'e' || exponent)))
+                return SQL_BROKEN;
+            exponent = true;
+        }
         lexer->at++;
+    }
+    return SQL_TEXT;
 }
 
 static void take_dollar(struct sql_lexer *lexer, struct sql_piece *piece)
@@ -175,6 +189,13 @@ static void take_dollar(struct sql_lexer *lexer, struct sql_piece *piece)
         while (is_digit(peek(lexer, 0)))
             lexer->at++;
     }
+}
+
+/* A string goes on after a line's end, and one with escapes has them there, too: E'a'<line>'b\'c'.
+ * Nobody needs that; read as a string of its own it would hide what follows. */
+static bool is_continued(struct sql_lexer lexer)
+{
+    return skip_blanks(&lexer) && peek(&lexer, 0) == '\'';
 }
 
 /* E'..', B'..', X'..', N'..', U&'..', U&".."; false: a plain word begins here. */
@@ -194,6 +215,8 @@ static bool take_prefixed(struct sql_lexer *lexer, struct sql_piece *piece)
     if ((c == 'e' || c == 'b' || c == 'x' || c == 'n') && peek(lexer, 1) == '\'') {
         lexer->at++;
         piece->kind = take_string(lexer, c == 'e');
+        if (c == 'e' && is_continued(*lexer))
+            piece->kind = SQL_BROKEN;
         return true;
     }
     return false;
@@ -234,8 +257,7 @@ void sql_next(struct sql_lexer *lexer, struct sql_piece *ret_piece)
     } else if (c == '\'') {
         ret_piece->kind = take_string(lexer, false);
     } else if (is_digit(c)) {
-        ret_piece->kind = SQL_TEXT;
-        take_number(lexer);
+        ret_piece->kind = take_number(lexer);
     } else if (c == '$') {
         take_dollar(lexer, ret_piece);
     } else if (c == ':') {

@@ -305,6 +305,9 @@ MASK_TRICKS = [
     "SELECT app.mail_const(1)::int",
     "SELECT id FROM app.people WHERE id < (1 OPERATOR(app.@#@) 2)::int",
     "SELECT pg_stat_get_backend_activity(x) FROM pg_stat_get_backend_idset() x",
+    # A string with escapes goes on in the next line with escapes.
+    "SELECT id, E''\n'\\'' , (SELECT max(a) FROM (VALUES (p.email), ('')) v(a)) FROM app.people p --'",
+    "SELECT E'' -- x\n'\\'', id FROM app.people WHERE id = (table_to_xml('app.people', true, false, '')::text)::int --'",
 ]
 
 MASK_FINE = [
