@@ -173,6 +173,20 @@ def test_logins_that_see_everything(connector, rights):
     connector.bad(asked(rights, "SELECT 1", "boss", source={"role": "rights_north"}), "unsafe")
 
 
+def test_variables_do_not_hold_for_the_owner_of_a_table(connector, rights):
+    """Row policies are not applied to whoever owns the table: everybody would see all rows."""
+    order = asked(rights, "SELECT count(*) FROM app.owned", "app", source={"variables": {"app.user": "ann@x"}})
+    rights.sql("""CREATE TABLE app.owned AS SELECT owner FROM app.orders; ALTER TABLE app.owned OWNER TO rights_app;
+        ALTER TABLE app.owned ENABLE ROW LEVEL SECURITY;
+        CREATE POLICY own ON app.owned USING (owner = current_setting('app.user', true));""", "rights")
+    try:
+        assert "app.owned" in connector.bad(order, "unsafe")["text"]
+        rights.sql("ALTER TABLE app.owned FORCE ROW LEVEL SECURITY", "rights")
+        assert connector.good(order).rows == [(10,)]
+    finally:
+        rights.sql("DROP TABLE app.owned", "rights")
+
+
 def test_bad_roles_and_variables(connector, rights):
     connector.bad(asked(rights, "SELECT 1", "switch", source={"role": "rights_app"}), "denied")
     connector.bad(asked(rights, "SELECT 1", "switch", source={"role": "no such role"}))
