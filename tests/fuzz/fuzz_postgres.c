@@ -18,6 +18,8 @@
 
 #include "base/banned.h"
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+
 /* Types of every shape: see fixture(). */
 static const unsigned oids[] = { 16,   17,   20,   25,   701,  114,  1082, 1083, 1114, 1184,
                                  1186, 1700, 2950, 9001, 9002, 9003, 9004, 9005, 9006, 9007 };
