@@ -75,7 +75,7 @@ static void step(struct reader *reader)
 static int refuse(const struct reader *reader, const char *what)
 {
     return driver_fail(reader->error, CONNECT_MASKED,
-                       "the statement reads a table with masked columns, and then %s", what);
+                       "where a table with masked columns is read, %s", what);
 }
 
 /* ---- VALUES ---- */

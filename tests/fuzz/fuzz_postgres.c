@@ -120,6 +120,8 @@ static void fuzz_sql(const char *data, size_t len)
     autofree char *sql = strndup(data, len);
     struct sql_lexer lexer = { .text = sql, .len = sql ? strlen(sql) : 0 };
     json_t *params = json_pack("{s:i, s:[s, n]}", "a", 1, "b", "x\"y"), *functions = json_array();
+    json_t *names = json_pack("{s:b}", "email", 1);
+    json_t *plan = json_pack("[{s:{s:s}}]", "Plan", "Subplan Name", "SubPlan 1");
     struct driver_error error = { 0 };
     struct pg_params read;
     struct sql_piece piece;
@@ -134,6 +136,9 @@ static void fuzz_sql(const char *data, size_t len)
     if (pg_params_read(params, sql, &read, &error) == 0)
         pg_params_release(&read);
     (void) plan_add_called(sql, functions, &error);
+    (void) plan_check_unseen(sql, names, plan, false, &error);
+    json_decref(names);
+    json_decref(plan);
     json_decref(params);
     json_decref(functions);
 }
