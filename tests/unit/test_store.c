@@ -508,7 +508,7 @@ static void test_values(void **state)
     q = db_query_begin(db, &read_rows, "t", "");
     for (; db_query_step(&q, &f->err) > 0; i++) {
         char who[64];
-        int64_t cost, tokens, positive;
+        int64_t cost, tokens, positive = -1;
 
         assert_true(i < ARRAY_LEN(sorted) && db_column_copy(&q, 0, who, sizeof who));
         assert_string_equal(who, sorted[i]);
