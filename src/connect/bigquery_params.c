@@ -148,7 +148,7 @@ int bigquery_params(const json_t *params, json_t *config, struct driver_error *e
     size_t len = named ? json_object_size(params) : json_array_size(params);
     json_t *list, *value;
     const char *name;
-    char which[16];
+    char which[24];
     int r = 0;
 
     if (len == 0)

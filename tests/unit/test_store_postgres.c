@@ -189,8 +189,8 @@ static void test_append_only(void **state)
         "UPDATE audit_log SET fields = 'x' WHERE seq = 1",
         "DELETE FROM audit_log WHERE seq = 2",
         "TRUNCATE audit_log",
-        "INSERT INTO audit_log VALUES (1, 1, NULL, '', '', '') ON CONFLICT (seq) DO UPDATE SET seq "
-        "= 9",
+        ("INSERT INTO audit_log VALUES (1, 1, NULL, '', '', '')"
+         " ON CONFLICT (seq) DO UPDATE SET seq = 9"),
         "DELETE FROM audit_head",
         "TRUNCATE audit_head",
         "UPDATE audit_head SET seq = 1",
