@@ -60,7 +60,8 @@ ROOMS = {
     # The agent is on top: it asks models, reads attachments and writes chats. The others know nothing
     # of each other; "" (mark.c) opens them all.
     "mark": {
-        "": ["auth", "chat", "attach", "agent", "llm", "source", "export", "verify", "eval"],
+        "": ["auth", "chat", "attach", "agent", "llm", "source", "broker", "budget", "export",
+             "verify", "eval"],
         "auth": [],
         "chat": [],
         "attach": [],
@@ -68,9 +69,11 @@ ROOMS = {
         "box": [],  # programs that run in boxes, as text
         "numeral": [],  # pure functions, and so are those of story
         "story": ["numeral"],
-        "source": ["attach", "box"],  # the broker, and what there is to ask
-        "agent": ["attach", "box", "chat", "llm", "numeral", "prompts", "source", "story"],
-        "export": ["agent", "attach", "box", "chat", "source", "story"],
+        "source": ["attach", "box"],  # what there is to ask
+        "broker": ["source"],  # how programs ask it
+        "budget": [],
+        "agent": ["attach", "box", "broker", "budget", "chat", "llm", "numeral", "prompts", "source", "story"],
+        "export": ["agent", "attach", "box", "broker", "chat", "source", "story"],
         "verify": ["agent", "attach", "chat", "source", "story"],
         "eval": ["agent", "attach", "llm", "numeral", "source", "story", "verify"],
         "prompts": [],
@@ -114,8 +117,8 @@ DOORS = {
         "llm/llm.h",
         "eval/eval.h",
         "export/export.h",
-        "source/broker.h",
-        "source/budget.h",
+        "broker/broker.h",
+        "budget/budget.h",
         "source/files.h",
         "source/sources.h",
         "verify/verify.h",

@@ -10,7 +10,7 @@
 #include "base/text/parse.h"
 #include "cli/cmd.h"
 #include "mark/auth/auth.h"
-#include "mark/source/budget.h"
+#include "mark/budget/budget.h"
 
 #include "base/banned.h"
 

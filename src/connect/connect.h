@@ -2,7 +2,7 @@
  * The connector: a process that talks to one data source for one query, and is sealed before it
  * reads the first byte that the source sends.
  *
- * Theory of operation. The broker (mark/source/broker.c) executes our own binary again as
+ * Theory of operation. The broker (mark/broker/broker.c) executes our own binary again as
  * CONNECT_COMMAND, with an empty environment, descriptors 0 to 2 on /dev/null, CONNECT_CONTROL_FD
  * (a stream socket) and CONNECT_RESULT_FD (an empty file, open for reading and writing). It sends
  * one order, and gets messages until one of them is the last: CONNECT_DONE or CONNECT_ERROR. Orders

@@ -27,7 +27,7 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/io.h"
-#include "mark/source/broker_internal.h"
+#include "mark/broker/internal.h"
 #include "store/chats.h"
 
 #include "fake_connector.h"

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "mark/source/budget.h"
+#include "mark/budget/budget.h"
 #include "store/users.h"
 
 #include "store_harness.h"

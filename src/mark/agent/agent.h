@@ -19,9 +19,9 @@
 #include <stdint.h>
 
 #include "mark/attach/attachments.h"
+#include "mark/broker/broker.h"
+#include "mark/budget/budget.h"
 #include "mark/llm/llm.h"
-#include "mark/source/broker.h"
-#include "mark/source/budget.h"
 #include "service/service.h"
 
 struct agent;

@@ -1,5 +1,5 @@
 /*
- * What an answer takes of its owner's budget of the day (source/budget.h).
+ * What an answer takes of its owner's budget of the day (budget/budget.h).
  *
  * Its seconds are reserved when it begins: it gets as many as there are left, and no more. Before
  * each call of the model, the tokens that it will at least take are reserved; after it, what it

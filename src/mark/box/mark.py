@@ -647,7 +647,7 @@ def _params(params):
 
 
 def _canonical(x) -> bytes:
-    """What a key is made of; source/key.c has the same."""
+    """What a key is made of; broker/key.c has the same."""
     if x is None:
         return b"n"
     if isinstance(x, bool):

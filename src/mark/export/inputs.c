@@ -16,8 +16,8 @@
 #include "base/autoclean.h"
 #include "base/io.h"
 #include "base/text/hex.h"
+#include "mark/broker/broker.h"
 #include "mark/export/internal.h"
-#include "mark/source/broker.h"
 #include "store/results.h"
 
 #include "base/banned.h"

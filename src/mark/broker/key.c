@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/autoclean.h"
-#include "mark/source/broker_internal.h"
+#include "mark/broker/internal.h"
 
 #include "base/banned.h"
 

@@ -14,7 +14,7 @@
 #include "base/autoclean.h"
 #include "base/clock.h"
 #include "base/thread.h"
-#include "mark/source/broker_internal.h"
+#include "mark/broker/internal.h"
 
 #include "base/banned.h"
 

@@ -1,4 +1,4 @@
-#include "mark/source/budget.h"
+#include "mark/budget/budget.h"
 
 #include <errno.h>
 #include <math.h>

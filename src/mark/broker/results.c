@@ -21,7 +21,7 @@
 #include "base/autoclean.h"
 #include "base/io.h"
 #include "base/text/hex.h"
-#include "mark/source/broker_internal.h"
+#include "mark/broker/internal.h"
 
 #include "base/banned.h"
 

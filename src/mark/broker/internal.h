@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-#include "mark/source/broker.h"
+#include "mark/broker/broker.h"
 #include "mark/source/connector.h"
 #include "store/results.h"
 

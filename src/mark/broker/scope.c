@@ -16,7 +16,7 @@
 #include "base/text/json_depth.h"
 #include "base/text/strv.h"
 #include "base/thread.h"
-#include "mark/source/broker_internal.h"
+#include "mark/broker/internal.h"
 
 #include "base/banned.h"
 
