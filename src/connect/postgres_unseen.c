@@ -111,10 +111,9 @@ static int read_values(struct reader *reader)
             depth++;
         else if (is_symbol(piece, ')') && depth > 0)
             depth--;
-        else if (depth == 0 && !is_symbol(piece, ','))
-            return 0;
-        else if (piece->kind == SQL_END || piece->kind == SQL_BROKEN)
-            return 0; /* the server refuses it */
+        else if ((depth == 0 && !is_symbol(piece, ',')) || piece->kind == SQL_END ||
+                 piece->kind == SQL_BROKEN)
+            return 0; /* behind it, or what the server refuses */
         else if (piece->kind == SQL_WORD && !is_plain(reader, &in_type))
             return refuse(reader, "VALUES may have only plain values, no names and functions");
         if (piece->kind != SQL_WORD)
