@@ -218,6 +218,19 @@ static int check_table(struct job *job, const json_t *masked, const json_t *ref,
     return check_masks(masked, dataset, table, error);
 }
 
+/* EXTERNAL_QUERY() runs SQL in another database, of which the dry run tells no table. A name in
+ * backquotes can be spelled with escapes, so those are refused as well. */
+static bool may_ask_elsewhere(const char *sql)
+{
+    if (strcasestr(sql, "external_query"))
+        return true;
+    for (const char *at = strchr(sql, '`') ? strchr(sql, '\\') : NULL; at;
+         at = strchr(at + 1, '\\'))
+        if (strchr("xXuU01234567", at[1]))
+            return true;
+    return false;
+}
+
 static int check_tables(struct job *job, const json_t *statistics, struct driver_error *error)
 {
     const json_t *tables = json_object_get(statistics, "referencedTables");
@@ -225,6 +238,11 @@ static int check_tables(struct job *job, const json_t *statistics, struct driver
     bool fenced = job->bq.dataset || json_array_size(masked) > 0;
     size_t len = json_array_size(tables);
 
+    if (fenced && may_ask_elsewhere(bigquery_text(job->bq.order->json, "sql")))
+        return driver_fail(error, CONNECT_DENIED,
+                           "the query asks another database, or might: this source reads only its "
+                           "own tables. Write it without EXTERNAL_QUERY, and without escapes such "
+                           "as \\x or \\u beside names in backquotes");
     if (fenced && (len >= TABLES_KNOWN_MAX || (!json_is_array(tables) && job->bytes != 0)))
         return driver_fail(error, CONNECT_DENIED,
                            "BigQuery does not tell all tables that the query reads; read fewer "

@@ -48,10 +48,7 @@ static void say_rights(const PGresult *rows, json_t *checks)
 {
     const char *user = PQgetvalue(rows, 0, 1);
 
-    if (strcmp(PQgetvalue(rows, 0, 6), "t") == 0)
-        say(checks, "rights", true,
-            "warning: %.60s is a superuser; use a login that may only read what is needed", user);
-    else if (strcmp(PQgetvalue(rows, 0, 7), "t") == 0)
+    if (strcmp(PQgetvalue(rows, 0, 7), "t") == 0)
         say(checks, "rights", true, "warning: %.60s has BYPASSRLS: row policies do not hold", user);
     else
         say(checks, "rights", true, "%.60s is no superuser and has no BYPASSRLS", user);

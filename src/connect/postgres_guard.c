@@ -64,16 +64,30 @@ static int check_owner(struct pg *pg, const PGresult *rows, int row)
                        PQgetvalue(rows, row, 6));
 }
 
+/* A statement that only reads can do much as a superuser: read files of the server, end the
+ * sessions of others. So none is asked as one, whoever may use the source. */
+static int refuse_superuser(struct pg *pg, const char *name)
+{
+    return driver_fail(pg->error, CONNECT_UNSAFE,
+                       "%.60s is a superuser, for whom no right and no row policy holds; use a "
+                       "login that may only read",
+                       name);
+}
+
+static bool is_superuser(const struct pg *pg)
+{
+    const char *told = PQparameterStatus(pg->conn, "is_superuser");
+
+    return told && strcmp(told, "on") == 0;
+}
+
 /* @holds: role or variables are used, which must not be undone. */
 static int check_role(struct pg *pg, const PGresult *rows, int row, bool holds)
 {
     const char *name = PQgetvalue(rows, row, 0);
 
     if (is_true(rows, row, 1))
-        return driver_fail(pg->error, CONNECT_UNSAFE,
-                           "%.60s is a superuser, for whom no right and no row policy holds; use a "
-                           "login that may only read",
-                           name);
+        return refuse_superuser(pg, name);
     if (is_true(rows, row, 2))
         return driver_fail(
             pg->error, CONNECT_UNSAFE,
@@ -101,6 +115,8 @@ int pg_guard_session(struct pg *pg)
     PGresult *rows = NULL;
     int r = 0;
 
+    if (is_superuser(pg))
+        return refuse_superuser(pg, PQuser(pg->conn));
     if (!holds && !json_is_true(json_object_get(pg->source, "personal")))
         return 0;
     if (!role)

@@ -102,6 +102,8 @@ class Postgres:
             if tls:
                 self._make_tls()
             self.start()
+            # A source is never asked as a superuser.
+            self.sql(f"CREATE ROLE reader LOGIN PASSWORD '{PASSWORD}' IN ROLE pg_read_all_data")
         except BaseException:
             self.close()
             raise

@@ -224,7 +224,10 @@ def test_dataset_is_a_fence(bq, connector):
     job = next(iter(bq.jobs.values()))
     assert job["configuration"]["query"]["defaultDataset"] == {"projectId": "test-project", "datasetId": "shop"}
     bq.jobs.clear()
-    for sql in ("OUT", "OTHER", "MANY", "HIDDEN"):
+    elsewhere = ["SELECT * FROM EXTERNAL_QUERY('c', 'SELECT 1')", "SELECT * FROM `external\\x5fquery`('c', 'SELECT 1')"]
+    for sql in elsewhere:
+        bq.answers[sql] = Answer([field("x", "INTEGER")], [[1]], bytes=0)
+    for sql in ("OUT", "OTHER", "MANY", "HIDDEN", *elsewhere):
         connector.bad(order(bq, sql, source=inside), "denied")
     assert not bq.jobs
     connector.good(order(bq, "OUT"))

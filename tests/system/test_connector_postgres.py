@@ -15,7 +15,7 @@ from conftest import wait_for
 D, UTC = decimal.Decimal, datetime.timezone.utc
 
 
-def source_of(server, database="postgres", user="postgres", password=PASSWORD, **more):
+def source_of(server, database="postgres", user="reader", password=PASSWORD, **more):
     return {"kind": "postgresql", "host": "127.0.0.1", "port": server.port, "dbname": database,
             "user": user, "password": password, "sslmode": "disable", **more}
 
@@ -230,7 +230,9 @@ REFUSED = [
 
 
 def test_statements_that_do_more_than_read(connector, db):
-    db.sql("CREATE SEQUENCE IF NOT EXISTS seq", "types")
+    # With every right that there is, so that what refuses is that it would write.
+    db.sql("CREATE SEQUENCE IF NOT EXISTS seq; GRANT ALL ON ALL TABLES IN SCHEMA public TO reader;"
+           " GRANT ALL ON SEQUENCE seq TO reader; GRANT ALL ON SCHEMA public TO reader", "types")
     for sql, word in REFUSED:
         error = connector.bad(order_of(db, sql, source={"database": "types"}))
         assert error["word"] == word, (sql, error)
