@@ -125,4 +125,10 @@ const struct schema *const mark_schemas[] = {
     /* verified answers (schemas_verify.c) */
     &schema_verify, &schema_verified, &schema_verified_page, &schema_verified_check,
     &schema_verified_brief,
+    /* data sources (schemas_sources.c) */
+    &schema_source_limits, &schema_source_access, &schema_source_join, &schema_source_example,
+    &schema_source_add, &schema_source_change, &schema_source,
+    &schema_source_list, &schema_source_synced, &schema_source_check, &schema_source_checked,
+    &schema_table_column, &schema_source_table, &schema_source_tables, &schema_column_change,
+    &schema_table_change,
     NULL };

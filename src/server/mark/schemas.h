@@ -136,6 +136,6 @@ struct body_table_change {
 
 extern const struct schema schema_source_limits, schema_source_access, schema_source_join,
     schema_source_example, schema_source_add, schema_source_change, schema_source_add_query,
-    schema_source_settings, schema_source, schema_source_list, schema_source_synced,
-    schema_source_check, schema_source_checked, schema_tables_query, schema_table_column,
-    schema_source_table, schema_source_tables, schema_column_change, schema_table_change;
+    schema_source, schema_source_list, schema_source_synced, schema_source_check,
+    schema_source_checked, schema_tables_query, schema_table_column, schema_source_table,
+    schema_source_tables, schema_column_change, schema_table_change;
