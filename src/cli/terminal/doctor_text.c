@@ -129,15 +129,19 @@ static void write_models(FILE *out, const json_t *models, const char *hint, bool
     }
 }
 
+#define WHERE_MAX ((size_t) 60)
+
 static void write_store(FILE *out, const json_t *store, bool colours)
 {
     struct doctor_check check = { .state = DOCTOR_FAILED };
-    const char *why = text_of(store, "reason");
+    const char *why = text_of(store, "reason"), *where = text_of(store, "where");
+    size_t len = strlen(where), cut = len > WHERE_MAX ? len - WHERE_MAX : 0;
     char name[NAME_WIDTH + 1];
 
     fprintf(out, "\n%sStore%s\n", colours ? "\033[1m" : "", colours ? "\033[0m" : "");
     snprintf(name, sizeof name, "%s", text_of(store, "kind"));
-    snprintf(check.reason, sizeof check.reason, "%.90s%s%.130s", text_of(store, "where"),
+    /* A path has no place to break a line at; its end says more than its beginning. */
+    snprintf(check.reason, sizeof check.reason, "%s%s%s%.130s", cut ? "..." : "", where + cut,
              *why ? ": " : "", why);
     make_printable(check.reason);
     check.name = name;
