@@ -18,9 +18,9 @@ import time
 PASSWORD = "superuser-secret-0815"  # of the user postgres
 START_SECONDS = 120
 
+# Commits stay synchronous, so that what a test wrote before it kills the server is there afterwards.
 SETTINGS = """
 fsync = off
-synchronous_commit = off
 full_page_writes = off
 wal_level = minimal
 max_wal_senders = 0
