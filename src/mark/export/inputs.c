@@ -200,12 +200,12 @@ static bool step_ended_well(const json_t *answer, json_int_t n)
 /* Those of programs that failed are left out: they are not run again. */
 static void collect_expected(struct inputs *in, const struct item *item)
 {
-    json_t *values = json_array(), *tables = json_array(), *one;
+    json_t *numbers = json_array(), *tables = json_array(), *one;
     size_t i;
 
     json_array_foreach (json_object_get(item->answer, "values"), i, one)
         if (step_ended_well(item->answer, json_integer_value(json_object_get(one, "step"))))
-            (void) json_array_append(values, one);
+            (void) json_array_append(numbers, one);
     json_array_foreach (json_object_get(item->answer, "data"), i, one) {
         const json_t *rows = json_object_get(one, "rows");
 
@@ -216,7 +216,7 @@ static void collect_expected(struct inputs *in, const struct item *item)
             (void) json_array_append(tables, one);
     }
     (void) json_object_set_new(in->answers, item->id,
-                               json_pack("{s:o, s:o}", "values", values, "tables", tables));
+                               json_pack("{s:o, s:o}", "values", numbers, "tables", tables));
 }
 
 struct collecting {
