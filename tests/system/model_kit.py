@@ -86,6 +86,19 @@ class Request:
         return sum(message.get("role") == "assistant" for message in self.messages)
 
 
+def programmed(request):
+    """A scenario: runs the program between <<< and >>> of the last question, then tells the story
+    between [[[ and ]]]."""
+    content = [m for m in request.messages if m.get("role") == "user"][-1]["content"]
+    if isinstance(content, list):
+        content = "".join(part.get("text", "") for part in content)
+    code = re.findall(r"<<<(.*?)>>>", content, re.S)
+    story = re.findall(r"\[\[\[(.*?)\]\]\]", content, re.S)
+    if request.messages[-1].get("role") == "user" and code:
+        return Reply(calls=[call("run_python", code=code[-1])])
+    return Reply(calls=[call("answer", story=story[-1] if story else "Done.")])
+
+
 class Refused(Exception):
     """The request is not what the vendor's server accepts."""
 

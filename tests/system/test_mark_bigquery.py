@@ -1,38 +1,25 @@
 """
 BigQuery from end to end: a source is added, its catalogue read, a program of an answer asks it.
 
-The model runs the program between <<< and >>> of the question, and then tells the story between [[[
-and ]]]. BigQuery is the stand-in of bigquery_kit.py, which verifies what the service signs.
+The model runs what the question says (model_kit.programmed). BigQuery is the stand-in of bigquery_kit.py, which verifies what the service signs.
 """
 
 import datetime
 import decimal
 import json
 import pathlib
-import re
 
 import pytest
 
 from bigquery_kit import Answer, BigQuery, field
 from conftest import wait_for
 from mark_kit import explain, person
-from model_kit import ModelServer, Reply, call
+from model_kit import ModelServer, programmed
 from serve_kit import serve  # noqa: F401
 
 SALES = "SELECT region, SUM(amount) AS total FROM orders GROUP BY region"
 TYPES = "SELECT * FROM types"
 DEAR = "SELECT * FROM orders"
-
-
-def programmed(request):
-    content = [m for m in request.messages if m.get("role") == "user"][-1]["content"]
-    if isinstance(content, list):
-        content = "".join(part.get("text", "") for part in content)
-    code = re.findall(r"<<<(.*?)>>>", content, re.S)
-    story = re.findall(r"\[\[\[(.*?)\]\]\]", content, re.S)
-    if request.messages[-1].get("role") == "user" and code:
-        return Reply(calls=[call("run_python", code=code[-1])])
-    return Reply(calls=[call("answer", story=story[-1] if story else "Done.")])
 
 
 @pytest.fixture

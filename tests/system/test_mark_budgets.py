@@ -3,9 +3,9 @@
 import json
 
 from mark_kit import answer, explain, person, run, scripted
-from model_kit import ModelServer
+from model_kit import ModelServer, programmed
 from serve_kit import serve  # noqa: F401
-from test_mark_bigquery import SALES, bq, programmed  # noqa: F401
+from test_mark_bigquery import SALES, bq  # noqa: F401
 
 CODE = "import mark\nmark.value('total', 42)"
 

@@ -1,15 +1,13 @@
 """
 Queries of programs, from the box to a real PostgreSQL and back: mark.query() in an answer.
 
-The model is a server of ours that sends the program between <<< and >>> of the question, and then the
-story between [[[ and ]]]. What the database holds, what people may see of it, and what is recorded is
-real. Secrets of sources must be nowhere but in the supervisor, the store (sealed) and the connector.
+The model runs what the question says (model_kit.programmed). What the database holds, what people may
+see of it, and what is recorded is real. Secrets of sources must be nowhere but in the supervisor, the store (sealed) and the connector.
 """
 
 import json
 import os
 import pathlib
-import re
 import signal
 import threading
 import time
@@ -18,25 +16,12 @@ import pytest
 
 from conftest import wait_for
 from mark_kit import explain, person
-from model_kit import ModelServer, Reply, call
+from model_kit import ModelServer, programmed
 from postgres_kit import postgres, postgres_new  # noqa: F401
 from serve_kit import serve  # noqa: F401
 
 SECRET = "unusual-Passw0rd-7f3a91"
 PRELOAD = "pandas"
-
-
-def programmed(request):
-    """Runs what the last question says, and tells what it says."""
-    texts = [m for m in request.messages if m.get("role") == "user"]
-    content = texts[-1]["content"]
-    if isinstance(content, list):
-        content = "".join(part.get("text", "") for part in content)
-    code = re.findall(r"<<<(.*?)>>>", content, re.S)
-    story = re.findall(r"\[\[\[(.*?)\]\]\]", content, re.S)
-    if request.messages[-1].get("role") == "user" and code:
-        return Reply(calls=[call("run_python", code=code[-1])])
-    return Reply(calls=[call("answer", story=story[-1] if story else "Done.")])
 
 
 @pytest.fixture
