@@ -227,6 +227,20 @@ class Postgres:
             raise RuntimeError(done.stderr.decode(errors="replace"))
         return done.stdout.decode(errors="replace").strip()
 
+    @contextlib.contextmanager
+    def holding(self, text, database="postgres"):
+        """Somebody who has run @text and stays connected."""
+        env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LC_ALL": "C.UTF-8"}
+        with subprocess.Popen(["psql", "-X", "-q", "-A", "-t", "-h", str(self.socket_dir), "-p", str(self.port),
+                               "-U", "postgres", "-d", database, "-f", "-"], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, env=env, cwd="/") as psql:
+            psql.stdin.write(text.encode() + b";\n\\echo held\n")
+            psql.stdin.flush()
+            while psql.stdout.readline() not in (b"held\n", b""):
+                pass
+            yield
+            psql.stdin.close()
+
     def create_database(self, name, more=""):
         self.sql(f'CREATE DATABASE "{name}" {more}')
         return name
