@@ -40,6 +40,7 @@ def done(tag="SELECT 1"):
 READY = message(b"Z", b"T")
 PLAN = '[{"Plan": {"Node Type": "Result", "Total Cost": 0.01, "Plan Rows": 1, "Plan Width": 4}}]'
 PARSED, BOUND = message(b"1"), message(b"2")
+CANCEL_REQUEST, SSL_REQUEST = 80877102, 80877103
 SETTINGS = 12  # statements of the first script; more "C" than that is fine
 
 # What the connector waits for, in order.
@@ -58,10 +59,11 @@ GOOD = {
 
 
 class Fake:
-    """`steps` as GOOD; a value may be a function (socket, stop) that does what it likes."""
+    """`steps` as GOOD; a value may be a function (socket, stop) that does what it likes. With an ssl
+    context it speaks TLS to those who ask for it."""
 
-    def __init__(self, steps=None, after=b""):
-        self.steps, self.after = dict(GOOD if steps is None else steps), after
+    def __init__(self, steps=None, tls=None):
+        self.steps, self.tls = dict(GOOD if steps is None else steps), tls
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
         self.stop = threading.Event()
@@ -87,10 +89,15 @@ class Fake:
         connection.close()
 
     def _startup(self, connection):
-        """True unless it was a request to cancel."""
+        """The connection to go on with; None if it was a request to cancel."""
         length, code = struct.unpack(">II", self._exactly(connection, 8))
+        if code == SSL_REQUEST and self.tls:
+            connection.sendall(b"S")
+            connection = self.tls.wrap_socket(connection, server_side=True)
+            self.connections.append(connection)
+            length, code = struct.unpack(">II", self._exactly(connection, 8))
         self._exactly(connection, length - 8)
-        return code != 80877102
+        return None if code == CANCEL_REQUEST else connection
 
     @staticmethod
     def _exactly(connection, n):
@@ -113,7 +120,8 @@ class Fake:
                 raise OSError("end")
 
     def _talk(self, connection):
-        if not self._startup(connection):
+        connection = self._startup(connection)
+        if not connection:
             return
         for i, reply in enumerate(self.steps.values()):
             if i > 0:

@@ -1,5 +1,6 @@
 """BigQuery as a source: the driver of the connector, over the stand-in of bigquery_kit.py."""
 
+import contextlib
 import datetime
 import decimal
 import json
@@ -12,8 +13,10 @@ import threading
 import pytest
 
 from bigquery_kit import MIB, Answer, BigQuery, Fault, Wire, field
-from conftest import ROOT, need, wait_for
-from connector_kit import PATIENCE, connector  # noqa: F401
+from bigquery_kit import Connection as HttpConnection, Server as HttpServer
+from conftest import BINARY, ROOT, need, wait_for
+from connector_kit import PATIENCE, Connector, connector  # noqa: F401
+from tls_kit import REFUSED, certificates
 
 UTC = datetime.timezone.utc
 AGAIN = {"Retry-After": "0"}
@@ -487,34 +490,50 @@ def test_nobody_is_there(bq, connector):
     assert "cannot reach" in error["text"]
 
 
-def test_certificates_are_verified(bq, connector):
-    """A server that speaks TLS with a certificate of nobody's."""
-    import ssl
+@contextlib.contextmanager
+def behind_tls(bq, context):
+    """The same stand-in once more, at https."""
 
-    from bigquery_kit import Connection, Server
-
-    class Handler(Connection):
+    class Handler(HttpConnection):
         pass
 
     Handler.bq = bq
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(os.path.join(ROOT, "tests/system/tls/server.pem"),
-                            os.path.join(ROOT, "tests/system/tls/server.key"))
-    server = Server(("127.0.0.1", 0), Handler)
+    server = HttpServer(("127.0.0.1", 0), Handler)
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:
-        error = connector.bad(order(bq, source={"url": f"https://localhost:{server.server_port}", "token": bq.token()}),
-                              "unreachable")
-        # The store was read, and does not have it; in the words of OpenSSL or GnuTLS.
-        assert "issuer" in error["text"] or "verification failed" in error["text"], error
-        assert not bq.called("/jobs")
+        yield f"https://localhost:{server.server_port}"
     finally:
         server.shutdown()
         server.close_all()
         server.server_close()
         thread.join()
+
+
+def test_certificates_are_verified(bq, connector, tmp_path):
+    """Name, time and authority. As root with our authority as the only one of the machine, seen by this
+    connector alone; else with one that the machine does not know."""
+    binary = BINARY
+    if os.geteuid() == 0:
+        binary = str(tmp_path / "connector")
+        (tmp_path / "connector").write_text(
+            f"#!/bin/sh\nexec unshare --mount sh -c 'mount --bind {tmp_path}/ca.pem /etc/ssl/certs/ca-certificates.crt "
+            f"&& exec {BINARY} internal-connector'\n")
+        (tmp_path / "connector").chmod(0o755)
+    for name, context in certificates(tmp_path).items():
+        if os.geteuid() != 0 and name != "unknown":
+            continue
+        with behind_tls(bq, context) as url:
+            how = order(bq, source={"url": url, "token": bq.token()})
+            kit = Connector(binary)
+            if name == "good":
+                assert kit.good(how).rows == [(1,)]
+                bq.requests.clear()
+                continue
+            error = kit.bad(how, "unreachable")
+            assert any(words in error["text"] for words in REFUSED[name]), (name, error)
+            assert not bq.called("/jobs")
 
 
 # ---- errors of BigQuery's -----------------------------------------------------------------------

@@ -8,6 +8,7 @@ import time
 from connector_kit import connector  # noqa: F401
 from fake_postgres import (BOUND, GOOD, PARSED, READY, Fake, columns, done, endless, hang, message, row,
                            text)
+from tls_kit import REFUSED, certificates
 
 from conftest import SLOW
 
@@ -15,8 +16,8 @@ BROKEN = ("broken", "unreachable", "timeout", "denied", "sql", "too-large", "uns
 
 
 @contextlib.contextmanager
-def fake(steps=None):
-    server = Fake(steps)
+def fake(steps=None, tls=None):
+    server = Fake(steps, tls)
     try:
         yield server
     finally:
@@ -187,6 +188,20 @@ def test_two_gibibytes(connector):
         assert last["message"] == "error" and last["word"] in ("broken", "timeout", "too-large"), last
         assert peak < 1200 << 20
         running.wait()
+
+
+def test_certificates(connector, tmp_path):
+    """verify-full is what it says: name, time and authority. verify-ca does not look at the name."""
+    for name, context in certificates(tmp_path).items():
+        with fake(tls=context) as server:
+            for mode in ("verify-full", "verify-ca"):
+                how = order(server)
+                how["source"] |= {"sslmode": mode, "sslrootcert": (tmp_path / "ca.pem").read_text()}
+                if name == "good" or (name, mode) == ("name", "verify-ca"):
+                    assert connector.good(how).rows == [(42,)]
+                    continue
+                text = connector.bad(how, "unreachable")["text"]
+                assert any(words in text for words in REFUSED[name]), (name, mode, text)
 
 
 def test_cancelling_a_server_that_hangs(connector):

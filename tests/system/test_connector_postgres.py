@@ -263,6 +263,17 @@ def test_bounds(connector, db):
     wait_for(lambda: db.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'glovebox'") == "0")
 
 
+def test_the_server_has_bounds_too(connector, db):
+    """So that a statement ends there even if nobody is left to cancel it."""
+    settings = ("transaction_read_only", "transaction_isolation", "row_security", "statement_timeout", "lock_timeout",
+                "idle_in_transaction_session_timeout")
+    found = connector.good(order_of(db, "SELECT " + ", ".join(f"current_setting('{name}')" for name in settings),
+                                    limits={"ms": 30000})).rows[0]
+    assert found[:3] == ("on", "repeatable read", "on")
+    times = db.sql("; ".join(f"SELECT extract(epoch FROM '{text}'::interval)" for text in found[3:])).split()
+    assert 0 < float(times[0]) <= 30 and 0 < float(times[1]) <= 10 and float(times[2]) > 0, found
+
+
 def test_estimate_waits_for_a_word(connector, db):
     running = connector.start(order_of(db, "SELECT 42 AS x", confirm=True))
     assert running.message()["message"] == "estimate"
@@ -337,6 +348,9 @@ def test_connections(connector, postgres):
     error = connector.bad(tried(password="not-the-secret-4711"), "denied")
     assert "4711" not in str(error)
     connector.bad(tried(user="nobody_there", password="nope-nope"), "denied")
+    postgres.sql("CREATE ROLE expired LOGIN PASSWORD 'once-was-good' VALID UNTIL '2001-01-01'")
+    assert "once-was-good" not in str(connector.bad(tried(user="expired", password="once-was-good"), "denied"))
+    postgres.sql("DROP ROLE expired")
     connector.bad(tried(database="nothing_there"), "unreachable")
     connector.bad({**tried(), "source": {**tried()["source"], "port": 1}}, "unreachable")
     connector.bad({**tried(), "source": {**tried()["source"], "port": 99999}}, "unreachable")
