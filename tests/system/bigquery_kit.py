@@ -189,6 +189,7 @@ class BigQuery:
         self.denied = None  # (reason, message) for everything but tokens
         self.lock, self.closing = threading.Lock(), threading.Event()
         self.most_rows = 100000
+        self.sizes = {}  # path -> bytes of the last reply, head and all
 
     def __enter__(self):
         kit = self
@@ -557,6 +558,7 @@ class Connection(http.server.BaseHTTPRequestHandler):
         head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json; charset=UTF-8\r\nContent-Length: {length}\r\n"
         head += "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         data = head.encode() + b"\r\n" + body
+        self.bq.sizes[self.path] = len(data)
         if fault and fault.hang_up is not None:
             data, self.close_connection = data[: fault.hang_up], True
         if fault and fault.length is not None:

@@ -14,6 +14,7 @@ import collections
 import contextlib
 import datetime
 import decimal
+import fcntl
 import json
 import os
 import signal
@@ -41,8 +42,7 @@ class Running:
         self.control.settimeout(PATIENCE)
         null = os.open("/dev/null", os.O_RDWR)
         # High numbers first: 3 and 4 may be in use here.
-        high = [os.dup2(fd, 200 + i, inheritable=False)
-                for i, fd in enumerate((theirs.fileno(), self.file.fileno(), null))]
+        high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 200) for fd in (theirs.fileno(), self.file.fileno(), null)]
         actions = [(os.POSIX_SPAWN_DUP2, high[2], fd) for fd in (0, 1, 2)]
         actions += [(os.POSIX_SPAWN_DUP2, high[0], 3), (os.POSIX_SPAWN_DUP2, high[1], 4)]
         try:

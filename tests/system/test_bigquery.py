@@ -1,5 +1,6 @@
 """BigQuery as a source: the driver of the connector, over the stand-in of bigquery_kit.py."""
 
+import concurrent.futures
 import contextlib
 import datetime
 import decimal
@@ -465,11 +466,30 @@ def test_unknown_types(bq, connector):
 
 
 def test_a_line_that_breaks(bq, connector):
-    """Hangs up after each byte of a reply, once; the next try goes well."""
-    for at in (0, 1, 9, 14, 17, 40, 75, 90, 150):
-        for where in ("/token", "POST .*/jobs", "/queries/"):
-            bq.faults[:] = [Fault(where, hang_up=at)]
-            assert connector.good(order(bq)).rows == [(1,)], (where, at)
+    """Hangs up in the middle of a reply, once; the next try goes well."""
+    for at in (0, 1, 17, 90, 150):
+        bq.faults[:] = [Fault(where, hang_up=at) for where in ("/token", "POST .*/jobs", "/queries/")]
+        assert connector.good(order(bq)).rows == [(1,)], at
+
+
+def test_a_line_that_breaks_at_each_byte(connector):
+    """Of a page of rows: a page for each byte, and several queries at a time, because what broke is tried
+    again after a while."""
+    sql, at_a_time = "SELECT many", 16
+
+    def ask(cuts):
+        """The page after the first is cut at cuts[0], the next one at cuts[1], ...; bytes of a page."""
+        rows = [[10**6 + i] for i in range(len(cuts) + 3)]
+        with BigQuery() as bq:
+            bq.answers[sql] = Answer([field("i", "INTEGER")], rows, page=1)
+            bq.faults += [Fault(rf"/queries/.*pageToken={n}(&|$)", hang_up=at) for n, at in enumerate(cuts, 1)]
+            assert connector.good(order(bq, sql)).rows == [tuple(row) for row in rows]
+            assert len(bq.called("/queries/.*pageToken")) == 2 * len(cuts) + 2 and len(bq.jobs) == 1
+            return next(size for path, size in bq.sizes.items() if "pageToken=1" in path)
+
+    length = ask([])
+    with concurrent.futures.ThreadPoolExecutor(at_a_time) as pool:
+        list(pool.map(ask, [range(first, length, at_a_time) for first in range(at_a_time)]))
 
 
 def test_a_line_that_always_breaks(bq, connector):
