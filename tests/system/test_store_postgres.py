@@ -102,6 +102,16 @@ def test_chats_a_restart_and_the_way_back(gb, serve, postgres_new, model, tmp_pa
     assert refused.code != 0 and "not empty" in refused.err
     third = serve(*model, "--database", new, data=service.data)
     assert chats_of(Person(third, ann.key)) == {chat: ["ok"] * 6}
+    assert third.stop() == 0
+
+    # whoever owns the tables can change an entry, and the chain tells
+    server.sql("ALTER TABLE second.audit_log DISABLE TRIGGER ALL; UPDATE second.audit_log SET fields = "
+               "replace(fields, '\"ok\"', '\"error\"') WHERE seq = 1", "glovebox")
+    done = gb("audit", "verify", "--json", "--database", new)
+    report = json.loads(done.out)
+    assert done.code == 1 and not report["whole"] and report["broken"]["seq"] == 1, done
+    copy = gb("store", "copy", "--from", new, "--to", tmp_path / "broken")
+    assert copy.code == 1 and "was BROKEN at entry 1 before" in copy.out, copy
 
 
 def test_nobody_sees_the_password(gb, serve, postgres):
