@@ -6,13 +6,15 @@ proof that the harness can fail: an evaluation that passes whatever a model says
 import json
 import os
 import signal
+import threading
 import xml.etree.ElementTree
 
 import pytest
 
-from conftest import wait_for
+from conftest import SLOW, wait_for
 from eval_truth import TRUTH
 from mark_kit import ROOT, answer, run
+from model_kit import ModelServer, Reply, call
 
 SET = ROOT / "examples/eval/questions.json"
 SCRIPT = ROOT / "examples/eval/model.json"
@@ -133,9 +135,13 @@ def test_wrong_and_false_answers_are_found(evaluate, tmp_path):
     assert lies["profit"]["false"] == ["'5,000,000 EUR' is shown as checked, and is a lie"]
     assert lies["sum"]["false"] == ["total is shown as '4005', and is 4950"]
 
-    table = evaluate(questions, *both, *FAST)
+    table = evaluate(questions, *both, *FAST, "--out", tmp_path / "out")
     assert table.code == 1
     assert "liar against honest" in table.out and "is shown as checked, and is a lie" in table.out
+    rows = {line.split()[0]: line.split()[1:4] for line in table.out.splitlines() if "/2 " in line}
+    assert rows["honest"] == ["2/2", "100.0%", "0"] and rows["liar"] == ["0/2", "0.0%", "2"]
+    picture = "".join(xml.etree.ElementTree.parse(tmp_path / "out/report.svg").getroot().itertext())
+    assert "honest" in picture and "liar" in picture
 
 
 def test_prompts_side_by_side(evaluate, tmp_path):
@@ -152,6 +158,23 @@ def test_prompts_side_by_side(evaluate, tmp_path):
     assert [c["label"] for c in report["contenders"]] == ["built-in", "terse"]
     assert [c["drifted"] for c in report["contenders"]] == [0, 3]
     assert report["compared"][0]["same"] == 2
+
+
+def test_questions_are_asked_at_the_same_time(evaluate, tmp_path):
+    """The model answers when all four have been asked, and not before."""
+    together = threading.Barrier(4, timeout=60 * SLOW)
+
+    def meet(request):
+        together.wait()
+        return Reply(calls=[call("answer", story="Nothing tells me.")])
+
+    questions = written(tmp_path / "set.json", {"questions": [
+        {"id": f"q{n}", "question": f"What is the profit of year {n}?", "expect": {}} for n in range(4)]})
+    with ModelServer(meet) as model:
+        report = report_of(evaluate(questions, "--model", f"m=openai:test@{model.openai}", "--jobs", "4", "--json", *FAST))
+    totals = report["contenders"][0]["totals"]
+    assert totals["passed"] == 4 and totals["steps"] == 0 and totals["seconds"] > 0
+    assert (totals["prompt_tokens"], totals["completion_tokens"], totals["cost"]) == (4 * 11, 4 * 7, None)
 
 
 # ---- mistakes -----------------------------------------------------------------------------------
