@@ -130,6 +130,30 @@ def test_queries(mark, shop, duckdb):
     assert mark.query("shop", "SELECT sum(amount) AS s FROM orders")["s"].tolist() == [5]
 
 
+def test_workbooks_and_parquet(mark, shop, duckdb):
+    import pandas
+
+    pytest.importorskip("openpyxl")
+    with pandas.ExcelWriter(shop / "Book.xlsx") as book:
+        pandas.DataFrame({"id": [1, 2], "who": ["Ä", None]}).to_excel(book, sheet_name="First", index=False)
+        pandas.DataFrame({"x": [0.5]}).to_excel(book, sheet_name="Other one", index=False)
+    duckdb.sql("SELECT 9223372036854775807 AS big, '1.10'::DECIMAL(9, 2) AS price, TIMESTAMPTZ '2026-01-02 03:00+00' AS sold, "
+               "[1, NULL] AS list UNION ALL SELECT NULL, NULL, NULL, NULL").write_parquet(str(shop / "sales.parquet"))
+    assert mark.query("shop", "SELECT who FROM book ORDER BY id")["who"].tolist() == ["Ä", None]
+    assert mark.query("shop", "SELECT count(*) AS n FROM book_first JOIN orders USING (id)")["n"].tolist() == [2]
+    assert mark.query("shop", "SELECT x FROM book_other_one")["x"].tolist() == [0.5]
+    frame = mark.query("shop", "SELECT big, price, list, sold FROM sales ORDER BY big NULLS LAST")
+    assert str(frame["big"].dtype) == "Int64" and frame["big"][0] == 2**63 - 1 and frame["big"].isna()[1]
+    assert frame["price"].tolist() == [decimal.Decimal("1.10"), None] and list(frame["list"][0]) == [1, None]
+    # Times keep their zone, which DuckDB's arrays have not, beside decimals and without them.
+    for sold in (frame["sold"], mark.query("shop", "SELECT sold FROM sales ORDER BY big NULLS LAST")["sold"]):
+        assert str(sold.dt.tz) == "UTC" and str(sold[0]) == "2026-01-02 03:00:00+00:00" and pandas.isna(sold[1])
+    plain = mark.query("shop", "SELECT sold::TIMESTAMP AS t, TIMESTAMP 'infinity' AS never FROM sales WHERE big > 0")
+    assert plain["t"][0] == pandas.Timestamp("2026-01-02 03:00") and plain["never"][0] == float("inf")
+    same = mark.query("shop", "SELECT 1 AS i, 2 AS i, 3 AS I, 4 AS i_1")
+    assert list(same.columns) == ["i", "i", "I", "i_1"] and same.values.tolist() == [[1, 2, 3, 4]]
+
+
 def test_bad_queries(mark, shop, duckdb):
     for sql, text in {"SELECT": "Parser", "SELECT * FROM nothing": "The files are called: .*orders_2",
                       "DELETE FROM orders": "delete", "SELECT * FROM orders; DROP VIEW orders; SELECT x": "x"}.items():

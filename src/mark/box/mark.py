@@ -972,34 +972,43 @@ def _load_sqlite(database, view, place, words):
         raise QueryError("%s cannot be read: %s" % (place, _cut(error, 300)), "sql") from None
 
 
+_ZONED = "TIMESTAMP WITH TIME ZONE"
+
+
 def _duck_frame(result):
     """The rows as a DataFrame: whole numbers stay whole when some are missing."""
-    import numpy
     import pandas
 
     names = [column[0] for column in result.description or ()]
     types = [str(column[1]) for column in result.description or ()]
     if any(kind.startswith("DECIMAL") for kind in types):
         made = _by_rows(result, types)
-    else:
-        columns = result.fetchnumpy()
-        made = []
-        for name in dict.fromkeys(names):
-            values = columns[name]
-            masked = isinstance(values, numpy.ma.MaskedArray)
-            mask = numpy.ma.getmaskarray(values) if masked else None
-            values = values.data if masked else values
-            if mask is not None and not mask.any():
-                mask = None
-            made.append(_with_mask(values, mask))
-        names = list(dict.fromkeys(names))
+    else:  # in order; those of the same name have other names there
+        made = [_duck_column(values, kind) for values, kind in zip(result.fetchnumpy().values(), types)]
     frame = pandas.DataFrame(dict(enumerate(made)))
     frame.columns = names
     return frame
 
 
+def _duck_column(values, kind):
+    import numpy
+    import pandas
+
+    masked = isinstance(values, numpy.ma.MaskedArray)
+    mask = numpy.ma.getmaskarray(values) if masked else None
+    values = values.data if masked else values
+    if mask is not None and not mask.any():
+        mask = None
+    if values.dtype == "M8[us]":  # a zone is not part of it: the times are UTC's
+        maker = _MAKERS["timestamptz" if kind == _ZONED else "timestamp"]
+        return pandas.Series(maker(values.view("i8"), mask))
+    return _with_mask(values, mask)
+
+
 def _by_rows(result, types):
     """Decimals are floats in DuckDB's arrays."""
+    import datetime
+
     import numpy
     import pandas
 
@@ -1013,6 +1022,8 @@ def _by_rows(result, types):
             made.append(_with_mask(plain, mask if mask.any() else None))
         elif kind.startswith("DECIMAL"):
             made.append(pandas.Series(values, dtype=object))
+        elif kind == _ZONED:
+            made.append(pandas.Series([x and x.astimezone(datetime.timezone.utc) for x in values]))
         else:
             made.append(pandas.Series(values))
     return made
