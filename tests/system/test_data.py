@@ -5,11 +5,13 @@ in test_presets.py."""
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 
 import pytest
 
 from conftest import BINARY, SLOW
+from mark_kit import answer, explain, person, run, scripted
 from package_kit import PATIENCE
 from serve_kit import serve  # noqa: F401  a fixture
 
@@ -220,3 +222,53 @@ def test_code_of_today(data, serve):
     receipt = server.good("POST", "/v1/execute", {
         "code": "import sys\n[n in sys.modules for n in ('pandas', 'pyarrow', 'plotly.express', 'polars')]"})
     assert receipt["result"]["text/plain"] == "[True, True, True, False]", receipt
+
+
+# Of a source of files: one of each kind, joined by DuckDB in the box, and nothing can be written.
+ASK_FILES = """
+frame = mark.query("archive", '''SELECT o.id, c.name, p.price, x.who, j.note FROM orders o JOIN customers_names c USING (id)
+    JOIN prices p USING (id) JOIN staff x USING (id) JOIN notes j USING (id) WHERE o.id >= ? ORDER BY o.id''', [1])
+print(frame.values.tolist(), sorted(t["kind"] for t in mark.tables("archive")))
+for name in ("orders.csv", "prices.parquet", "new.csv"):
+    try:
+        open(mark.path("archive") + "/" + name, "a")
+        print("WROTE", name)
+    except OSError:
+        pass
+try:
+    mark.query("archive", "COPY (SELECT 1) TO '%s/copied.csv'" % mark.path("archive"))
+    print("WROTE")
+except mark.QueryError as error:
+    print(error.word)
+"""
+
+
+def test_files_of_each_kind(data, serve, tmp_path):
+    archive = tmp_path / "archive"
+    archive.mkdir(mode=0o755)
+    (archive / "orders.csv").write_text("id,day\n1,2026-01-01\n2,2026-01-02\n")
+    (archive / "notes.json").write_text('[{"id": 1, "note": "Ä"}, {"id": 2, "note": "ö"}]')
+    with sqlite3.connect(archive / "customers.sqlite") as database:
+        database.execute("CREATE TABLE names (id INTEGER, name TEXT)")
+        database.execute("INSERT INTO names VALUES (1, 'Ann'), (2, 'Bob')")
+    database.close()
+    server = serve(*scripted(tmp_path / "model", [run(ASK_FILES), answer("Done.")]), "--model", "none",
+                   "--source-root", archive, data=data, env=AUTO)
+    ann = person(server)
+    session = ann.session()
+    made = ann.run(session, "import pandas as pd\npd.DataFrame({'id': [1, 2], 'price': [1.5, None]}).to_parquet('prices.parquet')\n"
+                            "pd.DataFrame({'id': [1, 2], 'who': ['x', 'y']}).to_excel('staff.xlsx', index=False)")
+    assert made["status"] == "ok", made
+    for name in ("prices.parquet", "staff.xlsx"):
+        (archive / name).write_bytes(ann.good("GET", f"/v1/sessions/{session}/files/{name}").body)
+    for path in archive.iterdir():
+        path.chmod(0o644)
+    ann.good("POST", "/api/v1/sources", {"name": "archive", "kind": "files", "directory": str(archive)}, 201)
+    tables = {t["name"]: [c["name"] for c in t["columns"]] for t in ann.good("GET", "/api/v1/sources/archive/tables")["tables"]}
+    assert tables == {"orders.csv": ["id", "day"], "notes.json": ["id", "note"], "customers.sqlite:names": ["id", "name"],
+                      "prices.parquet": ["id", "price"], "staff.xlsx:Sheet1": ["id", "who"]}
+    reply = ann.ask_mark("Please compute.")
+    lines = reply["steps"][0]["receipt"]["stdout"].splitlines()
+    assert lines == ["[[1, 'Ann', 1.5, 'x', 'Ä'], [2, 'Bob', nan, 'y', 'ö']] ['csv', 'json', 'parquet', 'sqlite', 'xlsx']",
+                     "sql"], explain(reply)
+    assert len(list(archive.iterdir())) == 5
