@@ -141,6 +141,39 @@ except mark.QueryError as e:
     assert reply["steps"][0]["receipt"]["stdout"].strip() == "masked" and not bq.jobs
 
 
+def test_the_command(bq, gb, serve, tmp_path):  # noqa: F811
+    """The address of Google's API is no option of the command: a service beside it sets the stand-in's."""
+    account, data = tmp_path / "account.json", ["--data", tmp_path / "own"]
+
+    def run(*arguments, code=0):
+        done = gb("source", *arguments, *data)
+        assert done.code == code, done
+        assert "PRIVATE KEY" not in done.out + done.err
+        return done.out + done.err
+
+    where = ("bigquery://test-project/shop", "--no-check", "--cost", "50g")
+    assert "--credentials" in run("add", "sales", *where, code=2)
+    for wrong in ("", "{}", '{"private_key": "-----BEGIN PRIVATE KEY-----"}', json.dumps(bq.credentials(private_key="x"))):
+        account.write_text(wrong)
+        account.chmod(0o600)
+        run("add", "sales", *where, "--credentials", account, code=2)
+    account.write_text(json.dumps(bq.credentials()))
+    run("add", "sales", *where, "--credentials", account)
+    (listed,) = json.loads(run("list", "--json"))["sources"]
+    assert (listed["kind"], listed["settings"]["project"], listed["settings"]["dataset"]) == ("bigquery", "test-project", "shop")
+    assert listed["settings"]["limits"]["bytes_billed"] == 50 << 30 and listed["has_secret"]
+    operator = person(serve(data=tmp_path / "own"))
+    operator.good("PATCH", "/api/v1/sources/sales", {"url": bq.url, "location": "US", "credentials": bq.credentials()})
+    assert "ok    jobs" in run("check", "sales")
+    assert "sales: 1 tables" in run("sync", "sales") and "shop.orders" in run("tables", "sales")
+    bq.revoked.add(bq.credentials()["client_email"])
+    bq.tokens.clear()
+    assert "invalid_grant" in run("check", "sales", code=1)
+    run("remove", "sales")
+    assert json.loads(run("list", "--json"))["sources"] == []
+    check_files([tmp_path / "own"], [bq.key.pem.decode().splitlines()[3]])
+
+
 def test_wrong_credentials(bq, ann):
     for bad in ({}, {"type": "authorized_user"}, bq.credentials(private_key="nonsense"),
                 bq.credentials(token_uri="http://example.com/token")):
