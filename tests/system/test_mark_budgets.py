@@ -68,7 +68,7 @@ def test_ends_in_the_middle(gb, serve, tmp_path):
     assert left["left"]["tokens"] == max(0, 30000 - left["used"]["tokens"])  # nothing stays reserved
 
 
-def test_queries_cost(bq, serve):  # noqa: F811
+def test_queries_cost(bq, gb, serve):  # noqa: F811
     """5 GiB are 0.0305 US dollars: once they fit into the budget, twice they do not."""
     with ModelServer(programmed) as model:
         server = serve("--model", f"m=openai:test@{model.openai}", "--budget-cost", "0.05", preload="pandas")
@@ -93,6 +93,12 @@ def test_queries_cost(bq, serve):  # noqa: F811
         assert words in reply["steps"][0]["receipt"]["stderr"], explain(reply)
         assert reply["budget"]["used"]["cost"] == 0
         assert ann.good("GET", "/api/v1/budget")["left"]["cost"] == left  # nothing was billed or stays reserved
+
+        assert gb("user", "budget", "ann@example.com", "cost=none", "bytes=6g", "--data", server.data).code == 0
+        (query,) = ann.good("POST", "/api/v1/chat", {"query": question})["steps"][0]["queries"]
+        assert query["status"] == "budget" and len(bq.jobs) == 1
+        for words in ("6.0 GiB a day", "1.0 GiB are left", "needs about 5.0 GiB", "resets in"):
+            assert words in query["message"], query
         server.stop()
 
 

@@ -178,6 +178,82 @@ static void test_shown(void **state)
     budgets_close(budgets);
 }
 
+/* What each limit says when it is reached. */
+static void test_each_limit(void **state)
+{
+    static const struct {
+        struct store_spent day, used, need;
+        const char *limit, *left, *needed;
+    } rows[] = {
+        { { .bytes = 3 << 20 },
+          { .bytes = 2 << 20 },
+          { .bytes = 2 << 20 },
+          "3.0 MiB a day",
+          "1.0 MiB are left",
+          "needs about 2.0 MiB" },
+        { { .cost = 2500000 },
+          { .cost = 2000000 },
+          { .cost = 750000 },
+          "$2.50 a day",
+          "$0.50 are left",
+          "needs about $0.75" },
+        { { .tokens = 9 },
+          { .tokens = 9 },
+          { .tokens = 1 },
+          "9 tokens a day",
+          "0 tokens are left",
+          "needs about 1 tokens" },
+        { { .us = 60000000 },
+          { .us = 59500000 },
+          { .us = 1000000 },
+          "60.0 s a day",
+          "0.5 s are left",
+          "needs about 1.0 s" },
+    };
+    struct harness_store *f = *state;
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct budgets *budgets = open_budgets(f, rows[i].day);
+        char id[2] = { (char) ('a' + (int) i), '\0' };
+        struct caller ann = key_caller(id);
+        struct fault fault = { 0 };
+
+        budget_settle(budgets, &ann, NULL, &rows[i].used);
+        assert_true(budget_reserve(budgets, &ann, &rows[i].need, &fault) < 0);
+        assert_int_equal(fault.problem, PROBLEM_BUDGET_SPENT);
+        if (!strstr(fault.detail, rows[i].limit) || !strstr(fault.detail, rows[i].left) ||
+            !strstr(fault.detail, rows[i].needed))
+            fail_msg("%s", fault.detail);
+        budgets_close(budgets);
+    }
+}
+
+static void test_days(void **state)
+{
+    char day[STORE_DAY_MAX];
+
+    (void) state;
+    budget_day(INT64_C(86400) * 1000000 - 1, day);
+    assert_string_equal(day, "1970-01-01");
+    budget_day(INT64_C(86400) * 1000000, day);
+    assert_string_equal(day, "1970-01-02");
+}
+
+/* What was spent on another day is not counted. */
+static void test_another_day(void **state)
+{
+    struct harness_store *f = *state;
+    struct store_spent all = { .tokens = 100 };
+    struct budgets *budgets = open_budgets(f, all);
+    struct caller ann = key_caller("ann");
+    char day[STORE_DAY_MAX];
+
+    budget_day(clock_wall_us() - INT64_C(2) * 86400 * 1000000, day);
+    assert_int_equal(store_spent_add(f->store, "ann", day, &all, &f->err), 0);
+    assert_left(budgets, &ann, 100);
+    budgets_close(budgets);
+}
+
 /* Numbers of sources are strangers' numbers. */
 static void test_queries(void **state)
 {
@@ -222,8 +298,9 @@ static void test_none(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        WITH_STORE(test_reserves), WITH_STORE(test_at_once),       WITH_STORE(test_own_limits),
-        WITH_STORE(test_shown),    cmocka_unit_test(test_queries), cmocka_unit_test(test_none),
+        WITH_STORE(test_reserves),   WITH_STORE(test_at_once),       WITH_STORE(test_own_limits),
+        WITH_STORE(test_shown),      cmocka_unit_test(test_queries), cmocka_unit_test(test_none),
+        WITH_STORE(test_each_limit), cmocka_unit_test(test_days),    WITH_STORE(test_another_day),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
