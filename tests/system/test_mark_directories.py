@@ -32,7 +32,7 @@ TRY = ("import mark, os\n"
        "mark.value('tries', ' '.join(tries))")
 SQL = ("import mark\n"
        "try:\n"
-       "    mark.value('said', str(mark.query('archive', 'SELECT 1')))\n"
+       "    mark.value('said', str(mark.query('archive', 'SELECT 40 + 2 AS n').n[0]))\n"
        "except mark.QueryError as error:\n"
        "    mark.value('said', str(error))")
 REPLIES = [
@@ -106,8 +106,8 @@ def test_from_catalogue_to_answer(start, archive):
     tried = ann.ask_mark("Try it", chat=chat)["answer_story"]
     assert tried == "refused refused nothing nothing"
     assert not (archive / "new").exists()
-    assert "glovebox template add data" in ann.ask_mark("In SQL", chat=chat)["answer_story"] or \
-        "1" in ann.ask_mark("In SQL", chat=chat)["answer_story"]
+    said = ann.ask_mark("In SQL", chat=chat)["answer_story"]  # with DuckDB in the system's Python, or without
+    assert said == "42" or "glovebox template add data" in said, said
     # Who may not use it does not have it, and nobody can mount it otherwise.
     assert bob.ask_mark("Look around")["answer_story"] == "nothing"
     volumes = [{"source": str(archive), "target": "/data"}]
