@@ -11,6 +11,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import urllib.parse
@@ -459,6 +460,37 @@ def check_page(body, charts):
     return page
 
 
+# Runs our script of a page without a browser: what it hands to Plotly.
+DRAW = """
+const [script, charts, places] = JSON.parse(require("fs").readFileSync(0, "utf8"));
+const drawn = [];
+globalThis.document = {
+  getElementById: (id) => (id === "charts" ? { textContent: charts } : null),
+  querySelectorAll: (what) => (what === "[data-chart]" ? places.map((n) => ({ dataset: { chart: n } })) : []),
+};
+globalThis.addEventListener = () => {};
+globalThis.Plotly = { newPlot: (place, what) => { drawn.push([place.dataset.chart, what]); return Promise.resolve(); } };
+(0, eval)(script);
+console.log(JSON.stringify(drawn));
+"""
+
+
+def check_drawn(page, body, figures):
+    """Charts are live: every figure of the answer is drawn, from the page alone."""
+    need(shutil.which("node"), "there is no node here (Debian: nodejs)")
+    charts = [text for kind, text in page.scripts if kind == "application/json"]
+    ours = [text for kind, text in page.scripts if kind is None and "Plotly.newPlot" in text and len(text) < 10000]
+    places = re.findall(r'data-chart="(\d+)"', body.decode())
+    assert len(charts) == len(ours) == 1 and len(places) == len(figures)
+    done = subprocess.run(["node", "-e", DRAW], input=json.dumps([ours[0], charts[0], places]), capture_output=True,
+                          text=True, check=True)
+    drawn = json.loads(done.stdout)
+    assert [n for n, _ in drawn] == places
+    for (_, what), figure in zip(drawn, figures):
+        assert what["data"] == figure["data"] and what["layout"]["title"] == figure["layout"]["title"]
+        assert what["config"]["plotlyServerURL"] == ""  # no button that sends it away
+
+
 def test_hostile_content_stays_in_its_place(serve, tmp_path):
     replies = [run(HOSTILE), answer(STORY), answer(STORY), answer("A picture.")]
     server = serve(*scripted(tmp_path / "model", replies), "--model", "none", preload="pandas,plotly")
@@ -471,6 +503,7 @@ def test_hostile_content_stays_in_its_place(serve, tmp_path):
     reply = export(ann, "messages", message, "html")
     assert reply.headers["Content-Security-Policy"] == "sandbox; default-src 'none'"
     page = check_page(reply.body, charts=True)
+    check_drawn(page, reply.body, made["visualizations"])
     text = reply.body.decode()
     assert re.search(r'<mark class="unsupported"[^>]*>5,000,000<sup>', text)
     assert re.search(r'<mark class="checked"[^>]*title="computed: total, in step 1"[^>]*>207</mark>', text)
