@@ -432,6 +432,41 @@ except mark.QueryError as error:
         postgres.sql(f"DROP POLICY half ON orders; REVOKE ALL ON orders FROM {north}; DROP ROLE {north}", shop)
 
 
+def test_roles_and_variables_of_people(mark, postgres, shop):  # noqa: F811
+    """One login of the source: what keeps people apart is SET ROLE, or a variable that row policies ask for."""
+    server = mark("--signup", "open")
+    nora, sam = person(server, "nora@example.com"), person(server, "sam@example.com")
+    role = shop + "_north"
+    postgres.sql(f"""
+        REVOKE EXECUTE ON FUNCTION pg_catalog.set_config(text, text, boolean) FROM PUBLIC;
+        REVOKE UPDATE ON pg_catalog.pg_settings FROM PUBLIC;
+        CREATE ROLE {role}; GRANT {role} TO {shop}; GRANT SELECT ON orders TO {role};
+        ALTER TABLE orders ENABLE ROW LEVEL SECURITY;
+        CREATE POLICY by_role ON orders TO {role} USING (current_user = '{role}' AND id <= 10);
+        CREATE POLICY by_variable ON orders TO {shop} USING (region IN (SELECT region FROM regions
+            WHERE lower(manager) || '@example.com' = current_setting('app.user', true)) AND id <= 101);
+        """, shop)
+    try:
+        add_source(nora, postgres, shop, "by_role", access=[{"who": "*", "role": role}])
+        add_source(nora, postgres, shop, "by_variable", variables={"app.user": "{email}"})
+        code = """
+for source in ("by_role", "by_variable"):
+    for sql in ("SELECT count(*) AS n FROM orders", "SELECT count(*) AS n FROM orders, (SELECT set_config('app.user', "
+                "'sam@example.com', true)) x", "SELECT set_config('role', 'none', true) AS n"):
+        try:
+            print(source, mark.query(source, sql).n[0])
+        except mark.QueryError as error:
+            print(source, error.word)
+"""
+        seen = {who: printed(ask(who, code)).splitlines() for who in (nora, sam)}
+        assert seen[nora] == ["by_role 10", "by_role denied", "by_role denied",
+                              "by_variable 50", "by_variable denied", "by_variable denied"]
+        assert seen[sam] == ["by_role 10", "by_role denied", "by_role denied",
+                             "by_variable 51", "by_variable denied", "by_variable denied"]
+    finally:
+        postgres.sql(f"DROP POLICY by_role ON orders; REVOKE ALL ON orders FROM {role}; DROP ROLE {role}", shop)
+
+
 # ---- credentials stay outside ----
 
 
