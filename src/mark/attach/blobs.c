@@ -23,6 +23,7 @@
 #include "base/io.h"
 #include "base/text/hex.h"
 #include "mark/attach/internal.h"
+#include "mark/dirs.h"
 
 #include "base/banned.h"
 
@@ -36,30 +37,10 @@ static void name_of(const uint8_t hash[STORE_HASH_BYTES], char buf[BLOB_NAME_MAX
     buf[BLOB_NAME_MAX - 1] = '\0';
 }
 
-/* Creates @name beneath @dir_fd for us alone, and opens it. */
-static int dir_make(int dir_fd, const char *name, int *ret_fd, struct gb_err *err)
-{
-    int fd;
-
-    if (mkdirat(dir_fd, name, 0700) < 0 && errno != EEXIST)
-        return gb_fail(err, errno, "create the directory '%s' in the data directory", name);
-    fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return gb_fail(err, errno, "open the directory '%s' in the data directory", name);
-    *ret_fd = fd;
-    return 0;
-}
-
 int blobs_open(const char *data_dir, struct blobs *ret_blobs, struct gb_err *err)
 {
-    autoclose int data_fd = open(data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), mark_fd = -EBADF;
-    int r, fd;
+    int fd, r = mark_dir_open(data_dir, "files", true, &fd, err);
 
-    if (data_fd < 0)
-        return gb_fail(err, errno, "open the data directory '%s'", data_dir);
-    r = dir_make(data_fd, "mark", &mark_fd, err);
-    if (r == 0)
-        r = dir_make(mark_fd, "files", &fd, err);
     if (r == 0)
         *ret_blobs = (struct blobs){ fd };
     return r;
@@ -73,19 +54,7 @@ void blobs_close(struct blobs *blobs)
 
 int blobs_lock(struct blobs *blobs, int *ret_fd, struct gb_err *err)
 {
-    autoclose int fd =
-        openat(blobs->dir_fd, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    int r;
-
-    if (fd < 0)
-        return gb_fail(err, errno, "open the lock of the attachments");
-    do
-        r = flock(fd, LOCK_EX);
-    while (r < 0 && errno == EINTR);
-    if (r < 0)
-        return gb_fail(err, errno, "lock the attachments");
-    *ret_fd = TAKE_FD(fd);
-    return 0;
+    return mark_dir_lock(blobs->dir_fd, LOCK_NAME, ret_fd, err);
 }
 
 /* ---- drafts ---- */

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,10 +16,10 @@
 #include "base/io.h"
 #include "base/text/hex.h"
 #include "base/text/json_depth.h"
+#include "mark/dirs.h"
 
 #include "base/banned.h"
 
-#define DIR_NAME   "mark"
 #define FILE_NAME  "signing-keys.json"
 #define PART_NAME  "signing-keys.json.part"
 #define LOCK_NAME  "signing-keys.lock"
@@ -42,46 +41,12 @@ struct ring {
     struct stat seen; /* of the file that was read last; all zero: none */
 };
 
-/* ---- the directory ---- */
-
-/* DATA/mark, made if @make says so; -ENOENT otherwise. */
-static int open_dir(const struct ring *ring, bool make, int *ret_fd, struct gb_err *err)
-{
-    autoclose int data = open(ring->data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd = -EBADF;
-
-    if (data < 0)
-        return gb_fail(err, errno, "open '%s'", ring->data_dir);
-    if (make && mkdirat(data, DIR_NAME, 0700) < 0 && errno != EEXIST)
-        return gb_fail(err, errno, "create '%s/" DIR_NAME "'", ring->data_dir);
-    fd = openat(data, DIR_NAME, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return gb_fail(err, errno, "open '%s/" DIR_NAME "'", ring->data_dir);
-    *ret_fd = TAKE_FD(fd);
-    return 0;
-}
-
-static int lock_dir(int dir_fd, int *ret_fd, struct gb_err *err)
-{
-    autoclose int fd = openat(dir_fd, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    int r;
-
-    if (fd < 0)
-        return gb_fail(err, errno, "open '" LOCK_NAME "'");
-    do
-        r = flock(fd, LOCK_EX); /* held by others only while they write a small file */
-    while (r < 0 && errno == EINTR);
-    if (r < 0)
-        return gb_fail(err, errno, "lock '" LOCK_NAME "'");
-    *ret_fd = TAKE_FD(fd);
-    return 0;
-}
-
 /* ---- reading ---- */
 
 static int fail_file(struct gb_err *err, const char *why)
 {
     return gb_fail_plain(err, EUCLEAN,
-                         "the signing keys in " DIR_NAME "/" FILE_NAME " of the data directory %s; "
+                         "the signing keys in " MARK_DIR "/" FILE_NAME " of the data directory %s; "
                          "remove the file, and everybody signs in again",
                          why);
 }
@@ -134,12 +99,12 @@ static int load(struct ring *ring, int dir_fd, struct gb_err *err)
         return 0;
     }
     if (fd < 0 || fstat(fd, &st) < 0)
-        return gb_fail(err, errno, "open '" DIR_NAME "/" FILE_NAME "'");
+        return gb_fail(err, errno, "open '" MARK_DIR "/" FILE_NAME "'");
     if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_mode & 077)
         return fail_file(err, "can be read by others");
     len = io_read_all(fd, text, sizeof text);
     if (len < 0)
-        r = gb_fail(err, (int) -len, "read '" DIR_NAME "/" FILE_NAME "'");
+        r = gb_fail(err, (int) -len, "read '" MARK_DIR "/" FILE_NAME "'");
     else if (len == sizeof text || !read_keys(text, (size_t) len, keys, &count))
         r = fail_file(err, "are malformed");
     if (r == 0) {
@@ -193,7 +158,7 @@ static int save_text(int dir_fd, const char *text, struct gb_err *err)
     (void) unlinkat(dir_fd, PART_NAME, 0); /* of a process that ended in the middle */
     fd = openat(dir_fd, PART_NAME, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
-        return gb_fail(err, errno, "create '" DIR_NAME "/" PART_NAME "'");
+        return gb_fail(err, errno, "create '" MARK_DIR "/" PART_NAME "'");
     r = io_write_all(fd, text, strlen(text));
     if (r == 0 && fsync(fd) < 0)
         r = -errno;
@@ -201,7 +166,7 @@ static int save_text(int dir_fd, const char *text, struct gb_err *err)
         r = -errno;
     if (r < 0) {
         (void) unlinkat(dir_fd, PART_NAME, 0);
-        return gb_fail(err, -r, "write '" DIR_NAME "/" FILE_NAME "'");
+        return gb_fail(err, -r, "write '" MARK_DIR "/" FILE_NAME "'");
     }
     (void) fsync(dir_fd); /* if the name is lost in a power failure, everybody signs in again */
     return 0;
@@ -260,10 +225,10 @@ static void add_key(struct ring *ring, int64_t now_us)
 static int rotate(struct ring *ring, int64_t now_us, struct gb_err *err)
 {
     autoclose int dir_fd = -EBADF, lock_fd = -EBADF;
-    int r = open_dir(ring, true, &dir_fd, err);
+    int r = mark_dir_open(ring->data_dir, NULL, true, &dir_fd, err);
 
     if (r == 0)
-        r = lock_dir(dir_fd, &lock_fd, err);
+        r = mark_dir_lock(dir_fd, LOCK_NAME, &lock_fd, err);
     if (r == 0)
         r = load(ring, dir_fd, err);
     if (r < 0 || !is_due(ring, now_us))
@@ -290,7 +255,7 @@ int ring_open(const char *data_dir, int64_t rotate_us, int64_t keep_us, struct r
     ring->keep_us = keep_us;
     (void) pthread_mutex_init(&ring->lock, NULL); /* cannot fail with defaults */
     ring->data_dir = strdup(data_dir);
-    r = ring->data_dir ? open_dir(ring, false, &dir_fd, err)
+    r = ring->data_dir ? mark_dir_open(ring->data_dir, NULL, false, &dir_fd, err)
                        : gb_fail(err, ENOMEM, "read the signing keys");
     if (r == 0)
         r = load(ring, dir_fd, err);
@@ -348,8 +313,8 @@ bool ring_find(struct ring *ring, const char *kid, int64_t now_us, struct jwt_ke
     found = find(ring, kid, now_us, ret_key);
     /* Somebody else may have rotated. For a name that was made up this costs a look at a directory.
      */
-    if (!found && open_dir(ring, false, &dir_fd, NULL) == 0 && has_changed(ring, dir_fd) &&
-        load(ring, dir_fd, NULL) == 0)
+    if (!found && mark_dir_open(ring->data_dir, NULL, false, &dir_fd, NULL) == 0 &&
+        has_changed(ring, dir_fd) && load(ring, dir_fd, NULL) == 0)
         found = find(ring, kid, now_us, ret_key);
     (void) pthread_mutex_unlock(&ring->lock);
     return found;

@@ -22,6 +22,7 @@
 #include "base/io.h"
 #include "base/text/hex.h"
 #include "mark/broker/internal.h"
+#include "mark/dirs.h"
 
 #include "base/banned.h"
 
@@ -38,44 +39,9 @@ void hash_to_text(const uint8_t hash[STORE_HASH_BYTES], char buf[HASH_TEXT_MAX])
     buf[HASH_TEXT_MAX - 1] = '\0';
 }
 
-static int dir_make(int dir_fd, const char *name, int *ret_fd, struct gb_err *err)
-{
-    int fd;
-
-    if (mkdirat(dir_fd, name, 0700) < 0 && errno != EEXIST)
-        return gb_fail(err, errno, "create the directory '%s' in the data directory", name);
-    fd = openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return gb_fail(err, errno, "open the directory '%s' in the data directory", name);
-    *ret_fd = fd;
-    return 0;
-}
-
 int results_open(const char *data_dir, int *ret_fd, struct gb_err *err)
 {
-    autoclose int data_fd = open(data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), mark_fd = -EBADF;
-    int r;
-
-    if (data_fd < 0)
-        return gb_fail(err, errno, "open the data directory '%s'", data_dir);
-    r = dir_make(data_fd, "mark", &mark_fd, err);
-    return r < 0 ? r : dir_make(mark_fd, "results", ret_fd, err);
-}
-
-static int lock(int dir_fd, int *ret_fd, struct gb_err *err)
-{
-    autoclose int fd = openat(dir_fd, LOCK_NAME, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    int r;
-
-    if (fd < 0)
-        return gb_fail(err, errno, "open the lock of the results");
-    do
-        r = flock(fd, LOCK_EX);
-    while (r < 0 && errno == EINTR);
-    if (r < 0)
-        return gb_fail(err, errno, "lock the results");
-    *ret_fd = TAKE_FD(fd);
-    return 0;
+    return mark_dir_open(data_dir, "results", true, ret_fd, err);
 }
 
 /* ---- drafts ---- */
@@ -85,7 +51,7 @@ static int draft_named(int dir_fd, struct result_draft *draft, struct gb_err *er
 {
     autoclose int lock_fd = -EBADF;
     uint8_t bits[16];
-    int r = lock(dir_fd, &lock_fd, err);
+    int r = mark_dir_lock(dir_fd, LOCK_NAME, &lock_fd, err);
 
     if (r < 0)
         return r;
@@ -177,7 +143,7 @@ int result_keep(int dir_fd, struct store *store, struct result_draft *draft,
     autoclose int lock_fd = -EBADF;
     char name[HASH_TEXT_MAX];
     struct gb_err ignored;
-    int r = lock(dir_fd, &lock_fd, err);
+    int r = mark_dir_lock(dir_fd, LOCK_NAME, &lock_fd, err);
 
     if (r < 0)
         return r;
@@ -241,7 +207,7 @@ int results_remove_at(int dir_fd, struct store *store, const uint8_t *hashes, si
                       struct gb_err *err)
 {
     autoclose int lock_fd = -EBADF;
-    int r = lock(dir_fd, &lock_fd, err);
+    int r = mark_dir_lock(dir_fd, LOCK_NAME, &lock_fd, err);
 
     for (size_t i = 0; r == 0 && i < len; i++)
         r = sweep_hash(dir_fd, store, hashes + i * STORE_HASH_BYTES, err);
@@ -262,7 +228,7 @@ int results_sweep_at(int dir_fd, struct store *store, struct gb_err *err)
     autoclosedir DIR *dir = NULL;
     autoclose int lock_fd = -EBADF;
     const struct dirent *entry;
-    int r = lock(dir_fd, &lock_fd, err);
+    int r = mark_dir_lock(dir_fd, LOCK_NAME, &lock_fd, err);
 
     if (r < 0)
         return r;

@@ -12,10 +12,10 @@
 
 #include "base/autoclean.h"
 #include "base/io.h"
+#include "mark/dirs.h"
 
 #include "base/banned.h"
 
-#define DIR_NAME  "mark"
 #define FILE_NAME "source.key"
 #define VERSION   "v1."
 #define KEY_BYTES crypto_aead_xchacha20poly1305_ietf_KEYBYTES
@@ -48,21 +48,6 @@ static void key_name(struct key *key)
     (void) sodium_bin2hex(key->name, sizeof key->name, hash, HASH_HEX / 2);
 }
 
-static int open_dir(const char *data_dir, bool make, int *ret_fd, struct gb_err *err)
-{
-    autoclose int data = open(data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd = -EBADF;
-
-    if (data < 0)
-        return gb_fail(err, errno, "open '%s'", data_dir);
-    if (make && mkdirat(data, DIR_NAME, 0700) < 0 && errno != EEXIST)
-        return gb_fail(err, errno, "create '%s/" DIR_NAME "'", data_dir);
-    fd = openat(data, DIR_NAME, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return gb_fail(err, errno, "open '%s/" DIR_NAME "'", data_dir);
-    *ret_fd = TAKE_FD(fd);
-    return 0;
-}
-
 /* -ENOENT: there is none. */
 static int key_read(int dir_fd, struct key *key, struct gb_err *err)
 {
@@ -74,20 +59,20 @@ static int key_read(int dir_fd, struct key *key, struct gb_err *err)
     int r = 0;
 
     if (fd < 0 || fstat(fd, &st) < 0)
-        return gb_fail(err, errno, "open '" DIR_NAME "/" FILE_NAME "' of the data directory");
+        return gb_fail(err, errno, "open '" MARK_DIR "/" FILE_NAME "' of the data directory");
     if (!S_ISREG(st.st_mode) || st.st_uid != geteuid() || st.st_mode & 077)
         return gb_fail_plain(err, EPERM,
-                             "the key " DIR_NAME "/" FILE_NAME " of the data directory can be read "
+                             "the key " MARK_DIR "/" FILE_NAME " of the data directory can be read "
                              "by others or is another's; only its owner may: chmod 600");
     got = io_read_all(fd, text, sizeof text);
     if (got < 0)
-        r = gb_fail(err, (int) -got, "read '" DIR_NAME "/" FILE_NAME "' of the data directory");
+        r = gb_fail(err, (int) -got, "read '" MARK_DIR "/" FILE_NAME "' of the data directory");
     else if (got < 2 * (ssize_t) KEY_BYTES || got == sizeof text ||
              sodium_hex2bin(key->bytes, sizeof key->bytes, text, 2 * KEY_BYTES, NULL, &len, NULL) <
                  0 ||
              len != sizeof key->bytes)
         r = gb_fail_plain(err, EUCLEAN,
-                          "the key " DIR_NAME "/" FILE_NAME " of the data directory is damaged; "
+                          "the key " MARK_DIR "/" FILE_NAME " of the data directory is damaged; "
                           "restore it from a backup, or remove it and set the passwords again");
     sodium_memzero(text, sizeof text);
     if (r == 0)
@@ -106,7 +91,7 @@ static int key_write(int dir_fd, const char *part, struct gb_err *err)
     int r;
 
     if (fd < 0)
-        return gb_fail(err, errno, "create '" DIR_NAME "/" FILE_NAME "' in the data directory");
+        return gb_fail(err, errno, "create '" MARK_DIR "/" FILE_NAME "' in the data directory");
     randombytes_buf(bytes, sizeof bytes);
     (void) sodium_bin2hex(text, sizeof text, bytes, sizeof bytes);
     text[2 * KEY_BYTES] = '\n';
@@ -120,14 +105,14 @@ static int key_write(int dir_fd, const char *part, struct gb_err *err)
         r = -errno;
     sodium_memzero(bytes, sizeof bytes);
     sodium_memzero(text, sizeof text);
-    return r < 0 ? gb_fail(err, -r, "write '" DIR_NAME "/" FILE_NAME "' in the data directory") : 0;
+    return r < 0 ? gb_fail(err, -r, "write '" MARK_DIR "/" FILE_NAME "' in the data directory") : 0;
 }
 
 static int key_make(const char *data_dir, struct key *key, struct gb_err *err)
 {
     autoclose int dir = -EBADF;
     char part[64];
-    int r = open_dir(data_dir, true, &dir, err);
+    int r = mark_dir_open(data_dir, NULL, true, &dir, err);
 
     if (r == 0)
         r = key_read(dir, key, err);
@@ -141,13 +126,13 @@ static int key_make(const char *data_dir, struct key *key, struct gb_err *err)
 static int key_get(const char *data_dir, struct key *key, struct gb_err *err)
 {
     autoclose int dir = -EBADF;
-    int r = open_dir(data_dir, false, &dir, err);
+    int r = mark_dir_open(data_dir, NULL, false, &dir, err);
 
     if (r == 0)
         r = key_read(dir, key, err);
     if (r == -ENOENT)
         return gb_fail_plain(err, EKEYREJECTED,
-                             "the key " DIR_NAME "/" FILE_NAME " is missing in the data directory; "
+                             "the key " MARK_DIR "/" FILE_NAME " is missing in the data directory; "
                              "copy it from where the store was, or set the passwords of the "
                              "sources again");
     return r;
@@ -239,7 +224,7 @@ int vault_open(const char *data_dir, const char *place, const char *sealed, char
     if (r == 0 &&
         (strncmp(sealed + strlen(VERSION), key.name, HASH_HEX) != 0 || sealed[head - 1] != '.'))
         r = gb_fail_plain(err, EKEYREJECTED,
-                          "the password was sealed with another key than the " DIR_NAME
+                          "the password was sealed with another key than the " MARK_DIR
                           "/" FILE_NAME
                           " in the data directory; copy the key from where the store was, or set "
                           "the password again");
