@@ -8,7 +8,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,17 +44,6 @@ static const char *const words[] = {
 
 static char *secrets[SECRETS_MAX];
 static size_t secrets_len;
-
-int driver_fail(struct driver_error *error, enum connect_word word, const char *fmt, ...)
-{
-    va_list ap;
-
-    error->word = word;
-    va_start(ap, fmt);
-    (void) vsnprintf(error->text, sizeof error->text, fmt, ap);
-    va_end(ap);
-    return -1;
-}
 
 /* ---- secrets ---- */
 

@@ -3,7 +3,6 @@
  * "rows" and "params". However wrong it is, it is an error with a text, or a result file that is
  * complete and has as many rows as were put; parameters become an object that JSON can write.
  */
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,18 +24,6 @@ static void must(bool condition)
 {
     if (!condition)
         abort();
-}
-
-/* order.c has sockets. */
-int driver_fail(struct driver_error *error, enum connect_word word, const char *fmt, ...)
-{
-    va_list ap;
-
-    error->word = word;
-    va_start(ap, fmt);
-    (void) vsnprintf(error->text, sizeof error->text, fmt, ap);
-    va_end(ap);
-    return -1;
 }
 
 static void check_file(int fd, int64_t size, bool finished)

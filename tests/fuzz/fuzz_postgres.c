@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,17 +22,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 /* Types of every shape: see fixture(). */
 static const unsigned oids[] = { 16,   17,   20,   25,   701,  114,  1082, 1083, 1114, 1184,
                                  1186, 1700, 2950, 9001, 9002, 9003, 9004, 9005, 9006, 9007 };
-
-int driver_fail(struct driver_error *error, enum connect_word word, const char *fmt, ...)
-{
-    va_list ap;
-
-    error->word = word;
-    va_start(ap, fmt);
-    (void) vsnprintf(error->text, sizeof error->text, fmt, ap);
-    va_end(ap);
-    return -1;
-}
 
 /* Nothing here has a server. */
 int pg_ask(struct pg *pg, const char *sql, int params, const char *const *values,
