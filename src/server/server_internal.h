@@ -200,6 +200,8 @@ void reply_text(struct request *rq, int status, const char *media, const char *t
 void reply_empty(struct request *rq, int status);
 void reply_redirect(struct request *rq, const char *location);
 void reply_fault(struct request *rq, const struct fault *fault);
+/* With @json, which it takes, if @r is a success, else with the fault. */
+void reply_either(struct request *rq, int r, int status, json_t *json, const struct fault *fault);
 void reply_problem(struct request *rq, enum problem problem, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void reply_no_memory(struct request *rq);

@@ -97,6 +97,10 @@ void settings_release(struct settings *settings);
 int settings_text(const json_t *object, const char *name, size_t max, const char **ret_text,
                   struct fault *fault);
 
+/* Copies a text member as it is, or removes it if it is null or empty. 1: it was there. */
+int settings_copy_text(json_t *to, const json_t *body, const char *name, size_t max,
+                       struct fault *fault);
+
 /* ---- notes (notes.c) ---- */
 
 /* What @body changes in the notes of a source ("joins", "examples"), or of a table; @notes may be

@@ -62,17 +62,7 @@ static int check_members(const json_t *object, const char *const *known, const c
 static int edit_text(json_t *notes, const json_t *body, const char *name, size_t max,
                      struct fault *fault)
 {
-    const char *text;
-
-    if (!json_object_get(body, name))
-        return 0;
-    if (settings_text(body, name, max, &text, fault) < 0)
-        return -1;
-    if (!text || !text[0])
-        (void) json_object_del(notes, name);
-    else if (json_object_set_new(notes, name, json_string(text)) < 0)
-        return fault_no_memory(fault);
-    return 0;
+    return settings_copy_text(notes, body, name, max, fault) < 0 ? -1 : 0;
 }
 
 static int edit_words(json_t *notes, const json_t *body, struct fault *fault)

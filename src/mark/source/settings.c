@@ -105,9 +105,8 @@ int settings_text(const json_t *object, const char *name, size_t max, const char
     return 0;
 }
 
-/* Copies a text member as it is, or removes it if it is null. 1: it was there. */
-static int copy_text(json_t *to, const json_t *body, const char *name, size_t max,
-                     struct fault *fault)
+int settings_copy_text(json_t *to, const json_t *body, const char *name, size_t max,
+                       struct fault *fault)
 {
     const char *text;
 
@@ -138,7 +137,7 @@ static bool is_of(const char *text, const char *others, size_t max)
 static int copy_word(json_t *to, const json_t *body, const char *name, const char *others,
                      size_t max, struct fault *fault)
 {
-    int r = copy_text(to, body, name, max, fault);
+    int r = settings_copy_text(to, body, name, max, fault);
     const char *text = json_string_value(json_object_get(to, name));
 
     if (r > 0 && text && !is_of(text, others, max))
@@ -355,12 +354,12 @@ static int read_postgresql(const struct sources *sources, struct settings *setti
         r = settings->secret ? 0 : fault_no_memory(fault);
     }
     if (r == 0)
-        r = copy_text(settings->json, body, "ca", CA_MAX, fault);
+        r = settings_copy_text(settings->json, body, "ca", CA_MAX, fault);
     ca = json_string_value(json_object_get(settings->json, "ca"));
     if (r > 0 && ca && !strstr(ca, "-----BEGIN CERTIFICATE-----"))
         return fail(fault, "ca", "must be a certificate in PEM: -----BEGIN CERTIFICATE-----");
     if (r >= 0)
-        r = copy_text(settings->json, body, "role", PG_NAME_MAX - 1, fault);
+        r = settings_copy_text(settings->json, body, "role", PG_NAME_MAX - 1, fault);
     role = json_string_value(json_object_get(settings->json, "role"));
     if (r > 0 && role && (!pg_name_valid(role) || strcmp(role, "none") == 0))
         return fail(fault, "role", "is not the name of a role");
@@ -418,7 +417,7 @@ static int read_bigquery(const struct sources *sources, struct settings *setting
     if (r >= 0)
         r = copy_word(settings->json, body, "location", "-", 64, fault);
     if (r >= 0)
-        r = copy_text(settings->json, body, "url", 1000, fault);
+        r = settings_copy_text(settings->json, body, "url", 1000, fault);
     url = json_string_value(json_object_get(settings->json, "url"));
     if (r > 0 && url && (!is_api(url) || strpbrk(url, " \t\r\n@#?")))
         return fail(fault, "url", "must be https://HOST/PATH of the API");
@@ -439,7 +438,7 @@ static int read_files(struct settings *settings, const json_t *body, struct faul
 {
     const char *path;
 
-    if (copy_text(settings->json, body, "directory", 4000, fault) < 0)
+    if (settings_copy_text(settings->json, body, "directory", 4000, fault) < 0)
         return -1;
     path = json_string_value(json_object_get(settings->json, "directory"));
     if (!path || path[0] != '/')
@@ -461,7 +460,8 @@ static int read_common(struct settings *settings, const json_t *body, struct fau
     if (samples &&
         json_object_set_new(settings->json, "samples", json_boolean(!json_is_false(samples))) < 0)
         return fault_no_memory(fault);
-    return copy_text(settings->json, body, "description", DESCRIPTION_MAX, fault) < 0 ? -1 : 0;
+    return settings_copy_text(settings->json, body, "description", DESCRIPTION_MAX, fault) < 0 ? -1
+                                                                                               : 0;
 }
 
 int settings_from_body(const struct sources *sources, const char *kind, const json_t *old,

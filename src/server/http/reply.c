@@ -265,6 +265,14 @@ void reply_fault(struct request *rq, const struct fault *fault)
     reply_refusal(rq);
 }
 
+void reply_either(struct request *rq, int r, int status, json_t *json, const struct fault *fault)
+{
+    if (r < 0)
+        reply_fault(rq, fault);
+    else
+        reply_json(rq, status, json);
+}
+
 void reply_problem(struct request *rq, enum problem problem, const char *fmt, ...)
 {
     va_list ap;

@@ -15,16 +15,6 @@ static struct store *store_of(struct request *rq)
     return mark_store(rq->server->config.mark);
 }
 
-/* Replies with @json if @r is a success, else with the fault. */
-static void reply_either(struct request *rq, int r, int status, json_t *json,
-                         const struct fault *fault)
-{
-    if (r < 0)
-        reply_fault(rq, fault);
-    else
-        reply_json(rq, status, json);
-}
-
 void mark_chat_create(struct request *rq)
 {
     struct fault fault = { 0 };

@@ -15,15 +15,6 @@ static struct sources *sources_of(struct request *rq)
     return mark_sources(rq->server->config.mark);
 }
 
-static void reply_either(struct request *rq, int r, int status, json_t *json,
-                         const struct fault *fault)
-{
-    if (r < 0)
-        reply_fault(rq, fault);
-    else
-        reply_json(rq, status, json);
-}
-
 static void wipe(struct request *rq)
 {
     if (rq->body)

@@ -14,15 +14,6 @@ static struct verify *verify_part(struct request *rq)
     return mark_verify(rq->server->config.mark);
 }
 
-static void reply_either(struct request *rq, int r, int status, json_t *json,
-                         const struct fault *fault)
-{
-    if (r < 0)
-        reply_fault(rq, fault);
-    else
-        reply_json(rq, status, json);
-}
-
 void mark_verify_add(struct request *rq)
 {
     struct body_verify body = { 0 };
