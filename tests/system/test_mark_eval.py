@@ -14,7 +14,7 @@ import pytest
 from conftest import SLOW, wait_for
 from eval_truth import TRUTH
 from mark_kit import ROOT, answer, run
-from model_kit import ModelServer, Reply, call
+from model_kit import ModelServer, Reply, call, programmed
 
 SET = ROOT / "examples/eval/questions.json"
 SCRIPT = ROOT / "examples/eval/model.json"
@@ -175,6 +175,27 @@ def test_questions_are_asked_at_the_same_time(evaluate, tmp_path):
     totals = report["contenders"][0]["totals"]
     assert totals["passed"] == 4 and totals["steps"] == 0 and totals["seconds"] > 0
     assert (totals["prompt_tokens"], totals["completion_tokens"], totals["cost"]) == (4 * 11, 4 * 7, None)
+
+
+def test_what_servers_replied_is_said_again(evaluate, tmp_path):
+    """Models behind servers of both kinds, with a key; then without servers and without keys."""
+    questions = written(tmp_path / "set.json", {"questions": [
+        {"id": "n", "question": "Compute. <<<mark.value('n', 6 * 7)>>> [[[It is {{n}}.]]]",
+         "expect": {"values": [{"name": "n", "value": 42}]}}]})
+    key, tape = written(tmp_path / "key", "sk-canary-4711"), tmp_path / "tape"
+    key.chmod(0o600)
+    with ModelServer(programmed, key="sk-canary-4711") as server:
+        models = {"open": f"openai:test@{server.openai}", "anthro": f"anthropic:test@{server.anthropic}"}
+        options = [word for name, where in models.items()
+                   for word in ("--model", f"{name}={where}", "--model-key", f"{name}={key}")]
+        first = report_of(evaluate(questions, *options, "--record", tape, "--json", *FAST))
+    assert "sk-canary-4711" not in tape.read_text()
+    options = [word for name in models for word in ("--model", f"{name}=cassette:{tape}")]
+    again = report_of(evaluate(questions, *options, "--json", *FAST))
+    for before, after in zip(first["contenders"], again["contenders"]):
+        assert before["totals"]["passed"] == after["totals"]["passed"] == 1 and after["drifted"] == 0
+        for name in ("steps", "prompt_tokens", "completion_tokens"):
+            assert before["totals"][name] == after["totals"][name] > 0
 
 
 # ---- mistakes -----------------------------------------------------------------------------------
