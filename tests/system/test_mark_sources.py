@@ -5,6 +5,9 @@ The model runs what the question says (model_kit.programmed). What the database 
 see of it, and what is recorded is real. Secrets of sources must be nowhere but in the supervisor, the store (sealed) and the connector.
 """
 
+import contextlib
+import hashlib
+import http.client
 import json
 import os
 import re
@@ -196,8 +199,9 @@ print("left:", mark.query("shop", "SELECT count(*) AS n FROM orders").n[0])
 """
 
 
-def test_types_and_refusals(mark, postgres, shop):  # noqa: F811
-    ann = person(mark())
+def test_types_and_refusals(mark, gb, postgres, shop):  # noqa: F811
+    server = mark()
+    ann = person(server)
     add_source(ann, postgres, shop, limits={"rows": 400000, "seconds": 20})
     reply = ask(ann, TYPES)
     assert printed(reply) == "all types\n", explain(reply)
@@ -211,6 +215,15 @@ def test_types_and_refusals(mark, postgres, shop):  # noqa: F811
     assert "thread that runs the cell" in lines[7] and lines[8] == "left: 1000"
     # Only what was asked of the service: the thread's query never left the box.
     assert [q["status"] for q in reply["steps"][0]["queries"]] == [*words, "no-such-source", "ok"]
+    # The audit log has them by their hashes, unless the operator wants them whole; soon after the answer.
+    def audited():
+        entries = gb("audit", "show", "--json", "--data", server.data).receipt["entries"]
+        found = [e["answer"]["queries"] for e in entries if e["kind"] == "answer"]
+        return len(found) == 2 and found[1]
+
+    queries = wait_for(audited, 60, "the entry of the answer")
+    assert [q["status"] for q in queries] == [*words, "no-such-source", "ok"] and "nonsense" not in json.dumps(queries)
+    assert queries[2]["sql_sha256"] == hashlib.sha256(b"SELECT nonsense").hexdigest()
     # A question can say which sources it may ask.
     assert ann.ask("POST", "/api/v1/chat", {"query": "x", "sources": ["nowhere"]}).status == 404
     reply = ask(ann, 'print(mark.sources())', sources=[])
@@ -263,6 +276,25 @@ def test_a_stop_cancels_the_query(mark, postgres, shop):  # noqa: F811
     assert reply["steps"][0]["queries"][0]["status"] == "cancelled"
     # The chat goes on.
     assert printed(ask(ann, 'print(mark.query("shop", "SELECT 1 AS n").n[0])', chat)) == "1\n"
+
+
+def test_a_service_that_is_killed_leaves_no_query(mark, postgres, shop):  # noqa: F811
+    """Its connectors notice, and cancel what they asked."""
+    server = mark()
+    ann = person(server)
+    add_source(ann, postgres, shop)
+
+    def ask_in_vain():
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            ask(ann, 'mark.query("shop", "SELECT pg_sleep(600)")')
+
+    asker = threading.Thread(target=ask_in_vain)
+    asker.start()
+    wait_for(lambda: running(postgres, shop), 60, "the query")
+    server.process.kill()
+    server.process.wait(60)
+    wait_for(lambda: not running(postgres, shop), 60, "the query's end")
+    asker.join(60)
 
 
 def test_a_server_that_ends_in_the_middle(mark, postgres_new):  # noqa: F811
