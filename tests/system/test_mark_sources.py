@@ -224,6 +224,18 @@ def test_types_and_refusals(mark, gb, postgres, shop):  # noqa: F811
     queries = wait_for(audited, 60, "the entry of the answer")
     assert [q["status"] for q in queries] == [*words, "no-such-source", "ok"] and "nonsense" not in json.dumps(queries)
     assert queries[2]["sql_sha256"] == hashlib.sha256(b"SELECT nonsense").hexdigest()
+    # What the operator allows one query to cost and to take.
+    add_source(ann, postgres, shop, "cheap", limits={"cost": 10, "seconds": 1})
+    reply = ask(ann, """
+for sql in ("SELECT * FROM orders", "SELECT pg_sleep(600)", "SELECT 1 AS n"):
+    try:
+        print(mark.query("cheap", sql).n[0])
+    except mark.QueryError as error:
+        print(error.word, error)
+""")
+    dear, slow, fine = reply["steps"][0]["queries"]
+    assert dear["status"] == "too-expensive" and dear["estimate"]["cost"] > 10 and "10" in dear["message"]
+    assert slow["status"] == "timeout" and fine["status"] == "ok" and not running(postgres, shop)
     # A question can say which sources it may ask.
     assert ann.ask("POST", "/api/v1/chat", {"query": "x", "sources": ["nowhere"]}).status == 404
     reply = ask(ann, 'print(mark.sources())', sources=[])
