@@ -106,9 +106,9 @@ static json_t *column_of(const json_t *field, const char *name)
     size_t len = 0;
 
     /* By the reader of results, so that both have the same words. */
-    one = json_pack("{s:s, s:s, s:s*}", "name", "x", "type",
+    one = json_pack("{s:s, s:s, s:s*, s:O*}", "name", "x", "type",
                     kind == RESULT_RECORD || kind == RESULT_TYPE_COUNT ? "STRING" : type, "mode",
-                    mode);
+                    mode, "rangeElementType", json_object_get(field, "rangeElementType"));
     schema = json_pack("{s:[o]}", "fields", one);
     (void) bigquery_schema_read(schema, 1, &parsed, &len, &ignored);
     shown = bigquery_fields_json(parsed, len);

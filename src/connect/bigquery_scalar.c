@@ -1,8 +1,10 @@
 #include <errno.h>
 #include <math.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "connect/bigquery.h"
@@ -205,6 +207,23 @@ bool bigquery_timestamp(const char *text, size_t len, bool fine, int64_t *ret_us
         return *ret_us >= first && *ret_us < last;
     return fine && len > 0 && text[len - 1] == 'Z' &&
            read_datetime(text, text + len - 1, ret_us, ret_cut);
+}
+
+char *bigquery_timestamp_text(int64_t us)
+{
+    int64_t part = (us % USEC_PER_SEC + USEC_PER_SEC) % USEC_PER_SEC;
+    time_t seconds = (time_t) ((us - part) / USEC_PER_SEC);
+    char fraction[16] = "", *text = NULL;
+    struct tm tm;
+
+    if (!gmtime_r(&seconds, &tm))
+        return NULL;
+    if (part != 0)
+        (void) snprintf(fraction, sizeof fraction, ".%06d", (int) part);
+    if (asprintf(&text, "%04d-%02d-%02d %02d:%02d:%02d%s+00", tm.tm_year + 1900, tm.tm_mon + 1,
+                 tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, fraction) < 0)
+        return NULL;
+    return text;
 }
 
 /* ---- bytes ---- */

@@ -438,7 +438,7 @@ char *bigquery_sample(struct bigquery_field *field, const json_t *cell, size_t m
     const json_t *v = json_object_get(cell, "v");
     const char *text = json_string_value(v);
     size_t len = json_string_length(v);
-    int64_t number;
+    int64_t number = 0;
     double real;
 
     if (!text || field->repeated || field->type == RESULT_RECORD || field->type == RESULT_BYTES ||
@@ -446,6 +446,9 @@ char *bigquery_sample(struct bigquery_field *field, const json_t *cell, size_t m
         return NULL;
     if (memchr(text, '\0', len))
         return NULL;
+    /* A number on the wire, which says nothing to somebody who writes a query. */
+    if (field->type == RESULT_TIMESTAMPTZ && bigquery_int(text, len, &number))
+        return bigquery_timestamp_text(number);
     if (len > max) {
         len = max;
         len -= utf8_partial_end(text, len);

@@ -581,9 +581,11 @@ def test_jobs_that_fail(bq, connector, reason, word):
 def shop(bq):
     orders = [field("id", "INTEGER", "REQUIRED", description="number of the order"), field("customer", "INTEGER"),
               field("email", "STRING"), field("when", "TIMESTAMP"), field("shape", "TENSOR"),
+              field("open", "RANGE", rangeElementType={"type": "DATE"}),
               field("items", "RECORD", "REPEATED", [field("sku", "STRING", description="article"), field("n", "INTEGER")])]
-    when = datetime.datetime(2026, 1, 2, tzinfo=UTC)
-    bq.add_table("shop", "orders", orders, [[i, i % 2, f"secret{i}@example.com", when, Wire("x"), []] for i in range(30)],
+    when = [datetime.datetime(2026, 1, 2, tzinfo=UTC), datetime.datetime(1969, 12, 31, 23, 59, 59, 999999, UTC)]
+    bq.add_table("shop", "orders", orders, [[i, i % 2, f"secret{i}@example.com", when[i % 2], Wire("x"),
+                                             "[2026-01-02, UNBOUNDED)", []] for i in range(30)],
                  description="all orders", timePartitioning={"type": "DAY", "field": "when"},
                  requirePartitionFilter=True, clustering={"fields": ["customer"]},
                  tableConstraints={"primaryKey": {"columns": ["id"]}, "foreignKeys": [{
@@ -611,12 +613,13 @@ def test_catalogue(shop, connector):
     assert (orders["kind"], orders["comment"], orders["rows"], orders["bytes"]) == ("table", "all orders", 30, 3000)
     assert orders["partitioning"] == "by when, DAY, a filter is needed; clustered by customer"
     columns = {column["name"]: column for column in orders["columns"]}
-    assert list(columns) == ["id", "customer", "email", "when", "shape", "items", "items.sku", "items.n"]
+    assert list(columns) == ["id", "customer", "email", "when", "shape", "open", "items", "items.sku", "items.n"]
     assert columns["id"]["key"] and not columns["id"]["nullable"] and columns["id"]["comment"] == "number of the order"
     assert columns["id"]["samples"] == ["0", "1", "2", "3", "4"] and columns["customer"]["samples"] == ["0", "1"]
     assert columns["customer"]["references"] == "shop.customers.id"
     assert columns["items"]["source_type"] == "ARRAY<STRUCT>" and columns["items.sku"]["comment"] == "article"
-    assert columns["shape"]["source_type"] == "TENSOR"
+    assert columns["shape"]["source_type"] == "TENSOR" and columns["open"]["source_type"] == "RANGE<DATE>"
+    assert columns["when"]["samples"] == ["2026-01-02 00:00:00+00", "1969-12-31 23:59:59.999999+00"]
     assert "samples" not in columns["email"] and "secret" not in found.raw.decode()
     assert all("email" not in path for path in shop.called("selectedFields"))
     assert tables["shop.customers"]["columns"][1]["samples"] == ["Ä" * 50]

@@ -130,6 +130,26 @@ static void test_timestamp(void **state)
     assert_true(us == 1 && cut);
 }
 
+static void test_timestamp_text(void **state)
+{
+    static const struct row rows[] = {
+        { "1970-01-01 00:00:00+00", true, 0 },
+        { "1970-01-01 00:00:00.000001+00", true, 1 },
+        { "1969-12-31 23:59:59.999999+00", true, -1 },
+        { "1969-12-31 23:59:59+00", true, -1000000 },
+        { "2026-11-16 18:30:01.500000+00", true, 1794853801500000 },
+        { "0001-01-01 00:00:00+00", true, -62135596800000000 },
+        { "9999-12-31 23:59:59.999999+00", true, 253402300799999999 },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        autofree char *text = bigquery_timestamp_text(rows[i].value);
+
+        assert_string_equal(text, rows[i].text);
+    }
+}
+
 static void test_bytes(void **state)
 {
     static const char *const bad[] = { "A",    "AA",       "AAA",  "A===", "====",
@@ -225,10 +245,11 @@ static void test_bad_schemas(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_int),       cmocka_unit_test(test_float),
-        cmocka_unit_test(test_date),      cmocka_unit_test(test_times),
-        cmocka_unit_test(test_timestamp), cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_schema),    cmocka_unit_test(test_bad_schemas),
+        cmocka_unit_test(test_int),         cmocka_unit_test(test_float),
+        cmocka_unit_test(test_date),        cmocka_unit_test(test_times),
+        cmocka_unit_test(test_timestamp),   cmocka_unit_test(test_timestamp_text),
+        cmocka_unit_test(test_bytes),       cmocka_unit_test(test_schema),
+        cmocka_unit_test(test_bad_schemas),
     };
 
     return cmocka_run_group_tests_name("bigquery_types", tests, NULL, NULL);
