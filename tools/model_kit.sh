@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the official Python packages of OpenAI, Anthropic and Google, in the versions that
 # tests/system/model_requirements.txt pins, for the proof that our stand-ins for their servers are
-# faithful.
+# faithful: to DIRECTORY/venv. An emulator of BigQuery goes to DIRECTORY/emulator, as pinned by
+# tests/system/emulator_requirements.txt.
 #
 #   tools/model_kit.sh [DIRECTORY]    prints nothing when it is installed already
 #   tools/model_kit.sh --where        prints the default directory
@@ -13,6 +14,7 @@ set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)
 pinned=$root/tests/system/model_requirements.txt
+emulator=$root/tests/system/emulator_requirements.txt
 python=${PYTHON:-/usr/bin/python3}
 cache=${XDG_CACHE_HOME:-~/.cache}/glovebox
 
@@ -22,7 +24,7 @@ say() { printf 'glovebox: %s\n' "$*" >&2; }
 default_dir() {
     local key
     key=$({
-        cat "$0" "$pinned"
+        cat "$0" "$pinned" "$emulator"
         "$python" -VV
         uname -m
     } | sha256sum)
@@ -53,11 +55,14 @@ if [[ $# == 0 || $dir == "$(default_dir)" ]]; then
         xargs -0 -r -n 1 dirname -z | xargs -0 -r rm -rf
 fi
 
-stamp=$(cat "$0" "$pinned" | sha256sum)
+stamp=$(cat "$0" "$pinned" "$emulator" | sha256sum)
 [[ ! -f $dir/stamp || $(<"$dir/stamp") != "$stamp" ]] || exit 0
 say "installing the packages for the model proofs to $dir"
-rm -rf "$dir/venv"
+rm -rf "$dir/venv" "$dir/emulator"
 # Without the lock: processes that they leave running must not hold it.
 quietly "$python" -m venv "$dir/venv" 9>&-
 quietly "$dir/venv/bin/python" -m pip install --disable-pip-version-check --no-input -r "$pinned" 9>&-
+quietly "$python" -m venv --without-pip "$dir/emulator" 9>&-
+quietly "$dir/venv/bin/python" -m pip --python "$dir/emulator/bin/python" install --disable-pip-version-check \
+    --no-input --no-deps --no-compile -r "$emulator" 9>&-
 echo "$stamp" >"$dir/stamp"

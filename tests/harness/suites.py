@@ -17,9 +17,9 @@ SUBIDS_ONLY = ["test_robust.py", "test_serve_files.py", "test_volumes.py", "test
 NOT_AS_USER = ["test_docs.py", "test_cell.py", "test_dialects.py", "test_dialects_bad.py",
                "test_compat.py", "test_mcp.py", "test_mcp_bad_input.py", "test_key.py",
                "test_audit.py", "test_serve_api.py", "test_mark_models.py", "test_connector_rights.py",
-               "test_connector_hostile.py", "test_bigquery.py", "test_mark_bigquery.py", "test_mark_budgets.py",
-               "test_mark_data.py", "test_mark_eval.py", "test_mark_export.py",
-               "test_sources.py", "test_store_postgres.py"]
+               "test_connector_hostile.py", "test_bigquery.py", "test_bigquery_emulator.py",
+               "test_mark_bigquery.py", "test_mark_budgets.py", "test_mark_data.py", "test_mark_eval.py",
+               "test_mark_export.py", "test_sources.py", "test_store_postgres.py"]
 # Of these, the files that involve an ordinary user's mounts and ids.
 AS_USER_ONLY = {
     "test_packages.py": ["test_live_session", "test_offline", "test_pruning", "test_two_at_once"],
@@ -41,7 +41,7 @@ SECONDS = {
     "test_mcp_bad_input.py": 20, "test_mark_models.py": 25, "test_conformance.py": 20, "test_doctor.py": 15,
     "test_connector_postgres.py": 15, "test_connector_rights.py": 15, "test_connector_hostile.py": 20,
     "test_docs.py": 90, "test_mark_export.py": 60, "test_mark_sources.py": 45, "test_bigquery.py": 30,
-    "test_mark_bigquery.py": 25, "test_store_postgres.py": 30, "test_mark_budgets.py": 20, "test_sources.py": 20,
+    "test_bigquery_emulator.py": 15, "test_mark_bigquery.py": 25, "test_store_postgres.py": 30, "test_mark_budgets.py": 20, "test_sources.py": 20,
     "test_mark_data.py": 25, "test_mark_directories.py": 20, "test_network.py": 15, "test_bad_input.py": 14, "test_key.py": 5,
     "test_compat.py": 2,
 }

@@ -21,6 +21,7 @@ import decimal
 import hashlib
 import http.server
 import json
+import os
 import re
 import socket
 import subprocess
@@ -29,6 +30,8 @@ import threading
 import time
 import urllib.parse
 import uuid
+
+from conftest import ROOT, need
 
 MIB = 1 << 20
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
@@ -90,6 +93,16 @@ class Refused(Exception):
     def __init__(self, status, reason, message):
         super().__init__(message)
         self.status, self.reason, self.message = status, reason, message
+
+
+def kit_python(which="venv"):
+    """The interpreter of the kit with Google's packages, or of "emulator"; installed the first time."""
+    script = os.path.join(ROOT, "tools", "model_kit.sh")
+    where = os.environ.get("GB_MODEL_KIT") or subprocess.run(
+        [script, "--where"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    done = subprocess.run([script, where], capture_output=True, text=True, timeout=900)
+    need(done.returncode == 0, f"tools/model_kit.sh failed: {done.stderr[-300:]}")
+    return os.path.join(where, which, "bin", "python")
 
 
 # ---- keys ---------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import threading
 
 import pytest
 
-from bigquery_kit import MIB, Answer, BigQuery, Fault, Wire, field
+from bigquery_kit import MIB, Answer, BigQuery, Fault, Wire, field, kit_python
 from bigquery_kit import Connection as HttpConnection, Server as HttpServer
 from conftest import BINARY, ROOT, need, wait_for
 from connector_kit import PATIENCE, Connector, connector  # noqa: F401
@@ -734,16 +734,6 @@ print("google-cloud-bigquery", bigquery.__version__, "agrees")
 '''
 
 
-def google_python():
-    """The interpreter of the kit with the vendors' packages, installed if it is not there yet."""
-    script = os.path.join(ROOT, "tools", "model_kit.sh")
-    kit = os.environ.get("GB_MODEL_KIT")
-    done = subprocess.run([script, *([kit] if kit else [])], capture_output=True, text=True, timeout=900)
-    need(done.returncode == 0, f"tools/model_kit.sh failed: {done.stderr[-300:]}")
-    kit = kit or subprocess.run([script, "--where"], capture_output=True, text=True, check=True).stdout.strip()
-    return os.path.join(kit, "venv/bin/python")
-
-
 def test_googles_own_client_agrees_with_the_stand_in(bq, tmp_path):
     when = datetime.datetime(2026, 11, 16, 18, 30, 1, 5, UTC)
     schema = [field(f"c{i}", kind) for i, kind in enumerate(
@@ -768,7 +758,7 @@ def test_googles_own_client_agrees_with_the_stand_in(bq, tmp_path):
                  [[1, datetime.date(2026, 1, 1)], [2, None]], timePartitioning={"type": "DAY", "field": "day"})
     program = tmp_path / "ask_google.py"
     program.write_text(textwrap.dedent(GOOGLE))
-    done = subprocess.run([google_python(), str(program), json.dumps(bq.credentials()), bq.url],
+    done = subprocess.run([kit_python(), str(program), json.dumps(bq.credentials()), bq.url],
                           capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "agrees" in done.stdout
