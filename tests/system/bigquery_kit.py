@@ -102,7 +102,9 @@ def kit_python(which="venv"):
         [script, "--where"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
     done = subprocess.run([script, where], capture_output=True, text=True, timeout=900)
     need(done.returncode == 0, f"tools/model_kit.sh failed: {done.stderr[-300:]}")
-    return os.path.join(where, which, "bin", "python")
+    python = os.path.join(where, which, "bin", "python")
+    need(os.path.exists(python), f"{which} needs a newer Python (tools/model_kit.sh)")
+    return python
 
 
 # ---- keys ---------------------------------------------------------------------------------------

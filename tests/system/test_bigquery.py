@@ -15,7 +15,7 @@ import pytest
 
 from bigquery_kit import MIB, Answer, BigQuery, Fault, Wire, field, kit_python
 from bigquery_kit import Connection as HttpConnection, Server as HttpServer
-from conftest import BINARY, ROOT, need, wait_for
+from conftest import BINARY, ROOT, wait_for
 from connector_kit import PATIENCE, Connector, connector  # noqa: F401
 from tls_kit import REFUSED, certificates
 
