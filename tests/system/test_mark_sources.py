@@ -118,11 +118,14 @@ def test_a_join(mark, gb, postgres, shop):  # noqa: F811
 
     same = ann.message(reply["message_id"], "recheck", "POST")
     assert same["equal"] is True and same["checked"] == 2
+    live = ann.message(reply["message_id"], "recheck", "POST", {"live": True})
+    assert live["equal"] is True and live["queries"][0]["equal"] is True, live
     postgres.sql("UPDATE orders SET amount = amount + 1", shop)
     assert ann.message(reply["message_id"], "recheck", "POST")["equal"] is True
     live = ann.message(reply["message_id"], "recheck", "POST", {"live": True})
     assert live["equal"] is False
     assert live["queries"][0]["equal"] is False and live["queries"][0]["after"]["rows"] == 2
+    assert live["queries"][0]["before"] == {"status": "ok", "rows": 2, "sha256": query["sha256"]}
     ann.good("DELETE", "/api/v1/sources/shop", status=204)
     assert ann.message(reply["message_id"], "recheck", "POST")["equal"] is True
     assert ann.message(reply["message_id"], "recheck", "POST", {"live": True})["equal"] is False

@@ -357,6 +357,14 @@ static const char *hash_of(const json_t *query)
     return json_string_value(json_object_get(query, "sha256"));
 }
 
+/* Also if neither of them is there, which json_equal() calls different. */
+static bool same_member(const json_t *a, const json_t *b, const char *name)
+{
+    const json_t *one = json_object_get(a, name), *other = json_object_get(b, name);
+
+    return (!one && !other) || json_equal(one, other);
+}
+
 /* The same query when the answer was made: the one at the same place, or else any. */
 static const json_t *query_before(const struct case_run *c, const json_t *query, size_t at)
 {
@@ -367,10 +375,8 @@ static const json_t *query_before(const struct case_run *c, const json_t *query,
     json_array_foreach (list, i, item) {
         const json_t *before = json_object_get(item, "query");
 
-        if (json_equal(json_object_get(before, "sql"), json_object_get(query, "sql")) &&
-            json_equal(json_object_get(before, "source"), json_object_get(query, "source")) &&
-            json_equal(json_object_get(before, "params"), json_object_get(query, "params")) &&
-            (!found || i <= at))
+        if (same_member(before, query, "sql") && same_member(before, query, "source") &&
+            same_member(before, query, "params") && (!found || i <= at))
             found = before;
     }
     return found;
