@@ -2,7 +2,9 @@
 #include "cli/user_budget.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/autoclean.h"
@@ -11,11 +13,15 @@
 #include "cli/cmd.h"
 #include "mark/auth/auth.h"
 #include "mark/budget/budget.h"
+#include "service/access/keys.h"
 
 #include "base/banned.h"
 
 #define DEFAULT   INT64_C(-1)
 #define THOUSANDS 1000 /* of a dollar, to millionths */
+#define CENT      (INT64_C(10) * THOUSANDS)
+
+#define AMOUNT_TEXT_MAX 32
 
 struct part {
     const char *name, *example;
@@ -69,9 +75,25 @@ static int take_word(const char *word, struct store_spent *budget, struct gb_err
                          quoted);
 }
 
+static int find_key(struct store *store, const char *id, struct gb_err *err)
+{
+    struct store_key *keys = NULL;
+    size_t len = 0;
+    bool found = false;
+    int r = keys_list(store, &keys, &len, err);
+
+    for (size_t i = 0; r == 0 && i < len; i++)
+        found = found || strcmp(keys[i].id, id) == 0;
+    free(keys);
+    if (r == 0 && !found)
+        r = gb_fail_plain(err, ENOENT, "there is no key %.100s; 'glovebox key list' shows them",
+                          id);
+    return r;
+}
+
 /* The owner of what was spent: "user-" and the id of the account, or the id of the key. */
-static int find_owner(struct auth *auth, const char *who, char ret_owner[STORE_ID_MAX],
-                      struct gb_err *err)
+static int find_owner(struct store *store, struct auth *auth, const char *who,
+                      char ret_owner[STORE_ID_MAX], struct gb_err *err)
 {
     struct fault fault = { 0 };
     json_t *list = NULL, *user;
@@ -80,7 +102,7 @@ static int find_owner(struct auth *auth, const char *who, char ret_owner[STORE_I
 
     if (strncmp(who, "key:", 4) == 0) {
         (void) snprintf(ret_owner, STORE_ID_MAX, "%s", who + 4);
-        return store_id_valid(ret_owner) ? 0 : gb_fail_plain(err, EINVAL, "not the id of a key");
+        return find_key(store, who + 4, err);
     }
     if (auth_list(auth, &list, &fault) < 0)
         return gb_fail_plain(err, EIO, "%.190s", fault.detail);
@@ -105,6 +127,22 @@ static json_t *amount_json(const struct part *part, int64_t value)
     return json_integer(value);
 }
 
+static void amount_text(const struct part *part, int64_t value, char ret_text[AMOUNT_TEXT_MAX])
+{
+    double amount = (double) value / 1e6;
+
+    if (value == DEFAULT)
+        (void) snprintf(ret_text, AMOUNT_TEXT_MAX, "default");
+    else if (value >= BUDGET_NONE)
+        (void) snprintf(ret_text, AMOUNT_TEXT_MAX, "none");
+    else if (part->parse == parse_cpus) /* a query may cost less than a cent */
+        (void) snprintf(ret_text, AMOUNT_TEXT_MAX, "%.*f", value % CENT == 0 ? 2 : 4, amount);
+    else if (part->parse == parse_seconds)
+        (void) snprintf(ret_text, AMOUNT_TEXT_MAX, "%.1f", amount);
+    else
+        (void) snprintf(ret_text, AMOUNT_TEXT_MAX, "%" PRId64, value);
+}
+
 static json_t *amounts_json(struct store_spent *spent)
 {
     json_t *json = json_object();
@@ -118,21 +156,18 @@ static json_t *amounts_json(struct store_spent *spent)
 static int show(const struct config *cfg, const char *who, struct store_spent *budget,
                 struct store_spent *used, struct gb_err *err)
 {
-    json_t *json = json_pack("{s:s, s:o, s:o}", "who", who, "limits", amounts_json(budget), "used",
-                             amounts_json(used));
+    char limit[AMOUNT_TEXT_MAX], now[AMOUNT_TEXT_MAX];
 
-    if (cfg->json || !json)
-        return cmd_print_json(json, err);
+    if (cfg->json)
+        return cmd_print_json(json_pack("{s:s, s:o, s:o}", "who", who, "limits",
+                                        amounts_json(budget), "used", amounts_json(used)),
+                              err);
     printf("%-8s  %16s  %16s\n", "", "A DAY", "USED TODAY");
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
-        autofree char *limit = json_dumps(
-            json_object_get(json_object_get(json, "limits"), parts[i].name), JSON_ENCODE_ANY);
-        autofree char *now = json_dumps(
-            json_object_get(json_object_get(json, "used"), parts[i].name), JSON_ENCODE_ANY);
-
-        printf("%-8s  %16s  %16s\n", parts[i].name, limit ? limit : "", now ? now : "");
+        amount_text(&parts[i], *member(budget, &parts[i]), limit);
+        amount_text(&parts[i], *member(used, &parts[i]), now);
+        printf("%-8s  %16s  %16s\n", parts[i].name, limit, now);
     }
-    json_decref(json);
     return fflush(stdout) != 0 ? gb_fail(err, EIO, "print the budget") : 0;
 }
 
@@ -142,7 +177,7 @@ int user_budget(const struct config *cfg, struct store *store, struct auth *auth
     struct store_spent budget = { DEFAULT, DEFAULT, DEFAULT, DEFAULT }, used;
     const char *who = cfg->args[0];
     char owner[STORE_ID_MAX], day[STORE_DAY_MAX];
-    int r = find_owner(auth, who, owner, err);
+    int r = find_owner(store, auth, who, owner, err);
 
     if (r < 0)
         return r;

@@ -110,5 +110,12 @@ def test_bad_words(gb, serve, tmp_path):
         done = gb("user", "budget", "ann@example.com", *words, "--data", server.data)
         assert done.code == 2, (words, done)
     assert gb("user", "budget", "nobody@example.com", "--data", server.data).code == 1
+    done = gb("user", "budget", "key:0123456789ab", "tokens=5", "--data", server.data)
+    assert done.code == 1 and "there is no key 0123456789ab" in done.err, done
+    done = gb("user", "budget", "ann@example.com", "cost=2.5", "seconds=90", "--data", server.data)
+    assert [line.split() for line in done.out.splitlines()[1:]] == [
+        ["bytes", "default", "0"], ["cost", "2.50", "0.00"], ["tokens", "default", "0"],
+        ["seconds", "90.0", "0.0"]], done
+    assert gb("user", "budget", "ann@example.com", "reset", "--data", server.data).code == 0
     shown = json.loads(gb("user", "budget", "ann@example.com", "--json", "--data", server.data).out)
     assert set(shown["limits"].values()) == {"default"}
