@@ -391,12 +391,14 @@ static int sync_one(struct command *c, const char *name, json_t **ret_json, stru
 
 static void print_synced(const char *name, const json_t *json)
 {
-    say("%s: %lld tables, %lld new, %lld gone, in %.1f s", name, int_of(json, "tables"),
-        int_of(json, "added"), int_of(json, "gone"),
+    long long tables = int_of(json, "tables"), left_out = int_of(json, "left_out");
+
+    say("%s: %lld %s, %lld new, %lld gone, in %.1f s", name, tables,
+        tables == 1 ? "table" : "tables", int_of(json, "added"), int_of(json, "gone"),
         json_number_value(json_object_get(json, "seconds")));
-    if (int_of(json, "left_out") > 0)
-        say("%s: %lld tables are left out: there are too many, or they are too large", name,
-            int_of(json, "left_out"));
+    if (left_out > 0)
+        say("%s: left out, because there are too many or they are too large: %lld %s", name,
+            left_out, left_out == 1 ? "table" : "tables");
 }
 
 /* Takes the source back that was just added, if it does not work. */
@@ -471,6 +473,8 @@ static void print_where(const json_t *source)
 
     if (json_object_get(settings, "host")) {
         print_plain(text_of(settings, "host"));
+        if (int_of(settings, "port") > 0)
+            printf(":%lld", int_of(settings, "port"));
         (void) fputc('/', stdout);
         print_plain(text_of(settings, "dbname"));
     } else if (json_object_get(settings, "project")) {

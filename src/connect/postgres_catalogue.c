@@ -87,7 +87,7 @@ static const char tables_sql[] =
     "ORDER "
     "BY n.nspname, c.relname LIMIT 5001";
 
-static char *schemas_of(const struct pg *pg)
+char *pg_schemas(const struct pg *pg)
 {
     const json_t *schemas = json_object_get(pg->source, "schemas");
     char *text = NULL;
@@ -128,7 +128,7 @@ static int add_table(struct reader *reader, const PGresult *rows, int row)
 
 static int read_tables(struct reader *reader)
 {
-    autofree char *schemas = schemas_of(&reader->pg);
+    autofree char *schemas = pg_schemas(&reader->pg);
     PGresult *rows = NULL;
     int r = 0;
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/autoclean.h"
 #include "connect/postgres_internal.h"
 
 #include "base/banned.h"
@@ -31,7 +32,8 @@ static const char facts_sql[] =
     "AND NOT c.relispartition AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_' AND "
     "pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND "
     "pg_catalog.has_any_column_privilege(c.oid, "
-    "'SELECT')) FROM pg_catalog.pg_roles r WHERE r.rolname IN (session_user, current_user)";
+    "'SELECT') AND ($1::pg_catalog.text[] IS NULL OR n.nspname = ANY ($1::pg_catalog.text[]))) "
+    "FROM pg_catalog.pg_roles r WHERE r.rolname IN (session_user, current_user)";
 
 static void say_tls(struct pg *pg, json_t *checks)
 {
@@ -57,6 +59,20 @@ static void say_rights(const PGresult *rows, json_t *checks)
         "(pg_stat_activity, pg_cancel_backend); a login per person keeps them apart");
 }
 
+static void say_tables(struct pg *pg, const char *count, json_t *checks)
+{
+    bool some = json_array_size(json_object_get(pg->source, "schemas")) > 0;
+
+    if (strcmp(count, "0") == 0)
+        say(checks, "tables", false, "no table can be read%s",
+            some ? " in the schemas of the source; check their names, and what the login may read"
+                 : "; grant the login USAGE of a schema, and SELECT on its tables");
+    else
+        say(checks, "tables", true, "%.20s %s can be read%s", count,
+            strcmp(count, "1") == 0 ? "table" : "tables",
+            some ? " in the schemas of the source" : "");
+}
+
 static void say_facts(struct pg *pg, const PGresult *rows, json_t *checks)
 {
     bool ascii = strcmp(PQgetvalue(rows, 0, 4), "SQL_ASCII") == 0;
@@ -72,8 +88,7 @@ static void say_facts(struct pg *pg, const PGresult *rows, json_t *checks)
     say_rights(rows, checks);
     say(checks, "encoding", true, "%s%.40s%s", ascii ? "warning: " : "", PQgetvalue(rows, 0, 4),
         ascii ? ": text that is not UTF-8 will be refused" : "");
-    say(checks, "tables", strcmp(PQgetvalue(rows, 0, 8), "0") != 0, "%.20s tables can be read",
-        PQgetvalue(rows, 0, 8));
+    say_tables(pg, PQgetvalue(rows, 0, 8), checks);
 }
 
 static bool all_ok(const json_t *checks)
@@ -95,7 +110,9 @@ int pg_check(const struct order *order, json_t **ret_done, struct driver_error *
     int r = pg_open(&pg, order, error);
 
     if (r == 0) {
-        r = pg_ask(&pg, facts_sql, 0, NULL, &rows);
+        autofree char *schemas = pg_schemas(&pg);
+
+        r = pg_ask(&pg, facts_sql, 1, (const char *const[]){ schemas }, &rows);
         if (r == 0 && (PQntuples(rows) != 1 || PQnfields(rows) != 9))
             r = driver_fail(error, CONNECT_BROKEN, "the server does not describe itself");
         if (r == 0)

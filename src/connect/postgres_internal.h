@@ -132,6 +132,8 @@ void pg_params_release(struct pg_params *params);
 
 /* ---- postgres_catalogue.c, postgres_check.c ---- */
 
+/* The schemas of the source as an array in PostgreSQL's words; NULL: all. The caller frees it. */
+char *pg_schemas(const struct pg *pg);
 int pg_catalogue(const struct order *order, json_t **ret_catalogue, json_t **ret_done,
                  struct driver_error *error);
 int pg_check(const struct order *order, json_t **ret_done, struct driver_error *error);

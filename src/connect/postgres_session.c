@@ -404,6 +404,10 @@ static int connection_failed(struct pg *pg)
         if (strstr(text, denials[i]))
             word = CONNECT_DENIED;
     pg->lost = true;
+    if (strstr(text, "no password supplied"))
+        return driver_fail(pg->error, word,
+                           "the server wants a password, and the source has none; set one "
+                           "(--password-file of glovebox source add)");
     return driver_fail(pg->error, word, "cannot connect: %.500s",
                        *text ? text : "the server sent something that is not PostgreSQL");
 }

@@ -401,6 +401,9 @@ def test_catalogue(connector, postgres):
         order["source"]["schemas"] = ["other"]
         assert connector.good(order).rows["tables"] == []
         check = connector.good({**order, "op": "check"}).done
+        assert not check["ok"] and "no table can be read in the schemas" in check["checks"][-1]["text"], check
+        order["source"]["schemas"] = ["shop"]
+        check = connector.good({**order, "op": "check"}).done
         assert check["ok"] and {"connect", "tls", "rights", "tables"} <= {c["name"] for c in check["checks"]}
         order["source"]["password"] = "wrong-wrong"
         check = connector.good({**order, "op": "check"}).done

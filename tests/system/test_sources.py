@@ -203,6 +203,10 @@ def test_the_command(gb, shop, tmp_path, postgres):  # noqa: F811
     assert "exists already" in run("add", "shop", url, "--password-file", password, status=1)
     assert "password authentication failed" in run("add", "bad", shop.replace(SECRET, "wrong"), status=1)
     assert "verify-full" in run("add", "bad", "postgresql://u@db.example.com/d?sslmode=prefer", status=2)
+    assert "the server wants a password" in run("add", "bad", url, status=1)
+    assert "no table can be read in the schemas" in run("add", "bad", url, "--password-file", password,
+                                                        "--schema", "shp", status=1)
+    assert "source add needs a NAME" in run("add", status=2)
     run("add", "bad", status=2)
     run("add", "bad", "nonsense://x", status=2)
     run("add", "bad", tmp_path / "none", status=2)
@@ -216,8 +220,14 @@ def test_the_command(gb, shop, tmp_path, postgres):  # noqa: F811
     assert "cannot change that" in run("check", "shop")
     seen = run("add", "second", shop, "--no-check")
     assert "others on this machine may have seen the password" in seen
-    assert "second" in run("list")
+    assert f"127.0.0.1:{postgres.port}/" in run("list")
     run("remove", "second")
+    # if everybody has a login of their own, that of the source is tried, too
+    wrong = tmp_path / "wrong"
+    wrong.write_text("wrong", encoding="utf-8")
+    said = run("add", "own", url.replace("src_mark", "src_none"), "--password-file", wrong,
+               "--login", f"ann@example.com=src_mark:{password}", status=1)
+    assert "FAIL  connect: " in said and "ok    connect as ann@example.com: " in said, said
     run("remove", "second", status=1)
     # without its key the store is of no use, and says so
     os.rename(tmp_path / "data/mark/source.key", tmp_path / "data/mark/away")

@@ -513,10 +513,10 @@ static int add_found(json_t *checks, const json_t *done, const char *as)
     return r;
 }
 
-static int check_one(struct sources *sources, const struct held *held, const struct askers *askers,
-                     const struct store_access *row, json_t *checks, struct fault *fault)
+static int check_one(struct sources *sources, const struct held *held,
+                     const struct store_access *row, const char *as, json_t *checks,
+                     struct fault *fault)
 {
-    const char *as = as_text(askers, row);
     struct connector_failure failure = { 0 };
     json_t *order = NULL, *done = NULL;
     int fd = -EBADF, r;
@@ -559,19 +559,40 @@ static int check_files(struct sources *sources, const struct held *held, json_t 
     return add_check(checks, "box", true, text, "");
 }
 
+/* If everybody has a login of their own, that of the source is left for the commands of this
+ * machine. It was given with a password, so it should work, too. */
+static bool is_own_login_idle(const struct held *held, const struct askers *askers)
+{
+    const char *own = identity_of(held->settings, NULL).login;
+
+    if (!held->source.secret)
+        return false;
+    for (size_t i = 0; i < askers->len; i++)
+        if (strcmp(identity_of(held->settings, askers->rows[i]).login, own) == 0)
+            return false;
+    return true;
+}
+
 static int check_all(struct sources *sources, const struct held *held, json_t *checks,
                      struct fault *fault)
 {
     struct askers askers;
+    bool idle;
     int r;
 
     if (is_files(held))
         return check_files(sources, held, checks) < 0 ? fault_no_memory(fault) : 0;
     r = askers_find(held, &askers, fault);
+    idle = r == 0 && is_own_login_idle(held, &askers);
+    if (idle && check_one(sources, held, NULL, "", checks, fault) < 0)
+        r = fault_no_memory(fault);
+    for (size_t i = 0; r == 0 && i < askers.len; i++) {
+        const struct store_access *row = askers.rows[i];
 
-    for (size_t i = 0; r == 0 && i < askers.len; i++)
-        if (check_one(sources, held, &askers, askers.rows[i], checks, fault) < 0)
+        if (check_one(sources, held, row, idle ? row->who : as_text(&askers, row), checks, fault) <
+            0)
             r = fault_no_memory(fault);
+    }
     return r;
 }
 
