@@ -40,7 +40,7 @@ static const struct {
     { COMMAND_USER, ACTION_USER_REMOVE, "remove", 1 },
     { COMMAND_USER, ACTION_USER_INVITE, "invite", 0 },
     { COMMAND_USER, ACTION_USER_BUDGET, "budget", 1 },
-    { COMMAND_SOURCE, ACTION_SOURCE_ADD, "add", 1 },
+    { COMMAND_SOURCE, ACTION_SOURCE_ADD, "add", 0 },
     { COMMAND_SOURCE, ACTION_SOURCE_LIST, "list", 0 },
     { COMMAND_SOURCE, ACTION_SOURCE_TABLES, "tables", 1 },
     { COMMAND_SOURCE, ACTION_SOURCE_SYNC, "sync", 0 },

@@ -671,9 +671,9 @@ static const struct config_command commands[] = {
     [COMMAND_SOURCE - 1] = {
         .name = "source",
         .mask = FOR_SOURCE,
-        .synopsis = "add|list|tables|sync|check|remove [OPTIONS] [NAME]",
+        .synopsis = "add|list|tables|sync|check|remove [OPTIONS] [ARG...]",
         .summary = "manage the data sources that Mark may ask",
-        .description = "Databases and directories that questions can be about. add makes one under NAME, which is what programs say in mark.query(NAME, sql). WHERE is postgresql://USER@HOST:PORT/DATABASE, bigquery://PROJECT or bigquery://PROJECT/DATASET, or a directory of files. It connects first and says what it found; a source that does not work is not added, unless --no-check is given. Then it reads the catalogue: tables, columns, comments and some values. list shows the sources, tables the catalogue of one, sync reads the catalogues again, check connects as everybody who may use the source, remove deletes one. Passwords are asked for on a terminal or read from files, and kept sealed with a key in the data directory. A running service notices changes at once.",
+        .description = "Databases and directories that questions can be about. add NAME WHERE makes one; NAME is what programs say in mark.query(NAME, sql), and WHERE is postgresql://USER@HOST:PORT/DATABASE, bigquery://PROJECT or bigquery://PROJECT/DATASET, or a directory of files. It connects first and says what it found; a source that does not work is not added, unless --no-check is given. Then it reads the catalogue: tables, columns, comments and some values. list shows the sources, tables NAME the catalogue of one; sync reads all catalogues again, sync NAME one; check NAME connects as everybody who may use the source, remove NAME deletes it. Passwords are asked for on a terminal or read from files, and kept sealed with a key in the data directory. A running service notices changes at once.",
         .examples = "  glovebox source add shop postgresql://mark@db/shop --password-file pw\n"
                     "  glovebox source add shop postgresql://mark@db/shop --allow ada@example.com\n"
                     "  glovebox source add web bigquery://project/analytics --credentials a.json\n"
