@@ -121,12 +121,15 @@ static int label_contender(struct evaluation *eval, struct contender *contender,
 static int check_out(const char *dir, struct gb_err *err)
 {
     char quoted[FORMAT_QUOTED_MAX];
+    struct stat st;
 
     if (!dir)
         return 0;
     format_quoted(dir, quoted);
     if (mkdir(dir, 0777) < 0 && errno != EEXIST)
         return gb_fail(err, errno, "create %s", quoted);
+    if (stat(dir, &st) == 0 && !S_ISDIR(st.st_mode))
+        return gb_fail_plain(err, EINVAL, "%s is a file; --out needs a directory", quoted);
     return access(dir, W_OK | X_OK) < 0 ? gb_fail(err, errno, "write to %s", quoted) : 0;
 }
 

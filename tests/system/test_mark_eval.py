@@ -208,13 +208,13 @@ def test_mistakes(evaluate, tmp_path):
     bad = written(tmp_path / "bad.json", {"questions": [{"id": "a", "question": "q", "expects": {}}]})
     for args, why in [
         ([tmp_path / "none.json", *model], "none.json"),
-        ([bad, *model], 'question \'a\': it has no member "expects"'),
+        ([bad, *model], 'question \'a\': it has a member "expects", which is unknown'),
         ([taken, *model], "line 1"),
         ([good, "--model", "nobody", "--model", "none"], "nobody"),
         ([good, *model, "--record", taken], "exists; remove it"),
         ([good, *model, "--prompts", tmp_path / "nowhere"], "nowhere"),
         ([good, "--model", f"m=cassette:{taken}"], "line 1"),
-        ([good, *model, "--out", taken], "cannot write to"),
+        ([good, *model, "--out", taken], "is a file; --out needs a directory"),
         ([], "no file"),
         ([good, good, *model], "too many"),
     ]:

@@ -64,7 +64,7 @@ static int check_members(const struct place *place, const json_t *object, const 
         while (*name && strcmp(*name, key) != 0)
             name++;
         if (!*name)
-            return wrong(place, "%s has no member \"%.60s\"", what, key);
+            return wrong(place, "%s has a member \"%.60s\", which is unknown", what, key);
     }
     return 0;
 }
