@@ -76,7 +76,9 @@ def test_chats_a_restart_and_the_way_back(gb, serve, postgres_new, model, tmp_pa
     done = gb("key", "create", "--name", "beside", *there)
     assert done.code == 0
     copy = gb("store", "copy", "--from", url, "--to", tmp_path / "back")
-    assert copy.code != 0 and "stop its service first" in copy.err
+    assert copy.code != 0 and "--from is in use by another glovebox; stop its service first" in copy.err
+    copy = gb("store", "copy", "--from", url, "--to", url)
+    assert copy.code != 0 and "the same store" in copy.err
     assert service.stop() == 0
     log = pathlib.Path(service.log).read_text()
     assert PASSWORD not in log and not (service.data / "glovebox.db").exists()

@@ -71,8 +71,10 @@ static int open_side(const struct data_copy *copy, bool target, struct store **r
     }
     r = store_open(&config, ret_store, &why);
     if (r == -EBUSY)
-        return gb_fail_plain(err, EBUSY, "the %s is in use: stop its service first (%.120s)",
-                             target ? "target" : "source", why.msg);
+        return gb_fail_plain(err, EBUSY,
+                             "the store of %s is in use by another glovebox; stop its service "
+                             "first",
+                             target ? "--to" : "--from");
     if (r < 0)
         *err = why;
     return r;
@@ -103,7 +105,9 @@ static int copy_open(struct data_copy *copy, struct store *from, struct store *t
 int data_copy(struct data_copy *copy, struct gb_err *err)
 {
     struct store *from = NULL, *to = NULL;
-    int r = open_side(copy, false, &from, err);
+    int r = strcmp(copy->from, copy->to) == 0
+                ? gb_fail_plain(err, EINVAL, "--from and --to are the same store")
+                : open_side(copy, false, &from, err);
 
     if (r == 0)
         r = open_side(copy, true, &to, err);
