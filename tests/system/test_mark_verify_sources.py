@@ -2,7 +2,7 @@
 
 import pathlib
 
-from mark_kit import person
+from mark_kit import answer, person, run, scripted
 from postgres_kit import postgres  # noqa: F401
 from serve_kit import serve  # noqa: F401
 from test_mark_sources import JOIN, add_source, ask, mark, model, shop  # noqa: F401
@@ -12,7 +12,7 @@ def results(server):
     return [p.name for p in pathlib.Path(server.data, "mark/results").iterdir() if len(p.name) == 64]
 
 
-def test_outlives_the_source_and_the_chat(mark, postgres, shop, gb):  # noqa: F811
+def test_outlives_the_source_and_the_chat(mark, postgres, shop, gb, tmp_path):  # noqa: F811
     server = mark()
     ann, bob = person(server), person(server, "bob@example.com")
     add_source(ann, postgres, shop, access=[{"who": "ann@example.com"}])
@@ -24,6 +24,10 @@ def test_outlives_the_source_and_the_chat(mark, postgres, shop, gb):  # noqa: F8
     ann.good("PATCH", "/api/v1/sources/shop", {"access": [{"who": "ann@example.com"}, {"who": "bob@example.com"}]})
     assert [v["verified_id"] for v in bob.good("GET", "/api/v1/verified")["verified"]] == [kept["verified_id"]]
     assert "examples" in bob.message(ask(bob, "pass")["message_id"], "trace")["decisions"]
+    # A command asks the source with its own rights, and says so.
+    model = scripted(tmp_path / "again.json", [run("import mark\n" + JOIN), answer("Nora sold for {{nora}}.")], "again")
+    again = gb("mark", "verify", "--ask", *model, "--data", server.data, "--preload", "none", "--quiet")
+    assert again.code == 0 and "(now) data sources were asked with your rights" in again.out, again.out + again.err
     postgres.sql("UPDATE orders SET amount = 0", shop)
     assert ann.ask("DELETE", f"/api/v1/chats/{made['chat_id']}").status == 204
     source = ann.good("GET", "/api/v1/sources")["sources"][0]["source_id"]

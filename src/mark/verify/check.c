@@ -205,9 +205,22 @@ static void again_release(struct again *again)
     strv_free(again->attachments);
 }
 
-static json_t *compare_answers(struct verify *verify, const struct store_verified *verified,
-                               const json_t *json, const json_t *response)
+/* Data sources were asked with the rights of the caller, who may see other rows than the owner. */
+static void note_caller(json_t *notes, const struct again *again,
+                        const struct store_verified *verified)
 {
+    if (json_array_size(json_object_get(again->json, "queries")) > 0 &&
+        strcmp(verified->owner, principal_text(&again->caller->principal)) != 0)
+        (void) json_array_append_new(
+            notes, json_string("data sources were asked with your rights, not with those of the "
+                               "person who verified it, who may see other rows"));
+}
+
+static json_t *compare_answers(const struct again *again, const struct store_verified *verified,
+                               const json_t *response)
+{
+    struct verify *verify = again->verify;
+    const json_t *json = again->json;
     const char *status = json_string_value(json_object_get(response, "status"));
     json_t *differences = json_array(), *notes = json_array(), *story, *unsupported, *item;
     size_t i;
@@ -226,6 +239,7 @@ static json_t *compare_answers(struct verify *verify, const struct store_verifie
                   json_string_value(json_object_get(response, "model")));
     report_change(notes, "prompts", json_string_value(json_object_get(json, "prompt_version")),
                   agent_prompt_version(verify->config.agent));
+    note_caller(notes, again, verified);
     return outcome(verified, json_array_size(differences) == 0 ? "ok" : "changed", differences,
                    notes, "story", json_incref(story));
 }
@@ -243,7 +257,7 @@ int verify_again(struct verify *verify, const struct caller *caller, const char 
     again.json = json;
     r = ask_all(&again, &response, fault);
     if (r == 0)
-        *ret_json = compare_answers(verify, &verified, json, response);
+        *ret_json = compare_answers(&again, &verified, response);
     else if (!is_passing(fault))
         *ret_json = cannot(&verified, fault, "story");
     if (r == 0 || !is_passing(fault))
