@@ -281,7 +281,8 @@ int export_table(struct exports *exports, const struct caller *caller, const cha
         return -1;
     tables = json_object_get(json, "data");
     if (n < 1 || (size_t) n > json_array_size(tables)) {
-        (void) fault_set(fault, PROBLEM_ANSWER_TABLE, "n", "this answer has %zu tables",
+        (void) fault_set(fault, PROBLEM_ANSWER_TABLE, "n",
+                         "there is no table %lld; this answer has %zu", (long long) n,
                          json_array_size(tables));
         json_decref(json);
         return -1;
