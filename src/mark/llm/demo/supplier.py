@@ -1,4 +1,4 @@
-for column in ("orders", "revenue", "profit"):
+for column in ("revenue", "profit"):
     by_supplier[column] = by_supplier[column].astype(float)
 by_supplier["margin"] = by_supplier["profit"] / by_supplier["revenue"]
 best, last = by_supplier.iloc[0], by_supplier.iloc[-1]
