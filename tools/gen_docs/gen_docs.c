@@ -409,15 +409,19 @@ static const struct {
     const char *prose;
     void (*write)(FILE *out);
 } man_parts[] = {
-    { NULL, man_head },        { NULL, man_synopsis },  { "DESCRIPTION", NULL },
-    { NULL, man_options },     { "CELLS", NULL },       { "SERVING", NULL },
-    { "ASKING", NULL },        { "ASSISTANTS", NULL },  { "CONFIGURATION", NULL },
-    { NULL, man_environment }, { "FILES", NULL },       { "RECEIPTS AND STATUSES", NULL },
-    { "DOCTOR", NULL },        { "KEYS", NULL },        { "ACCOUNTS", NULL },
-    { "DATA SOURCES", NULL },  { "TEMPLATES", NULL },   { "AUDIT LOG", NULL },
-    { "RATINGS", NULL },       { "EXPORTS", NULL },     { "VERIFIED ANSWERS", NULL },
-    { "EVALUATION", NULL },    { "EXIT STATUS", NULL }, { "EXAMPLES", NULL },
-    { NULL, man_see_also },
+    { NULL, man_head },        { NULL, man_synopsis },
+    { "DESCRIPTION", NULL },   { NULL, man_options },
+    { "CELLS", NULL },         { "SERVING", NULL },
+    { "ASKING", NULL },        { "ASSISTANTS", NULL },
+    { "CONFIGURATION", NULL }, { NULL, man_environment },
+    { "FILES", NULL },         { "RECEIPTS AND STATUSES", NULL },
+    { "DOCTOR", NULL },        { "KEYS", NULL },
+    { "ACCOUNTS", NULL },      { "DATA SOURCES", NULL },
+    { "TEMPLATES", NULL },     { "AUDIT LOG", NULL },
+    { "STORE", NULL },         { "RATINGS", NULL },
+    { "EXPORTS", NULL },       { "VERIFIED ANSWERS", NULL },
+    { "EVALUATION", NULL },    { "EXIT STATUS", NULL },
+    { "EXAMPLES", NULL },      { NULL, man_see_also },
 };
 
 static int man_write(FILE *out, const char *prose_path, struct gb_err *err)

@@ -223,8 +223,9 @@ static const struct config_option options[] = {
               "may be repeated" },
     { "out", 0, OPT_STRING, MEMBER(out_dir), NULL, 1, PATH_BYTES_MAX, .metavar = "DIR",
       .commands = FOR_RUN | FOR_ASKING, .group = "Files",
-      .help = "copy files the program created or changed in /workspace to DIR; of an answer also "
-              "its tables and charts; for mark export, the file to write" },
+      .help =
+          "copy files the program created or changed in /workspace to DIR; of an answer also "
+          "its tables and charts; for mark eval, the report; for mark export, the file to write" },
     { "volume", 0, OPT_LIST, MEMBER(volumes), .max = VOLUMES_MAX, .metavar = "DIR:PLACE[:rw]",
       .valid = volume_valid, .expected = "DIR:PLACE or DIR:PLACE:rw, such as data:/data",
       .commands = FOR_RUN, .group = "Files",
@@ -235,7 +236,9 @@ static const struct config_option options[] = {
                   FOR_ASKING | FOR_STORE | FOR_SOURCE,
       .group = "Output",
       .help = "print one JSON object instead: the receipt of a run, the answer to a question, the "
-              "doctor's report, keys, accounts, templates, packages, sources, or the audit log" },
+              "doctor's report, keys, accounts, budgets, templates, packages, sources, what was "
+              "copied, "
+              "evaluated or verified, or the audit log" },
     { "quiet", 'q', OPT_BOOL, MEMBER(quiet), "no", .commands = FOR_RUN | FOR_ASKING,
       .group = "Output", .help = "print only errors on stderr" },
     { "reply", 0, OPT_SIZE, MEMBER(reply_bytes), "1m", 1, GIB, .metavar = "SIZE",
