@@ -24,7 +24,16 @@ int cmd_open_store(const struct config *cfg, bool must_exist, struct store **ret
                                    .database_password_file = cfg->database_password_file,
                                    .must_exist = must_exist };
 
-    return data_open(&config, ret_store, err);
+    autofree char *dir = NULL;
+    struct gb_err ignored = { 0 };
+    int r = data_open(&config, ret_store, err);
+
+    if (r != -ENOENT || !must_exist || cfg->database || cmd_data_dir(cfg, &dir, &ignored) < 0)
+        return r;
+    return gb_fail_plain(err, ENOENT,
+                         "there is no store in '%s' yet: nothing was served or added there; "
+                         "--data names another directory",
+                         dir);
 }
 
 int64_t cmd_since(const struct config *cfg)

@@ -198,6 +198,7 @@ def test_the_command(gb, shop, tmp_path, postgres):  # noqa: F811
         assert SECRET not in text
         return text
 
+    assert "there is no store in" in run("list", status=1)
     assert "ok    connect" in run("add", "shop", url, "--password-file", password, "--role", "src_rich",
                                   "--description", "A shop")
     assert "exists already" in run("add", "shop", url, "--password-file", password, status=1)
