@@ -229,6 +229,23 @@ static void say_lines(const json_t *list)
         say("%s", json_string_value(item));
 }
 
+/* Of the last program: those of earlier ones were mended. A program that shows no output on the
+ * terminal would otherwise hide that a database is down. */
+static void say_failed_queries(const json_t *steps)
+{
+    const json_t *last = json_array_get(steps, json_array_size(steps) - 1), *query;
+    size_t i;
+
+    json_array_foreach (json_object_get(last, "queries"), i, query) {
+        const char *source = json_string_value(json_object_get(query, "source"));
+        const char *status = json_string_value(json_object_get(query, "status"));
+        const char *message = json_string_value(json_object_get(query, "message"));
+
+        if (source && message && status && strcmp(status, "ok") != 0)
+            say("a query of %s failed (%s): %s", source, status, message);
+    }
+}
+
 /* "gpt-5, 3 steps, 12.3 s, 4210 + 512 tokens, $0.0123" */
 static void say_usage(const json_t *response)
 {
@@ -260,6 +277,7 @@ static void say_notes(const struct ask *ask, const json_t *response)
     if (ask->cfg->quiet)
         return;
     say_lines(json_object_get(response, "notices"));
+    say_failed_queries(json_object_get(response, "steps"));
     if (charts > 0 && !ask->cfg->out_dir && !ask->cfg->ask_chart)
         say("%zu chart%s: --chart FILE or --out DIR saves %s", charts, charts == 1 ? "" : "s",
             charts == 1 ? "it" : "them");

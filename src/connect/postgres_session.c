@@ -390,6 +390,25 @@ static int connection_start(struct pg *pg)
     return pg->conn ? 0 : driver_fail(pg->error, CONNECT_INTERNAL, "out of memory");
 }
 
+/* libpq writes lines: one for each address that was tried, and hints with a tab in front. */
+static void one_line(const char *lines, char *ret_text, size_t size)
+{
+    size_t len = 0, end = strlen(lines);
+
+    while (end > 0 && lines[end - 1] == '\n')
+        end--;
+    for (size_t i = 0; i < end && len + 3 < size; i++) {
+        if (lines[i] == '\n' && lines[i + 1] == '\t') {
+            ret_text[len++] = '.';
+            i++;
+        } else if (lines[i] == '\n') {
+            ret_text[len++] = ';';
+        }
+        ret_text[len++] = lines[i] == '\n' || lines[i] == '\t' ? ' ' : lines[i];
+    }
+    ret_text[len] = '\0';
+}
+
 /* libpq gives no SQLSTATE for a failed connection: the server's words tell a wrong password from a
  * server that is not there. */
 static int connection_failed(struct pg *pg)
@@ -397,9 +416,10 @@ static int connection_failed(struct pg *pg)
     static const char *const denials[] = { "authentication failed", "password",
                                            "no pg_hba.conf entry", "not permitted to log in",
                                            "role \"" };
-    const char *text = PQerrorMessage(pg->conn);
     enum connect_word word = CONNECT_UNREACHABLE;
+    char text[500];
 
+    one_line(PQerrorMessage(pg->conn), text, sizeof text);
     for (size_t i = 0; i < ARRAY_LEN(denials); i++)
         if (strstr(text, denials[i]))
             word = CONNECT_DENIED;
@@ -408,7 +428,12 @@ static int connection_failed(struct pg *pg)
         return driver_fail(pg->error, word,
                            "the server wants a password, and the source has none; set one "
                            "(--password-file of glovebox source add)");
-    return driver_fail(pg->error, word, "cannot connect: %.500s",
+    if (strstr(text, "certificate verify failed"))
+        return driver_fail(pg->error, word,
+                           "cannot connect: %s; give the source the CA that signed the server's "
+                           "certificate (--ca of glovebox source add)",
+                           text);
+    return driver_fail(pg->error, word, "cannot connect: %s",
                        *text ? text : "the server sent something that is not PostgreSQL");
 }
 

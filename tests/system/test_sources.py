@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from mark_kit import answer, call, person, scripted
+from mark_kit import answer, call, person, run as program, scripted
 from postgres_kit import postgres  # noqa: F401
 from serve_kit import serve  # noqa: F401
 
@@ -230,6 +230,14 @@ def test_the_command(gb, shop, tmp_path, postgres):  # noqa: F811
                "--login", f"ann@example.com=src_mark:{password}", status=1)
     assert "FAIL  connect: " in said and "ok    connect as ann@example.com: " in said, said
     run("remove", "second", status=1)
+    # A server that is down is said in one line, also by a question whose program failed because of it.
+    run("add", "down", "postgresql://u@127.0.0.1:1/d", "--no-check")
+    assert "Connection refused. Is the server running" in run("sync", "down", status=1)
+    replies = [program("mark.query('down', 'SELECT 1')"), answer("Nothing came.")]
+    done = gb("ask", "try", "--source", "down", "--preload", "none", *data,
+              *scripted(tmp_path / "model.json", replies))
+    assert "a query of down failed (unreachable): cannot connect: " in done.err, done
+    run("remove", "down")
     # without its key the store is of no use, and says so
     os.rename(tmp_path / "data/mark/source.key", tmp_path / "data/mark/away")
     assert "source.key is missing" in run("check", "shop", status=1)
