@@ -106,6 +106,7 @@ asan_files=test_robust.py,test_bad_input.py,test_key.py,test_audit.py
 asan_files+=,test_serve_api.py,test_serve_files.py,test_serve_life.py,test_serve_sessions.py
 asan_files+=,test_network.py,test_serve_network.py
 asan_files+=,test_mcp.py,test_mcp_bad_input.py,test_mark_models.py
+asan_files+=,test_connector_hostile.py,test_bigquery.py
 
 # asan_system WHO : system tests in the sanitized build, once it exists
 asan_system() {

@@ -18,8 +18,10 @@ NOT_AS_USER = ["test_docs.py", "test_cell.py", "test_dialects.py", "test_dialect
                "test_compat.py", "test_mcp.py", "test_mcp_bad_input.py", "test_key.py",
                "test_audit.py", "test_serve_api.py", "test_mark_models.py", "test_connector_rights.py",
                "test_connector_hostile.py", "test_bigquery.py", "test_bigquery_emulator.py",
-               "test_mark_bigquery.py", "test_mark_budgets.py", "test_mark_data.py", "test_mark_eval.py",
-               "test_mark_export.py", "test_sources.py", "test_store_postgres.py"]
+               "test_mark_accounts.py", "test_mark_agent.py", "test_mark_bigquery.py", "test_mark_budgets.py",
+               "test_mark_data.py", "test_mark_eval.py", "test_mark_export.py", "test_mark_http.py",
+               "test_mark_mcp.py", "test_mark_verify.py", "test_mark_verify_command.py",
+               "test_mark_verify_sources.py", "test_sources.py", "test_store_postgres.py"]
 # Of these, the files that involve an ordinary user's mounts and ids.
 AS_USER_ONLY = {
     "test_packages.py": ["test_live_session", "test_offline", "test_pruning", "test_two_at_once"],
