@@ -22,6 +22,7 @@ struct reader {
     struct sql_piece compared;            /* what was before the operator before them */
     const json_t *names;
     bool operands_shown;
+    bool between; /* the word was there: AND may be a part of it */
     struct driver_error *error;
 };
 
@@ -159,17 +160,29 @@ static int check_frame(struct reader *reader)
 
 /* ---- what is compared with a subquery ---- */
 
+/* ROW(x) LIKE (SELECT ...) and ROW(x) BETWEEN (SELECT ...) AND (SELECT ...) are comparisons of rows
+ * as those by operators are. */
+static bool is_comparing(const struct reader *reader)
+{
+    static const char *const words[] = { "like",      "ilike",      "to", "between",
+                                         "symmetric", "asymmetric", NULL };
+
+    return is_one_of(reader, &reader->opener, words) ||
+           (reader->between && is_word(reader, &reader->opener, "and"));
+}
+
 static int check_compared(struct reader *reader)
 {
     static const char *const queries[] = { "select", "with", "values", "table", NULL };
     static const char *const quantifiers[] = { "in", "any", "some", "all", NULL };
 
+    reader->between = reader->between || is_word(reader, &reader->piece, "between");
     if (reader->operands_shown || !is_symbol(&reader->last, '(') ||
         !is_one_of(reader, &reader->piece, queries))
         return 0;
     if (is_one_of(reader, &reader->opener, quantifiers))
         return refuse(reader, "use EXISTS or a join instead of IN, ANY or ALL with a subquery");
-    if (is_symbol(&reader->opener, ')') ||
+    if (is_comparing(reader) || is_symbol(&reader->opener, ')') ||
         (is_operator(&reader->opener) && is_symbol(&reader->compared, ')')))
         return refuse(reader, "a row cannot be compared with a subquery; use a join");
     return 0;
