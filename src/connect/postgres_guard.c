@@ -329,6 +329,11 @@ int pg_guard_plan(struct pg *pg, const char *sql, const struct pg_plan *plan, co
         return 0;
     if (plan->broken)
         return driver_fail(pg->error, CONNECT_MASKED, "the plan of the statement cannot be read");
+    if (plan->opaque)
+        return driver_fail(pg->error, CONNECT_MASKED,
+                           "another server would join or aggregate foreign tables for this "
+                           "statement, and the plan does not tell which; read each of them in a "
+                           "WITH x AS MATERIALIZED (SELECT ...) of its own");
     if (plan_check_relations(plan, schemas, pg->error) < 0 ||
         check_functions(pg, sql, plan->functions) < 0)
         return -1;
@@ -337,6 +342,8 @@ int pg_guard_plan(struct pg *pg, const char *sql, const struct pg_plan *plan, co
     r = pg_hidden(pg, masked, &hidden);
     if (r == 0)
         r = plan_check_masks(plan, json, hidden, pg->error);
+    if (r == 0)
+        r = plan_check_foreign(json, hidden, pg->error);
     if (r == 0)
         r = check_aliases(pg, sql, json, hidden);
     if (r == 0)

@@ -70,6 +70,7 @@ struct pg_plan {
     bool is_query; /* else it is a statement without a plan */
     bool writes;
     bool broken; /* it has text that cannot be split into words */
+    bool opaque; /* a node reads tables that it does not name, such as a join of foreign tables */
     /* Lists of {"schema", "name"}; names of functions have "" if the plan leaves their schema out.
      */
     json_t *relations, *functions;
@@ -90,6 +91,8 @@ int plan_check_functions(const json_t *functions, struct driver_error *error);
  * tables that inherit from them. */
 int plan_check_masks(const struct pg_plan *plan, const json_t *json, const json_t *hidden,
                      struct driver_error *error);
+/* Foreign tables with masks: their conditions are sent to another server, in its names. */
+int plan_check_foreign(const json_t *json, const json_t *hidden, struct driver_error *error);
 /* The names of the masked columns of the tables that the plan reads, as keys. */
 json_t *plan_masked_names(const struct pg_plan *plan, const json_t *hidden);
 /* An alias of a masked table that renames its columns, in the statement or the text of a view. */

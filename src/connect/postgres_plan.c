@@ -71,7 +71,7 @@ struct walk {
     const json_t *hidden; /* names of masked columns, or tables with some, as keys */
     const char *sql;
     struct driver_error *error;
-    bool writes, broken;
+    bool writes, broken, opaque;
 };
 
 static bool output_is_incidental(const json_t *node, const json_t *parent)
@@ -194,6 +194,10 @@ static int read_expression(struct walk *walk, const char *text)
     return calls_add(text, &walk->broken, walk->functions, walk->error);
 }
 
+/* Nodes that may do more than read one table: a wrapper of foreign tables joins and aggregates at
+ * the other server, an extension anything. Then there is no name of a table. */
+static const char *const foreign_scans[] = { "Foreign Scan", "Custom Scan" };
+
 static int read_node(struct walk *walk, const json_t *node)
 {
     const char *type = text_of(node, "Node Type");
@@ -202,6 +206,8 @@ static int read_node(struct walk *walk, const json_t *node)
 
     if (strcmp(type, "ModifyTable") == 0 || strcmp(type, "LockRows") == 0)
         walk->writes = true;
+    if (!*relation && IN(type, foreign_scans))
+        walk->opaque = true;
     if (*relation && name_add(walk->relations, text_of(node, "Schema"), relation, walk->error) < 0)
         return -1;
     if (*function && name_add(walk->functions, text_of(node, "Schema"), function, walk->error) < 0)
@@ -237,6 +243,7 @@ int plan_read(const char *text, size_t len, struct pg_plan *ret_plan, json_t **r
     }
     ret_plan->writes = walk.writes;
     ret_plan->broken = walk.broken;
+    ret_plan->opaque = walk.opaque;
     ret_plan->cost = number_of(node, "Total Cost");
     ret_plan->rows = number_of(node, "Plan Rows");
     ret_plan->bytes = ret_plan->rows * number_of(node, "Plan Width");
@@ -411,6 +418,25 @@ static bool is_hidden(const json_t *hidden, const json_t *relation, const char *
 
     snprintf(full, sizeof full, "%s.%s", text_of(relation, schema), text_of(relation, name));
     return json_object_get(hidden, full) != NULL;
+}
+
+static int foreign_node(struct walk *walk, const json_t *node)
+{
+    if (!IN(text_of(node, "Node Type"), foreign_scans) ||
+        !is_hidden(walk->hidden, node, "Schema", "Relation Name"))
+        return 0;
+    return driver_fail(walk->error, CONNECT_MASKED,
+                       "%.60s.%.60s is read from another server and has masked columns, so it "
+                       "cannot be read here",
+                       text_of(node, "Schema"), text_of(node, "Relation Name"));
+}
+
+int plan_check_foreign(const json_t *json, const json_t *hidden, struct driver_error *error)
+{
+    const json_t *node = json_object_get(json_array_get(json, 0), "Plan");
+    struct walk walk = { .node = foreign_node, .hidden = hidden, .error = error };
+
+    return walk_node(&walk, node, NULL);
 }
 
 /* "p_2" was "p": names of a plan are unique. */

@@ -392,3 +392,42 @@ def test_schemas(connector, rights):
     assert fine.rows == [(50,)]  # they are the search path
     names = [t["name"] for t in connector.good({**asked(rights, "", "south", source=only), "op": "catalogue"}).rows["tables"]]
     assert names and all(name.startswith("app.") for name in names)
+
+
+FOREIGN = """
+CREATE EXTENSION postgres_fdw;
+CREATE SERVER self FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '127.0.0.1', port '%(port)d', dbname 'rights');
+CREATE USER MAPPING FOR PUBLIC SERVER self OPTIONS (user 'rights_south', password 'south-password');
+CREATE FOREIGN TABLE app.f_people (id int, dept text, mail text OPTIONS (column_name 'email')) SERVER self
+    OPTIONS (schema_name 'app', table_name 'people');
+CREATE FOREIGN TABLE app.f_events (id int, email text) SERVER self OPTIONS (schema_name 'app', table_name 'events');
+CREATE FOREIGN TABLE private.f_salaries (who text, amount text) SERVER self
+    OPTIONS (schema_name 'private', table_name 'salaries');
+CREATE VIEW app.f_contacts AS SELECT id, mail AS address FROM app.f_people;
+GRANT SELECT ON app.f_people, app.f_events, app.f_contacts, private.f_salaries TO PUBLIC;
+"""
+
+
+def test_foreign_tables(connector, rights):
+    """What another server joins or aggregates is one node of the plan, without the names of the tables."""
+    rights.sql(FOREIGN % {"port": rights.port}, "rights")
+    masked = [{"table": "app.f_people", "columns": ["mail"]}]
+    try:
+        for trick in ["SELECT count(*), max(amount) FROM private.f_salaries",
+                      "SELECT e.id, s.amount FROM app.f_events e JOIN private.f_salaries s ON s.who < 'z' || e.id",
+                      "SELECT amount FROM private.f_salaries"]:
+            message, seen = answer(connector, asked(rights, trick, "south", source={"schemas": ["app"]}))
+            assert "LEAK" not in seen and "estimate" not in seen, (trick, seen[:2000])
+            assert message["word"] in ("masked", "denied"), (trick, message)
+        for trick in ["SELECT dept, count(*), max(mail) FROM app.f_people GROUP BY dept",
+                      "SELECT p.mail FROM app.f_people p JOIN app.f_people q ON p.id = q.id AND p.dept < q.dept || 'x'",
+                      "SELECT mail FROM app.f_people",
+                      "SELECT id FROM app.f_contacts WHERE address = 'LEAK-mask7'"]:
+            message, seen = answer(connector, asked(rights, trick, "south", masked=masked))
+            assert "LEAK" not in seen.replace(trick, "") and "estimate" not in seen, (trick, seen[:2000])
+            assert message["word"] == "masked", (trick, message)
+        apart = "WITH e AS MATERIALIZED (SELECT id FROM app.f_events) SELECT count(*) FROM e"
+        assert connector.good(asked(rights, apart, "south", masked=masked)).rows == [(1,)]
+        assert connector.good(asked(rights, "SELECT count(*) FROM app.f_events", "south")).rows == [(1,)]
+    finally:
+        rights.sql("DROP EXTENSION postgres_fdw CASCADE", "rights")
