@@ -24,7 +24,6 @@
 #define STATEMENT   "glovebox"
 #define LOOK_ROWS   1024 /* between two looks at the broker and the clock */
 #define PROGRESS_US USEC_PER_SEC
-#define PLAN_BYTES  (32u << 20)
 
 struct query {
     struct pg pg;
@@ -81,7 +80,7 @@ static char *explain_sql(struct query *q)
 
     if (!out)
         return NULL;
-    fputs("EXPLAIN (VERBOSE, FORMAT JSON) EXECUTE " STATEMENT, out);
+    fputs(PG_EXPLAIN "EXECUTE " STATEMENT, out);
     for (size_t i = 0; i < q->params.len; i++) {
         autofree char *literal =
             q->params.values[i] ? pg_literal(&q->pg, q->params.values[i]) : strdup("NULL");
@@ -124,30 +123,14 @@ static int check_plan(struct query *q, const struct pg_plan *plan, const json_t 
 static int explain(struct query *q)
 {
     autofree char *sql = explain_sql(q);
-    PGresult *rows = NULL;
     struct pg_plan plan;
     json_t *json = NULL;
     int r;
 
     if (!sql)
         return driver_fail(q->pg.error, CONNECT_UNSUPPORTED, "a parameter is not valid UTF-8 text");
-    if (pg_guard_text(&q->pg, q->params.sql) < 0 || pg_ask(&q->pg, sql, 0, NULL, &rows) < 0)
+    if (pg_guard_text(&q->pg, q->params.sql) < 0 || pg_explain(&q->pg, sql, &plan, &json) < 0)
         return -1;
-    if (PQntuples(rows) != 1 || PQnfields(rows) != 1) {
-        PQclear(rows);
-        return driver_fail(q->pg.error, CONNECT_BROKEN, "the server did not explain the statement");
-    }
-    if ((unsigned) PQgetlength(rows, 0, 0) > PLAN_BYTES) {
-        PQclear(rows);
-        return driver_fail(q->pg.error, CONNECT_TOO_LARGE,
-                           "the plan of the statement is larger than %u bytes; make it simpler",
-                           PLAN_BYTES);
-    }
-    r = plan_read(PQgetvalue(rows, 0, 0), (size_t) PQgetlength(rows, 0, 0), &plan, &json,
-                  q->pg.error);
-    PQclear(rows);
-    if (r < 0)
-        return r;
     r = check_plan(q, &plan, json);
     plan_release(&plan);
     json_decref(json);

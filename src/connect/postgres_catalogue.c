@@ -351,6 +351,29 @@ static void keep_samples(struct reader *reader, const PGresult *rows, const json
     }
 }
 
+/* Samples are values as others are: where a query would be refused, because the rows come from
+ * another schema or a masked column of a child, there are none. */
+static bool may_sample(struct reader *reader, const char *sql)
+{
+    autofree char *explain = NULL;
+    struct pg_plan plan;
+    json_t *json = NULL;
+    bool may;
+
+    if (!pg_is_guarded(&reader->pg))
+        return true;
+    if (asprintf(&explain, PG_EXPLAIN "%s", sql) < 0) {
+        explain = NULL;
+        return false;
+    }
+    if (pg_explain(&reader->pg, explain, &plan, &json) < 0)
+        return false;
+    may = pg_guard_plan(&reader->pg, sql, &plan, json) == 0;
+    plan_release(&plan);
+    json_decref(json);
+    return may;
+}
+
 /* A table that cannot be read, or not in time, has no samples: that is no reason to fail. */
 static int sample_table(struct reader *reader, const json_t *table)
 {
@@ -361,7 +384,7 @@ static int sample_table(struct reader *reader, const json_t *table)
 
     if (sql) {
         r = pg_do(&reader->pg, "SAVEPOINT sample; SET LOCAL statement_timeout = " SAMPLE_MS);
-        if (r == 0 && pg_ask(&reader->pg, sql, 0, NULL, &rows) == 0) {
+        if (r == 0 && may_sample(reader, sql) && pg_ask(&reader->pg, sql, 0, NULL, &rows) == 0) {
             keep_samples(reader, rows, chosen);
             PQclear(rows);
         }

@@ -15,6 +15,7 @@
 
 #include "base/banned.h"
 
+#define PLAN_BYTES (32u << 20)
 #define REVOKE_ADVICE                                                                              \
     "a superuser runs once in this database: REVOKE EXECUTE ON FUNCTION "                          \
     "pg_catalog.set_config(text, text, boolean) FROM PUBLIC; REVOKE UPDATE ON "                    \
@@ -132,6 +133,26 @@ int pg_guard_session(struct pg *pg)
 }
 
 /* ---- the plan ---- */
+
+int pg_explain(struct pg *pg, const char *sql, struct pg_plan *ret_plan, json_t **ret_json)
+{
+    PGresult *rows = NULL;
+    int r;
+
+    if (pg_ask(pg, sql, 0, NULL, &rows) < 0)
+        return -1;
+    if (PQntuples(rows) != 1 || PQnfields(rows) != 1)
+        r = driver_fail(pg->error, CONNECT_BROKEN, "the server did not explain the statement");
+    else if ((unsigned) PQgetlength(rows, 0, 0) > PLAN_BYTES)
+        r = driver_fail(pg->error, CONNECT_TOO_LARGE,
+                        "the plan of the statement is larger than %u bytes; make it simpler",
+                        PLAN_BYTES);
+    else
+        r = plan_read(PQgetvalue(rows, 0, 0), (size_t) PQgetlength(rows, 0, 0), ret_plan, ret_json,
+                      pg->error);
+    PQclear(rows);
+    return r;
+}
 
 /* Tables that inherit from those with masks, partitions among them: their columns are the same. */
 static const char inherits_sql[] =
@@ -292,7 +313,7 @@ static int check_aliases(struct pg *pg, const char *sql, const json_t *json, con
     return r;
 }
 
-static bool is_guarded(const struct pg *pg)
+bool pg_is_guarded(const struct pg *pg)
 {
     return json_array_size(json_object_get(pg->source, "schemas")) > 0 ||
            json_array_size(json_object_get(pg->order->json, "masked")) > 0;
@@ -300,7 +321,7 @@ static bool is_guarded(const struct pg *pg)
 
 int pg_guard_text(struct pg *pg, const char *sql)
 {
-    return is_guarded(pg) ? check_functions(pg, sql, NULL) : 0;
+    return pg_is_guarded(pg) ? check_functions(pg, sql, NULL) : 0;
 }
 
 /* PostgreSQL 17 shows what is compared with a subquery. */
@@ -325,7 +346,7 @@ int pg_guard_plan(struct pg *pg, const char *sql, const struct pg_plan *plan, co
 
     if (!json_is_array(schemas) || json_array_size(schemas) == 0)
         schemas = NULL;
-    if (!is_guarded(pg))
+    if (!pg_is_guarded(pg))
         return 0;
     if (plan->broken)
         return driver_fail(pg->error, CONNECT_MASKED, "the plan of the statement cannot be read");

@@ -112,6 +112,12 @@ int plan_check_unseen(const char *sql, const json_t *names, const json_t *json, 
 
 /* ---- postgres_guard.c: plan and parameters against the rules of the order ---- */
 
+#define PG_EXPLAIN "EXPLAIN (VERBOSE, FORMAT JSON) "
+
+/* Runs @sql, which begins with PG_EXPLAIN. The caller releases plan and JSON. */
+int pg_explain(struct pg *pg, const char *sql, struct pg_plan *ret_plan, json_t **ret_json);
+/* Whether there are rules about schemas or masks at all. */
+bool pg_is_guarded(const struct pg *pg);
 /* Whether role and variables hold against SQL that tries to undo them. */
 int pg_guard_session(struct pg *pg);
 /* {"schema.table": [column, ...]} of the tables with masks and all that inherit from them. */

@@ -394,6 +394,31 @@ def test_schemas(connector, rights):
     assert names and all(name.startswith("app.") for name in names)
 
 
+def test_samples_of_a_catalogue(connector, rights):
+    """Values of a catalogue are values: they come from nowhere that a query could not read. Without row security
+    in the database views are sampled, too."""
+    rights.create_database("rights_samples")
+    rights.sql("""CREATE SCHEMA app; CREATE SCHEMA private;
+        CREATE TABLE private.salaries (who text, amount text); INSERT INTO private.salaries VALUES ('x', 'LEAK-schema');
+        CREATE VIEW app.window_to_private AS SELECT amount AS a FROM private.salaries;
+        CREATE TABLE app.all_people (id int, email text);
+        CREATE TABLE private.people () INHERITS (app.all_people); INSERT INTO private.people VALUES (7, 'LEAK-child');
+        CREATE TABLE app.fine (x text); INSERT INTO app.fine VALUES ('shown');
+        GRANT USAGE ON SCHEMA app, private TO PUBLIC; GRANT SELECT ON ALL TABLES IN SCHEMA app, private TO PUBLIC;""",
+               "rights_samples")
+    try:
+        for how in ({"source": {"schemas": ["app"]}},
+                    {"masked": [{"table": "private.people", "columns": ["email"]},
+                                {"table": "private.salaries", "columns": ["amount"]}]}):
+            order = {**asked(rights, "", "south", "rights_samples", **how), "op": "catalogue", "samples": 5}
+            seen = connector.good(order).raw.decode()
+            assert "LEAK" not in seen and "window_to_private" in seen and "shown" in seen, seen
+        everything = {**asked(rights, "", "south", "rights_samples"), "op": "catalogue", "samples": 5}
+        assert "LEAK-schema" in connector.good(everything).raw.decode()
+    finally:
+        rights.sql("DROP DATABASE rights_samples WITH (FORCE)")
+
+
 FOREIGN = """
 CREATE EXTENSION postgres_fdw;
 CREATE SERVER self FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '127.0.0.1', port '%(port)d', dbname 'rights');
