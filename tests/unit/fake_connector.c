@@ -64,6 +64,24 @@ static void put_estimate(void)
     json_decref(go);
 }
 
+/* Messages without an end, each of them fine, that take longer to read than to send. */
+static void put_flood(void)
+{
+    static const char start[] = "{\"message\": \"progress\", \"rows\": [[]", end[] = "]}";
+    static char frame[128 * 1024];
+    size_t at = 4 + sizeof start - 1, len;
+
+    memcpy(frame + 4, start, sizeof start - 1);
+    for (; at + 8 < sizeof frame; at += 3)
+        memcpy(frame + at, ",[]", 3);
+    memcpy(frame + at, end, sizeof end - 1);
+    len = at + sizeof end - 1 - 4;
+    for (unsigned i = 0; i < 4; i++)
+        frame[i] = (char) (unsigned char) (len >> (8 * i));
+    while (io_write_all(CONNECT_CONTROL_FD, frame, len + 4) == 0)
+        ;
+}
+
 static void put_garbage(const char *how)
 {
     char deep[400];
@@ -121,6 +139,8 @@ int fake_connector_main(void)
         put_estimate();
         for (;;)
             (void) pause();
+    } else if (strncmp(sql, "flood", 5) == 0) {
+        put_flood();
     } else if (strncmp(sql, "large", 5) == 0) {
         memset(buf, 'x', sizeof buf);
         while (io_write_all(CONNECT_RESULT_FD, buf, sizeof buf) == 0)

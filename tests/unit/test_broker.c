@@ -755,23 +755,29 @@ static void test_shares(void **state)
     kit_close(&kit);
 }
 
+/* Whether it is silent or says more than anybody wants to know. */
 static void test_deadline(void **state)
 {
-    json_t *order = json_pack("{s:s, s:{}}", "sql", "wait", "source");
-    struct connector_failure failure;
-    json_t *done;
-    int fd;
+    static const char *const kinds[] = { "wait", "flood" };
 
     (void) state;
-    assert_int_equal(connector_run(&(struct connector_call){ .order = order,
-                                                             .deadline_us = clock_now_us() + 100000,
-                                                             .result_fd = -1,
-                                                             .cancel_fd = -1 },
-                                   &fd, &done, &failure),
-                     -1);
-    assert_string_equal(failure.word, "timeout");
-    connector_failure_release(&failure);
-    json_decref(order);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        json_t *order = json_pack("{s:s, s:{}}", "sql", kinds[i], "source");
+        struct connector_failure failure;
+        json_t *done;
+        int fd;
+
+        assert_int_equal(
+            connector_run(&(struct connector_call){ .order = order,
+                                                    .deadline_us = clock_now_us() + 100000,
+                                                    .result_fd = -1,
+                                                    .cancel_fd = -1 },
+                          &fd, &done, &failure),
+            -1);
+        assert_string_equal(failure.word, "timeout");
+        connector_failure_release(&failure);
+        json_decref(order);
+    }
 }
 
 int main(int argc, char **argv)

@@ -346,17 +346,16 @@ static json_t *receive(struct connection *c, struct connector_failure *failure)
             }
             return json;
         }
+        /* Before each read: one that never stops sending is bound by time and cancelled, too. */
+        if (wait_for(c, POLLIN, failure) < 0)
+            return NULL;
         n = recv(c->socket, c->buf + c->len, c->cap - c->len, MSG_DONTWAIT);
         if (n > 0) {
             c->len += (size_t) n;
-            continue;
-        }
-        if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+        } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
             (void) fail_broken(failure);
             return NULL;
         }
-        if (wait_for(c, POLLIN, failure) < 0)
-            return NULL;
     }
 }
 
