@@ -86,6 +86,9 @@ static void no_processes(void)
     expect(call(SYS_vfork, 0, 0, 0, 0) < 0 && errno == EPERM, "vfork");
 #endif
     expect(kill(getppid(), 0) < 0, "signal to the parent");
+    /* A descriptor that can be read sends this signal to its owner. */
+    expect(fcntl(report_fd, F_SETOWN, getppid()) < 0 && errno == EPERM, "owner of a descriptor");
+    expect(fcntl(report_fd, F_SETSIG, SIGKILL) < 0 && errno == EPERM, "signal of a descriptor");
     expect(call(SYS_ptrace, PTRACE_TRACEME, 0, 0, 0) < 0 && errno == EPERM, "ptrace");
     expect(call(SYS_process_vm_readv, getpid(), 0, 0, 0) < 0 && errno == EPERM, "process_vm_readv");
 }
