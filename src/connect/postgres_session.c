@@ -63,6 +63,13 @@ int pg_prepare(const struct order *order, struct driver_error *error)
     return 0;
 }
 
+/* Whether the text of an error goes to a program, a model and whoever asked. Checks and syncs are
+ * for operators, who need to know where it was tried to connect. */
+static bool is_for_others(const struct pg *pg)
+{
+    return strcmp(text_of(pg->order->json, "op"), "query") == 0;
+}
+
 /* ---- waiting ---- */
 
 static void *cancel_thread(void *arg)
@@ -102,7 +109,7 @@ static int give_up(struct pg *pg, enum connect_word word)
     if (connecting)
         return driver_fail(pg->error, CONNECT_UNREACHABLE,
                            "%.100s does not answer: it took longer than allowed to connect",
-                           text_of(pg->source, "host"));
+                           is_for_others(pg) ? "the server" : text_of(pg->source, "host"));
     return driver_fail(
         pg->error, word,
         "the query took longer than it may; ask for less, or aggregate at the source");
@@ -364,8 +371,7 @@ static int connection_start(struct pg *pg)
         mode = is_local(host) ? "prefer" : "verify-full";
     if (!is_local(host) && !is_verified(mode))
         return driver_fail(pg->error, CONNECT_UNSAFE,
-                           "sslmode=%.20s does not verify the server %.100s; use verify-full", mode,
-                           host);
+                           "sslmode=%.20s does not verify the server; use verify-full", mode);
     if (is_verified(mode) && !*root_cert)
         return driver_fail(pg->error, CONNECT_UNREACHABLE,
                            "there are no certificates to verify the server with; give the source a "
@@ -409,6 +415,22 @@ static void one_line(const char *lines, char *ret_text, size_t size)
     ret_text[len] = '\0';
 }
 
+/* libpq's own words, "connection to server at "HOST" (ADDRESS), port N failed: ", and the name
+ * where else it says it. */
+static void hide_address(const struct pg *pg, char *text)
+{
+    static const char before[] = "connection to server ", after[] = " failed: ";
+    const char *host = text_of(pg->source, "host");
+    char *at, *end;
+
+    while ((at = strstr(text, before)) && (end = strstr(at, after)))
+        memmove(at, end + strlen(after), strlen(end + strlen(after)) + 1);
+    for (at = text; strlen(host) >= 3 && (at = strstr(at, host)); at += 3) {
+        memset(at, '*', 3);
+        memmove(at + 3, at + strlen(host), strlen(at + strlen(host)) + 1);
+    }
+}
+
 /* libpq gives no SQLSTATE for a failed connection: the server's words tell a wrong password from a
  * server that is not there. */
 static int connection_failed(struct pg *pg)
@@ -417,9 +439,11 @@ static int connection_failed(struct pg *pg)
                                            "no pg_hba.conf entry", "not permitted to log in",
                                            "role \"" };
     enum connect_word word = CONNECT_UNREACHABLE;
-    char text[500];
+    char text[1024];
 
     one_line(PQerrorMessage(pg->conn), text, sizeof text);
+    if (is_for_others(pg))
+        hide_address(pg, text);
     for (size_t i = 0; i < ARRAY_LEN(denials); i++)
         if (strstr(text, denials[i]))
             word = CONNECT_DENIED;

@@ -352,6 +352,14 @@ def test_connections(connector, postgres):
     assert "once-was-good" not in str(connector.bad(tried(user="expired", password="once-was-good"), "denied"))
     postgres.sql("DROP ROLE expired")
     connector.bad(tried(database="nothing_there"), "unreachable")
+    # A program and a model are not told where the server is; an operator who checks the source is.
+    for how in ({"port": 1}, {"host": "localhost", "port": 1}, {"host": "no-such-host.invalid"}, {"host": "/tmp/no-such-dir"},
+                {"password": "not-it"}, {"host": "localhost", "sslmode": "verify-full", "sslrootcert": other}):
+        order = {**tried(), "source": {**tried()["source"], "sslmode": "verify-full", "sslrootcert": postgres.ca, **how}}
+        text, host, port = connector.bad(order)["text"], order["source"]["host"], str(order["source"]["port"])
+        assert host not in text and "127.0.0.1" not in text and port not in text.split(), text
+        checked = connector.good({**order, "op": "check"}).done
+        assert not checked["ok"] and host in str(checked), checked
     connector.bad({**tried(), "source": {**tried()["source"], "port": 1}}, "unreachable")
     connector.bad({**tried(), "source": {**tried()["source"], "port": 99999}}, "unreachable")
     connector.bad({**tried(), "source": {"kind": "postgresql"}}, "unreachable")
