@@ -454,6 +454,7 @@ static void save_exports(struct save *save, int dir_fd)
         out = open_new(dir_fd, name);
         close_new(save, out, name, out ? copy_fd(file.fd, out, INT64_MAX) : 0);
         (void) close(file.fd);
+        export_fetched(file.turn);
     }
 }
 

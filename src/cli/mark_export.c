@@ -174,6 +174,7 @@ static int run(struct exporting *e)
     }
     r = write_file(e->cfg, &file, &err);
     (void) close(file.fd);
+    export_fetched(file.turn);
     if (r < 0)
         say("%s", err.msg);
     return r < 0 ? EXIT_OURS : 0;

@@ -134,7 +134,9 @@ struct request {
     size_t body_len, body_size;
     json_t *json; /* what request_json() has parsed */
     struct sink sink;
-    struct ws *ws; /* once the upgrade was accepted */
+    struct ws *ws;                /* once the upgrade was accepted */
+    void (*done)(void *done_arg); /* if set: once the reply was sent, or will not be */
+    void *done_arg;
     struct refusal refusal;
 
     bool queued;

@@ -20,7 +20,7 @@ import zipfile
 import nbformat
 import pytest
 
-from conftest import ROOT, need
+from conftest import ROOT, need, wait_for
 from mark_kit import SAMPLE, answer, person, run, scripted
 from postgres_kit import postgres  # noqa: F401
 from serve_kit import serve  # noqa: F401
@@ -595,3 +595,30 @@ mark.table("Orders", mark.query("shop", "SELECT n AS i, 'a' || n AS t FROM gener
     assert rows[0] == "i,t" and rows[1200] == "1200,a1200" and len(rows) == 1202
     page = export(ann, "messages", message, "html").body.decode()
     assert "Query of shop" in page and "JOIN regions r USING (region)" in page
+
+
+def test_files_that_nobody_fetches(serve, tmp_path):
+    """An export is a file until its reader has it all, which can take as long as the reader likes. So one owner
+    has four of them, and others are not kept waiting."""
+    replies = [run("mark.value('n', 1)"), answer("{{n}}.")]
+    server = serve(*scripted(tmp_path / "model", replies * 2), "--model", "none")
+    ann, bob = person(server), person(server, "bob@example.com")
+    lines = "\n".join(os.urandom(30).hex() for _ in range(400000))
+    chats = {who: who.ask_mark("How many?", files=[who.upload("big.csv", f"a\n{lines}\n".encode())])["chat_id"]
+             for who in (ann, bob)}
+
+    def begin(who):
+        """Asks for the file and reads the head of the reply only."""
+        connection = who.connect()
+        connection.request("GET", f"/api/v1/chats/{chats[who]}/export?format=zip", headers=who.headers({}))
+        return connection, connection.getresponse()
+
+    begun = [begin(ann) for _ in range(4)]
+    assert [reply.status for _, reply in begun] == [200] * 4
+    assert ann.problem(503, "GET", f"/api/v1/chats/{chats[ann]}/export?format=md")["type"].endswith(":busy")
+    connection, reply = begin(bob)
+    assert reply.status == 200
+    connection.close()
+    for connection, _ in begun:
+        connection.close()
+    wait_for(lambda: ann.ask("GET", f"/api/v1/chats/{chats[ann]}/export?format=md").status == 200)

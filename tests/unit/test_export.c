@@ -279,8 +279,45 @@ static void test_shares(void **state)
     assert_int_equal(begin_all(exports, turns[8], owners[8], true), 0); /* 16 in all */
     assert_int_equal(begin_all(exports, turns[8], owners[8], false), 4);
     export_end(exports, &turns[3][0]);
+    for (size_t i = 0; i < 4; i++)
+        export_end(exports, &turns[8][i]);
     again = (struct export_turn){ .owner = "i", .box = true };
     assert_int_equal(export_begin(exports, &again, &fault), 0);
+    exports_close(exports);
+}
+
+/* What was made and is not fetched yet takes room: it counts for its owner, and for nobody else. */
+static void test_shares_of_files(void **state)
+{
+    struct exports_config config = { .data_dir = "/" };
+    struct export_file files[4][20] = { 0 };
+    struct export_turn *turn;
+    struct exports *exports;
+    struct gb_err err;
+    struct fault fault = { 0 };
+    char owner[8];
+
+    (void) state;
+    assert_int_equal(exports_open(&config, &exports, &err), 0);
+    for (size_t o = 0; o < 20; o++) {
+        (void) snprintf(owner, sizeof owner, "o%zu", o);
+        for (size_t i = 0; i < 4; i++) {
+            assert_int_equal(export_turn_begin(exports, owner, i % 2, &turn, &fault), 0);
+            export_turn_end(turn, true, &files[i][o]);
+        }
+        assert_int_equal(export_turn_begin(exports, owner, false, &turn, &fault), -1);
+        assert_int_equal(export_turn_begin(exports, owner, true, &turn, &fault), -1);
+        assert_int_equal(fault.problem, PROBLEM_BUSY);
+    }
+    export_fetched(files[0][0].turn);
+    assert_int_equal(export_turn_begin(exports, "o0", true, &turn, &fault), 0);
+    export_turn_end(turn, false, NULL); /* it failed: there is no file */
+    assert_int_equal(export_turn_begin(exports, "o0", false, &turn, &fault), 0);
+    export_turn_end(turn, true, &files[0][0]);
+    for (size_t o = 0; o < 20; o++)
+        for (size_t i = 0; i < 4; i++)
+            export_fetched(files[i][o].turn);
+    assert_null(exports->turns);
     exports_close(exports);
 }
 
@@ -356,6 +393,7 @@ int main(void)
         cmocka_unit_test(test_prose_markdown),
         cmocka_unit_test(test_prose_html),
         cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_shares_of_files),
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_charts),
     };

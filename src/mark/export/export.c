@@ -11,7 +11,9 @@
 
 #include "base/banned.h"
 
-/* At one time: with a box, and of all. */
+/* At one time: with a box, and of all. A file that is being fetched counts for its owner, because
+ * it takes room for as long as its reader likes; but not among all, where it would keep others
+ * waiting. */
 #define BOXES_MAX             16
 #define BOXES_PER_OWNER_MAX   2
 #define EXPORTS_MAX           64
@@ -66,13 +68,13 @@ int export_begin(struct exports *exports, struct export_turn *turn, struct fault
     for (const struct export_turn *t = exports->turns; t; t = t->next) {
         bool same = strcmp(t->owner, turn->owner) == 0;
 
-        all++;
+        all += !t->made;
         own += same;
-        boxes += t->box;
-        own_boxes += same && t->box;
+        boxes += t->box && !t->made;
+        own_boxes += same && t->box && !t->made;
     }
-    room = turn->box ? boxes < BOXES_MAX && own_boxes < BOXES_PER_OWNER_MAX
-                     : all < EXPORTS_MAX && own < EXPORTS_PER_OWNER_MAX;
+    room = own < EXPORTS_PER_OWNER_MAX &&
+           (turn->box ? boxes < BOXES_MAX && own_boxes < BOXES_PER_OWNER_MAX : all < EXPORTS_MAX);
     if (room) {
         turn->next = exports->turns;
         exports->turns = turn;
@@ -81,7 +83,7 @@ int export_begin(struct exports *exports, struct export_turn *turn, struct fault
     if (room)
         return 0;
     (void) fault_set(fault, PROBLEM_BUSY, NULL,
-                     "too many exports are under way; try again in a moment");
+                     "too many exports are under way or being fetched; try again in a moment");
     fault->retry_after_s = 5;
     return -1;
 }
@@ -95,6 +97,49 @@ void export_end(struct exports *exports, struct export_turn *turn)
             break;
         }
     (void) pthread_mutex_unlock(&exports->lock);
+}
+
+int export_turn_begin(struct exports *exports, const char *owner, bool box,
+                      struct export_turn **ret_turn, struct fault *fault)
+{
+    struct export_turn *turn = calloc(1, sizeof *turn);
+    char *copy = strdup(owner);
+    int r = -1;
+
+    if (turn && copy) {
+        *turn = (struct export_turn){ .owner = copy, .box = box, .exports = exports };
+        r = export_begin(exports, turn, fault);
+    } else {
+        (void) fault_no_memory(fault);
+    }
+    if (r < 0) {
+        free(turn);
+        free(copy);
+        return r;
+    }
+    *ret_turn = turn;
+    return 0;
+}
+
+void export_turn_end(struct export_turn *turn, bool made, struct export_file *file)
+{
+    if (!made) {
+        export_fetched(turn);
+        return;
+    }
+    (void) pthread_mutex_lock(&turn->exports->lock);
+    turn->made = true;
+    (void) pthread_mutex_unlock(&turn->exports->lock);
+    file->turn = turn;
+}
+
+void export_fetched(struct export_turn *turn)
+{
+    if (!turn)
+        return;
+    export_end(turn->exports, turn);
+    free((char *) turn->owner);
+    free(turn);
 }
 
 /* ---- names ---- */
@@ -160,16 +205,16 @@ static int export_either(struct exports *exports, const struct caller *caller, c
                          const char *message_id, enum export_format format,
                          struct export_file *ret_file, struct fault *fault)
 {
-    struct export_turn turn = { .owner = principal_text(&caller->principal) };
+    struct export_turn *turn;
     struct selection selection;
     int r;
 
-    if (export_begin(exports, &turn, fault) < 0)
+    if (export_turn_begin(exports, principal_text(&caller->principal), false, &turn, fault) < 0)
         return -1;
     r = selection_open(exports, caller, chat_id, message_id, &selection, fault);
     if (r == 0)
         r = export_scope(&selection, format, ret_file, fault);
-    export_end(exports, &turn);
+    export_turn_end(turn, r == 0, ret_file);
     return r;
 }
 

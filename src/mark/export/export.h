@@ -65,12 +65,16 @@ enum export_table_format {
 #define EXPORT_NAME_MAX 256
 
 struct export_file {
-    int fd; /* the caller's, at its start */
+    int fd;                   /* the caller's, at its start */
+    struct export_turn *turn; /* the caller's, for export_fetched() */
     int64_t size;
     const char *media_type;     /* valid forever */
     char name[EXPORT_NAME_MAX]; /* UTF-8, safe as the name of a file anywhere */
     bool differs;               /* of a table: its programs gave something else than the answer */
 };
+
+/* The file is not needed any more: until then it counts as an export of its owner. Accepts NULL. */
+void export_fetched(struct export_turn *turn);
 
 /* For an operator: as whom to ask for the chat or answer @id, whoever it belongs to. -ENOENT: there
  * is none. */

@@ -16,6 +16,8 @@ struct export_turn { /* an export under way, in a list */
     struct export_turn *next;
     const char *owner;
     bool box;
+    bool made; /* the file is there, and takes room until it was fetched */
+    struct exports *exports;
 };
 
 struct exports {
@@ -168,6 +170,10 @@ int export_write_zip(struct selection *selection, struct out *out, struct fault 
 /* A place among those under way; @turn->owner and @turn->box are set. */
 int export_begin(struct exports *exports, struct export_turn *turn, struct fault *fault);
 void export_end(struct exports *exports, struct export_turn *turn);
+/* The same with a turn of its own, which goes to the file if there is one. */
+int export_turn_begin(struct exports *exports, const char *owner, bool box,
+                      struct export_turn **ret_turn, struct fault *fault);
+void export_turn_end(struct export_turn *turn, bool made, struct export_file *file);
 /* The name of a file: what of @title is harmless, then @part, which may be "". */
 void export_name(const char *title, const char *part, const char *extension,
                  char buf[EXPORT_NAME_MAX]);

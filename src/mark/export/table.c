@@ -269,7 +269,7 @@ int export_table(struct exports *exports, const struct caller *caller, const cha
                  int64_t n, enum export_table_format format, bool changed,
                  struct export_file *ret_file, struct fault *fault)
 {
-    struct export_turn turn = { .owner = principal_text(&caller->principal), .box = true };
+    struct export_turn *turn = NULL;
     struct table_export t = {
         .exports = exports, .caller = caller, .format = format, .changed = changed
     };
@@ -289,10 +289,10 @@ int export_table(struct exports *exports, const struct caller *caller, const cha
     }
     t.table = json_array_get(tables, (size_t) n - 1);
     t.rank = rank_of(tables, (size_t) n);
-    r = export_begin(exports, &turn, fault);
+    r = export_turn_begin(exports, principal_text(&caller->principal), true, &turn, fault);
     if (r == 0) {
         r = run(&t, json, fault);
-        export_end(exports, &turn);
+        export_turn_end(turn, r == 0, &t.file);
     }
     if (r == 0) {
         export_name(member_text(t.table, "title"), "", words[format], t.file.name);

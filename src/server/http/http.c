@@ -355,6 +355,8 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **slot,
     server = rq->server;
     if (rq->sink.abort)
         rq->sink.abort(rq);
+    if (rq->done)
+        rq->done(rq->done_arg);
     ws_free(rq->ws);
     /* The next request may take as long as an idle connection may stay open, plus the time for its
      * headers. */

@@ -35,10 +35,17 @@ static void add_disposition(struct MHD_Response *response, const char *name)
     reply_header(response, "Content-Disposition", value);
 }
 
+static void on_fetched(void *turn)
+{
+    export_fetched(turn);
+}
+
 static void send_file(struct request *rq, const struct export_file *file)
 {
     struct MHD_Response *response = MHD_create_response_from_fd64((uint64_t) file->size, file->fd);
 
+    rq->done = on_fetched;
+    rq->done_arg = file->turn;
     if (!response) {
         (void) close(file->fd);
     } else {
