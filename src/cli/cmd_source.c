@@ -132,18 +132,10 @@ static int set_credentials(json_t *body, const char *path, struct gb_err *err)
 /* Whether the URL has a password; it is overwritten in the command line, which others can read. */
 static bool hide_password(char *url)
 {
-    char *user = strstr(url, "://"), *end, *at, *colon;
+    autofree char *before = strdup(url);
 
-    if (!user)
-        return false;
-    user += 3;
-    end = user + strcspn(user, "/?");
-    at = memrchr(user, '@', (size_t) (end - user));
-    colon = at ? memchr(user, ':', (size_t) (at - user)) : NULL;
-    if (!colon || colon + 1 == at)
-        return false;
-    memset(colon + 1, '*', (size_t) (at - colon - 1));
-    return true;
+    options_hide_password(url);
+    return !before || strcmp(before, url) != 0;
 }
 
 static int set_password(const struct config *cfg, json_t *body, bool in_url, struct gb_err *err)

@@ -229,6 +229,9 @@ def test_the_command(gb, shop, tmp_path, postgres):  # noqa: F811
     said = run("add", "own", url.replace("src_mark", "src_none"), "--password-file", wrong,
                "--login", f"ann@example.com=src_mark:{password}", status=1)
     assert "FAIL  connect: " in said and "ok    connect as ann@example.com: " in said, said
+    parameter = f"{url}{'&' if '?' in url else '?'}password={SECRET}"
+    assert "others on this machine may have seen the password" in run("add", "second", parameter, "--no-check")
+    run("remove", "second")
     run("remove", "second", status=1)
     # A server that is down is said in one line, also by a question whose program failed because of it.
     run("add", "down", "postgresql://u@127.0.0.1:1/d", "--no-check")

@@ -362,6 +362,32 @@ static void test_zero_is_refused(void **state)
 }
 
 /* The table alone: what the generators rely on. */
+static void test_passwords_are_hidden(void **state)
+{
+    static const char *const cases[][2] = {
+        { "postgresql://u:secret@h/d", "postgresql://u:******@h/d" },
+        { "--database=postgres://u:secret@h:5432/d?x=y",
+          "--database=postgres://u:******@h:5432/d?x=y" },
+        { "postgresql://u@h/d?password=secret&x=y", "postgresql://u@h/d?password=******&x=y" },
+        { "postgresql://h/d?user=u&sslpassword=a&password=b",
+          "postgresql://h/d?user=u&sslpassword=*&password=*" },
+        { "postgresql://u:se@ret@h/d", "postgresql://u:******@h/d" }, /* of a source */
+        { "postgresql://u:se?ret@h/d", "postgresql://u:******@h/d" }, /* to libpq */
+        { "postgresql://h:5432/d?user=a@b", "postgresql://h:5432/d?user=a@b" },
+        { "postgresql://u@h/d", "postgresql://u@h/d" },
+        { "u:secret@h", "u:secret@h" },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[100];
+
+        (void) snprintf(text, sizeof text, "%s", cases[i][0]);
+        options_hide_password(text);
+        assert_string_equal(text, cases[i][1]);
+    }
+}
+
 static void test_table(void **state)
 {
     const char *group = "";
@@ -419,6 +445,7 @@ int main(void)
         cmocka_unit_test(test_help_needs_nothing),
         cmocka_unit_test(test_bad),
         cmocka_unit_test(test_zero_is_refused),
+        cmocka_unit_test(test_passwords_are_hidden),
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_help_fits),
     };

@@ -273,7 +273,9 @@ void options_hide_password(char *text)
     for (char *secret = user; (secret = strstr(secret, "password=")) != NULL;)
         for (secret += strlen("password="); *secret && *secret != '&'; secret++)
             *secret = '*';
-    at = strchr(user, '@');
+    /* Of a source the last "@" ends the password, which has no "?"; to libpq it is the first. */
+    at = memrchr(user, '@', strcspn(user, "/?"));
+    at = at ? at : memchr(user, '@', strcspn(user, "/"));
     colon = memchr(user, ':', at ? (size_t) (at - user) : 0);
     for (char *c = colon ? colon + 1 : at; c && c < at; c++)
         *c = '*';
