@@ -74,7 +74,7 @@ ROOMS = {
         "budget": [],
         "agent": ["attach", "box", "broker", "budget", "chat", "llm", "numeral", "prompts", "source", "story"],
         "export": ["agent", "attach", "box", "broker", "chat", "source", "story"],
-        "verify": ["agent", "attach", "chat", "source", "story"],
+        "verify": ["agent", "attach", "broker", "chat", "source", "story"],
         "eval": ["agent", "attach", "llm", "numeral", "source", "story", "verify"],
         "prompts": [],
         "sample": [],  # scripts for psql, as text

@@ -55,6 +55,7 @@ static int open_verify(struct mark *mark, struct gb_err *err)
                                     .store = mark->config.store,
                                     .agent = mark->agent,
                                     .attachments = mark->attachments,
+                                    .broker = mark->broker,
                                     .may_use = may_use,
                                     .arg = mark };
 

@@ -39,3 +39,24 @@ def test_outlives_the_source_and_the_chat(mark, postgres, shop, gb, tmp_path):  
     again = gb("mark", "verify", "--data", server.data, "--preload", "none", "--quiet")
     assert again.code == 0 and "1 of 1" in again.out, again.out + again.err
     assert len(results(server)) >= 1
+
+
+def test_results_that_are_gone(mark, postgres, shop):  # noqa: F811
+    server = mark()
+    ann = person(server)
+    add_source(ann, postgres, shop)
+    first, second = (ask(ann, "import mark\n" + JOIN, story="Nora sold for {{nora}}.") for _ in range(2))
+    ann.good("POST", f"/api/v1/messages/{first['message_id']}/verify", {}, 201)
+    for made in (first, second):
+        assert ann.ask("DELETE", f"/api/v1/chats/{made['chat_id']}").status == 204
+    assert len(results(server)) == 1
+    # It goes with the last one who has it.
+    assert ann.ask("DELETE", f"/api/v1/messages/{first['message_id']}/verify").status == 204
+    assert results(server) == []
+    # As if a chat had been deleted at the same moment.
+    third = ask(ann, "import mark\n" + JOIN, story="Nora sold for {{nora}}.")
+    for name in results(server):
+        pathlib.Path(server.data, "mark/results", name).unlink()
+    refused = ann.problem(409, "POST", f"/api/v1/messages/{third['message_id']}/verify", {})
+    assert refused["type"].endswith("not-verifiable") and "queries" in refused["detail"], refused
+    assert ann.good("GET", "/api/v1/verified")["verified"] == []

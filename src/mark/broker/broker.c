@@ -83,6 +83,11 @@ int result_open(struct broker *broker, const uint8_t sha256[STORE_HASH_BYTES], i
     return result_open_at(broker->results_fd, sha256, ret_fd, err);
 }
 
+int results_lock(struct broker *broker, int *ret_fd, struct gb_err *err)
+{
+    return results_lock_at(broker->results_fd, ret_fd, err);
+}
+
 int results_remove(struct broker *broker, const uint8_t *hashes, size_t len, struct gb_err *err)
 {
     return results_remove_at(broker->results_fd, broker->config.store, hashes, len, err);

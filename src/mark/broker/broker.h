@@ -111,6 +111,9 @@ int result_open(struct broker *broker, const uint8_t sha256[STORE_HASH_BYTES], i
 /* The same without a broker, for whoever only reads. */
 int result_open_in(const char *data_dir, const uint8_t sha256[STORE_HASH_BYTES], int *ret_fd,
                    struct gb_err *err);
+/* While the descriptor is open no result goes, in any process: for whoever takes a kept one into
+ * use, as a verified answer does. */
+int results_lock(struct broker *broker, int *ret_fd, struct gb_err *err);
 /* Removes those of @len contents, one after the other in @hashes, that no answer has any more. */
 int results_remove(struct broker *broker, const uint8_t *hashes, size_t len, struct gb_err *err);
 /* Removes all files that no answer has any more. */

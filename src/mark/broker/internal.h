@@ -35,6 +35,7 @@ int result_keep(int dir_fd, struct store *store, struct result_draft *draft,
                 const struct store_result *row, int64_t bytes_max, struct gb_err *err);
 int result_open_at(int dir_fd, const uint8_t hash[STORE_HASH_BYTES], int *ret_fd,
                    struct gb_err *err);
+int results_lock_at(int dir_fd, int *ret_fd, struct gb_err *err);
 int results_remove_at(int dir_fd, struct store *store, const uint8_t *hashes, size_t len,
                       struct gb_err *err);
 int results_sweep_at(int dir_fd, struct store *store, struct gb_err *err);

@@ -44,6 +44,11 @@ int results_open(const char *data_dir, int *ret_fd, struct gb_err *err)
     return mark_dir_open(data_dir, "results", true, ret_fd, err);
 }
 
+int results_lock_at(int dir_fd, int *ret_fd, struct gb_err *err)
+{
+    return mark_dir_lock(dir_fd, LOCK_NAME, ret_fd, err);
+}
+
 /* ---- drafts ---- */
 
 /* Where files without a name are not possible. A sweep must not find it before it is locked. */
@@ -51,7 +56,7 @@ static int draft_named(int dir_fd, struct result_draft *draft, struct gb_err *er
 {
     autoclose int lock_fd = -EBADF;
     uint8_t bits[16];
-    int r = mark_dir_lock(dir_fd, LOCK_NAME, &lock_fd, err);
+    int r = results_lock_at(dir_fd, &lock_fd, err);
 
     if (r < 0)
         return r;
@@ -143,7 +148,7 @@ int result_keep(int dir_fd, struct store *store, struct result_draft *draft,
     autoclose int lock_fd = -EBADF;
     char name[HASH_TEXT_MAX];
     struct gb_err ignored;
-    int r = mark_dir_lock(dir_fd, LOCK_NAME, &lock_fd, err);
+    int r = results_lock_at(dir_fd, &lock_fd, err);
 
     if (r < 0)
         return r;
@@ -207,7 +212,7 @@ int results_remove_at(int dir_fd, struct store *store, const uint8_t *hashes, si
                       struct gb_err *err)
 {
     autoclose int lock_fd = -EBADF;
-    int r = mark_dir_lock(dir_fd, LOCK_NAME, &lock_fd, err);
+    int r = results_lock_at(dir_fd, &lock_fd, err);
 
     for (size_t i = 0; r == 0 && i < len; i++)
         r = sweep_hash(dir_fd, store, hashes + i * STORE_HASH_BYTES, err);
@@ -228,7 +233,7 @@ int results_sweep_at(int dir_fd, struct store *store, struct gb_err *err)
     autoclosedir DIR *dir = NULL;
     autoclose int lock_fd = -EBADF;
     const struct dirent *entry;
-    int r = mark_dir_lock(dir_fd, LOCK_NAME, &lock_fd, err);
+    int r = results_lock_at(dir_fd, &lock_fd, err);
 
     if (r < 0)
         return r;

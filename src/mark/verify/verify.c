@@ -241,22 +241,28 @@ static char *content_of(json_t *json)
     return text;
 }
 
-/* With the lock of the attachments: its files are there, and stay. */
-static int check_files(struct verify *verify, const json_t *json, const struct store_input *inputs,
-                       size_t len, struct fault *fault)
+/* With the locks of attachments and results: what it needs is there, and stays. */
+static int check_inputs(struct verify *verify, const json_t *json, const struct store_input *inputs,
+                        size_t len, struct fault *fault)
 {
     struct gb_err err = { 0 };
 
-    for (size_t i = 0; i < len && inputs[i].kind == STORE_INPUT_FILE; i++) {
+    for (size_t i = 0; i < len; i++) {
         autoclose int fd = -EBADF;
         const json_t *file = json_array_get(json_object_get(json, "files"), i);
         const char *name = json_string_value(json_object_get(file, "name"));
 
-        if (attachment_open(verify->config.attachments, inputs[i].sha256, &fd, &err) < 0)
+        if (inputs[i].kind == STORE_INPUT_RESULT) {
+            if (result_open(verify->config.broker, inputs[i].sha256, &fd, &err) < 0)
+                return fault_case(fault,
+                                  "what one of its queries returned was deleted, so it cannot "
+                                  "be run again");
+        } else if (attachment_open(verify->config.attachments, inputs[i].sha256, &fd, &err) < 0) {
             return fault_set(fault, PROBLEM_NOT_VERIFIABLE, NULL,
                              "this answer cannot be verified: the attachment %s was deleted, so it "
                              "cannot be run again",
                              name ? name : "");
+        }
     }
     return 0;
 }
@@ -267,7 +273,7 @@ static int store_case(struct verify *verify, json_t *json, struct store_verified
     size_t most = json_array_size(json_object_get(json, "files")) +
                   json_array_size(json_object_get(json, "queries")) + 1;
     autofree struct store_input *inputs = calloc(most, sizeof *inputs);
-    autoclose int lock_fd = -EBADF;
+    autoclose int files_fd = -EBADF, results_fd = -EBADF;
     struct gb_err err = { 0 };
     size_t len;
     int r;
@@ -276,10 +282,12 @@ static int store_case(struct verify *verify, json_t *json, struct store_verified
         return fault_no_memory(fault);
     len = take_inputs(json, "files", STORE_INPUT_FILE, inputs, 0);
     len = take_inputs(json, "queries", STORE_INPUT_RESULT, inputs, len);
-    r = attachments_lock(verify->config.attachments, &lock_fd, &err);
+    r = attachments_lock(verify->config.attachments, &files_fd, &err);
+    if (r == 0)
+        r = results_lock(verify->config.broker, &results_fd, &err);
     if (r < 0)
         return verify_fault(verify, r, &err, fault);
-    if (check_files(verify, json, inputs, len, fault) < 0)
+    if (check_inputs(verify, json, inputs, len, fault) < 0)
         return -1;
     r = store_verified_add(verify->config.store, verified, inputs, len,
                            verify->config.owner_bytes_max, &err);
@@ -330,15 +338,17 @@ int verify_add(struct verify *verify, const struct caller *caller, const char *m
 /* Contents that nobody else has go with it. */
 static void drop_inputs(struct verify *verify, const json_t *json)
 {
-    const json_t *file;
+    uint8_t hash[STORE_HASH_BYTES];
+    const json_t *item;
+    struct gb_err err;
     size_t i;
 
-    json_array_foreach (json_object_get(json, "files"), i, file) {
-        uint8_t hash[STORE_HASH_BYTES];
-
-        if (hash_parse(json_string_value(json_object_get(file, "sha256")), hash))
+    json_array_foreach (json_object_get(json, "files"), i, item)
+        if (hash_parse(json_string_value(json_object_get(item, "sha256")), hash))
             attachment_drop(verify->config.attachments, hash);
-    }
+    json_array_foreach (json_object_get(json, "queries"), i, item)
+        if (hash_parse(json_string_value(json_object_get(item, "sha256")), hash))
+            (void) results_remove(verify->config.broker, hash, 1, &err); /* else by a sweep */
 }
 
 int verify_remove(struct verify *verify, const struct caller *caller, const char *message_id,

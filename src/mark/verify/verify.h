@@ -16,6 +16,7 @@
 
 #include "mark/agent/agent.h"
 #include "mark/attach/attachments.h"
+#include "mark/broker/broker.h"
 #include "store/verified.h"
 
 #define VERIFY_NOTE_MAX 2000
@@ -28,6 +29,7 @@ struct verify_config {
     struct store *store;
     struct agent *agent;
     struct attachments *attachments;
+    struct broker *broker;
     int64_t owner_bytes_max; /* of inputs of one owner; 0: 1 GiB */
     /* Whether @caller may use the source @name; NULL: nobody may. */
     bool (*may_use)(void *arg, const struct caller *caller, const char *name);
