@@ -60,8 +60,9 @@ bool bigquery_time(const char *text, size_t len, int64_t *ret_us);
 bool bigquery_datetime(const char *text, size_t len, int64_t *ret_us, bool *ret_cut);
 /* Microseconds since 1970, or with @fine the form of a DATETIME with "Z". */
 bool bigquery_timestamp(const char *text, size_t len, bool fine, int64_t *ret_us, bool *ret_cut);
-/* Microseconds since 1970 as a cast to STRING shows them. On the heap; NULL: out of memory. */
-char *bigquery_timestamp_text(int64_t us);
+/* Microseconds since 1970 as a cast to STRING shows them; any number will do. */
+#define BIGQUERY_TIMESTAMP_MAX 96
+void bigquery_timestamp_text(int64_t us, char buf[BIGQUERY_TIMESTAMP_MAX]);
 /* Standard base64 with padding. The caller frees @ret_data, which is never NULL on success. */
 bool bigquery_bytes(const char *text, size_t len, char **ret_data, size_t *ret_len);
 

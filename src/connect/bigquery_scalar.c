@@ -209,21 +209,23 @@ bool bigquery_timestamp(const char *text, size_t len, bool fine, int64_t *ret_us
            read_datetime(text, text + len - 1, ret_us, ret_cut);
 }
 
-char *bigquery_timestamp_text(int64_t us)
+void bigquery_timestamp_text(int64_t us, char buf[BIGQUERY_TIMESTAMP_MAX])
 {
-    int64_t part = (us % USEC_PER_SEC + USEC_PER_SEC) % USEC_PER_SEC;
-    time_t seconds = (time_t) ((us - part) / USEC_PER_SEC);
-    char fraction[16] = "", *text = NULL;
-    struct tm tm;
+    int64_t part = us % USEC_PER_SEC;
+    time_t seconds = (time_t) (us / USEC_PER_SEC);
+    char fraction[16] = "";
+    struct tm tm = { 0 };
 
-    if (!gmtime_r(&seconds, &tm))
-        return NULL;
+    if (part < 0) {
+        part += USEC_PER_SEC;
+        seconds--;
+    }
+    (void) gmtime_r(&seconds, &tm); /* 64 bits of microseconds are no year that it cannot hold */
     if (part != 0)
         (void) snprintf(fraction, sizeof fraction, ".%06d", (int) part);
-    if (asprintf(&text, "%04d-%02d-%02d %02d:%02d:%02d%s+00", tm.tm_year + 1900, tm.tm_mon + 1,
-                 tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, fraction) < 0)
-        return NULL;
-    return text;
+    (void) snprintf(buf, BIGQUERY_TIMESTAMP_MAX, "%04d-%02d-%02d %02d:%02d:%02d%s+00",
+                    tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
+                    fraction);
 }
 
 /* ---- bytes ---- */

@@ -438,6 +438,7 @@ char *bigquery_sample(struct bigquery_field *field, const json_t *cell, size_t m
     const json_t *v = json_object_get(cell, "v");
     const char *text = json_string_value(v);
     size_t len = json_string_length(v);
+    char shown[BIGQUERY_TIMESTAMP_MAX];
     int64_t number = 0;
     double real;
 
@@ -447,8 +448,11 @@ char *bigquery_sample(struct bigquery_field *field, const json_t *cell, size_t m
     if (memchr(text, '\0', len))
         return NULL;
     /* A number on the wire, which says nothing to somebody who writes a query. */
-    if (field->type == RESULT_TIMESTAMPTZ && bigquery_int(text, len, &number))
-        return bigquery_timestamp_text(number);
+    if (field->type == RESULT_TIMESTAMPTZ && bigquery_int(text, len, &number)) {
+        bigquery_timestamp_text(number, shown);
+        text = shown;
+        len = strlen(text);
+    }
     if (len > max) {
         len = max;
         len -= utf8_partial_end(text, len);

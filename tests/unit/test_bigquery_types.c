@@ -140,12 +140,15 @@ static void test_timestamp_text(void **state)
         { "2026-11-16 18:30:01.500000+00", true, 1794853801500000 },
         { "0001-01-01 00:00:00+00", true, -62135596800000000 },
         { "9999-12-31 23:59:59.999999+00", true, 253402300799999999 },
+        { "294247-01-10 04:00:54.775807+00", true, INT64_MAX },
+        { "-290308-12-21 19:59:05.224192+00", true, INT64_MIN },
     };
 
     (void) state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        autofree char *text = bigquery_timestamp_text(rows[i].value);
+        char text[BIGQUERY_TIMESTAMP_MAX];
 
+        bigquery_timestamp_text(rows[i].value, text);
         assert_string_equal(text, rows[i].text);
     }
 }
