@@ -165,7 +165,7 @@ def test_the_command(bq, gb, serve, tmp_path):  # noqa: F811
     operator = person(serve(data=tmp_path / "own"))
     operator.good("PATCH", "/api/v1/sources/sales", {"url": bq.url, "location": "US", "credentials": bq.credentials()})
     assert "ok    jobs" in run("check", "sales")
-    assert "sales: 1 tables" in run("sync", "sales") and "shop.orders" in run("tables", "sales")
+    assert "sales: 1 table," in run("sync", "sales") and "shop.orders" in run("tables", "sales")
     bq.revoked.add(bq.credentials()["client_email"])
     bq.tokens.clear()
     assert "invalid_grant" in run("check", "sales", code=1)
