@@ -235,9 +235,8 @@ static void test_as_we_are(void **state)
 static void test_as_an_ordinary_user(void **state)
 {
     (void) state;
-    if (geteuid() != 0)
-        skip();
-    sealed_as(ORDINARY);
+    if (geteuid() == 0) /* else we are one */
+        sealed_as(ORDINARY);
 }
 
 int main(void)

@@ -427,7 +427,6 @@ CASES = {
     "inspect": ("def f(a): 'text'\nf?", {"out": "Signature: f(a)\nDocstring: text"}),
     "load": ("open('l.py', 'w').write('x = 1')\n%load l.py", {"out": "# %load l.py\nx = 1\n", "err": "printed"}),
     "edit": ("%edit x", {"code": 1, "error": "UsageError", "err": "no editor"}),
-    "store": ("s = 1\n%store s", {"out": "Stored 's' (int)\n"}),
     "wide": ("{i: 'x' * 20 for i in range(4)}",
              {"plain": "\n ".join("{0: 'xxx',1: 'xxx',2: 'xxx',3: 'xxx'}".replace("xxx", "x" * 20).replace(",", ",|").split("|"))}),
     "pretty": ("class A:\n    def _repr_pretty_(self, p, cycle): p.text('nice')\n[A()]", {"plain": "[nice]"}),
