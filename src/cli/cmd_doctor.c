@@ -51,7 +51,7 @@ static json_t *look_at_store(const struct config *cfg, const char *data_dir)
     where = strdup(cfg->database);
     if (!where)
         return NULL;
-    options_hide_password(where);
+    (void) options_hide_password(where);
     r = cmd_open_store(cfg, true, &store, &err);
     store_close(store);
     return json_pack("{s:s, s:s, s:b, s:s}", "kind", "postgresql", "where", where, "ok",

@@ -129,15 +129,6 @@ static int set_credentials(json_t *body, const char *path, struct gb_err *err)
     return json_object_set_new(body, "credentials", json) < 0 ? gb_fail(err, ENOMEM, "read it") : 0;
 }
 
-/* Whether the URL has a password; it is overwritten in the command line, which others can read. */
-static bool hide_password(char *url)
-{
-    autofree char *before = strdup(url);
-
-    options_hide_password(url);
-    return !before || strcmp(before, url) != 0;
-}
-
 static int set_password(const struct config *cfg, json_t *body, bool in_url, struct gb_err *err)
 {
     char password[PASSWORD_SIZE] = "";
@@ -245,7 +236,7 @@ static int body_postgresql(const struct config *cfg, json_t *body, struct gb_err
     int r = set_text(body, "kind", "postgresql") < 0 || set_text(body, "url", cfg->args[1]) < 0
                 ? gb_fail_plain(err, EINVAL, "the address is not UTF-8")
                 : 0;
-    bool in_url = hide_password(cfg->args[1]);
+    bool in_url = options_hide_password(cfg->args[1]); /* others can read the command line */
 
     if (in_url)
         say("others on this machine may have seen the password in the address; --password-file "

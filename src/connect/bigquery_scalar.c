@@ -220,7 +220,7 @@ void bigquery_timestamp_text(int64_t us, char buf[BIGQUERY_TIMESTAMP_MAX])
         part += USEC_PER_SEC;
         seconds--;
     }
-    (void) gmtime_r(&seconds, &tm); /* 64 bits of microseconds are no year that it cannot hold */
+    (void) gmtime_r(&seconds, &tm); /* the year of any int64_t of microseconds fits */
     if (part != 0)
         (void) snprintf(fraction, sizeof fraction, ".%06d", (int) part);
     (void) snprintf(buf, BIGQUERY_TIMESTAMP_MAX, "%04d-%02d-%02d %02d:%02d:%02d%s+00",

@@ -262,23 +262,34 @@ static int load_files(struct config_load *load, struct gb_err *err)
     return r < 0 ? r : load_file(load, "/etc", "glovebox/glovebox.conf", err);
 }
 
-void options_hide_password(char *text)
+static void hide(char *from, const char *to, bool *hidden)
 {
+    for (; from < to; from++) {
+        *from = '*';
+        *hidden = true;
+    }
+}
+
+bool options_hide_password(char *text)
+{
+    bool hidden = false;
     char *user = strstr(text, "postgresql://"), *at, *colon;
 
     user = user ? user : strstr(text, "postgres://");
     if (!user)
-        return;
+        return false;
     user = strstr(user, "://") + 3;
-    for (char *secret = user; (secret = strstr(secret, "password=")) != NULL;)
-        for (secret += strlen("password="); *secret && *secret != '&'; secret++)
-            *secret = '*';
+    for (char *secret = user; (secret = strstr(secret, "password=")) != NULL;) {
+        secret += strlen("password=");
+        hide(secret, secret + strcspn(secret, "&"), &hidden);
+    }
     /* Of a source the last "@" ends the password, which has no "?"; to libpq it is the first. */
     at = memrchr(user, '@', strcspn(user, "/?"));
     at = at ? at : memchr(user, '@', strcspn(user, "/"));
     colon = memchr(user, ':', at ? (size_t) (at - user) : 0);
-    for (char *c = colon ? colon + 1 : at; c && c < at; c++)
-        *c = '*';
+    if (colon)
+        hide(colon + 1, at, &hidden);
+    return hidden;
 }
 
 /* Everybody on this machine can read the command line of a process. Options have been copied by
@@ -286,7 +297,7 @@ void options_hide_password(char *text)
 static void hide_passwords(char **argv, int len)
 {
     for (int i = 0; i < len; i++)
-        options_hide_password(argv[i]);
+        (void) options_hide_password(argv[i]);
 }
 
 static int load_command(const struct config_command *command, int argc, char **argv,

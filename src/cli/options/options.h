@@ -211,5 +211,6 @@ int options_load(int argc, char **argv, struct config *cfg, struct gb_err *err);
 
 void options_release(struct config *cfg);
 
-/* Replaces the passwords in a text that has the URL of a database, in place. */
-void options_hide_password(char *text);
+/* Replaces the passwords in a text that has the URL of a database, in place. Whether there were
+ * some. */
+bool options_hide_password(char *text);
