@@ -1,0 +1,1 @@
+function e(e){window.addEventListener(`message`,t=>{t.source===window.parent&&t.data&&typeof t.data==`object`&&e(t.data)})}function t(e,t=[]){window.parent.postMessage(e,`*`,t)}export{t as n,e as t};
