@@ -54,7 +54,8 @@ static const struct db_statement delete_attachment = {
 static const struct db_statement has_content = {
     DB_READ,
     "SELECT 1 FROM mark_attachments WHERE sha256 = ?1 "
-    "UNION ALL SELECT 1 FROM mark_verified_inputs WHERE kind = 'file' AND sha256 = ?1 LIMIT 1",
+    "UNION ALL SELECT 1 FROM mark_verified_inputs WHERE kind = 'file' AND sha256 = ?1 "
+    "UNION ALL SELECT 1 FROM mark_artifacts WHERE sha256 = ?1 LIMIT 1",
     "find content",
 };
 

@@ -39,6 +39,6 @@ int store_attachment_sum(struct store *store, const char *owner, int64_t *ret_co
                          int64_t *ret_bytes, struct gb_err *err);
 int store_attachment_delete(struct store *store, const char *owner, const char *id,
                             struct gb_err *err);
-/* Whether any attachment of anybody has that content. */
+/* Whether any attachment, verified answer or file of an answer, of anybody, has that content. */
 int store_attachment_has(struct store *store, const uint8_t sha256[STORE_HASH_BYTES], bool *ret_has,
                          struct gb_err *err);

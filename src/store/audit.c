@@ -40,8 +40,8 @@ static const struct db_statement list_entries[2][2] = {
     { { DB_READ, SELECT_ENTRIES " ORDER BY seq LIMIT ?3", "read the audit log" },
       { DB_READ, SELECT_ENTRIES " AND session_id = ?4 ORDER BY seq LIMIT ?3",
         "read the audit log" } },
-    { { DB_READ, SELECT_ENTRIES " ORDER BY seq DESC LIMIT ?3", "read the audit log" },
-      { DB_READ, SELECT_ENTRIES " AND session_id = ?4 ORDER BY seq DESC LIMIT ?3",
+    { { DB_READ, SELECT_ENTRIES " AND seq <= ?4 ORDER BY seq DESC LIMIT ?3", "read the audit log" },
+      { DB_READ, SELECT_ENTRIES " AND seq <= ?4 AND session_id = ?5 ORDER BY seq DESC LIMIT ?3",
         "read the audit log" } },
 };
 
@@ -158,9 +158,13 @@ static int entries_read(struct db *db, const struct store_audit_query *query,
                         struct store_audit **entries, size_t *len, struct gb_err *err)
 {
     const struct db_statement *list = &list_entries[query->newest][query->session_id != NULL];
+    int64_t limit = (int64_t) query->limit, upto = query->upto_seq ? query->upto_seq : INT64_MAX;
     struct db_query q =
-        db_query_begin(db, list, query->session_id ? "iiit" : "iii", query->after_seq,
-                       query->since_us, (int64_t) query->limit, query->session_id);
+        query->newest
+            ? db_query_begin(db, list, query->session_id ? "iiiit" : "iiii", query->after_seq,
+                             query->since_us, limit, upto, query->session_id)
+            : db_query_begin(db, list, query->session_id ? "iiit" : "iii", query->after_seq,
+                             query->since_us, limit, query->session_id);
     int r;
 
     while ((r = db_query_step(&q, err)) > 0) {

@@ -36,6 +36,7 @@ struct store_audit_query {
     const char *session_id; /* NULL: all entries, with a session or without */
     size_t limit;           /* at most STORE_AUDIT_ROWS_MAX */
     bool newest;            /* the last that match instead of the first; still in order */
+    int64_t upto_seq;       /* of the newest: none after this one; 0: no bound */
 };
 
 /* Entries as they are stored, unchecked, by seq. Free with store_audit_free(). */

@@ -69,6 +69,11 @@ static const struct db_statement delete_chats = {
     "DELETE FROM mark_chats WHERE owner = ?1",
     "delete chats",
 };
+static const struct db_statement delete_shares = {
+    DB_WRITE,
+    "DELETE FROM shares WHERE owner = ?1",
+    "delete shares",
+};
 static const struct db_statement delete_attachments = {
     DB_WRITE,
     "DELETE FROM mark_attachments WHERE owner = ?1",
@@ -330,6 +335,8 @@ int store_owner_purge(struct db *db, const char *owner, struct gb_err *err)
 
     if (r >= 0)
         r = db_run(db, err, &delete_verified, "t", owner);
+    if (r >= 0)
+        r = db_run(db, err, &delete_shares, "t", owner);
     return r < 0 ? r : db_run(db, err, &delete_attachments, "t", owner);
 }
 

@@ -5,8 +5,8 @@
 #include "store/store.h"
 
 #define STORE_TITLE_MAX     201                /* UTF-8, with its NUL */
-#define STORE_TEXT_MAX      (32 << 20)         /* bytes of one text of a message, or of a trace */
-#define STORE_MESSAGE_MAX   (48 << 20)         /* of all texts of a message together */
+#define STORE_TEXT_MAX      (44 << 20)         /* bytes of one text of a message, or of a trace */
+#define STORE_MESSAGE_MAX   (60 << 20)         /* of all texts of a message together */
 #define STORE_SEARCH_MAX    256                /* bytes of what is searched for */
 #define STORE_CHAT_ROWS_MAX 1000               /* of one list */
 #define STORE_CHATS_MAX     10000              /* of one owner */
@@ -46,8 +46,8 @@ int store_chat_set(struct store *store, const char *id, const char *session_id, 
                    struct gb_err *err);
 /* With its messages, traces, feedback and the links to its attachments. */
 int store_chat_delete(struct store *store, const char *owner, const char *id, struct gb_err *err);
-/* All that is @owner's: chats, messages, attachments, verified answers. Files of attachments are
- * the caller's. */
+/* All that is @owner's: chats, messages, attachments, verified answers, shares. Files of
+ * attachments are the caller's. */
 int store_owner_delete(struct store *store, const char *owner, struct gb_err *err);
 
 /* Whose chat or message @id is, for an operator; what is another's exists here. -ENOENT: nobody's.
@@ -93,6 +93,17 @@ void store_messages_free(struct store_message *messages, size_t len);
  * -ENOENT: no such chat; -E2BIG: a text is too long. Texts are UTF-8. */
 int store_message_add(struct store *store, struct store_message *question,
                       struct store_message *answer, struct gb_err *err);
+/* A question that goes, with everything in its chat from there on. */
+struct store_replaced {
+    const char *owner, *message_id;
+    char session_id[STORE_ID_MAX]; /* set: the box that the chat had; it has none any more */
+};
+/* As store_message_add(), in place of @replaced: in one transaction. Traces and feedback of the
+ * messages that go are deleted with them, verified answers stay. -ENOENT: no such question of that
+ * owner in this chat; -EBUSY: an answer of the chat is pending. */
+int store_message_replace(struct store *store, struct store_replaced *replaced,
+                          struct store_message *question, struct store_message *answer,
+                          struct gb_err *err);
 /* Sets status, parts and text (unless NULL), response, details, usage, prompt_version and
  * updated_us of an answer, and moves the chat to the front. -ENOENT: it was deleted meanwhile;
  * -E2BIG. */

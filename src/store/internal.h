@@ -12,7 +12,7 @@ struct store {
 /* -EINVAL unless @id is a valid id. */
 int store_check_id(const char *id, struct gb_err *err);
 
-/* In a transaction: everything of Mark with that owner (chats.c). */
+/* In a transaction: everything of Mark with that owner, and what it shares (chats.c). */
 int store_owner_purge(struct db *db, const char *owner, struct gb_err *err);
 
 /* ---- the data directory (dir.c) ---- */

@@ -83,6 +83,32 @@ static const struct db_statement finish_message = {
     "response = ?9 WHERE id = ?1 AND role = 'assistant'",
     "finish a message",
 };
+static const struct db_statement find_replaced = {
+    DB_WRITE,
+    "SELECT m.seq, c.session_id " FROM_MESSAGES
+    "WHERE m.id = ?1 AND c.owner = ?2 AND c.id = ?3 AND m.role = 'user'",
+    "find a question",
+};
+static const struct db_statement find_pending = {
+    DB_WRITE,
+    "SELECT 1 FROM mark_messages WHERE chat_id = ?1 AND status = 'pending' LIMIT 1",
+    "find an answer under way",
+};
+/* What the messages from a number on take, and what the box has of them. */
+static const struct db_statement lighten_chat = {
+    DB_WRITE,
+    "UPDATE mark_chats SET session_id = NULL, bytes = bytes - (SELECT COALESCE(SUM(LENGTH(parts) + "
+    "COALESCE(LENGTH(details), 0) + COALESCE(LENGTH(response), 0)), 0) FROM mark_messages "
+    "WHERE chat_id = ?1 AND seq >= ?2) - (SELECT COALESCE(SUM(LENGTH(exchange)), 0) "
+    "FROM mark_traces WHERE message_id IN (SELECT id FROM mark_messages WHERE chat_id = ?1 "
+    "AND seq >= ?2)) WHERE id = ?1",
+    "update a chat",
+};
+static const struct db_statement cut_chat = {
+    DB_WRITE,
+    "DELETE FROM mark_messages WHERE chat_id = ?1 AND seq >= ?2",
+    "delete messages",
+};
 static const struct db_statement get_message = {
     DB_READ,
     "SELECT " MESSAGE_COLUMNS("m.response") "WHERE m.id = ?1 AND c.owner = ?2",
@@ -245,26 +271,33 @@ static int check_owner(struct db *db, const char *chat_id, struct gb_err *err)
     return r < 0 ? r : 0;
 }
 
-int store_message_add(struct store *store, struct store_message *question,
-                      struct store_message *answer, struct gb_err *err)
+static int check_pair(const struct store_message *question, const struct store_message *answer,
+                      struct gb_err *err)
 {
-    struct db *db = store->db;
-    int64_t seq = 0;
     int r = check_message(answer, STORE_ROLE_ASSISTANT, err);
 
     if (r == 0 && question)
         r = check_message(question, STORE_ROLE_USER, err);
     if (r == 0 && question && strcmp(question->chat_id, answer->chat_id) != 0)
         r = gb_fail_plain(err, EINVAL, "a question and its answer are of one chat");
-    if (r == 0)
-        r = db_write_begin(db, true, err);
-    if (r < 0)
-        return r;
-    r = db_run(db, err, &touch_chat, "ti", answer->chat_id, answer->created_us);
-    if (r == 0)
-        r = gb_fail_plain(err, ENOENT, "no chat '%s'", answer->chat_id);
-    if (r > 0)
-        r = seq_last(db, answer->chat_id, &seq, err);
+    return r;
+}
+
+/* In a transaction: 1, and the chat is locked. */
+static int chat_touch(struct db *db, const struct store_message *answer, struct gb_err *err)
+{
+    int r = db_run(db, err, &touch_chat, "ti", answer->chat_id, answer->created_us);
+
+    return r == 0 ? gb_fail_plain(err, ENOENT, "no chat '%s'", answer->chat_id) : r;
+}
+
+/* In a transaction that has locked the chat: at its end. */
+static int pair_insert(struct db *db, const struct store_message *question,
+                       const struct store_message *answer, int64_t *ret_seq, struct gb_err *err)
+{
+    int64_t seq = 0;
+    int r = seq_last(db, answer->chat_id, &seq, err);
+
     if (r == 0 && seq >= STORE_MESSAGES_MAX)
         r = gb_fail_plain(err, EDQUOT, "the chat has %d messages", STORE_MESSAGES_MAX);
     if (r == 0)
@@ -273,12 +306,86 @@ int store_message_add(struct store *store, struct store_message *question,
         r = message_insert(db, question, ++seq, err);
     if (r >= 0)
         r = message_insert(db, answer, ++seq, err);
+    *ret_seq = seq;
+    return r;
+}
+
+int store_message_add(struct store *store, struct store_message *question,
+                      struct store_message *answer, struct gb_err *err)
+{
+    struct db *db = store->db;
+    int64_t seq = 0;
+    int r = check_pair(question, answer, err);
+
+    if (r == 0)
+        r = db_write_begin(db, true, err);
+    if (r < 0)
+        return r;
+    r = chat_touch(db, answer, err);
+    if (r > 0)
+        r = pair_insert(db, question, answer, &seq, err);
     r = db_write_end(db, r, err);
     if (r < 0)
         return r;
     answer->seq = seq;
     if (question)
         question->seq = seq - 1;
+    return 0;
+}
+
+/* In a transaction that has locked the chat: the number of the question, and whose turn it is. */
+static int replaced_find(struct db *db, struct store_replaced *replaced, const char *chat_id,
+                         int64_t *ret_seq, struct gb_err *err)
+{
+    struct db_query q =
+        db_query_begin(db, &find_replaced, "ttt", replaced->message_id, replaced->owner, chat_id);
+    int r = db_query_step(&q, err);
+
+    if (r == 0)
+        r = fail_unknown(replaced->message_id, err);
+    else if (r > 0 &&
+             (!db_column_int(&q, 0, ret_seq) ||
+              !db_column_copy_optional(&q, 1, replaced->session_id, sizeof replaced->session_id)))
+        r = db_fail_row(&q, err);
+    db_query_end(&q);
+    if (r < 0)
+        return r;
+    q = db_query_begin(db, &find_pending, "t", chat_id);
+    r = db_query_step(&q, err);
+    db_query_end(&q);
+    return r > 0 ? gb_fail_plain(err, EBUSY, "an answer of the chat is pending") : r;
+}
+
+int store_message_replace(struct store *store, struct store_replaced *replaced,
+                          struct store_message *question, struct store_message *answer,
+                          struct gb_err *err)
+{
+    struct db *db = store->db;
+    int64_t seq = 0;
+    int r = check_pair(question, answer, err);
+
+    if (r == 0)
+        r = store_check_id(replaced->owner, err);
+    if (r == 0)
+        r = store_check_id(replaced->message_id, err);
+    if (r == 0)
+        r = db_write_begin(db, true, err);
+    if (r < 0)
+        return r;
+    r = chat_touch(db, answer, err);
+    if (r > 0)
+        r = replaced_find(db, replaced, answer->chat_id, &seq, err);
+    if (r == 0)
+        r = db_run(db, err, &lighten_chat, "ti", answer->chat_id, seq);
+    if (r > 0)
+        r = db_run(db, err, &cut_chat, "ti", answer->chat_id, seq);
+    if (r > 0)
+        r = pair_insert(db, question, answer, &seq, err);
+    r = db_write_end(db, r, err);
+    if (r < 0)
+        return r;
+    answer->seq = seq;
+    question->seq = seq - 1;
     return 0;
 }
 

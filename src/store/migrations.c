@@ -25,9 +25,18 @@ EMBED(migration_003_sources, MIGRATIONS_DIR "/003_sources.sql");
 EMBED(migration_003_sources_sqlite, MIGRATIONS_DIR "/003_sources_sqlite.sql");
 EMBED(migration_003_sources_postgres, MIGRATIONS_DIR "/003_sources_postgres.sql");
 
+EMBED(migration_004_shares, MIGRATIONS_DIR "/004_shares.sql");
+EMBED(migration_004_shares_sqlite, MIGRATIONS_DIR "/004_shares_sqlite.sql");
+EMBED(migration_004_shares_postgres, MIGRATIONS_DIR "/004_shares_postgres.sql");
+EMBED(migration_005_artifacts, MIGRATIONS_DIR "/005_artifacts.sql");
+EMBED(migration_005_artifacts_sqlite, MIGRATIONS_DIR "/005_artifacts_sqlite.sql");
+EMBED(migration_005_artifacts_postgres, MIGRATIONS_DIR "/005_artifacts_postgres.sql");
+
 const struct migration migrations[] = {
     { migration_001_tables, migration_001_tables_sqlite, migration_001_tables_postgres },
     { migration_002_mark, migration_002_mark_sqlite, migration_002_mark_postgres },
     { migration_003_sources, migration_003_sources_sqlite, migration_003_sources_postgres },
+    { migration_004_shares, migration_004_shares_sqlite, migration_004_shares_postgres },
+    { migration_005_artifacts, migration_005_artifacts_sqlite, migration_005_artifacts_postgres },
 };
 const size_t migrations_len = ARRAY_LEN(migrations);

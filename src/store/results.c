@@ -36,7 +36,7 @@ static const struct db_statement list_results = {
 static const struct db_statement list_of_chat = {
     DB_READ,
     "SELECT DISTINCT r.sha256 FROM mark_results r JOIN mark_messages m ON m.id = r.message_id "
-    "WHERE m.chat_id = ?1 AND r.owner = ?2 AND r.size > 0",
+    "WHERE m.chat_id = ?1 AND r.owner = ?2 AND m.seq >= ?3 AND r.size > 0",
     "list the results of a chat",
 };
 static const struct db_statement drop_result = {
@@ -173,7 +173,8 @@ int store_result_list(struct store *store, const char *owner, const char *messag
 }
 
 int store_result_of_chat(struct store *store, const char *owner, const char *chat_id,
-                         uint8_t **ret_hashes, size_t *ret_len, struct gb_err *err)
+                         int64_t from_seq, uint8_t **ret_hashes, size_t *ret_len,
+                         struct gb_err *err)
 {
     uint8_t(*hashes)[STORE_HASH_BYTES] = NULL;
     struct db_query q;
@@ -183,7 +184,7 @@ int store_result_of_chat(struct store *store, const char *owner, const char *cha
     if (r < 0)
         return r;
     db_read_begin(store->db);
-    q = db_query_begin(store->db, &list_of_chat, "tt", chat_id, owner);
+    q = db_query_begin(store->db, &list_of_chat, "tti", chat_id, owner, from_seq);
     while ((r = db_query_step(&q, err)) > 0) {
         if (db_grow(&hashes, len, sizeof *hashes) < 0)
             r = gb_fail(err, ENOMEM, "read the results of a chat");

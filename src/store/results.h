@@ -26,10 +26,11 @@ int store_result_drop(struct store *store, const char *owner, const char *messag
 /* Those of an answer, in order. */
 int store_result_list(struct store *store, const char *owner, const char *message_id,
                       struct store_result **ret_results, size_t *ret_len, struct gb_err *err);
-/* The contents that answers of a chat have, each once, as STORE_HASH_BYTES after the other; for
- * free(). */
+/* The contents that answers of a chat have, from message number @from_seq on (0: all), each once,
+ * as STORE_HASH_BYTES after the other; for free(). */
 int store_result_of_chat(struct store *store, const char *owner, const char *chat_id,
-                         uint8_t **ret_hashes, size_t *ret_len, struct gb_err *err);
+                         int64_t from_seq, uint8_t **ret_hashes, size_t *ret_len,
+                         struct gb_err *err);
 /* Whether an answer, or a verified one, has that content. */
 int store_result_has(struct store *store, const uint8_t sha256[STORE_HASH_BYTES], bool *ret_has,
                      struct gb_err *err);

@@ -2,6 +2,7 @@
 #include "store/spent.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/autoclean.h"
@@ -27,6 +28,12 @@ static const struct db_statement write_spent = {
     "ON CONFLICT (owner, day) DO UPDATE SET bytes = excluded.bytes, cost = excluded.cost, "
     "tokens = excluded.tokens, us = excluded.us",
     "record what was spent",
+};
+static const struct db_statement list_spent = {
+    DB_READ,
+    "SELECT owner, day, bytes, cost, tokens, us FROM mark_spent WHERE day >= ?1 "
+    "ORDER BY day DESC, cost DESC, tokens DESC, owner LIMIT ?2",
+    "read what was spent",
 };
 static const struct db_statement prune_spent = {
     DB_WRITE,
@@ -143,6 +150,50 @@ int store_spent_get(struct store *store, const char *owner, const char *day,
     r = spent_read(store->db, DB_READ, owner, day, ret_spent, err);
     db_read_end(store->db);
     return r;
+}
+
+static bool row_read(struct db_query *q, struct store_spent_row *row)
+{
+    return db_column_copy(q, 0, row->owner, sizeof row->owner) &&
+           db_column_copy(q, 1, row->day, sizeof row->day) &&
+           db_column_int(q, 2, &row->spent.bytes) && db_column_int(q, 3, &row->spent.cost) &&
+           db_column_int(q, 4, &row->spent.tokens) && db_column_int(q, 5, &row->spent.us) &&
+           amounts_valid(&row->spent, 0);
+}
+
+int store_spent_list(struct store *store, const char *day, size_t max,
+                     struct store_spent_row **ret_rows, size_t *ret_len, struct gb_err *err)
+{
+    autofree struct store_spent_row *rows = NULL;
+    struct db_query q;
+    size_t len = 0;
+    int r = check_day(day, err);
+
+    if (r == 0 && (max < 1 || max > STORE_SPENT_ROWS_MAX))
+        r = gb_fail_plain(err, EINVAL, "the number of rows must be from 1 to %d",
+                          STORE_SPENT_ROWS_MAX);
+    if (r < 0)
+        return r;
+    db_read_begin(store->db);
+    q = db_query_begin(store->db, &list_spent, "ti", day, (int64_t) max);
+    while ((r = db_query_step(&q, err)) > 0) {
+        if (db_grow(&rows, len, sizeof *rows) < 0) {
+            r = gb_fail(err, ENOMEM, "read what was spent");
+            break;
+        }
+        if (!row_read(&q, &rows[len])) {
+            r = db_fail_row(&q, err);
+            break;
+        }
+        len++;
+    }
+    db_query_end(&q);
+    db_read_end(store->db);
+    if (r < 0)
+        return r;
+    *ret_rows = TAKE_PTR(rows);
+    *ret_len = len;
+    return 0;
 }
 
 int store_spent_prune(struct store *store, const char *day, struct gb_err *err)

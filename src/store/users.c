@@ -2,6 +2,7 @@
 #include "store/users.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +27,8 @@ static const struct db_statement read_generation = {
 static const struct db_statement add_user = {
     DB_WRITE,
     "INSERT INTO mark_users (" COLUMNS ") VALUES (?1, ?2, ?3, ?4, "
-    "CASE WHEN EXISTS (SELECT 1 FROM mark_users) THEN ?5 ELSE 1 END, ?6, ?7)",
+    "CASE WHEN ?4 = '*' THEN 0 "
+    "WHEN EXISTS (SELECT 1 FROM mark_users WHERE password <> '*') THEN ?5 ELSE 1 END, ?6, ?7)",
     "add a user",
 };
 static const struct db_statement added_user = {
@@ -51,8 +53,19 @@ static const struct db_statement list_users = {
 };
 static const struct db_statement count_users = {
     DB_READ,
-    "SELECT count(*) FROM mark_users",
+    "SELECT count(*) FROM mark_users WHERE password <> '*'",
     "count users",
+};
+static const struct db_statement count_guests = {
+    DB_WRITE,
+    "SELECT count(*) FROM mark_users WHERE password = '*'",
+    "count guests",
+};
+static const struct db_statement list_guests = {
+    DB_READ,
+    "SELECT " COLUMNS " FROM mark_users WHERE password = '*' AND created_us < ?1 "
+    "ORDER BY created_us, id LIMIT 100",
+    "list guests",
 };
 static const struct db_statement rename_user = {
     DB_WRITE,
@@ -231,6 +244,47 @@ int store_user_add(struct store *store, const struct store_user *user, const uin
     return 0;
 }
 
+bool store_user_is_guest(const struct store_user *user)
+{
+    return strcmp(user->password, STORE_PASSWORD_NONE) == 0;
+}
+
+/* In a transaction. */
+static int guest_add(struct db *db, const struct store_user *user, int64_t max, struct gb_err *err)
+{
+    bool is_operator;
+    int64_t count;
+    struct db_query q;
+    int r = db_run(db, err, &next_generation, ""); /* see user_add() */
+
+    if (r < 0)
+        return r;
+    q = db_query_begin(db, &count_guests, "");
+    r = db_query_step(&q, err);
+    if (r == 0 || (r > 0 && !db_column_int(&q, 0, &count)))
+        r = db_fail_row(&q, err);
+    db_query_end(&q);
+    if (r >= 0 && count >= max)
+        r = gb_fail_plain(err, EUSERS, "there are %lld guests", (long long) count);
+    return r < 0 ? r : user_add(db, user, NULL, &is_operator, err);
+}
+
+int store_guest_add(struct store *store, struct store_user *user, int64_t max, struct gb_err *err)
+{
+    int r;
+
+    (void) snprintf(user->password, sizeof user->password, STORE_PASSWORD_NONE);
+    user->is_operator = false;
+    r = check_user(user, err);
+    if (r == 0)
+        r = db_write_begin(store->db, true, err);
+    if (r < 0)
+        return r;
+    r = guest_add(store->db, user, max, err);
+    r = db_write_end(store->db, r, err);
+    return r < 0 ? r : 0;
+}
+
 static bool user_read(struct db_query *q, struct store_user *ret_user)
 {
     struct store_user user = { 0 };
@@ -282,8 +336,9 @@ int store_user_find(struct store *store, const char *email, struct store_user *r
     return r == 0 ? user_get(store, &find_user, email, ret_user, err) : r;
 }
 
-int store_user_list(struct store *store, struct store_user **ret_users, size_t *ret_len,
-                    struct gb_err *err)
+/* @before_us: of @statement's only parameter; NULL: it has none. */
+static int list(struct store *store, const struct db_statement *statement, const int64_t *before_us,
+                struct store_user **ret_users, size_t *ret_len, struct gb_err *err)
 {
     autofree struct store_user *users = NULL;
     size_t len = 0;
@@ -291,7 +346,8 @@ int store_user_list(struct store *store, struct store_user **ret_users, size_t *
     int r;
 
     db_read_begin(store->db);
-    q = db_query_begin(store->db, &list_users, "");
+    q = before_us ? db_query_begin(store->db, statement, "i", *before_us)
+                  : db_query_begin(store->db, statement, "");
     while ((r = db_query_step(&q, err)) > 0) {
         if (db_grow(&users, len, sizeof *users) < 0)
             r = gb_fail(err, ENOMEM, "list users");
@@ -308,6 +364,18 @@ int store_user_list(struct store *store, struct store_user **ret_users, size_t *
     *ret_users = TAKE_PTR(users);
     *ret_len = len;
     return 0;
+}
+
+int store_user_list(struct store *store, struct store_user **ret_users, size_t *ret_len,
+                    struct gb_err *err)
+{
+    return list(store, &list_users, NULL, ret_users, ret_len, err);
+}
+
+int store_guest_list(struct store *store, int64_t before_us, struct store_user **ret_users,
+                     size_t *ret_len, struct gb_err *err)
+{
+    return list(store, &list_guests, &before_us, ret_users, ret_len, err);
 }
 
 /* The one number that @statement returns. */
@@ -362,6 +430,51 @@ int store_user_rename(struct store *store, const char *id, const char *name, str
     if (r < 0)
         return r;
     return end_change(db, db_run(db, err, &rename_user, "tt", id, name), err);
+}
+
+static const struct db_statement set_operator = {
+    DB_WRITE,
+    "UPDATE mark_users SET is_operator = ?2 WHERE id = ?1 AND password <> '" STORE_PASSWORD_NONE
+    "'",
+    "set the role of a user",
+};
+static const struct db_statement other_operators = {
+    DB_WRITE,
+    "SELECT count(*) FROM mark_users WHERE is_operator <> 0 AND id <> ?1 "
+    "AND password <> '" STORE_PASSWORD_NONE "'",
+    "count operators",
+};
+
+/* In a transaction: somebody besides @id is an operator. */
+static int check_others(struct db *db, const char *id, struct gb_err *err)
+{
+    struct db_query q = db_query_begin(db, &other_operators, "t", id);
+    int64_t count = 0;
+    int r = db_query_step(&q, err);
+
+    if (r == 0 || (r > 0 && !db_column_int(&q, 0, &count)))
+        r = db_fail_row(&q, err);
+    db_query_end(&q);
+    if (r < 0)
+        return r;
+    return count > 0 ? 0 : gb_fail_plain(err, EPERM, "the last operator stays one");
+}
+
+int store_user_set_operator(struct store *store, const char *id, bool is_operator,
+                            struct gb_err *err)
+{
+    struct db *db = store->db;
+    int r = store_check_id(id, err);
+
+    if (r == 0)
+        r = db_write_begin(db, true, err);
+    if (r < 0)
+        return r;
+    if (!is_operator)
+        r = check_others(db, id, err);
+    if (r == 0)
+        r = db_run(db, err, &set_operator, "ti", id, (int64_t) is_operator);
+    return end_change(db, r, err);
 }
 
 static const struct db_statement end_sign_ins = {
@@ -525,6 +638,20 @@ int store_sign_in_turn(struct store *store, const struct store_sign_in *next,
         return r;
     *ret_user = user;
     return 0;
+}
+
+int store_sign_in_user(struct store *store, const char *family, struct store_user *ret_user,
+                       struct gb_err *err)
+{
+    static const struct db_statement statement = {
+        DB_READ,
+        "SELECT " COLUMNS " FROM mark_users WHERE id = (SELECT user_id FROM mark_sign_ins "
+        "WHERE family = ?1)",
+        "find the user of a sign-in",
+    };
+    int r = store_check_id(family, err);
+
+    return r == 0 ? user_get(store, &statement, family, ret_user, err) : r;
 }
 
 int store_sign_in_end(struct store *store, const char *family, struct gb_err *err)

@@ -429,6 +429,9 @@ static void test_audit_query(void **state)
     assert_listed(f, &query, 0, 0);
     query = (struct store_audit_query){ .limit = 4, .newest = true };
     assert_listed(f, &query, 17, 4);
+    query.upto_seq = 9;
+    assert_listed(f, &query, 6, 4);
+    query.upto_seq = 0;
     query.limit = 100;
     assert_listed(f, &query, 1, 20);
     query.since_us = 150;
@@ -439,7 +442,7 @@ static void test_audit_query(void **state)
     assert_listed(f, &query, 16, 5);
     query.session_id = "s2";
     assert_listed(f, &query, 0, 0);
-    query = (struct store_audit_query){ INT64_MIN, INT64_MIN, NULL, 100, false };
+    query = (struct store_audit_query){ INT64_MIN, INT64_MIN, NULL, 100, false, 0 };
     assert_listed(f, &query, 1, 20);
 }
 

@@ -771,6 +771,86 @@ static void test_attachment_threads(void **state)
     store_close(other);
 }
 
+/* ---- replacing ---- */
+
+static void finish(struct harness_store *f, const char *id)
+{
+    struct store_message message = message_of(id, "c1", STORE_ROLE_ASSISTANT, "Done.");
+    char response[] = "{}";
+
+    message.status = STORE_MESSAGE_OK;
+    message.response = response;
+    assert_int_equal(store_message_finish(f->store, &message, &f->err), 0);
+}
+
+static int replace(struct harness_store *f, const char *owner, const char *id, const char *chat_id,
+                   int n)
+{
+    struct store_replaced replaced = { .owner = owner, .message_id = id };
+    char question_id[8], answer_id[8];
+    struct store_message question, answer;
+    int r;
+
+    snprintf(question_id, sizeof question_id, "q%d", n);
+    snprintf(answer_id, sizeof answer_id, "a%d", n);
+    question = message_of(question_id, chat_id, STORE_ROLE_USER, "Instead?");
+    answer = message_of(answer_id, chat_id, STORE_ROLE_ASSISTANT, NULL);
+    snprintf(answer.reply_to, sizeof answer.reply_to, "%s", question_id);
+    r = store_message_replace(f->store, &replaced, &question, &answer, &f->err);
+    if (r == 0) {
+        assert_int_equal(answer.seq, question.seq + 1);
+        assert_string_equal(replaced.session_id, "box");
+    }
+    return r;
+}
+
+static void test_replace(void **state)
+{
+    struct harness_store *f = *state;
+    struct store_feedback feedback = feedback_of("a2", true, 10), *feedbacks;
+    struct store_message_query all = { .limit = 100 };
+    struct store_message got;
+    char **texts;
+    size_t len;
+
+    add_chat(f, "c1", "", 1);
+    add_chat(f, "c2", "", 1);
+    for (int i = 1; i <= 3; i++)
+        add_pair(f, "c1", i, "one");
+    assert_int_equal(store_chat_set(f->store, "c1", "box", NULL, &f->err), 0);
+    assert_int_equal(store_trace_add(f->store, "a2", 1, "{}", &f->err), 0);
+    finish(f, "a1");
+    finish(f, "a2");
+    assert_int_equal(replace(f, "ann", "q2", "c1", 9), -EBUSY); /* a3 is under way */
+    assert_int_equal(replace(f, "ann", "q3", "c1", 9), -EBUSY);
+    finish(f, "a3");
+    assert_int_equal(store_feedback_set(f->store, &feedback, &f->err), 0);
+
+    assert_int_equal(replace(f, "bob", "q2", "c1", 9), -ENOENT);
+    assert_int_equal(replace(f, "ann", "q2", "c2", 9), -ENOENT);
+    assert_int_equal(replace(f, "ann", "q2", "c3", 9), -ENOENT);
+    assert_int_equal(replace(f, "ann", "a2", "c1", 9), -ENOENT);
+    assert_int_equal(replace(f, "ann", "q4", "c1", 9), -ENOENT);
+    assert_int_equal(replace(f, "ann", "", "c1", 9), -EINVAL);
+    assert_int_equal(replace(f, "", "q2", "c1", 9), -EINVAL);
+    assert_int_equal(replace(f, "ann", "q2", "c1", 1), -EEXIST); /* and nothing was deleted */
+    assert_messages(f, &all, "q1 a1 q2 a2 q3 a3");
+    assert_string_equal(get_chat(f, "c1").session_id, "box");
+
+    assert_int_equal(replace(f, "ann", "q2", "c1", 4), 0);
+    assert_messages(f, &all, "q1 a1 q4 a4");
+    assert_string_equal(get_chat(f, "c1").session_id, "");
+    assert_int_equal(store_message_get(f->store, "ann", "q4", &got, &f->err), 0);
+    assert_int_equal(got.seq, 3);
+    store_message_release(&got);
+    assert_int_equal(store_trace_list(f->store, "ann", "a2", &texts, &f->err), -ENOENT);
+    assert_int_equal(store_feedback_list(f->store, 0, 0, "", 9, &feedbacks, &len, &f->err), 0);
+    assert_int_equal(len, 0);
+    store_feedbacks_free(feedbacks, len);
+    assert_int_equal(replace(f, "ann", "q2", "c1", 9), -ENOENT); /* it is gone */
+    assert_int_equal(replace(f, "ann", "q4", "c1", 9), -EBUSY);
+}
+
 /* ---- deletion ---- */
 
 static void test_delete(void **state)
@@ -843,6 +923,7 @@ int main(int argc, char **argv)
         WITH_STORE(test_attachment_quota),
         WITH_STORE(test_attachment_bad),
         WITH_STORE(test_attachment_threads),
+        WITH_STORE(test_replace),
         WITH_STORE(test_delete),
         WITH_STORE(test_owner_delete),
     };

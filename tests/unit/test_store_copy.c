@@ -134,11 +134,13 @@ static void fill(struct fixture *f)
         "INSERT INTO mark_source_tables VALUES ('o1', 'a.b', NULL, 1, NULL, '{}'), "
         "('o1', 'A.B', 1, 1, '{}', '{}')",
         "INSERT INTO mark_results VALUES ('m2', 1, 'user-u1', " HEX ", " HEX ", 5, '{}', 1)",
+        "INSERT INTO mark_artifacts VALUES ('m2', 1, 'user-u1', 'out/ä.png', " HEX ", 5, 1)",
         "INSERT INTO mark_spent VALUES ('user-u1', '2026-11-16', 1, 2, 3, 4)",
         "INSERT INTO mark_budgets VALUES ('ada@example.com', NULL, 1, NULL, NULL)",
         "INSERT INTO mark_verified VALUES ('v1', 'm2', 'user-u1', 1, 1, NULL, NULL, 'q', 'w', "
         "'{}')",
         "INSERT INTO mark_verified_inputs VALUES ('v1', 'file', " HEX ", 4)",
+        "INSERT INTO shares VALUES ('shr_1', 'user-u1', 'Ä', 2, 1, 2, '{}')",
         "UPDATE api_keys_generation SET value = 7",
         "UPDATE mark_users_generation SET value = 9",
     };

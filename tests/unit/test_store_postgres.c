@@ -205,7 +205,7 @@ static void test_append_only(void **state)
 static void test_malformed(void **state)
 {
     struct harness_store *f = *state;
-    struct store_audit_query query = { INT64_MIN, INT64_MIN, NULL, 10, false };
+    struct store_audit_query query = { INT64_MIN, INT64_MIN, NULL, 10, false, 0 };
     struct store_audit *got;
     size_t len;
 

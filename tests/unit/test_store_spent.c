@@ -48,6 +48,31 @@ static void test_adds(void **state)
     assert_spent(f, "ann", DAY, (struct store_spent){ INT64_MAX / 4, 4, 6, 8 });
 }
 
+static void test_list(void **state)
+{
+    struct harness_store *f = *state;
+    struct store_spent little = { 1, 10, 3, 4 }, much = { 5, 90, 7, 8 };
+    struct store_spent_row *rows;
+    size_t len;
+
+    assert_int_equal(store_spent_add(f->store, "ann", "2026-11-14", &much, &f->err), 0);
+    assert_int_equal(store_spent_add(f->store, "ann", "2026-11-15", &little, &f->err), 0);
+    assert_int_equal(store_spent_add(f->store, "ann", DAY, &little, &f->err), 0);
+    assert_int_equal(store_spent_add(f->store, "bob", DAY, &much, &f->err), 0);
+    assert_int_equal(store_spent_list(f->store, "2026-11-15", 10, &rows, &len, &f->err), 0);
+    assert_int_equal(len, 3);
+    assert_string_equal(rows[0].owner, "bob");
+    assert_true(rows[0].spent.cost == 90 && rows[1].spent.us == 4);
+    assert_string_equal(rows[1].day, DAY);
+    assert_string_equal(rows[2].day, "2026-11-15");
+    free(rows);
+    assert_int_equal(store_spent_list(f->store, "2026-11-15", 1, &rows, &len, &f->err), 0);
+    assert_int_equal(len, 1);
+    free(rows);
+    assert_int_equal(store_spent_list(f->store, "today", 1, &rows, &len, &f->err), -EINVAL);
+    assert_int_equal(store_spent_list(f->store, DAY, 0, &rows, &len, &f->err), -EINVAL);
+}
+
 static void *spend(void *arg)
 {
     struct store *store = arg;
@@ -125,10 +150,8 @@ static void test_bad(void **state)
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
-        WITH_STORE(test_adds),
-        WITH_STORE(test_at_once),
-        WITH_STORE(test_budgets),
-        WITH_STORE(test_bad),
+        WITH_STORE(test_adds),    WITH_STORE(test_list), WITH_STORE(test_at_once),
+        WITH_STORE(test_budgets), WITH_STORE(test_bad),
     };
 
     if (!harness_choose(argc, argv))

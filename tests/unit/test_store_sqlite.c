@@ -247,7 +247,7 @@ static void test_malformed(void **state)
     char text[512];
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct store_audit_query query = { INT64_MIN, INT64_MIN, NULL, 10, false };
+        struct store_audit_query query = { INT64_MIN, INT64_MIN, NULL, 10, false, 0 };
         struct store_audit *got;
         size_t len;
 

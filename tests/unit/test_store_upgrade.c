@@ -135,7 +135,7 @@ static void test_upgrade(void **state)
     struct store *store = harness_open(f->dir);
     autofree struct store_key *keys = NULL;
     struct store_session session;
-    struct store_audit_query query = { INT64_MIN, INT64_MIN, "s1", ROWS + 1, false };
+    struct store_audit_query query = { INT64_MIN, INT64_MIN, "s1", ROWS + 1, false, 0 };
     struct store_audit *entries;
     struct stat st;
     size_t len;

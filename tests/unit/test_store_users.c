@@ -122,6 +122,39 @@ static void test_user_list(void **state)
     assert_string_equal(users[20].id, "u19");
 }
 
+static void test_guests(void **state)
+{
+    struct harness_store *f = *state;
+    autofree struct store_user *users = NULL;
+    struct store_user user = user_of("g1");
+    int64_t count, before = generation(f);
+    size_t len;
+
+    user.is_operator = true;
+    assert_int_equal(store_guest_add(f->store, &user, 2, &f->err), 0);
+    assert_true(generation(f) > before);
+    assert_true(store_user_is_guest(&user) && !user.is_operator);
+    user = get(f, "g1");
+    assert_true(store_user_is_guest(&user) && !user.is_operator);
+    assert_int_equal(store_user_count(f->store, &count, &f->err), 0);
+    assert_int_equal(count, 0);
+    assert_true(add(f, "ada")); /* the first who is no guest */
+    user = user_of("g2");
+    user.created_us = 2000;
+    assert_int_equal(store_guest_add(f->store, &user, 2, &f->err), 0);
+    user = user_of("g3");
+    before = generation(f);
+    assert_int_equal(store_guest_add(f->store, &user, 2, &f->err), -EUSERS);
+    assert_int_equal(generation(f), before);
+    user = user_of("g2");
+    assert_int_equal(store_guest_add(f->store, &user, 9, &f->err), -EEXIST);
+    assert_int_equal(store_guest_list(f->store, 2000, &users, &len, &f->err), 0);
+    assert_int_equal(len, 1);
+    assert_string_equal(users[0].id, "g1");
+    assert_int_equal(store_user_delete(f->store, "ada", "user-ada", &f->err), 0);
+    assert_true(add(f, "bob"));
+}
+
 static void test_user_bad(void **state)
 {
     struct harness_store *f = *state;
@@ -197,6 +230,26 @@ static void *race(void *arg)
         racer->is_operator = true; /* spoils the count */
     store_close(store);
     return NULL;
+}
+
+/* Somebody has to be the operator. */
+static void test_operators(void **state)
+{
+    struct harness_store *f = *state;
+    int64_t before;
+
+    assert_true(add(f, "ann"));
+    assert_false(add(f, "bob"));
+    assert_int_equal(store_user_set_operator(f->store, "ann", false, &f->err), -EPERM);
+    before = generation(f);
+    assert_int_equal(store_user_set_operator(f->store, "bob", true, &f->err), 0);
+    assert_true(generation(f) > before && get(f, "bob").is_operator);
+    assert_int_equal(store_user_set_operator(f->store, "ann", false, &f->err), 0);
+    assert_false(get(f, "ann").is_operator);
+    assert_int_equal(store_user_set_operator(f->store, "bob", false, &f->err), -EPERM);
+    assert_true(get(f, "bob").is_operator);
+    assert_int_equal(store_user_set_operator(f->store, "eve", true, &f->err), -ENOENT);
+    assert_int_equal(store_user_set_operator(f->store, "'; --", true, &f->err), -EINVAL);
 }
 
 static void test_first_is_one(void **state)
@@ -380,10 +433,10 @@ static void test_invitation(void **state)
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
-        WITH_STORE(test_user),         WITH_STORE(test_user_list),    WITH_STORE(test_user_bad),
-        WITH_STORE(test_user_changes), WITH_STORE(test_first_is_one), WITH_STORE(test_sign_in),
-        WITH_STORE(test_sign_in_ends), WITH_STORE(test_sign_in_max),  WITH_STORE(test_sign_in_race),
-        WITH_STORE(test_invitation),
+        WITH_STORE(test_user),         WITH_STORE(test_user_list),    WITH_STORE(test_guests),
+        WITH_STORE(test_operators),    WITH_STORE(test_user_bad),     WITH_STORE(test_user_changes),
+        WITH_STORE(test_first_is_one), WITH_STORE(test_sign_in),      WITH_STORE(test_sign_in_ends),
+        WITH_STORE(test_sign_in_max),  WITH_STORE(test_sign_in_race), WITH_STORE(test_invitation),
     };
 
     if (!harness_choose(argc, argv))

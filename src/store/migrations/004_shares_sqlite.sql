@@ -1,0 +1,1 @@
+-- Nothing that only SQLite understands.
