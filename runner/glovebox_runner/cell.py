@@ -84,6 +84,7 @@ class Cell(script.Program):
         self.id = get(frames.KEY_EXECUTION)
         self.input = get(frames.KEY_STDIN)
         self.names = get(frames.KEY_NAMES)
+        self.look = get(frames.KEY_LOOK)
         self.env = message.get_all(frames.KEY_CELL_ENV) if frames.KEY_CELL_ENV in fields else ()
         self.changed = False  # translate it, although Python accepts it
         self.shows_all = False  # the expressions in it, through sys.displayhook
@@ -284,11 +285,17 @@ class Session(script._Ending):
         )
 
     def _serve(self) -> None:
-        self._program.prepare()
+        prepared = False
         while True:
-            self._run_steps((self._begin, self._execute, self._retry, self._end_quietly))
-            if not self._ended:
-                self._run_steps(self._cell_steps())
+            if self._program.look is not None:
+                self._run_steps((self._look, self._restore))
+            else:
+                if not prepared:
+                    self._program.prepare()
+                    prepared = True
+                self._run_steps((self._begin, self._execute, self._retry, self._end_quietly))
+                if not self._ended:
+                    self._run_steps(self._cell_steps())
             if getpid() != self._pid:
                 return
             if loop.own is not None:
@@ -336,6 +343,43 @@ class Session(script._Ending):
             self._flush,
             self._send,
         )
+
+    # A question about the session (look.py).
+
+    def _look(self) -> None:
+        answer = b""
+        self._ended = True
+        try:
+            if self._program.calm:
+                self._forget_interrupts()
+            answer = tenant.load_late("look").answer(
+                self._program.look, self._program.source, self._main.__dict__, self._muted
+            )
+        except BaseException:
+            pass  # a program that has broken what we need gets no answer
+        settrace(None)
+        setprofile(None)
+        if getrecursionlimit() < 200:
+            setrecursionlimit(1000)
+        code, self.code = self.code, 0
+        self._fields = [(frames.KEY_JSON, answer)]
+        self._send()
+        self.code = code
+
+    def _muted(self, call) -> None:
+        """Calls code of the program, open to interrupts: nothing that this thread prints or shows is
+        seen, and it does not exit."""
+        publisher = self._publisher
+        look = sys.modules[tenant.PACKAGE + ".look"]
+        leave, os._exit = os._exit, look.Exit(os._exit)
+        sys.stdout, sys.stderr = look.Mute(sys.stdout), look.Mute(sys.stderr)
+        publisher.muted = True
+        try:
+            self._interruptible(call)
+        finally:
+            publisher.muted = False
+            os._exit = leave
+            sys.stdin, sys.stdout, sys.stderr = self._streams
 
     # One cell.
 

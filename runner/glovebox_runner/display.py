@@ -430,6 +430,7 @@ class Publisher:
         self._pid = getpid()
         self.start(False)
         self.in_cell = False
+        self.muted = False  # the thread in which cells run shows nothing
 
     def start(self, echo: bool, reserve: int = 0) -> None:
         """A new execution. With @echo everything is printed as text on standard output, as in a
@@ -514,6 +515,8 @@ class Publisher:
             self._publish(type, fill, value, place, True)
 
     def _publish(self, type, fill, value, place=None, last=False) -> None:
+        if self.muted and get_ident() == self.thread:
+            return
         if not rich.is_special(value):
             method = _method(value, "_ipython_display_")
             if method is not None:

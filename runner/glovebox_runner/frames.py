@@ -64,6 +64,7 @@ KEY_CALM = 16
 KEY_NAMES = 17
 KEY_ACK = 18
 KEY_CELL_ENV = 19
+KEY_LOOK = 20
 
 _HEADER = struct.Struct("<BBHII")
 _FIELD = struct.Struct("<HI")

@@ -36,7 +36,7 @@ EXIT_OURS = 125  # our failure, never the program's
 # Modules that only mode "cell" needs, each after those that it needs itself.
 CELL_MODULES = ("fonts", "plotly_images", "rich", "display", "loop", "shell", "hooks", "sources",
                 "cell")
-LATE_MODULES = ("names", "ipython")  # needed by only some cells
+LATE_MODULES = ("names", "ipython", "look", "look_code")  # needed by only some cells
 PACKAGE = __name__.rpartition(".")[0]  # zipimport of 3.9 does not set __package__ in time
 _cell_sources = []  # (name, text) of those that a template kept for its clones
 _late_sources = {}  # likewise

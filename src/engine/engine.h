@@ -339,6 +339,28 @@ int resident_open(struct box *box, char *const *env, struct resident **ret_resid
 int resident_run(struct resident *resident, const struct run_spec *spec,
                  struct outcome *ret_outcome, struct gb_err *err);
 
+/* A question about the state of a resident, between two cells: see docs/PROTOCOL.md, "Looks". */
+struct look_spec {
+    const char *json; /* what is asked */
+    const char *code; /* text that it is about; NULL: none */
+    size_t code_len;
+    int64_t wall_us; /* then it is interrupted, and soon after given up */
+    int cancel_fd;   /* readable: it is interrupted and given up at once; -1: none */
+};
+
+#define LOOK_REPLY_MAX (1u << 20)
+#define LOOK_CODE_MAX  (48u * 1024) /* what fits into one packet, with the rest */
+
+/* The answer as the tenant gave it, which claims to be JSON and is freed by the caller; NULL: it
+ * had none, or one that is too large. Code of the program may have run, but it has no receipt, and
+ * output of it is that of the next cell.
+ *
+ * -EBUSY: there is no answer, because the resident is still busy with this look or the last one. It
+ * is alive, and a cell that is run now begins when it is done with that. -ECHILD: it has exited, or
+ * violated the protocol; free it and open another. */
+int resident_look(struct resident *resident, const struct look_spec *spec, char **ret_json,
+                  size_t *ret_len, struct gb_err *err);
+
 /* Whether it is still alive; for callers that want to know before they run something. */
 bool resident_is_alive(const struct resident *resident);
 
@@ -364,6 +386,41 @@ int shell_run(struct shell *shell, const struct run_spec *spec, struct outcome *
               struct gb_err *err);
 bool shell_is_alive(const struct shell *shell);
 void shell_free(struct shell *shell);
+
+/* ---- terminals ----
+ *
+ * A program with a pseudo-terminal of the box as its controlling terminal, such as an interactive
+ * shell. Unlike the above it is no execution: it has no receipt, and any number may run in a box
+ * while others do. A stop of an execution does not affect it; the end of an interpreter
+ * (outcome.lost of a cell) ends everything in the box, and terminals with it. Each belongs to one
+ * thread of the caller. */
+
+struct pty;
+
+/* Starts it: @argv, @env and @cwd as for box_command(). Returns when the program has been executed.
+ * -ENOENT, -EACCES: it cannot be; -ENOSPC: the box has no terminal left; -EAGAIN: no process. */
+int pty_open(struct box *box, char *const *argv, char *const *env, const char *cwd, uint16_t cols,
+             uint16_t rows, struct pty **ret_pty, struct gb_err *err);
+
+/* To read its output from and to write its input to; does not block. Poll reports a hang-up while
+ * no process has it open. */
+int pty_fd(const struct pty *pty);
+
+/* Readable once the program has exited. */
+int pty_pidfd(const struct pty *pty);
+
+int pty_resize(struct pty *pty, uint16_t cols, uint16_t rows);
+
+/* Signals all processes of its session, and those that descend from the program. Not after
+ * pty_end(). */
+int pty_signal(struct pty *pty, int sig, struct gb_err *err);
+
+/* Kills the program unless it has exited, and waits for it; the exit code as a shell shows it. What
+ * it has printed can still be read. */
+int pty_end(struct pty *pty, int *ret_exit_code);
+
+/* Hangs up, kills the program if it is alive, and waits for it. Accepts NULL. */
+void pty_free(struct pty *pty);
 
 /* ---- files of a workspace ----
  *

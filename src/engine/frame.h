@@ -69,6 +69,7 @@ enum frame_key {
     KEY_NAMES = 17,    /* RUN: JSON text, names bound before a cell and how it returns its own */
     KEY_ACK = 18,      /* DISPLAY: decimal text, its sender waits; the ANSWER that repeats it */
     KEY_CELL_ENV = 19, /* RUN: NAME=value, repeated; set for this cell only */
+    KEY_LOOK = 20,     /* RUN: JSON text, a question about the session; there is no cell */
 };
 
 /* ---- messages of one packet, in the caller's memory: for the extension inside tenants ---- */

@@ -685,6 +685,108 @@ static void test_oneshot_environment(void **state)
 
 #define in_place(name) cmocka_unit_test_setup_teardown(name, place_setup, place_teardown)
 
+/* ---- looks ---- */
+
+static int look(struct place *place, const char *op, const char *code, int cancel_fd,
+                char **ret_json)
+{
+    char json[96];
+    struct look_spec spec = { .json = json,
+                              .code = code,
+                              .code_len = strlen(code),
+                              .wall_us = 60 * USEC_PER_SEC,
+                              .cancel_fd = cancel_fd };
+    struct gb_err err;
+    size_t len = 0;
+
+    snprintf(json, sizeof json, "{\"op\": \"%s\", \"cursor\": %zu}", op, strlen(code));
+    *ret_json = NULL;
+    return resident_look(place->resident, &spec, ret_json, &len, &err);
+}
+
+static void finds(struct place *place, const char *op, const char *code, const char *want)
+{
+    autofree char *json = NULL;
+
+    assert_int_equal(look(place, op, code, -1, &json), 0);
+    if (!json || !strstr(json, want))
+        fail_msg("%s has no %s", json ? json : "(none)", want);
+}
+
+static void test_looks(void **state)
+{
+    struct place *place = *state;
+
+    finds(place, "complete", "pri", "print"); /* before the first cell */
+    prints(place, "import os\nmine = 7\nprint(os.environ['GREETING'])", "hello\n");
+    finds(place, "complete", "min", "mine");
+    finds(place, "variables", "", "\"7\"");
+    finds(place, "inspect", "mine", "int");
+    prints(place, "print(mine, len(In))", "7 3\n");
+}
+
+/* Displays that come while nobody runs a cell belong to the next one, also if a look reads them. */
+static void test_looks_keep_displays(void **state)
+{
+    struct place *place = *state;
+    struct outcome *o;
+
+    assert_ok(cell(place, "import threading\nshown = threading.Event()\nseen = threading.Event()\n"
+                          "def work():\n    seen.wait()\n    display('from a thread')\n"
+                          "    print('printed')\n    shown.set()\n"
+                          "threading.Thread(target=work).start()\n"
+                          "class W:\n    def __repr__(self):\n        seen.set()\n"
+                          "        shown.wait()\n        return 'waited'\nw = W()"));
+    finds(place, "variables", "", "waited");
+    o = cell(place, "1");
+    assert_ok(o);
+    assert_int_equal(o->outputs_len, 1);
+    assert_non_null(strstr(o->outputs[0].json, "from a thread"));
+    assert_printed(o, "printed\n");
+    o = cell(place, "1");
+    assert_int_equal(o->outputs_len, 0);
+}
+
+/* A look that is given up leaves the resident alive; the next cell is not interrupted by it. */
+static void test_look_is_given_up(void **state)
+{
+    struct place *place = *state;
+    autofree char *json = NULL;
+    int fds[2];
+
+    assert_int_equal(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
+    assert_int_equal(write(fds[1], "x", 1), 1); /* at once */
+    assert_ok(cell(place, "kept = 5\nclass E:\n    def __repr__(self):\n        while True: pass\n"
+                          "e = E()"));
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(look(place, "variables", "", fds[0], &json), -EBUSY);
+        prints(place, "print(sum(range(1000)), kept)", "499500 5\n");
+    }
+    (void) close(fds[0]);
+    (void) close(fds[1]);
+    finds(place, "complete", "kep", "kept");
+}
+
+static void test_look_loses(void **state)
+{
+    static const char *const acts[] = { "os.kill(os.getpid(), 9)", "os.write(3, b'garbage')",
+                                        "os.close(3); os.kill(os.getpid(), 15)" };
+    struct place *place = *state;
+    char code[256];
+
+    for (size_t i = 0; i < ARRAY_LEN(acts); i++) {
+        autofree char *json = NULL;
+
+        snprintf(code, sizeof code, "import os\nclass D:\n    def __repr__(self): %s\nd = D()",
+                 acts[i]);
+        assert_ok(cell(place, code));
+        assert_int_equal(look(place, "variables", "", -1, &json), -ECHILD);
+        assert_int_equal(look(place, "variables", "", -1, &json), -ECHILD);
+        resident_again(place);
+    }
+    prints(place, "print(1)", "1\n");
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -702,6 +804,10 @@ int main(int argc, char **argv)
         in_place(test_cancel_at_the_end),
         in_place(test_late_interrupts),
         in_place(test_ends),
+        in_place(test_looks),
+        in_place(test_looks_keep_displays),
+        in_place(test_look_is_given_up),
+        in_place(test_look_loses),
         in_place(test_dies_between),
         in_place(test_oom),
         in_place(test_pids),

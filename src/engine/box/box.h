@@ -129,6 +129,10 @@ int entry_procs(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, s
 int entry_signal_new(const struct box_entry *box, struct proc_record *keep, size_t keep_len,
                      pid_t root, bool with_root, int sig, struct gb_err *err);
 
+/* Signals the processes of session @leader, and those that descend from that process. SIGKILL is
+ * repeated likewise. The leader must not have been reaped. */
+int entry_signal_session(const struct box_entry *box, pid_t leader, int sig, struct gb_err *err);
+
 /* ---- box/command.c ---- */
 
 /* A command as received from the supervisor. */
@@ -140,6 +144,8 @@ struct command {
     int control;
     bool keep_control; /* the program inherits it, as SEAL_CONTROL_FD */
     bool landlock;
+    bool terminal; /* stdio is a new terminal of the box instead */
+    uint16_t cols, rows;
 };
 
 /* Starts a sealed program in the box. Its parent is the supervisor; it reports over the control

@@ -8,6 +8,11 @@
  * control socket: sealed, or the step that failed; and once more when the program could not be
  * executed. Otherwise the exec closes the socket, unless the program inherits it.
  *
+ * A program with a terminal opens it itself, when it is sealed and has the ids of the box: so it is
+ * one of the box's own file system, owned by the box's user. Our side of it is sent over the
+ * control socket, before any user code runs; that is the only descriptor that ever comes from a
+ * box.
+ *
  * Between clone and exec: no malloc, no locks.
  */
 #include <errno.h>
@@ -18,8 +23,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "base/autoclean.h"
@@ -57,6 +64,35 @@ static void execute(const struct command *command)
     }
 }
 
+/* Makes a terminal of the box the controlling one, with descriptors 0 to 2, and sends our side of
+ * it. The seal has begun a new session. */
+static void terminal_enter(const struct command *command)
+{
+    struct seal_report report = { .magic = SEAL_MAGIC, .step = SEAL_TERMINAL };
+    struct winsize size = { .ws_row = command->rows, .ws_col = command->cols };
+    int master = open("/dev/pts/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC), slave, r;
+    int locked = 0;
+    struct termios mode;
+
+    if (master < 0 || ioctl(master, TIOCSPTLCK, &locked) < 0)
+        die(SEAL_CONTROL_FD, SEAL_TERMINAL, errno);
+    slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (slave < 0 || tcgetattr(slave, &mode) < 0)
+        die(SEAL_CONTROL_FD, SEAL_TERMINAL, errno);
+    mode.c_iflag |= IUTF8; /* backspace removes a character, not a byte */
+    if (tcsetattr(slave, TCSANOW, &mode) < 0 || ioctl(slave, TIOCSWINSZ, &size) < 0 ||
+        ioctl(slave, TIOCSCTTY, 0) < 0)
+        die(SEAL_CONTROL_FD, SEAL_TERMINAL, errno);
+    for (int i = 0; i < 3; i++)
+        if (dup2(slave, i) < 0)
+            die(SEAL_CONTROL_FD, SEAL_TERMINAL, errno);
+    r = wire_send(SEAL_CONTROL_FD, &report, sizeof report, &master, 1);
+    if (r < 0)
+        die(SEAL_CONTROL_FD, SEAL_TERMINAL, -r);
+    (void) close(master);
+    (void) close(slave);
+}
+
 static _Noreturn void command_main(const struct seal_spec *spec, const struct command *command)
 {
     int r;
@@ -67,6 +103,8 @@ static _Noreturn void command_main(const struct seal_spec *spec, const struct co
     if ((r = seal_no_new_privs()) < 0 || (r = seal_seccomp_load(SECCOMP_POLICY_BASE)) < 0)
         die(spec->control, SEAL_FILTER, -r);
     seal_tenant(spec);
+    if (command->terminal)
+        terminal_enter(command);
     if (command->cwd[0] && chdir(command->cwd) < 0)
         die(SEAL_CONTROL_FD, SEAL_CWD, errno);
     if (command->keep_control && fcntl(SEAL_CONTROL_FD, F_SETFD, 0) < 0)

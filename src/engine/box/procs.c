@@ -4,7 +4,8 @@
  * They are found by comparing lists: a process that did not exist at the start is new, unless it
  * descends from one that did, such as a server of an earlier cell that now starts a worker. The
  * ancestors of an orphan are unknown, so it counts as new. The process that runs the execution
- * existed before, but its descendants count as new: the execution started them.
+ * existed before, but its descendants count as new: the execution started them. Those of another
+ * process that we started ourselves meanwhile, the shell of a terminal, do not.
  *
  * A program can hide only its own processes from this: one that survives this way runs in the
  * program's own box, within its own limits.
@@ -41,21 +42,22 @@ struct procs {
     size_t len, cap;
 };
 
-/* Fields 3, 4, 22 and 38 of stat(5), counted after the last ')'. Zombies count as gone. */
+/* Fields 3, 4, 6, 22 and 38 of stat(5), counted after the last ')'. Zombies count as gone. */
 static bool proc_parse(const char *text, struct proc_record *ret_record, bool *ret_silent)
 {
     const char *rest = strrchr(text, ')');
     unsigned long long start;
-    int ppid, exit_signal;
+    int ppid, sid, exit_signal;
     char state;
 
     if (!rest || sscanf(rest + 1,
-                        " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
+                        " %c %d %*d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
                         "%*d %llu %*u %*d %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %*u %d",
-                        &state, &ppid, &start, &exit_signal) != 4)
+                        &state, &ppid, &sid, &start, &exit_signal) != 5)
         return false;
     *ret_silent = exit_signal == 0;
     ret_record->ppid = ppid;
+    ret_record->sid = sid;
     ret_record->start = start;
     return state != 'Z' && state != 'X';
 }
@@ -160,36 +162,76 @@ int entry_procs(const struct box_entry *box, int *ret_fd, uint32_t *ret_count, s
     return 0;
 }
 
-static bool is_kept(const struct proc_record *keep, size_t keep_len, const struct proc_record *proc)
+/* Which processes to signal. */
+struct choice {
+    pid_t root;                     /* the process that runs the execution */
+    bool with_root;                 /* itself too */
+    bool session;                   /* those of its session and its descendants, whatever is kept */
+    const struct proc_record *keep; /* sorted */
+    size_t keep_len;
+};
+
+static bool is_kept(const struct choice *choice, const struct proc_record *proc)
 {
-    const struct proc_record *kept = record_find(keep, keep_len, proc->pid);
+    const struct proc_record *kept = record_find(choice->keep, choice->keep_len, proc->pid);
 
     return kept && (kept->start == 0 || kept->start == proc->start);
 }
 
-static bool is_new(const struct procs *procs, const struct proc_record *keep, size_t keep_len,
-                   pid_t root, const struct proc_record *proc)
+/* Whether it is in the session of another process that we started, such as the shell of a terminal
+ * that was opened meanwhile: those have their parent outside of the box. No program can enter such
+ * a session from outside. */
+static bool is_elsewhere(const struct procs *procs, pid_t root, const struct proc_record *proc)
 {
+    const struct proc_record *leader = procs_find(procs, proc->sid);
+
+    return leader && leader->pid != root && leader->ppid == 0;
+}
+
+static bool is_new(const struct procs *procs, const struct choice *choice,
+                   const struct proc_record *proc)
+{
+    if (is_elsewhere(procs, choice->root, proc))
+        return false;
     for (int i = 0; proc && i < ANCESTORS; i++) {
-        if (proc->pid == root)
+        if (proc->pid == choice->root)
             return true;
-        if (is_kept(keep, keep_len, proc))
+        if (is_kept(choice, proc) || proc->ppid == 0)
             return false;
         proc = proc->ppid > 1 ? procs_find(procs, proc->ppid) : NULL;
     }
     return true;
 }
 
-/* The indices of the processes in @procs to signal; returns how many, or -errno. */
-static int victims_find(const struct procs *procs, const struct proc_record *keep, size_t keep_len,
-                        pid_t root, bool with_root, int32_t *victims)
+static bool is_of_session(const struct procs *procs, const struct choice *choice,
+                          const struct proc_record *proc)
+{
+    if (proc->sid == choice->root)
+        return true;
+    for (int i = 0; proc && i < ANCESTORS; i++) {
+        if (proc->pid == choice->root)
+            return true;
+        proc = proc->ppid > 1 ? procs_find(procs, proc->ppid) : NULL;
+    }
+    return false;
+}
+
+/* The indices of the processes in @procs to signal; returns how many. */
+static int victims_find(const struct procs *procs, const struct choice *choice, int32_t *victims)
 {
     int len = 0;
 
     for (size_t i = 0; i < procs->len; i++) {
         const struct proc_record *proc = &procs->items[i];
+        bool chosen;
 
-        if (proc->pid == root ? with_root : is_new(procs, keep, keep_len, root, proc))
+        if (proc->pid == choice->root)
+            chosen = choice->with_root;
+        else if (choice->session)
+            chosen = is_of_session(procs, choice, proc);
+        else
+            chosen = is_new(procs, choice, proc);
+        if (chosen)
             victims[len++] = (int32_t) i;
     }
     return len;
@@ -197,9 +239,8 @@ static int victims_find(const struct procs *procs, const struct proc_record *kee
 
 /* One round; returns how many were signalled, or -errno. @told are those of the previous round, and
  * afterwards those of this one; @ret_fresh: whether there were new ones. */
-static int signal_round(const struct box_entry *box, const struct proc_record *keep,
-                        size_t keep_len, pid_t root, bool with_root, int sig, struct procs *told,
-                        bool *ret_fresh, struct gb_err *err)
+static int signal_round(const struct box_entry *box, const struct choice *choice, int sig,
+                        struct procs *told, bool *ret_fresh, struct gb_err *err)
 {
     autofree int32_t *victims = NULL;
     struct procs procs;
@@ -212,7 +253,7 @@ static int signal_round(const struct box_entry *box, const struct proc_record *k
         free(procs.items);
         return gb_fail(err, ENOMEM, "list processes");
     }
-    len = victims_find(&procs, keep, keep_len, root, with_root, victims);
+    len = victims_find(&procs, choice, victims);
     *ret_fresh = false;
     for (int i = 0; i < len; i++) {
         struct proc_record proc = procs.items[victims[i]];
@@ -229,21 +270,19 @@ static int signal_round(const struct box_entry *box, const struct proc_record *k
     return r < 0 ? r : len;
 }
 
-int entry_signal_new(const struct box_entry *box, struct proc_record *keep, size_t keep_len,
-                     pid_t root, bool with_root, int sig, struct gb_err *err)
+static int signal_chosen(const struct box_entry *box, const struct choice *choice, int sig,
+                         struct gb_err *err)
 {
     int64_t begun = clock_now_us(), took;
     struct procs told = { 0 };
     int sent, rounds = 0;
     bool fresh = false;
 
-    if (keep_len > 0)
-        qsort(keep, keep_len, sizeof *keep, proc_compare);
     /* A killed process starts no more processes, but needs the CPU once more to exit: on a busy
      * machine, or in a box that has used up its quota, that takes a while. Only processes not seen
      * before show that killing one by one does not help. */
     do {
-        sent = signal_round(box, keep, keep_len, root, with_root, sig, &told, &fresh, err);
+        sent = signal_round(box, choice, sig, &told, &fresh, err);
         if (sent <= 0 || sig != SIGKILL)
             break;
         (void) usleep(ROUND_WAIT);
@@ -255,4 +294,23 @@ int entry_signal_new(const struct box_entry *box, struct proc_record *keep, size
         return gb_fail_plain(err, EBUSY, "box %u starts processes faster than they can be killed",
                              box->id);
     return sent < 0 ? sent : 0;
+}
+
+int entry_signal_new(const struct box_entry *box, struct proc_record *keep, size_t keep_len,
+                     pid_t root, bool with_root, int sig, struct gb_err *err)
+{
+    struct choice choice = {
+        .root = root, .with_root = with_root, .keep = keep, .keep_len = keep_len
+    };
+
+    if (keep_len > 0)
+        qsort(keep, keep_len, sizeof *keep, proc_compare);
+    return signal_chosen(box, &choice, sig, err);
+}
+
+int entry_signal_session(const struct box_entry *box, pid_t leader, int sig, struct gb_err *err)
+{
+    struct choice choice = { .root = leader, .with_root = true, .session = true };
+
+    return signal_chosen(box, &choice, sig, err);
 }

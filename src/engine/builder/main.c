@@ -391,6 +391,7 @@ static int serve_box(struct builder *builder, struct box_entry *box, struct exch
     case BOX_METERS:
     case BOX_PROCS:
     case BOX_SIGNAL_NEW:
+    case BOX_SIGNAL_SESSION:
     case BOX_COMMAND:
     case BOX_LISTEN:
         return builder_serve_session(builder->cgroups, box, x, err);

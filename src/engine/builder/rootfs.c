@@ -61,7 +61,8 @@ static const struct {
     { "opt/bin/python", "/usr/bin/python3" },
 };
 
-static const char *const devices[] = { "null", "zero", "full", "random", "urandom" };
+/* The last is the terminal of whoever opens it, if it has one; a host may lack it. */
+static const char *const devices[] = { "null", "zero", "full", "random", "urandom", "tty" };
 
 /* Usually links into /usr; if they are real directories they are bind-mounted like /usr. */
 static const char *const usr_aliases[] = { "bin", "sbin", "lib", "lib32", "lib64", "libx32" };
@@ -294,6 +295,8 @@ static int bind_devices(int root, struct gb_err *err)
         int r;
 
         snprintf(path, sizeof path, "/dev/%s", devices[i]);
+        if (i == ARRAY_LEN(devices) - 1 && access(path, F_OK) < 0)
+            continue;
         r = put_file(root, path + 1, "", 0);
         if (r < 0)
             return gb_fail(err, -r, "create %s", path);

@@ -58,6 +58,7 @@ void builder_end_strings(struct builder_request *request)
     case BOX_METERS:
     case BOX_PROCS:
     case BOX_SIGNAL_NEW:
+    case BOX_SIGNAL_SESSION:
     case BOX_LISTEN:
         return;
     }
@@ -127,7 +128,10 @@ static int serve_command(struct cgroup_root *cgroups, struct box_entry *box, str
     autofree char *block = NULL;
     struct command command = { .cwd = x->request->command.cwd,
                                .keep_control = x->request->command.keep_control != 0,
-                               .landlock = x->request->command.landlock != 0 };
+                               .landlock = x->request->command.landlock != 0,
+                               .terminal = x->request->command.terminal != 0,
+                               .cols = x->request->command.cols,
+                               .rows = x->request->command.rows };
     char *rest;
     size_t len;
     int r;
@@ -162,6 +166,8 @@ int builder_serve_session(struct cgroup_root *cgroups, struct box_entry *box, st
 
     if (x->request->op == BOX_SIGNAL_NEW)
         return serve_signal_new(box, x, err);
+    if (x->request->op == BOX_SIGNAL_SESSION)
+        return entry_signal_session(box, x->request->signal.pgid, x->request->signal.signal, err);
     if (x->request->op == BOX_COMMAND)
         return serve_command(cgroups, box, x, err);
     x->reply_fds_owned = true;

@@ -16,7 +16,7 @@ import stat
 import sys
 
 NAMESPACES = ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup")
-DEVICES = "null zero full random urandom shm pts ptmx fd stdin stdout stderr core".split()
+DEVICES = "null zero full random urandom tty shm pts ptmx fd stdin stdout stderr core".split()
 MASKED = "cmdline kallsyms kcore keys modules partitions sysrq-trigger timer_list".split()
 LOCALES = "de_DE en_US es_ES fr_FR ja_JP zh_CN".split()
 CLONE_NEWUSER = 0x10000000

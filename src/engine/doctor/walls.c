@@ -228,7 +228,7 @@ void doctor_judge_devices(const struct doctor_findings *f, struct doctor_check *
         doctor_say(check, DOCTOR_FAILED, "the program can create devices");
     else
         hold(check, strcmp(told(f, "devices", devices), "-") == 0,
-             "null, zero, full, random, urandom, terminals; none can be created",
+             "null, zero, full, random, urandom, its own terminals; none can be created",
              "the program sees", devices);
 }
 

@@ -66,27 +66,29 @@ static int strings_put(struct box *box, int fd, char *const *argv, char *const *
     return r;
 }
 
-static int command_call(struct box *box, char *const *argv, char *const *env, const char *cwd,
-                        const int stdio[3], int control, bool keep_control, int *ret_pidfd,
-                        struct gb_err *err)
+int command_call(struct box *box, const struct command_start *start, int *ret_pidfd,
+                 struct gb_err *err)
 {
     struct builder_request request = { .op = BOX_COMMAND, .box = box->id };
     autoclose int strings = memfd_create("glovebox-command", MFD_CLOEXEC);
-    int sent[5] = { stdio[0], stdio[1], stdio[2], control, strings };
+    int sent[5] = { start->stdio[0], start->stdio[1], start->stdio[2], start->control, strings };
     struct builder_reply reply;
     int got[WIRE_FDS_MAX], r;
     size_t got_len = 0;
 
     if (strings < 0)
         return gb_fail(err, errno, "create a memory file");
-    if (cwd && strlen(cwd) >= sizeof request.command.cwd)
+    if (start->cwd && strlen(start->cwd) >= sizeof request.command.cwd)
         return gb_fail_about(err, ENAMETOOLONG, "the directory of a command");
-    r = strings_put(box, strings, argv, env, &request);
+    r = strings_put(box, strings, start->argv, start->env, &request);
     if (r < 0)
         return gb_fail(err, -r, "write a memory file");
-    request.command.keep_control = keep_control;
+    request.command.keep_control = start->keep_control;
     request.command.landlock = engine_get_config(box->engine)->landlock;
-    snprintf(request.command.cwd, sizeof request.command.cwd, "%s", cwd ? cwd : "");
+    request.command.terminal = start->terminal;
+    request.command.cols = start->cols;
+    request.command.rows = start->rows;
+    snprintf(request.command.cwd, sizeof request.command.cwd, "%s", start->cwd ? start->cwd : "");
     r = engine_call(box->engine, &request, sent, 5, &reply, got, &got_len, err);
     if (r < 0)
         return r;
@@ -102,15 +104,21 @@ int command_spawn(struct box *box, char *const *argv, char *const *env, const ch
                   bool keep_control, struct piped_tenant *ret_command, struct gb_err *err)
 {
     struct piped_tenant made = { .ends = { -EBADF, -EBADF, -EBADF } };
-    int theirs[3] = { -EBADF, -EBADF, -EBADF }, pair[2] = { -EBADF, -EBADF }, pidfd = -EBADF;
-    int r = pipes_make(made.ends, theirs, err);
+    struct command_start start = { .argv = argv,
+                                   .env = env,
+                                   .cwd = cwd,
+                                   .keep_control = keep_control,
+                                   .stdio = { -EBADF, -EBADF, -EBADF } };
+    int pair[2] = { -EBADF, -EBADF }, pidfd = -EBADF;
+    int r = pipes_make(made.ends, start.stdio, err);
 
     if (r == 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         r = gb_fail(err, errno, "create a socket pair");
+    start.control = pair[1];
     if (r == 0)
-        r = command_call(box, argv, env, cwd, theirs, pair[1], keep_control, &pidfd, err);
+        r = command_call(box, &start, &pidfd, err);
     for (int i = 0; i < 3; i++)
-        gb_closep(&theirs[i]);
+        gb_closep(&start.stdio[i]);
     gb_closep(&pair[1]);
     if (r == 0)
         r = tenant_adopt(box, pidfd, TAKE_FD(pair[0]), &made.tenant, err);

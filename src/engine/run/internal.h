@@ -79,6 +79,27 @@ struct run {
     int64_t pids_seen;
 };
 
+/* ---- resident.c, look.c ---- */
+
+struct resident {
+    struct box *box;
+    struct piped_tenant piped;
+    struct frame_reader reader;
+    char **env;           /* until it is sent with the first message */
+    uint64_t count;       /* of messages: the last one's number */
+    bool told;            /* its environment was sent */
+    bool interrupted;     /* a SIGINT was sent after the last message */
+    bool looking;         /* the last message was a look whose answer has not come */
+    struct outcome early; /* displays that a look found: they belong to the next cell */
+};
+
+/* Sends @out, which it completes with what every message to a resident has. */
+int resident_send(struct resident *resident, struct frame_out *out, const char *id,
+                  int64_t until_us);
+
+/* Kills it, and with it everything in its box. */
+void resident_kill(struct box *box, struct tenant *tenant);
+
 void run_init(struct run *run, const struct run_ops *ops, struct box *box,
               const struct run_spec *spec);
 void run_release(struct run *run);
@@ -147,6 +168,20 @@ void standing_count(struct run *run);
 void standing_kill_started(struct run *run, bool with_root);
 
 /* ---- command.c ---- */
+
+/* A program that the builder is to start. Descriptors stay the caller's. */
+struct command_start {
+    char *const *argv, *const *env; /* env: over that of every tenant; may be NULL */
+    const char *cwd;                /* NULL: the workspace */
+    int stdio[3];
+    int control;
+    bool keep_control; /* it has the control socket as SEAL_CONTROL_FD */
+    bool terminal;     /* a new terminal of the box instead of stdio */
+    uint16_t cols, rows;
+};
+
+int command_call(struct box *box, const struct command_start *start, int *ret_pidfd,
+                 struct gb_err *err);
 
 /* Starts a program with pipes. With @keep_control it has the control socket as SEAL_CONTROL_FD. */
 int command_spawn(struct box *box, char *const *argv, char *const *env, const char *cwd,

@@ -29,16 +29,6 @@
 
 #include "base/banned.h"
 
-struct resident {
-    struct box *box;
-    struct piped_tenant piped;
-    struct frame_reader reader;
-    char **env; /* until it is sent with the first cell */
-    uint64_t count;
-    bool told;        /* its environment was sent */
-    bool interrupted; /* a SIGINT was sent during the last cell */
-};
-
 /* ---- open and close ---- */
 
 int resident_open(struct box *box, char *const *env, struct resident **ret_resident,
@@ -80,6 +70,7 @@ void resident_free(struct resident *resident)
     for (int i = 0; i < 3; i++)
         gb_closep(&resident->piped.ends[i]);
     frame_reader_release(&resident->reader);
+    outcome_release(&resident->early);
     strv_free(resident->env);
     free(resident);
 }
@@ -91,12 +82,36 @@ bool resident_is_alive(const struct resident *resident)
 
 /* ---- a cell ---- */
 
-static void resident_hard(struct run *run)
+void resident_kill(struct box *box, struct tenant *tenant)
 {
     struct gb_err ignored;
 
-    if (box_kill_all(run->box, &ignored) < 0)
-        (void) syscall(SYS_pidfd_send_signal, tenant_pidfd(run->tenant), SIGKILL, NULL, 0);
+    if (box_kill_all(box, &ignored) < 0)
+        (void) syscall(SYS_pidfd_send_signal, tenant_pidfd(tenant), SIGKILL, NULL, 0);
+}
+
+static void resident_hard(struct run *run)
+{
+    resident_kill(run->box, run->tenant);
+}
+
+int resident_send(struct resident *resident, struct frame_out *out, const char *id,
+                  int64_t until_us)
+{
+    int r;
+
+    if (!resident->told)
+        run_put_env(out, resident->box, resident->env);
+    frame_put_text(out, KEY_EXECUTION, id);
+    if (resident->interrupted)
+        frame_put_text(out, KEY_CALM, "1");
+    r = frame_send(tenant_control(resident->piped.tenant), out, until_us);
+    if (r == -EMSGSIZE || r == -ENOMEM)
+        return r; /* nothing was sent */
+    strv_free(resident->env);
+    resident->env = NULL;
+    resident->told = true;
+    return r;
 }
 
 static int cell_send(struct resident *resident, const struct run *run)
@@ -107,17 +122,12 @@ static int cell_send(struct resident *resident, const struct run *run)
 
     frame_out_init(&out, FRAME_RUN);
     run_put_program(&out, run->spec);
-    if (!resident->told)
-        run_put_env(&out, run->box, resident->env);
-    frame_put_text(&out, KEY_EXECUTION, run->done_id);
     if (run->spec->input)
         frame_put(&out, KEY_STDIN, run->spec->input, run->spec->input_len);
     for (char *const *item = run->spec->env; item && *item; item++)
         frame_put_text(&out, KEY_CELL_ENV, *item);
-    if (resident->interrupted)
-        frame_put_text(&out, KEY_CALM, "1");
-    r = frame_send(tenant_control(run->tenant), &out,
-                   run->deadline_us < until ? run->deadline_us : until);
+    r = resident_send(resident, &out, run->done_id,
+                      run->deadline_us < until ? run->deadline_us : until);
     frame_out_release(&out);
     return r;
 }
@@ -134,9 +144,6 @@ static int resident_start(struct run *run, struct gb_err *err)
                              "code, input and environment of a cell together are too large");
     if (r == -ENOMEM)
         return gb_fail(err, ENOMEM, "send the cell");
-    strv_free(resident->env);
-    resident->env = NULL;
-    resident->told = true;
     resident->interrupted = false;
     /* The loop notices a tenant that is gone. One that does not read violates the protocol. */
     if (r < 0 && r != -EPIPE && r != -ECONNRESET)
@@ -152,6 +159,20 @@ static const struct run_ops resident_ops = {
     .count = standing_count,
     .control = run_control_frames,
 };
+
+/* Displays that threads sent since the last cell and that a look has read. */
+static void early_pass_on(struct outcome *early, struct run *run)
+{
+    const struct run_sink *sink = &run->spec->sink;
+
+    for (size_t i = 0; sink->bundle && i < early->outputs_len; i++)
+        sink->bundle(sink->arg, BUNDLE_DISPLAY, early->outputs[i].json, early->outputs[i].len);
+    run->outcome.outputs = early->outputs;
+    run->outcome.outputs_len = early->outputs_len;
+    run->outcome.outputs_bytes = early->outputs_bytes;
+    run->outcome.outputs_left_out = early->outputs_left_out;
+    *early = (struct outcome){ 0 };
+}
 
 int resident_run(struct resident *resident, const struct run_spec *spec,
                  struct outcome *ret_outcome, struct gb_err *err)
@@ -169,7 +190,9 @@ int resident_run(struct resident *resident, const struct run_spec *spec,
     run_lend(&run, &resident->piped, id);
     run.owner = resident;
     run.reader = &resident->reader;
+    early_pass_on(&resident->early, &run);
     r = standing_run(&run, ret_outcome, err);
     resident->interrupted = run.signalled;
+    resident->looking = false; /* it does one thing after the other */
     return r;
 }

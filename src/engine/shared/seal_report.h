@@ -13,6 +13,9 @@
 #define SEAL_FILTER 0xf0u /* before: the large filter */
 #define SEAL_CWD    0xf1u /* after SEAL_DONE: its directory */
 #define SEAL_EXEC   0xf2u /* after SEAL_DONE: the program */
+#define SEAL_TERMINAL                                                                              \
+    0xf3u /* after SEAL_DONE: its terminal; with error 0, our side is attached                     \
+           */
 
 struct seal_report {
     uint32_t magic;

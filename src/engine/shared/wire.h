@@ -59,9 +59,10 @@ enum builder_op {
     BOX_FINISH, /* the end of an execution, in one step: BOX_KILL, BOX_USAGE and BOX_SCAN */
 
     /* for sessions */
-    BOX_METERS,     /* reply fds: the cgroup's counters that exist, see cgroup_open_meters() */
-    BOX_PROCS,      /* reply fd: a memory file of struct proc_record */
-    BOX_SIGNAL_NEW, /* fd: a memory file of struct proc_record, those to spare */
+    BOX_METERS,         /* reply fds: the cgroup's counters that exist, see cgroup_open_meters() */
+    BOX_PROCS,          /* reply fd: a memory file of struct proc_record */
+    BOX_SIGNAL_NEW,     /* fd: a memory file of struct proc_record, those to spare */
+    BOX_SIGNAL_SESSION, /* the processes of session pgid, and those that descend from its leader */
     /* Runs a program. fds: its 0, 1, 2, a control socket, a memory file with the strings of argv
      * and then of the environment, each ended by NUL; reply fd: its pidfd. */
     BOX_COMMAND,
@@ -127,6 +128,9 @@ struct builder_request {
         struct {
             uint32_t argc, envc;
             uint32_t keep_control, landlock;
+            uint32_t terminal; /* 1: its 0, 1, 2 are a new terminal of the box, of this size; the
+                                  ones attached are not used */
+            uint16_t cols, rows;
             char cwd[WIRE_PATH_MAX];
         } command;
     };
@@ -173,6 +177,7 @@ struct builder_reply {
 /* One process of a box, with the numbers that the box sees. */
 struct proc_record {
     int32_t pid, ppid;
+    int32_t sid, unused;
     uint64_t start; /* field 22 of stat(5): distinguishes it from another with the same pid; 0 in a
                        list of those to spare: unknown */
 };
