@@ -140,6 +140,46 @@ int account_take_install(struct service *service, const struct caller *caller, s
     return r;
 }
 
+int account_take_terminal(struct service *service, const struct caller *caller,
+                          struct account *account, struct fault *fault)
+{
+    const struct service_config *config = &service->config;
+    int r = 0;
+
+    pthread_mutex_lock(&service->lock);
+    if (service->draining) {
+        r = fault_set(fault, PROBLEM_DRAINING, NULL, "the service is shutting down; retry later");
+        fault->retry_after_s = 5;
+    } else if (account->terminals >= config->terminals_per_caller ||
+               service->terminals >= config->terminals_max) {
+        r = fault_set(fault, PROBLEM_TERMINALS_MAX, NULL,
+                      "%s %lld terminals are open, the maximum; close one first",
+                      account->terminals >= config->terminals_per_caller ? "your" : "all",
+                      (long long) (account->terminals >= config->terminals_per_caller
+                                       ? account->terminals
+                                       : service->terminals));
+        fault->retry_after_s = 30;
+    } else if (!principal_is_local(&caller->principal)) {
+        r = rate_take(service, &account->work,
+                      pick(caller->limits.rate_per_minute, config->key.rate_per_minute), "start",
+                      fault);
+    }
+    if (r == 0) {
+        account->terminals++;
+        service->terminals++;
+    }
+    pthread_mutex_unlock(&service->lock);
+    return r;
+}
+
+void account_give_terminal(struct service *service, struct account *account)
+{
+    pthread_mutex_lock(&service->lock);
+    account->terminals--;
+    service->terminals--;
+    pthread_mutex_unlock(&service->lock);
+}
+
 void account_give_session(struct account *account)
 {
     account->sessions--;

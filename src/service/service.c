@@ -28,6 +28,7 @@
 #include "service/session/session.h"
 #include "service/session/volumes_request.h"
 #include "service/template/templates.h"
+#include "service/watch/sampler.h"
 #include "store/sessions.h"
 
 #include "base/banned.h"
@@ -55,6 +56,8 @@ void service_config_default(struct service_config *config)
         .sweep_us = 300 * USEC_PER_SEC,
         .waiters_max = 64,
         .in_flight_max = 1024,
+        .terminals_max = 256,
+        .terminals_per_caller = 64,
         .key = { .sessions = 100, .in_flight = 64, .rate_per_minute = SERVICE_NO_LIMIT },
         .code_bytes_max = 8 * MIB,
         .input_bytes_max = 8 * MIB,
@@ -136,6 +139,7 @@ void service_sweep(struct service *service)
     account_sweep(service);
     pthread_mutex_unlock(&service->lock);
     packages_sweep(service);
+    share_sweep(service);
     if (service->config.keys && keys_flush(service->config.keys, &err) < 0)
         service_log(service, LOG_LEVEL_WARNING, "cannot record when keys were last used: %s",
                     err.msg);
@@ -328,6 +332,8 @@ int service_open(const struct service_config *config, struct service **ret_servi
         if (r != 0)
             r = gb_fail(err, r, "start the sweeper");
     }
+    if (r == 0)
+        r = watch_open(service, &service->watch, err);
     if (r < 0) {
         service_close(service);
         return r;
@@ -420,6 +426,7 @@ void service_close(struct service *service)
     pthread_mutex_unlock(&service->lock);
     if (service->sweeper_runs)
         (void) pthread_join(service->sweeper, NULL);
+    watch_close(service->watch);
     reaper_close(service->reaper);
     if (audit_close(service->audit, &err) < 0)
         service_log(service, LOG_LEVEL_ERROR, "audit log: %s", err.msg);
@@ -460,6 +467,7 @@ void service_get_stats(struct service *service, struct service_stats *ret_stats)
     stats.sessions_live = (int64_t) service->sessions.len;
     stats.executions_kept = service->kept_len;
     stats.kept_memory_bytes = service->kept_memory;
+    stats.terminals_live = service->terminals;
     pthread_mutex_unlock(&service->lock);
     stats.kept_disk_bytes = atomic_load(&service->output.disk_used);
     stats.executions_running = atomic_load(&service->running);
@@ -467,6 +475,7 @@ void service_get_stats(struct service *service, struct service_stats *ret_stats)
     stats.sessions_made = atomic_load(&service->sessions_made);
     stats.sessions_expired = atomic_load(&service->sessions_expired);
     stats.sessions_lost = atomic_load(&service->sessions_lost);
+    stats.terminals_opened = atomic_load(&service->terminals_opened);
     stats.refused = atomic_load(&service->refused);
     stats.duration_sum_us = atomic_load(&service->duration_sum_us);
     for (size_t i = 0; i < SERVICE_STATUSES; i++) {

@@ -131,6 +131,8 @@ struct service_config {
     int64_t sweep_us;
     int64_t waiters_max;   /* executions that may wait in one session */
     int64_t in_flight_max; /* of the whole service */
+    int64_t terminals_max; /* likewise */
+    int64_t terminals_per_caller;
     struct key_limits key; /* for keys without their own; callers without a key have none */
 
     int64_t code_bytes_max;               /* of a program or command */
@@ -204,6 +206,7 @@ struct service_stats {
     int64_t executions[SERVICE_STATUSES];      /* by enum run_status, since the start */
     int64_t duration_buckets[SERVICE_BUCKETS]; /* not cumulative */
     int64_t duration_sum_us, duration_count;
+    int64_t terminals_live, terminals_opened;
     int64_t refused; /* requests for work that were refused */
     int64_t installs, installs_cached, installs_failed;
     int64_t layers, layers_bytes;
@@ -238,6 +241,7 @@ struct caller {
     struct principal principal;
     const char *listener;     /* address; local principals have a set of packages for each */
     struct key_limits limits; /* of the key */
+    bool is_guest;            /* a user for a day, who may do less */
 };
 
 /* ---- limits in requests ---- */
@@ -321,6 +325,25 @@ int session_list(struct service *service, const struct caller *caller, const cha
 /* Resets its idle timer. */
 void session_touch(struct session *session);
 
+/* Questions about the interpreter of a session, between two executions. They are not executions:
+ * no count, no receipt, no audit entry. If something runs or waits, the answer says so at once, and
+ * an execution that comes meanwhile does not wait for one. Completions and help reset the idle
+ * timer, the list of variables does not, so that a page that shows it keeps nothing alive. */
+enum look_op { LOOK_COMPLETE, LOOK_INSPECT, LOOK_VARIABLES };
+
+#define LOOK_TEXT_MAX (256 * 1024) /* bytes of code */
+
+struct look_request {
+    enum look_op op;
+    const char *code; /* UTF-8; not for the variables */
+    size_t code_len;
+    int64_t cursor; /* in code points; negative: at the end */
+};
+
+/* The reply as docs/API.md describes it. Waits a few seconds at most. */
+int session_look(struct session *session, const struct look_request *request, json_t **ret_json,
+                 struct fault *fault);
+
 /* Interrupts the running execution, with @all also the queued ones. *@ret_count is how many; 0 is
  * not a fault. */
 int session_interrupt(struct session *session, bool all, size_t *ret_count, struct fault *fault);
@@ -328,6 +351,22 @@ int session_interrupt(struct session *session, bool all, size_t *ret_count, stru
 /* Stops the running execution, refuses the queued ones, and ends the session. Returns once it is
  * gone, which takes at most the grace period of an interrupt. The caller keeps its reference. */
 int session_delete(struct session *session, struct fault *fault);
+
+/* ---- shares: notebooks that others may read ---- */
+
+/* A copy of @notebook, hostile JSON, that everyone may read who has its id, for 30 days. A caller
+ * can have 50 of them with 64 MiB. *@ret_json is a description, as in the list. */
+int share_create(struct service *service, const struct caller *caller, const char *title,
+                 const json_t *notebook, json_t **ret_json, struct fault *fault);
+/* {"shares": [...]}: the caller's own, without the notebooks. */
+int share_list(struct service *service, const struct caller *caller, json_t **ret_json,
+               struct fault *fault);
+/* Anybody's: JSON text with the description and the notebook, for free(). */
+int share_read(struct service *service, const char *id, char **ret_text, size_t *ret_len,
+               struct fault *fault);
+/* The caller's own. */
+int share_delete(struct service *service, const struct caller *caller, const char *id,
+                 struct fault *fault);
 
 /* ---- executions ---- */
 
@@ -443,6 +482,90 @@ void event_release(struct event *event);
 int execution_read_output(struct execution *x, enum stream stream, int64_t offset, char *buf,
                           size_t size, size_t *ret_len, int64_t *ret_total, int64_t *ret_kept,
                           bool *ret_done, struct fault *fault);
+
+/* ---- terminals: interactive programs in a session's box ----
+ *
+ * A terminal runs beside the executions of its session and ends with it. What the program prints is
+ * kept in a ring, so that clients can come and go. Input, but neither output nor a client that only
+ * watches, resets the idle timer of the session. */
+
+#define TERMINAL_ID_MAX       40
+#define TERMINALS_PER_SESSION 8
+#define TERMINAL_CLIENTS      4
+#define TERMINAL_KEPT_BYTES   (256u * 1024) /* of output */
+#define TERMINAL_INPUT_BYTES  (64u * 1024)  /* of one message */
+#define TERMINAL_SIDE_MAX     1000          /* columns or rows; at least 1 */
+
+struct terminal;
+struct terminal_client;
+
+struct terminal_request {
+    int64_t cols, rows;
+    const char *const *argv; /* NULL: a shell */
+    const char *const *env;  /* NAME=value, NULL-terminated; may be NULL */
+};
+
+struct terminal_info {
+    char id[TERMINAL_ID_MAX];
+    char session_id[SESSION_ID_MAX];
+    int64_t cols, rows;
+    bool exited;
+    int exit_code; /* if it has exited; as a shell shows it */
+    int64_t created_unix_us;
+    int64_t clients;
+};
+
+/* Starts the program; returns once it runs. */
+int terminal_open(struct session *session, const struct caller *caller,
+                  const struct terminal_request *request, struct terminal **ret_terminal,
+                  struct fault *fault);
+int terminal_find(struct session *session, const char *id, struct terminal **ret_terminal,
+                  struct fault *fault);
+struct terminal *terminal_ref(struct terminal *terminal);
+void terminal_unref(struct terminal *terminal); /* accepts NULL */
+
+void terminal_get_info(struct terminal *terminal, struct terminal_info *ret_info);
+
+/* Those of the session, oldest first; returns how many. Those that exited are listed until they are
+ * deleted, or replaced by others. */
+size_t terminal_list(struct session *session, struct terminal_info infos[TERMINALS_PER_SESSION]);
+
+/* Ends its processes (a hang-up, then a kill) and removes it. Returns once they are gone. */
+int terminal_delete(struct session *session, struct terminal *terminal, struct fault *fault);
+
+/* Attaches a client, which sees the output from @offset on, as far as that is kept; negative: all
+ * that is kept. The client holds a reference. */
+int terminal_attach(struct terminal *terminal, int64_t offset, struct terminal_client **ret_client,
+                    struct fault *fault);
+void terminal_detach(struct terminal_client *client); /* accepts NULL */
+
+/* Where its output begins; *@ret_missed: older output is gone. Before the first terminal_next(). */
+int64_t terminal_client_start(struct terminal_client *client, bool *ret_missed);
+
+enum terminal_news {
+    TERMINAL_NOTHING, /* within the time */
+    TERMINAL_OUTPUT,
+    TERMINAL_ROOM, /* input is accepted again */
+    TERMINAL_SLOW, /* the client is too slow: it gets nothing more, and must be detached */
+    TERMINAL_EXIT, /* after all output */
+};
+
+/* Waits for news. Output is raw bytes in @buf. One thread per client. */
+enum terminal_news terminal_next(struct terminal_client *client, char *buf, size_t size,
+                                 int64_t timeout_us, size_t *ret_len);
+
+/* Whether it was too slow; from any thread. */
+bool terminal_client_slow(struct terminal_client *client);
+
+/* Queues input for the program; never waits. False if there is no room, because the program does
+ * not read: see terminal_takes_input(). Input for a program that has ended is dropped. */
+bool terminal_input(struct terminal_client *client, const void *data, size_t len);
+
+/* Whether there is room for at least one more message. */
+bool terminal_takes_input(struct terminal_client *client);
+
+/* Each from 1 to TERMINAL_SIDE_MAX; the last call wins. */
+void terminal_resize(struct terminal_client *client, int64_t cols, int64_t rows);
 
 /* ---- packages ---- */
 

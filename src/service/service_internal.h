@@ -30,13 +30,14 @@ struct audit;
 struct packages;
 struct reaper;
 struct tombstone;
+struct watch;
 
 /* ---- quota.c: what a principal has at a time; all under service->lock ---- */
 
 struct account {
     struct id_node node;
     struct principal principal;
-    int64_t sessions, in_flight;
+    int64_t sessions, in_flight, terminals;
     struct bucket {
         int64_t tokens_milli, filled_us;
     } work, installs; /* of the rates */
@@ -48,6 +49,10 @@ int account_take_session(struct service *service, const struct caller *caller,
                          struct account **ret_account, struct fault *fault);
 int account_take_execution(struct service *service, const struct caller *caller,
                            struct account **ret_account, struct fault *fault);
+/* Takes one terminal of a session with this account; no reference is needed while it lives. */
+int account_take_terminal(struct service *service, const struct caller *caller,
+                          struct account *account, struct fault *fault);
+void account_give_terminal(struct service *service, struct account *account);
 /* Takes one install from the rate of the key, without service->lock. */
 int account_take_install(struct service *service, const struct caller *caller, struct fault *fault);
 void account_give_session(struct account *account);
@@ -56,6 +61,13 @@ void account_give_execution(struct account *account);
 void account_sweep(struct service *service);
 
 /* ---- service.c ---- */
+
+/* Limits that can end a run, and LIMIT_NONE. */
+#define LIMIT_END(...) +1
+enum {
+    SERVICE_LIMITS = 1
+#include "base/words/limits.def"
+};
 
 TAILQ_HEAD(execution_list, execution);
 TAILQ_HEAD(session_list_head, session);
@@ -68,6 +80,7 @@ struct service {
     struct audit *audit; /* NULL without a store */
     struct reaper *reaper;
     struct packages *packages;
+    struct watch *watch;
     char packages_text[SERVICE_PACKAGES_MAX];
     int64_t started_us;
 
@@ -84,6 +97,7 @@ struct service {
     int64_t kept_len, kept_memory, kept_disk, kept_files;
     int64_t sessions_taken; /* live sessions, and those being created */
     int64_t in_flight, workers;
+    int64_t terminals; /* running ones */
 
     struct output_budget output;
 
@@ -92,7 +106,9 @@ struct service {
 
     _Atomic int64_t running, waiting, refused;
     _Atomic int64_t sessions_made, sessions_expired, sessions_lost;
+    _Atomic int64_t terminals_opened;
     _Atomic int64_t installs, installs_cached, installs_failed;
+    _Atomic int64_t by_limit[SERVICE_LIMITS];
     _Atomic int64_t by_status[SERVICE_STATUSES], buckets[SERVICE_BUCKETS], duration_sum_us;
 };
 
@@ -101,6 +117,9 @@ int64_t unix_now_us(void);
 
 /* Threads that service_close() waits for. */
 void service_worker_count(struct service *service, int by);
+
+/* Removes shares that have expired (shares.c). */
+void share_sweep(struct service *service);
 
 /* One round of the sweeper. */
 void service_sweep(struct service *service);

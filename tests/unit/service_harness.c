@@ -17,6 +17,9 @@ struct box {
     int id;
 };
 
+_Atomic int looks;
+char look_json[128];
+
 struct resident {
     struct box *box;
     int cells;
@@ -274,6 +277,14 @@ void engine_close(struct engine *engine)
     (void) engine;
 }
 
+int box_get_usage(struct box *box, struct cgroup_usage *ret, enum limit_kind *ret_disk,
+                  struct gb_err *err)
+{
+    (void) box, (void) ret_disk, (void) err;
+    *ret = (struct cgroup_usage){ .memory_bytes = 4096, .pids = 2, .cpu_us = 1500000 };
+    return 0;
+}
+
 void engine_get_info(struct engine *engine, struct engine_info *ret_info)
 {
     (void) engine;
@@ -369,6 +380,34 @@ int resident_run(struct resident *resident, const struct run_spec *spec,
                  struct outcome *ret_outcome, struct gb_err *err)
 {
     return run(resident, spec, ret_outcome, err);
+}
+
+/* Code says what happens: "wait" as above but for as long as a look, "lose", "busy", "fail"; other
+ * code is the answer. */
+int resident_look(struct resident *resident, const struct look_spec *spec, char **ret_json,
+                  size_t *ret_len, struct gb_err *err)
+{
+    autofree char *code = strndup(spec->code, spec->code_len);
+    struct pollfd fds[] = { { .fd = gate_fd, .events = POLLIN },
+                            { .fd = spec->cancel_fd, .events = POLLIN } };
+
+    assert_non_null(code);
+    atomic_fetch_add(&looks, 1);
+    (void) snprintf(look_json, sizeof look_json, "%s", spec->json);
+    if (strcmp(code, "busy") == 0)
+        return gb_fail_plain(err, EBUSY, "busy");
+    if (strcmp(code, "fail") == 0)
+        return gb_fail_plain(err, EIO, "failed");
+    if (strcmp(code, "lose") == 0 || resident->dead)
+        return gb_fail_plain(err, ECHILD, "gone");
+    if (strcmp(code, "wait") == 0) {
+        assert_true(poll(fds, 2, PATIENCE_US / 1000) > 0);
+        if (fds[1].revents)
+            return gb_fail_plain(err, EBUSY, "busy");
+    }
+    *ret_len = strlen(code);
+    *ret_json = TAKE_PTR(code);
+    return 0;
 }
 
 void resident_free(struct resident *resident)
@@ -696,4 +735,59 @@ int group_teardown(void **state)
     assert_int_equal(rmdir(data_dir), 0);
     close(gate_fd);
     return 0;
+}
+
+/* ---- terminals: there are none ---- */
+
+int pty_open(struct box *box, char *const *argv, char *const *env, const char *cwd, uint16_t cols,
+             uint16_t rows, struct pty **ret_pty, struct gb_err *err)
+{
+    (void) box;
+    (void) argv;
+    (void) env;
+    (void) cwd;
+    (void) cols;
+    (void) rows;
+    (void) ret_pty;
+    return gb_fail_plain(err, ENOSPC, "no terminals here");
+}
+
+int pty_fd(const struct pty *pty)
+{
+    (void) pty;
+    return -1;
+}
+
+int pty_pidfd(const struct pty *pty)
+{
+    (void) pty;
+    return -1;
+}
+
+int pty_resize(struct pty *pty, uint16_t cols, uint16_t rows)
+{
+    (void) pty;
+    (void) cols;
+    (void) rows;
+    return 0;
+}
+
+int pty_signal(struct pty *pty, int sig, struct gb_err *err)
+{
+    (void) pty;
+    (void) sig;
+    (void) err;
+    return 0;
+}
+
+int pty_end(struct pty *pty, int *ret_exit_code)
+{
+    (void) pty;
+    *ret_exit_code = 0;
+    return 0;
+}
+
+void pty_free(struct pty *pty)
+{
+    (void) pty;
 }

@@ -43,6 +43,8 @@
 #define PATIENCE_US (120 * USEC_PER_SEC) /* ends a test that hangs; no test waits for it */
 
 extern _Atomic int boxes_live, residents_live, shells_live, runs_most;
+extern _Atomic int looks;   /* how many questions came to an interpreter */
+extern char look_json[128]; /* the last one */
 extern _Atomic bool boxes_fail;
 extern char order[4096];         /* what ran, in its order */
 bool has_run(const char *word);  /* whether @order has it, while others run */

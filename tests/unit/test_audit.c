@@ -559,6 +559,116 @@ static void test_read_tampered(void **state)
     assert_int_equal(malformed, 2);
 }
 
+/* In pieces of one page each: the same verdict as at once, and new entries are read alone. */
+static void test_verify_some(void **state)
+{
+    struct fixture *f = *state;
+    struct audit_progress progress = { 0 };
+    int pieces = 0;
+
+    write_some(f, 2100);
+    while (!progress.complete) {
+        assert_int_equal(audit_verify_some(f->store, &progress, 0, &f->err), 0);
+        assert_int_equal(progress.report.broken_seq, 0);
+        assert_true(++pieces < 10);
+    }
+    assert_true(pieces >= 3);
+    assert_int_equal(progress.report.count, 2100);
+    write_some(f, 3);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(audit_verify_some(f->store, &progress, 0, &f->err), 0);
+    assert_true(progress.complete && progress.report.count == 2103 && !progress.report.broken_seq);
+    tamper(f, "DELETE FROM audit_log WHERE seq > 2000");
+    progress = (struct audit_progress){ 0 };
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(audit_verify_some(f->store, &progress, INT64_MAX, &f->err), 0);
+    assert_int_equal(progress.report.broken_seq, 2001);
+    assert_false(progress.complete);
+}
+
+static size_t search(struct fixture *f, struct audit_search search, int64_t *ret_first,
+                     int64_t *ret_before)
+{
+    json_t *json = NULL, *entries;
+    size_t len;
+
+    if (audit_search_run(f->store, &search, &json, &f->err) < 0)
+        fail_msg("%s", f->err.msg);
+    entries = json_object_get(json, "entries");
+    len = json_array_size(entries);
+    *ret_first = json_integer_value(json_object_get(json_array_get(entries, 0), "seq"));
+    *ret_before = json_integer_value(json_object_get(json, "before"));
+    json_decref(json);
+    return len;
+}
+
+static void test_search(void **state)
+{
+    struct fixture *f = *state;
+    int64_t first, before, found = 0;
+
+    write_some(f, 600);
+    assert_int_equal(search(f, (struct audit_search){ .limit = 200 }, &first, &before), 200);
+    assert_true(first == 600 && before == 401);
+    /* All of them once, whatever the page. */
+    before = 0;
+    do
+        found += (int64_t) search(f, (struct audit_search){ .limit = 7, .before_seq = before },
+                                  &first, &before);
+    while (before > 0);
+    assert_int_equal(found, 600);
+    assert_int_equal(
+        search(f, (struct audit_search){ .limit = 200, .who = "nobody" }, &first, &before), 0);
+    assert_int_equal(before, 0);
+    assert_int_equal(
+        search(f, (struct audit_search){ .limit = 10, .session_id = "s1" }, &first, &before), 10);
+    assert_int_equal(first, 600);
+    assert_int_equal(search(f,
+                            (struct audit_search){ .limit = 200,
+                                                   .since_us = 1700000000000590,
+                                                   .until_us = 1700000000000595,
+                                                   .kind = "cell",
+                                                   .status = "timeout" },
+                            &first, &before),
+                     5);
+    assert_int_equal(first, 595);
+    assert_int_equal(
+        search(f, (struct audit_search){ .limit = 9, .status = "ok" }, &first, &before), 0);
+}
+
+/* What an operator did is an entry like any other; of an answer only the frame is found. */
+static void test_search_shows(void **state)
+{
+    struct fixture *f = *state;
+    struct audit_entry act = entry_of("op-1"), answer = entry_of("msg_1");
+    struct audit_search all = { .limit = 10 };
+    json_t *json = NULL, *entries;
+    char *text;
+
+    act.kind = "operator";
+    act.action = "{\"name\":\"session_end\",\"target\":\"ses_1\"}";
+    answer.kind = "answer";
+    answer.answer =
+        "{\"executions\":[\"a\",\"b\"],\"model\":\"m\",\"question\":\"private\",\"story\":"
+        "\"private\"}";
+    assert_int_equal(audit_write(f->audit, &act, &f->err), 0);
+    assert_int_equal(audit_write(f->audit, &answer, &f->err), 0);
+    assert_int_equal(audit_flush(f->audit, &f->err), 0);
+    assert_int_equal(verify(f, NULL).count, 2);
+    assert_int_equal(audit_search_run(f->store, &all, &json, &f->err), 0);
+    entries = json_object_get(json, "entries");
+    assert_string_equal(json_string_value(json_object_get(
+                            json_object_get(json_array_get(entries, 1), "action"), "target")),
+                        "ses_1");
+    assert_int_equal(json_integer_value(json_object_get(
+                         json_object_get(json_array_get(entries, 0), "answer"), "programs")),
+                     2);
+    text = json_dumps(json, 0);
+    assert_null(strstr(text, "private"));
+    free(text);
+    json_decref(json);
+}
+
 #define WITH_LOG(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -570,7 +680,8 @@ int main(void)
         WITH_LOG(test_store_fails),   WITH_LOG(test_close_tells_what_is_lost),
         WITH_LOG(test_whole),         cmocka_unit_test(test_tampered),
         WITH_LOG(test_written_anew),  WITH_LOG(test_read),
-        WITH_LOG(test_read_tampered),
+        WITH_LOG(test_read_tampered), WITH_LOG(test_verify_some),
+        WITH_LOG(test_search),        WITH_LOG(test_search_shows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,8 @@
 /* Sessions, their line, what is lost, who may have them; with an engine that runs nothing. */
 #include "service_harness.h"
 
+#include "service/watch/watch.h"
+
 #include "base/banned.h"
 
 static void check_fault(const struct fault *fault, enum fault_kind kind, const char *type)
@@ -363,6 +365,62 @@ static void test_list(void **state)
     service_end(service);
 }
 
+/* The operator's side: sessions and executions of everybody. */
+static void test_watch(void **state)
+{
+    struct service *service = service_new(NULL);
+    struct session *hers = session_new(service, &alice), *his = session_new(service, &bob);
+    struct execution *x = start(service, &alice, hers, "wait"), *done;
+    struct watch_filter filter = { .status = -1, .max = 10 };
+    json_t *json, *list;
+    struct fault fault;
+
+    (void) state;
+    wait_for_run(x);
+    done = run_here(service, &bob, his, "say his", &fault);
+    assert_int_equal(watch_sessions(service, NULL, 1, &json, &fault), 0);
+    list = json_object_get(json, "sessions");
+    assert_int_equal(json_array_size(list), 1);
+    assert_true(json_is_true(json_object_get(json, "more")));
+    check_text(json_array_get(list, 0), "session_id", session_id(hers));
+    check_text(json_array_get(list, 0), "execution_id", execution_id(x));
+    check_text(json_array_get(list, 0), "principal", alice.principal.id);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(list, 0), "memory_bytes")),
+                     4096);
+    json_decref(json);
+    assert_true(watch_sessions(service, "ses_nobody", 1, &json, &fault) < 0);
+    check_fault(&fault, FAULT_INVALID, "cursor-unknown");
+    assert_int_equal(watch_executions(service, &filter, &json, &fault), 0);
+    assert_int_equal(json_array_size(json_object_get(json, "executions")), 1);
+    check_text(json_array_get(json_object_get(json, "executions"), 0), "status", "running");
+    json_decref(json);
+    filter.finished = true;
+    assert_int_equal(watch_executions(service, &filter, &json, &fault), 0);
+    check_text(json_array_get(json_object_get(json, "executions"), 0), "execution_id",
+               execution_id(done));
+    json_decref(json);
+    filter.stopped_only = true;
+    assert_int_equal(watch_executions(service, &filter, &json, &fault), 0);
+    assert_int_equal(json_array_size(json_object_get(json, "executions")), 0);
+    json_decref(json);
+    assert_true(watch_session_end(service, "ses_nobody", &fault) < 0);
+    check_fault(&fault, FAULT_NOT_FOUND, "session-unknown");
+    assert_int_equal(watch_session_end(service, session_id(hers), &fault), 0);
+    assert_int_equal(status_of(x), RUN_CANCELLED);
+    watch_sessions_end(service, &bob.principal);
+    assert_int_equal(watch_sessions(service, NULL, 10, &json, &fault), 0);
+    assert_int_equal(json_integer_value(json_object_get(json, "total")), 0);
+    json_decref(json);
+    assert_int_equal(watch_series(service, 60, &json, &fault), 0);
+    assert_true(json_is_array(json_object_get(json, "p95_ms")));
+    json_decref(json);
+    execution_unref(x);
+    execution_unref(done);
+    session_unref(hers);
+    session_unref(his);
+    service_end(service);
+}
+
 static void test_keys_own(void **state)
 {
     struct service *service = service_new(NULL);
@@ -538,6 +596,200 @@ static void test_bad_requests(void **state)
     service_end(service);
 }
 
+/* ---- looks ---- */
+
+static json_t *look(struct session *session, enum look_op op, const char *code)
+{
+    const struct look_request request = {
+        .op = op, .code = code, .code_len = code ? strlen(code) : 0, .cursor = -1
+    };
+    struct fault fault = { 0 };
+    json_t *reply = NULL;
+
+    if (session_look(session, &request, &reply, &fault) < 0)
+        fail_msg("%s", fault.detail);
+    assert_non_null(reply);
+    return reply;
+}
+
+static bool is_busy(json_t *reply)
+{
+    bool busy = json_is_true(json_object_get(reply, "busy"));
+
+    json_decref(reply);
+    return busy;
+}
+
+static void *look_waits(void *arg)
+{
+    return look(arg, LOOK_COMPLETE, "wait");
+}
+
+static void wait_for_look(int count)
+{
+    int64_t give_up = clock_now_us() + PATIENCE_US;
+
+    while (atomic_load(&looks) < count)
+        assert_true(clock_now_us() < give_up);
+}
+
+static void test_look(void **state)
+{
+    struct service *service = service_new(NULL);
+    struct session *session = session_new(service, &local);
+    struct session_info info;
+    json_t *reply;
+
+    (void) state;
+    reply = look(session, LOOK_VARIABLES, NULL);
+    assert_int_equal(json_array_size(json_object_get(reply, "variables")), 0);
+    json_decref(reply);
+    assert_non_null(strstr(look_json, "variables"));
+    reply = look(session, LOOK_COMPLETE, "{\"matches\": [{\"text\": \"x\"}], \"start\": 1}");
+    assert_int_equal(json_array_size(json_object_get(reply, "matches")), 1);
+    assert_false(is_busy(reply));
+    assert_true(is_busy(look(session, LOOK_INSPECT, "busy")));
+    session_get_info(session, &info);
+    assert_int_equal(info.execution_count, 0);
+    assert_int_equal(info.state, SESSION_READY);
+    session_info_release(&info);
+    assert_string_equal(order, "");
+    session_unref(session);
+    service_end(service);
+}
+
+/* Whoever runs something does not wait for a look, also where nobody may wait at all. */
+static void test_look_gives_way(void **state)
+{
+    struct service_config config;
+    struct service *service;
+    struct session *session;
+    struct session_info info;
+    struct fault fault;
+    struct execution *x;
+    pthread_t thread;
+    void *reply;
+
+    (void) state;
+    config_init(&config);
+    config.waiters_max = 0;
+    service = service_new(&config);
+    session = session_new(service, &local);
+    for (int i = 0; i < 3; i++) {
+        int before = atomic_load(&looks);
+
+        assert_int_equal(pthread_create(&thread, NULL, look_waits, session), 0);
+        wait_for_look(before + 1);
+        session_get_info(session, &info);
+        assert_int_equal(info.state, SESSION_READY);
+        session_info_release(&info);
+        assert_true(is_busy(look(session, LOOK_VARIABLES, NULL))); /* one at a time */
+        assert_int_equal(atomic_load(&looks), before + 1);
+        x = run_here(service, &local, session, "say hello", &fault);
+        assert_non_null(x);
+        execution_unref(x);
+        assert_int_equal(pthread_join(thread, &reply), 0);
+        assert_true(is_busy(reply));
+    }
+    session_unref(session);
+    service_end(service);
+}
+
+static void test_look_while_running(void **state)
+{
+    struct service *service = service_new(NULL);
+    struct session *session = session_new(service, &local);
+    struct execution *x = start(service, &local, session, "wait");
+    int before = atomic_load(&looks);
+
+    (void) state;
+    wait_for_run(x);
+    assert_true(is_busy(look(session, LOOK_COMPLETE, "x")));
+    assert_int_equal(atomic_load(&looks), before);
+    gate_open();
+    assert_true(execution_wait(x, PATIENCE_US));
+    gate_close();
+    execution_unref(x);
+    session_unref(session);
+    service_end(service);
+}
+
+static void test_look_and_the_end(void **state)
+{
+    const struct look_request request = { .op = LOOK_COMPLETE, .code = "x", .code_len = 1 };
+    struct service *service = service_new(NULL);
+    struct session *session = session_new(service, &local);
+    int before = atomic_load(&looks);
+    struct fault fault = { 0 };
+    pthread_t thread;
+    json_t *json;
+    void *reply;
+
+    (void) state;
+    assert_int_equal(pthread_create(&thread, NULL, look_waits, session), 0);
+    wait_for_look(before + 1);
+    assert_int_equal(session_delete(session, &fault), 0);
+    assert_int_equal(pthread_join(thread, &reply), 0);
+    assert_true(is_busy(reply));
+    assert_true(session_look(session, &request, &json, &fault) < 0);
+    check_fault(&fault, FAULT_NOT_FOUND, "session-deleted");
+    session_unref(session);
+    service_end(service);
+}
+
+/* An interpreter that a look has ended is told like any other. */
+static void test_look_loses(void **state)
+{
+    const struct look_request fails = { .op = LOOK_COMPLETE, .code = "fail", .code_len = 4 };
+    struct service *service = service_new(NULL);
+    struct session *session = session_new(service, &local);
+    struct execution *x;
+    struct fault fault = { 0 };
+    json_t *json;
+
+    (void) state;
+    assert_false(is_busy(look(session, LOOK_COMPLETE, "lose")));
+    assert_int_equal(atomic_load(&residents_live), 0);
+    assert_false(is_busy(look(session, LOOK_COMPLETE, "x"))); /* in a new one */
+    assert_null(run_here(service, &local, session, "say a", &fault));
+    check_fault(&fault, FAULT_CONFLICT, "session-lost");
+    x = run_here(service, &local, session, "say b", &fault);
+    assert_non_null(x);
+    execution_unref(x);
+    assert_true(session_look(session, &fails, &json, &fault) < 0);
+    session_unref(session);
+    service_end(service);
+}
+
+static void test_look_bad_requests(void **state)
+{
+    struct service *service = service_new(NULL);
+    struct session *session = session_new(service, &local);
+    char *large = calloc(1, LOOK_TEXT_MAX + 1);
+    const struct {
+        const char *code, *type;
+        size_t len;
+    } cases[] = { { "a\0b", "code-malformed", 3 },
+                  { "\xff", "code-malformed", 1 },
+                  { large, "code-too-large", LOOK_TEXT_MAX + 1 } };
+    struct fault fault;
+    json_t *json;
+
+    (void) state;
+    assert_non_null(large);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct look_request request = { .op = LOOK_COMPLETE,
+                                        .code = cases[i].code,
+                                        .code_len = cases[i].len };
+
+        assert_true(session_look(session, &request, &json, &fault) < 0);
+        assert_string_equal(fault.type, cases[i].type);
+    }
+    free(large);
+    session_unref(session);
+    service_end(service);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -552,11 +804,18 @@ int main(void)
         cmocka_unit_test(test_sweep),
         cmocka_unit_test(test_delete),
         cmocka_unit_test(test_list),
+        cmocka_unit_test(test_watch),
         cmocka_unit_test(test_keys_own),
         cmocka_unit_test(test_key_limits),
         cmocka_unit_test(test_key_rate),
         cmocka_unit_test(test_sessions_max),
         cmocka_unit_test(test_bad_requests),
+        cmocka_unit_test(test_look),
+        cmocka_unit_test(test_look_gives_way),
+        cmocka_unit_test(test_look_while_running),
+        cmocka_unit_test(test_look_and_the_end),
+        cmocka_unit_test(test_look_loses),
+        cmocka_unit_test(test_look_bad_requests),
     };
 
     return cmocka_run_group_tests(tests, group_setup, group_teardown);

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -42,10 +43,13 @@ struct audit_entry {
     int64_t output_bytes;                       /* both streams, uncut */
     const char *volumes; /* JSON: ASCII, sorted keys, no whitespace; NULL: no volumes */
     const char *answer;  /* the same, of an answer of Mark; NULL: it is none */
+    const char *action;  /* the same, of what an operator did; NULL: it is none */
 };
 
 /* Of the answer, which must leave room for the other fields. */
 #define AUDIT_ANSWER_MAX (STORE_AUDIT_FIELDS_MAX - 8192)
+
+#define AUDIT_ACTION_MAX 1024
 
 /* SHA-256, so that sha256sum can check whether a text is the one that was run. */
 void audit_hash_code(const void *code, size_t len, uint8_t ret_hash[AUDIT_HASH_BYTES]);
@@ -89,6 +93,32 @@ struct audit_filter {
  * session_id, hash, and the fields. A negative return value stops it and is returned. */
 int audit_read(struct store *store, const struct audit_filter *filter,
                int (*each)(void *arg, const json_t *entry), void *arg, struct gb_err *err);
+
+struct audit_search {
+    int64_t since_us, until_us;                   /* began then or later, and before; 0: any time */
+    int64_t before_seq;                           /* only entries with smaller numbers; 0: all */
+    const char *who, *session_id, *kind, *status; /* NULL: any */
+    size_t limit;
+};
+
+/* The newest entries that match, newest first: {"entries": [...], "before": where to go on, or null
+ * if that was all, "looked_at"}. One call looks at a bounded number of entries, so it may find
+ * fewer than the limit, or none, and not be at the end. Entries have neither questions nor stories
+ * of Mark. (audit_search.c) */
+int audit_search_run(struct store *store, const struct audit_search *search, json_t **ret_json,
+                     struct gb_err *err);
+
+/* How far a verification in pieces got; all zero is the start. */
+struct audit_progress {
+    struct audit_report report;
+    bool more;     /* the head says that there are more entries than were read */
+    bool complete; /* it has got to the end, at least once */
+};
+
+/* Goes on until @until_us (clock_now_us()), the end or the first broken entry. If it was complete
+ * before, it continues with the entries that were written since. */
+int audit_verify_some(struct store *store, struct audit_progress *progress, int64_t until_us,
+                      struct gb_err *err);
 
 /* The hash that an entry must have, given its other members. */
 void audit_chain(const struct store_audit *entry, uint8_t ret_hash[AUDIT_HASH_BYTES]);

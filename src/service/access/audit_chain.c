@@ -40,7 +40,8 @@ void audit_slot_release(struct audit_slot *slot)
 {
     free(slot->volumes);
     free(slot->answer);
-    slot->volumes = slot->answer = NULL;
+    free(slot->action);
+    slot->volumes = slot->answer = slot->action = NULL;
 }
 
 int audit_slot_fill(struct audit_slot *ret_slot, const struct audit_entry *entry,
@@ -48,15 +49,18 @@ int audit_slot_fill(struct audit_slot *ret_slot, const struct audit_entry *entry
 {
     if (!store_id_valid(entry->who) || !store_id_valid(entry->execution_id) ||
         (entry->session_id && !store_id_valid(entry->session_id)) || !kind_valid(entry->kind) ||
-        entry->time_us < 0 || (entry->answer && strlen(entry->answer) > AUDIT_ANSWER_MAX))
+        entry->time_us < 0 || (entry->answer && strlen(entry->answer) > AUDIT_ANSWER_MAX) ||
+        (entry->action && strlen(entry->action) > AUDIT_ACTION_MAX))
         return gb_fail_plain(err, EINVAL, "malformed audit log entry");
     ret_slot->entry = *entry;
     ret_slot->entry.who = ret_slot->entry.session_id = NULL;
     ret_slot->entry.execution_id = ret_slot->entry.kind = ret_slot->entry.volumes = NULL;
-    ret_slot->entry.answer = NULL;
+    ret_slot->entry.answer = ret_slot->entry.action = NULL;
     ret_slot->volumes = entry->volumes ? strdup(entry->volumes) : NULL;
     ret_slot->answer = entry->answer ? strdup(entry->answer) : NULL;
-    if ((entry->volumes && !ret_slot->volumes) || (entry->answer && !ret_slot->answer)) {
+    ret_slot->action = entry->action ? strdup(entry->action) : NULL;
+    if ((entry->volumes && !ret_slot->volumes) || (entry->answer && !ret_slot->answer) ||
+        (entry->action && !ret_slot->action)) {
         audit_slot_release(ret_slot);
         return gb_fail(err, ENOMEM, "write the audit log");
     }
@@ -109,7 +113,7 @@ static char *slot_to_fields(const struct audit_slot *slot)
 {
     const struct audit_entry *e = &slot->entry;
     const char *limit = limit_kind_name(e->limit), *quote = limit ? "\"" : "";
-    const char *volumes = slot->volumes, *answer = slot->answer;
+    const char *volumes = slot->volumes, *answer = slot->answer, *action = slot->action;
     char code[AUDIT_HEX_MAX], limits[LIMITS_TEXT_MAX];
     char cpu[NUMBER_MAX], memory[NUMBER_MAX], output[NUMBER_MAX], wall[NUMBER_MAX];
     char *text = NULL;
@@ -118,10 +122,11 @@ static char *slot_to_fields(const struct audit_slot *slot)
     (void) sodium_bin2hex(code, sizeof code, e->code_hash, sizeof e->code_hash);
     print_limits(limits, &e->limits);
     len = asprintf(&text,
-                   "{%s%s%s\"code_bytes\":%" PRId64 ",\"code_sha256\":\"%s\",\"cpu_us\":%s,"
+                   "{%s%s%s%s%s%s\"code_bytes\":%" PRId64 ",\"code_sha256\":\"%s\",\"cpu_us\":%s,"
                    "\"execution_id\":\"%s\",\"exit_code\":%d,\"kind\":\"%s\",\"limit\":%s%s%s,"
                    "\"limits\":%s,\"memory_peak_bytes\":%s,\"output_bytes\":%s,\"status\":\"%s\","
                    "%s%s%s\"wall_us\":%s,\"who\":\"%s\"}",
+                   action ? "\"action\":" : "", action ? action : "", action ? "," : "",
                    answer ? "\"answer\":" : "", answer ? answer : "", answer ? "," : "",
                    e->code_bytes, code, known(e->cpu_us, cpu), slot->execution_id, e->exit_code,
                    slot->kind, quote, limit ? limit : "null", quote, limits,
@@ -250,28 +255,51 @@ static int verify_page(struct verify *v, struct gb_err *err)
     return (int) len;
 }
 
+/* Reads on; @more: the head has said that there are more. 1: there is more to do; 0: done, or
+ * broken. */
+static int verify_next(struct verify *v, bool *more, struct gb_err *err)
+{
+    int r = verify_page(v, err);
+
+    if (r < 0 || v->report.broken_seq)
+        return r < 0 ? r : 0;
+    if (r > 0) {
+        *more = false;
+        return 1;
+    }
+    if (*more) {
+        (void) broken(&v->report, v->report.count + 1, "it is missing: the log was truncated");
+        return 0;
+    }
+    r = verify_head(v->store, &v->report, err);
+    *more = r > 0;
+    return r;
+}
+
 static int verify_all(struct verify *v, struct gb_err *err)
 {
-    bool more = false; /* according to the head */
+    bool more = false;
     int r;
 
-    for (;;) {
-        r = verify_page(v, err);
-        if (r < 0 || v->report.broken_seq)
-            return r;
-        if (r > 0) {
-            more = false;
-            continue;
-        }
-        if (more) {
-            (void) broken(&v->report, v->report.count + 1, "it is missing: the log was truncated");
-            return 0;
-        }
-        r = verify_head(v->store, &v->report, err);
-        if (r <= 0)
-            return r;
-        more = true;
-    }
+    while ((r = verify_next(v, &more, err)) > 0)
+        ;
+    return r;
+}
+
+int audit_verify_some(struct store *store, struct audit_progress *progress, int64_t until_us,
+                      struct gb_err *err)
+{
+    struct verify v = { .store = store, .report = progress->report };
+    int r;
+
+    if (sodium_init() < 0)
+        return gb_fail_plain(err, EIO, "libsodium could not be initialised");
+    do {
+        r = verify_next(&v, &progress->more, err);
+    } while (r > 0 && clock_now_us() < until_us);
+    progress->report = v.report;
+    progress->complete = progress->complete || (r == 0 && !v.report.broken_seq);
+    return r < 0 ? r : 0;
 }
 
 int audit_verify(struct store *store, const uint8_t *want, struct audit_report *ret_report,

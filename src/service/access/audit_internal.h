@@ -9,8 +9,8 @@
 struct audit_slot {
     char who[STORE_ID_MAX], session_id[STORE_ID_MAX], execution_id[STORE_ID_MAX];
     char kind[AUDIT_KIND_MAX];
-    char *volumes, *answer;   /* owned; NULL: none */
-    struct audit_entry entry; /* its pointers are NULL */
+    char *volumes, *answer, *action; /* owned; NULL: none */
+    struct audit_entry entry;        /* its pointers are NULL */
 };
 
 /* -EINVAL for an entry that the store would refuse later, when no caller is left to get the error.

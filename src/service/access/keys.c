@@ -294,6 +294,11 @@ static bool take_use(struct keys *keys, size_t *at, char ret_id[STORE_ID_MAX], i
     return found;
 }
 
+void keys_changed(struct keys *keys)
+{
+    keys->checked_us = clock_now_us() - KEYS_CHECK_US;
+}
+
 int keys_flush(struct keys *keys, struct gb_err *err)
 {
     char id[STORE_ID_MAX];

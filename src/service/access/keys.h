@@ -43,6 +43,9 @@ void keys_close(struct keys *keys);
 int keys_verify(struct keys *keys, const char *token, struct keys_info *ret_info,
                 struct gb_err *err);
 
+/* This process has created or revoked one: the next token is checked against what the store has. */
+void keys_changed(struct keys *keys);
+
 /* Whether a key exists that is not revoked. */
 bool keys_any(struct keys *keys);
 

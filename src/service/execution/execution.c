@@ -271,6 +271,7 @@ static void count_outcome(struct execution *x, const struct outcome *outcome)
     int64_t us = outcome->wall_us > 0 ? outcome->wall_us : 0;
 
     atomic_fetch_add(&service->by_status[outcome->status], 1);
+    atomic_fetch_add(&service->by_limit[outcome->limit], 1);
     atomic_fetch_add(&service->buckets[bucket_of(us)], 1);
     atomic_fetch_add(&service->duration_sum_us, us);
     if (service->config.log)

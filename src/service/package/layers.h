@@ -100,6 +100,11 @@ struct layers_stats {
 };
 void layers_get_stats(struct layers *layers, struct layers_stats *ret_stats);
 
+/* For operators: {"layers": [{"layer", "count", "packages": [{"name", "version"}], "bytes", "used",
+ * "uses"}] (at most @max, those used last first), "sets": [{"owner", "requirements", "layer"}],
+ * "more", "count"}. @layers may be NULL. NULL is returned if out of memory. */
+json_t *layers_to_json(struct layers *layers, size_t max);
+
 /* ---- default sets ---- */
 
 #define SET_NAME_MAX 128

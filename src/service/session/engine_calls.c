@@ -174,6 +174,31 @@ int lodging_run(struct session *session, struct execution *x, struct outcome *re
     return fault_from_engine(x->service, "the code could not be run", &err, fault);
 }
 
+int lodging_look(struct session *session, const struct look_spec *spec, char **ret_json,
+                 size_t *ret_len, bool *ret_lost, struct fault *fault)
+{
+    struct lodging *lodging = &session->lodging;
+    struct gb_err err = { 0 };
+    int r = 0;
+
+    if (!lodging->resident)
+        r = resident_open(lodging->box, lodging->env, &lodging->resident, &err);
+    if (r == 0)
+        r = resident_look(lodging->resident, spec, ret_json, ret_len, &err);
+    if (r == 0)
+        return 1;
+    if (r == -ECHILD && lodging->resident) {
+        resident_free(lodging->resident);
+        lodging->resident = NULL;
+        *ret_lost = true;
+        *ret_json = NULL;
+        return 1;
+    }
+    return r == -EBUSY ? 0
+                       : fault_from_engine(session->service, "the interpreter could not be asked",
+                                           &err, fault);
+}
+
 static int run_here(struct execution *x, struct box *box, struct outcome *ret_outcome,
                     struct gb_err *err)
 {

@@ -41,5 +41,10 @@ struct lodging_change {
 int lodging_run(struct session *session, struct execution *x, struct outcome *ret_outcome,
                 struct lodging_change *ret_change, struct fault *fault);
 
-/* The same in a fresh box that is removed afterwards. */
+/* Asks the interpreter. 1 with an answer, which may be NULL and is freed by the caller; 0: it is
+ * busy; or a fault of ours. *@ret_lost: the variables are lost. */
+int lodging_look(struct session *session, const struct look_spec *spec, char **ret_json,
+                 size_t *ret_len, bool *ret_lost, struct fault *fault);
+
+/* Like lodging_run() in a fresh box that is removed afterwards. */
 int lodging_run_once(struct execution *x, struct outcome *ret_outcome, struct fault *fault);

@@ -10,10 +10,20 @@
  * afterwards is. After that the client knows, and a new interpreter is used. Commands do not use
  * variables and are not affected.
  */
+#include <unistd.h>
+
 #include "service/execution/execution.h"
 #include "service/session/session.h"
 
 #include "base/banned.h"
+
+void turn_end_look(struct session *session)
+{
+    uint64_t one = 1;
+
+    if (session->look_fd >= 0)
+        (void) !write(session->look_fd, &one, sizeof one);
+}
 
 int turn_enter(struct session *session, struct execution *x, struct fault *fault)
 {
@@ -26,7 +36,9 @@ int turn_enter(struct session *session, struct execution *x, struct fault *fault
     if (end == END_NONE) {
         x->epoch = session->epoch;
         session->last_used_us = service_now(session->service);
-        full = session->line_len >= most;
+        /* A look is not in anybody's way: it ends now, and the first in the queue is next. */
+        full = session->line_len >= most + (session->look_fd >= 0);
+        turn_end_look(session);
     }
     if (end == END_NONE && !session->busy) {
         session->busy = true;
@@ -129,6 +141,37 @@ void turn_give(struct session *session)
 {
     pthread_mutex_lock(&session->lock);
     session->last_used_us = service_now(session->service);
+    line_pass_on(session);
+    pthread_mutex_unlock(&session->lock);
+}
+
+int turn_try(struct session *session, int fd, bool used, struct fault *fault)
+{
+    enum session_end end;
+    bool free;
+
+    pthread_mutex_lock(&session->lock);
+    end = session->end;
+    free = end == END_NONE && !session->busy;
+    if (end == END_NONE && used)
+        session->last_used_us = service_now(session->service);
+    if (free) {
+        session->busy = true;
+        session->look_fd = fd;
+    }
+    pthread_mutex_unlock(&session->lock);
+    if (end == END_NONE)
+        return free;
+    session_fault_ended(end, session->id, fault);
+    return -1;
+}
+
+void turn_give_look(struct session *session, bool used)
+{
+    pthread_mutex_lock(&session->lock);
+    session->look_fd = -1;
+    if (used)
+        session->last_used_us = service_now(session->service);
     line_pass_on(session);
     pthread_mutex_unlock(&session->lock);
 }

@@ -23,6 +23,7 @@
 #include "service/session/network.h"
 #include "service/session/session.h"
 #include "service/session/volumes_request.h"
+#include "service/terminal/terminals.h"
 #include "store/sessions.h"
 
 #include "base/banned.h"
@@ -145,8 +146,11 @@ static struct session *session_alloc(struct service *service, const struct calle
         return NULL;
     session->service = service;
     session->cancel_fd = -1;
+    session->look_fd = -1;
     TAILQ_INIT(&session->line);
     session->principal = caller->principal;
+    (void) snprintf(session->listener, sizeof session->listener, "%s",
+                    caller->listener ? caller->listener : "");
     atomic_init(&session->refs, 1);
     pthread_mutex_init(&session->lock, NULL);
     pthread_mutex_init(&session->packages_lock, NULL);
@@ -389,9 +393,9 @@ void session_get_info(struct session *session, struct session_info *ret_info)
     info.idle_limit_us = session->idle_us;
     info.age_us = now - session->created_us;
     pthread_mutex_lock(&session->lock);
-    info.state = session->busy          ? SESSION_RUNNING
-                 : session->loss_untold ? SESSION_LOST
-                                        : SESSION_READY;
+    info.state = session->busy && session->look_fd < 0 ? SESSION_RUNNING
+                 : session->loss_untold                ? SESSION_LOST
+                                                       : SESSION_READY;
     info.idle_us = session->busy || session->users ? 0 : now - session->last_used_us;
     info.execution_count = session->execution_count;
     info.waiting = session->line_len;
@@ -613,6 +617,7 @@ static void session_finish(struct session *session, enum session_end end)
     TAILQ_FOREACH(x, &session->line, in_line)
     pthread_cond_signal(&x->turn_cond);
     x = session->running ? execution_ref(session->running) : NULL;
+    turn_end_look(session);
     pthread_mutex_unlock(&session->lock);
     if (x) {
         (void) execution_interrupt(x, &ignored);
@@ -620,6 +625,7 @@ static void session_finish(struct session *session, enum session_end end)
         (void) execution_wait(x, -1);
         execution_unref(x);
     }
+    terminals_end(session);
     record_end(session, end);
     service_log(session->service, LOG_LEVEL_INFO, "session %s ended", session->id);
     session_unref(session); /* the table's */

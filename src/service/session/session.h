@@ -6,6 +6,7 @@
 
 struct bindings;
 struct layer;
+struct terminal;
 
 enum session_end { END_NONE, END_EXPIRED, END_DELETED, END_SHUTDOWN };
 
@@ -25,6 +26,14 @@ struct session_budget {
     struct output_budget output;
 };
 
+/* What its box uses, as it was measured; -1: unknown. */
+struct box_usage {
+    int64_t measured_us; /* 0: never */
+    int64_t memory_bytes, pids, cpu_us;
+};
+
+#define SESSION_LISTENER_MAX 128
+
 struct session {
     /* under service->lock */
     struct id_node node;
@@ -38,10 +47,11 @@ struct session {
     uint64_t serial;
     struct limits limits; /* of the box; wall_us is the default of a cell, cpu_us is 0 */
     char template[TEMPLATE_NAME_MAX];
-    bool no_installs;          /* by its programs */
-    int64_t cpu_us;            /* of each execution */
-    json_t *network;           /* as it is shown; NULL: none */
-    struct bindings *bindings; /* NULL: none */
+    char listener[SESSION_LISTENER_MAX]; /* where it was made, or "" */
+    bool no_installs;                    /* by its programs */
+    int64_t cpu_us;                      /* of each execution */
+    json_t *network;                     /* as it is shown; NULL: none */
+    struct bindings *bindings;           /* NULL: none */
     int64_t idle_us, created_us, created_unix_us;
     struct session_budget *budget;
 
@@ -49,7 +59,8 @@ struct session {
 
     pthread_mutex_t lock;
     enum session_end end;
-    bool busy; /* somebody has the turn */
+    bool busy;   /* somebody has the turn */
+    int look_fd; /* a look has it, and gives it back when it can read from this; -1: none has */
     struct execution_list line;
     int64_t line_len;
     int64_t users; /* file operations under way */
@@ -58,6 +69,10 @@ struct session {
     uint64_t epoch;   /* grows with each loss of the variables */
     bool loss_untold; /* no execution that came after it has been told */
     struct execution *running;
+    struct terminal *terminals[TERMINALS_PER_SESSION]; /* oldest first, each a reference */
+    size_t terminals_len;
+    size_t terminals_opening; /* places that are taken already */
+    struct box_usage usage;
 
     pthread_mutex_t packages_lock; /* taken before all others, and held during a whole install */
     struct layer *layer;           /* guarded by it: what is mounted; NULL: nothing */
@@ -89,6 +104,12 @@ int turn_enter(struct session *session, struct execution *x, struct fault *fault
 /* 0 with the turn, 1 if it was interrupted in the queue, or a fault. */
 int turn_wait(struct session *session, struct execution *x, struct fault *fault);
 void turn_give(struct session *session);
+/* Takes the turn for a look: 1, or 0 if it is not free, or a fault. @fd is a nonblocking eventfd.
+ * @used: it counts as use of the session. turn_give_look() gives it back. */
+int turn_try(struct session *session, int fd, bool used, struct fault *fault);
+void turn_give_look(struct session *session, bool used);
+/* With the session's lock held: a look that has the turn gives it back soon. */
+void turn_end_look(struct session *session);
 /* Wakes a queued execution so that it checks whether it was interrupted. */
 void turn_wake(struct session *session, struct execution *x);
 /* The variables are lost. @told: the holder of the turn gets that error instead of a receipt. */
