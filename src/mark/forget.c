@@ -5,6 +5,8 @@
 #include "base/autoclean.h"
 #include "mark/chat/chats.h"
 #include "mark/mark.h"
+#include "service/watch/watch.h"
+#include "store/artifacts.h"
 #include "store/chats.h"
 #include "store/results.h"
 
@@ -63,19 +65,47 @@ int mark_forget(struct mark *mark, const struct caller *caller, struct fault *fa
 int mark_forget_chat(struct mark *mark, const struct caller *caller, const char *chat_id,
                      struct fault *fault)
 {
-    autofree uint8_t *hashes = NULL;
+    const char *owner = principal_text(&caller->principal);
+    autofree uint8_t *hashes = NULL, *files = NULL;
     struct gb_err err = { 0 };
-    size_t len = 0;
+    size_t len = 0, files_len = 0;
 
     /* Its answers first: one that goes on would write into a chat that is gone. */
     if (agent_forget(mark_agent(mark), caller, chat_id, fault) < 0)
         return -1;
-    if (store_result_of_chat(mark_store(mark), principal_text(&caller->principal), chat_id, &hashes,
-                             &len, &err) < 0)
+    if (store_result_of_chat(mark_store(mark), owner, chat_id, 0, &hashes, &len, &err) < 0 ||
+        store_artifact_of_chat(mark_store(mark), owner, chat_id, 0, &files, &files_len, &err) < 0)
         return fail_store(&err, fault);
     if (chat_delete(mark_store(mark), caller, chat_id, fault) < 0)
         return -1;
     /* What cannot be removed now is removed by the sweep at the next start. */
     (void) results_remove(mark_broker(mark), hashes, len, &err);
+    artifacts_drop(mark_attachments(mark), files, files_len);
     return 0;
+}
+
+/* What the caller has in Mark and in the service. */
+static int empty_account(struct mark *mark, const struct caller *caller, struct fault *fault)
+{
+    struct service *service = mark_service(mark);
+
+    if (mark_forget(mark, caller, fault) < 0)
+        return -1;
+    watch_sessions_end(service, &caller->principal);
+    return packages_reset(service, caller, fault);
+}
+
+/* What runs ends before the account does, so that most of it is not in the way; and once more
+ * afterwards, when no new request can come in, for what one that was under way has made. */
+int mark_delete_user(struct mark *mark, const char *user_id, struct fault *fault)
+{
+    struct caller caller = { .limits = { -1, -1, -1 } };
+    int r = principal_from_user(user_id, &caller.principal);
+
+    if (r < 0)
+        return fault_set(fault, PROBLEM_INTERNAL, NULL, "'%.40s' is no id of a user", user_id);
+    r = empty_account(mark, &caller, fault);
+    if (r == 0)
+        r = auth_delete(mark_auth(mark), user_id, fault);
+    return r == 0 ? empty_account(mark, &caller, fault) : r;
 }

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "base/text/strv.h"
+#include "mark/guests.h"
 
 #include "base/banned.h"
 
@@ -26,6 +27,7 @@ struct mark {
     struct agent *agent;
     struct verify *verify;
     struct exports *exports;
+    struct guests *guests; /* NULL: there is nobody to remove them */
 };
 
 /* For the agent, which knows nothing of verified answers. */
@@ -142,6 +144,8 @@ static int open_rooms(struct mark *mark, struct gb_err *err)
         r = open_verify(mark, err);
     if (r == 0)
         r = open_exports(mark, err);
+    if (r == 0 && config->guests)
+        r = guests_open(mark, &mark->guests, err);
     return r;
 }
 
@@ -167,14 +171,18 @@ int mark_open(const struct mark_config *config, struct mark **ret_mark, struct g
 
 void mark_drain(struct mark *mark)
 {
-    if (mark)
-        agent_drain(mark->agent);
+    if (!mark)
+        return;
+    guests_close(mark->guests);
+    mark->guests = NULL;
+    agent_drain(mark->agent);
 }
 
 void mark_close(struct mark *mark)
 {
     if (!mark)
         return;
+    guests_close(mark->guests); /* uses all the others */
     exports_close(mark->exports);
     agent_close(mark->agent); /* its threads use all the others */
     verify_close(mark->verify);
@@ -185,6 +193,22 @@ void mark_close(struct mark *mark)
     auth_close(mark->auth);
     llm_models_close(mark->models);
     free(mark);
+}
+
+const char *mark_state(struct mark *mark)
+{
+    const struct llm_model *model = mark ? llm_model_find(mark->models, NULL) : NULL;
+
+    if (!mark)
+        return "off";
+    if (!model)
+        return "no-model";
+    return llm_model_is_demo(model) ? "demo" : "ready";
+}
+
+struct service *mark_service(struct mark *mark)
+{
+    return mark->config.service;
 }
 
 struct auth *mark_auth(struct mark *mark)

@@ -28,6 +28,7 @@ struct mark_config {
     struct broker_config broker;
     struct agent_config agent;
     struct store_spent budget; /* of one owner and day; members of 0: no limit */
+    bool guests;               /* removes those whose day is over, from time to time */
 };
 
 /* Opens all parts. @config is copied; what it points to must stay valid. */
@@ -40,6 +41,12 @@ void mark_close(struct mark *mark); /* before the service; accepts NULL */
 /* For the deletion of an account: ends all answers and boxes of the caller's chats, and removes its
  * chats and attachments with their files. */
 int mark_forget(struct mark *mark, const struct caller *caller, struct fault *fault);
+
+/* Removes an account with everything that belongs to it, here and in the service. */
+int mark_delete_user(struct mark *mark, const char *user_id, struct fault *fault);
+
+/* "off" (@mark is NULL), "no-model", "demo" or "ready". */
+const char *mark_state(struct mark *mark);
 
 /* Ends a chat's answers and its box, and removes it with all that only it has. */
 int mark_forget_chat(struct mark *mark, const struct caller *caller, const char *chat_id,
@@ -54,4 +61,5 @@ struct verify *mark_verify(struct mark *mark);
 struct exports *mark_exports(struct mark *mark);
 const struct llm_models *mark_models(struct mark *mark);
 struct store *mark_store(struct mark *mark);
+struct service *mark_service(struct mark *mark);
 struct budgets *mark_budgets(struct mark *mark);

@@ -141,7 +141,7 @@ static void fuzz_story(const char *text, size_t len, bool alone)
 
     must(evidence != NULL);
     if (!alone) {
-        must(evidence_add_given(evidence, given, strlen(given)) == 0);
+        must(evidence_add_given(evidence, EVIDENCE_DATA, given, strlen(given)) == 0);
         must(evidence_add_code(evidence, code, strlen(code)) == 0);
         must(evidence_add_output(evidence, output, strlen(output)) == 0);
         json_array_foreach (list, i, value) {
@@ -231,6 +231,7 @@ static void fuzz_bundle(const char *text)
 
     must((item != NULL) == (kind == HANDED_VALUE || kind == HANDED_TABLE || kind == HANDED_CHART));
     must(!item || (bytes > 0 && bytes <= CHART_BYTES_MAX));
+    must(!json_object_get(item, "line") || json_integer_value(json_object_get(item, "line")) > 0);
     json_decref(item);
     json_decref(json);
 }

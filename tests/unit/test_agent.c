@@ -322,6 +322,102 @@ static void test_values_of_the_chat(void **state)
     kit_release(&kit);
 }
 
+static json_t *mark_of(const json_t *response, size_t i)
+{
+    return json_array_get(json_object_get(json_object_get(response, "numbers"), "marks"), i);
+}
+
+static json_int_t number_of(const json_t *object, const char *key)
+{
+    return json_integer_value(json_object_get(object, key));
+}
+
+/* Lines that a program does not have are left out, the rest of what it says is not. */
+static void test_lines_of_values(void **state)
+{
+#define HAND(name, line)                                                                           \
+    "hand {\\\"kind\\\": \\\"value\\\", \\\"name\\\": \\\"" name                                   \
+    "\\\", \\\"value\\\": 1, \\\"line\\\": " line "}"
+    static const json_int_t lines[] = { 1, 9, 0, 0, 0, 0, 0, 0, 0 };
+    struct kit kit;
+    json_t *response, *value;
+    size_t i;
+
+    (void) state;
+    kit_init(&kit,
+             "[" RUN(HAND("a", "1") "\\n" HAND("b", "9") "\\n" HAND("c", "10") "\\n" HAND("d", "0") "\\n" HAND(
+                 "e",
+                 "-1") "\\n" HAND("f",
+                                  "\\\"1\\\"") "\\n" HAND("g",
+                                                          "1.5") "\\n" HAND("h",
+                                                                            "92233720368547758"
+                                                                            "07") "\\n" HAND("i",
+                                                                                             "[1]")) ","
+                                                                                                     "{\"text\":"
+                                                                                                     " \"{{a}} "
+                                                                                                     "{{c}}\"}]",
+             NULL);
+    response = ask(&kit, NULL, "Go");
+    check_status(response, "ok");
+    assert_int_equal(size_of(response, "values"), ARRAY_LEN(lines));
+    json_array_foreach (json_object_get(response, "values"), i, value) {
+        assert_int_equal(number_of(value, "line"), lines[i]);
+        assert_int_equal(number_of(value, "step"), 1);
+    }
+    assert_int_equal(number_of(mark_of(response, 0), "line"), 1);
+    assert_null(json_object_get(mark_of(response, 1), "line"));
+    assert_int_equal(number_of(mark_of(response, 1), "step"), 1);
+    json_decref(response);
+    kit_release(&kit);
+#undef HAND
+}
+
+/* Numbers lead to a step of this answer or of an earlier one, and to a table that is shown. */
+static void test_origins(void **state)
+{
+#define TABLE(cell)                                                                                \
+    "hand {\\\"kind\\\": \\\"table\\\", \\\"title\\\": \\\"T\\\", \\\"columns\\\": "               \
+    "[{\\\"name\\\": \\\"a\\\", \\\"type\\\": \\\"number\\\"}], \\\"rows\\\": [[" cell             \
+    "]], \\\"row_count\\\": 1}"
+    struct kit kit;
+    json_t *first, *second, *mark;
+
+    (void) state;
+    kit_init(
+        &kit,
+        "[{\"asked\": \"one\", \"calls\": [" CALL(VALUE(
+            "revenue", "42")) "]},"
+                              "{\"asked\": \"one\", \"text\": \"It is {{revenue}}.\"},"
+                              "{\"asked\": \"two\", \"calls\": [" CALL(TABLE("7.5") "\\n" TABLE(
+                                  "8.5")) "]},"
+                                          "{\"asked\": \"two\", \"calls\": [{\"name\": \"answer\", "
+                                          "\"arguments\": {\"tables\":"
+                                          " [2], \"story\": \"{{revenue}} or 42, 7.5, 8.5\"}}]}]",
+        NULL);
+    first = ask(&kit, NULL, "one");
+    assert_int_equal(number_of(mark_of(first, 0), "step"), 1);
+    assert_null(json_object_get(mark_of(first, 0), "message_id"));
+    second = ask(&kit, text_of(first, "chat_id"), "two");
+    check_status(second, "ok");
+    for (size_t i = 0; i < 2; i++) {
+        check_has(mark_of(second, i), "message_id", text_of(first, "message_id"));
+        assert_int_equal(number_of(mark_of(second, i), "step"), 1);
+    }
+    mark = mark_of(second, 2); /* its table is not shown */
+    check_has(mark, "where", "table");
+    assert_int_equal(number_of(mark, "step"), 1);
+    assert_null(json_object_get(mark, "table"));
+    assert_null(json_object_get(mark, "row"));
+    mark = mark_of(second, 3);
+    assert_int_equal(number_of(mark, "table"), 1);
+    assert_int_equal(number_of(mark, "row"), 1);
+    assert_int_equal(number_of(mark, "column"), 1);
+    json_decref(first);
+    json_decref(second);
+    kit_release(&kit);
+#undef TABLE
+}
+
 /* A number that the model wrote into a program is not a computed one in the next question either.
  */
 static void test_literals_of_the_chat(void **state)
@@ -955,6 +1051,129 @@ static void test_regenerate(void **state)
     assert_string_not_equal(text_of(second, "message_id"), text_of(first, "message_id"));
     json_decref(first);
     json_decref(second);
+    kit_release(&kit);
+}
+
+static int edit(struct kit *kit, const struct caller *who, const char *id, const char *query,
+                struct answer **ret_answer, struct fault *fault)
+{
+    struct agent_question question = { .query = query };
+
+    return agent_edit(kit->agent, who, id, &question, ret_answer, fault);
+}
+
+static void check_edit_fails(struct kit *kit, const struct caller *who, const char *id,
+                             const char *query, enum problem problem)
+{
+    struct answer *answer;
+    struct fault fault;
+
+    assert_true(edit(kit, who, id, query, &answer, &fault) < 0);
+    if (fault.problem != problem)
+        fail_msg("%s: %s", fault.type, fault.detail);
+}
+
+static size_t messages_of(struct kit *kit, const char *chat_id)
+{
+    struct store_message_query query = { .owner = principal_text(&alice.principal),
+                                         .chat_id = chat_id,
+                                         .limit = 100 };
+    struct store_message *messages;
+    struct gb_err err;
+    size_t len;
+
+    assert_int_equal(store_message_list(kit->store, &query, &messages, &len, &err), 0);
+    store_messages_free(messages, len);
+    return len;
+}
+
+/* The second of three questions is changed: the third is gone, and so are their programs. */
+static void test_edit(void **state)
+{
+    struct kit kit;
+    struct answer *answer;
+    struct fault fault;
+    json_t *first, *second, *third, *again;
+
+    (void) state;
+    kit_init(
+        &kit,
+        "[{\"asked\": \"one\", \"calls\": [" CALL(VALUE(
+            "a",
+            "42")) "]},"
+                   "{\"asked\": \"one\", \"text\": \"It is {{a}}.\"},"
+                   "{\"asked\": \"two\", \"calls\": [" CALL(VALUE(
+                       "b",
+                       "43")) "]},"
+                              "{\"asked\": \"two\", \"text\": \"It is {{b}}.\"},"
+                              "{\"asked\": \"three\", \"text\": \"As I said, {{b}}.\"},"
+                              "{\"asked\": \"new\", \"calls\": [" CALL(
+                                  "say 7") "]},"
+                                           "{\"asked\": \"new\", \"text\": \"{{a}} and {{b}}.\"},"
+                                           "{\"when\": \"No value was handed over\", \"text\": "
+                                           "\"{{a}} and {{b}}.\"}]",
+        NULL);
+    first = ask(&kit, NULL, "one");
+    second = ask(&kit, text_of(first, "chat_id"), "two");
+    third = ask(&kit, text_of(first, "chat_id"), "three");
+    check_has(third, "answer_story", "As I said, 43 EUR.");
+
+    check_edit_fails(&kit, &bob, text_of(second, "question_id"), "new", PROBLEM_MESSAGE_UNKNOWN);
+    check_edit_fails(&kit, &alice, text_of(second, "message_id"), "new", PROBLEM_NOT_A_QUESTION);
+    check_edit_fails(&kit, &alice, "x", "new", PROBLEM_MESSAGE_UNKNOWN);
+    check_edit_fails(&kit, &alice, text_of(second, "question_id"), " ", PROBLEM_QUERY_MALFORMED);
+    check_edit_fails(&kit, &alice, text_of(second, "question_id"), "\xff", PROBLEM_QUERY_MALFORMED);
+    assert_int_equal(messages_of(&kit, text_of(first, "chat_id")), 6);
+
+    assert_int_equal(edit(&kit, &alice, text_of(second, "question_id"), "new", &answer, &fault), 0);
+    again = response_of(answer);
+    check_status(again, "ok");
+    check_has(again, "answer_story", "42 EUR and [b?]");
+    assert_int_equal(size_of(again, "notices"), 1); /* rebuilt, with the one program that stays */
+    if (!strstr(json_string_value(json_array_get(json_object_get(again, "notices"), 0)),
+                "1 earlier program of this chat was run again"))
+        fail_msg("it was not rebuilt");
+    assert_int_equal(messages_of(&kit, text_of(first, "chat_id")), 4);
+    /* Neither the store nor the memory has what is gone. */
+    assert_true(answer_find(kit.agent, &alice, text_of(third, "message_id"), &answer, &fault) < 0);
+    assert_int_equal(fault.problem, PROBLEM_MESSAGE_UNKNOWN);
+    check_edit_fails(&kit, &alice, text_of(second, "question_id"), "new", PROBLEM_MESSAGE_UNKNOWN);
+    json_decref(first);
+    json_decref(second);
+    json_decref(third);
+    json_decref(again);
+    kit_release(&kit);
+}
+
+/* While an answer is under way nothing is replaced; once it was stopped, it can be. */
+static void test_edit_under_way(void **state)
+{
+    struct kit kit;
+    struct answer *answer, *slow;
+    struct fault fault;
+    json_t *first, *stopped, *again;
+    size_t count;
+
+    (void) state;
+    kit_init(&kit,
+             "[{\"asked\": \"one\", \"text\": \"Once.\"},"
+             "{\"asked\": \"slow\", \"text\": \"late\", \"delay_ms\": 3600000},"
+             "{\"asked\": \"new\", \"text\": \"Twice.\"}]",
+             NULL);
+    first = ask(&kit, NULL, "one");
+    slow = ask_in(&kit, text_of(first, "chat_id"), "slow");
+    check_edit_fails(&kit, &alice, text_of(first, "question_id"), "new", PROBLEM_ANSWER_PENDING);
+    assert_int_equal(messages_of(&kit, text_of(first, "chat_id")), 4);
+    assert_int_equal(agent_stop(kit.agent, &alice, text_of(first, "chat_id"), &count, &fault), 0);
+    stopped = response_of(slow);
+    check_status(stopped, "stopped");
+    assert_int_equal(edit(&kit, &alice, text_of(first, "question_id"), "new", &answer, &fault), 0);
+    again = response_of(answer);
+    check_has(again, "answer_story", "Twice.");
+    assert_int_equal(messages_of(&kit, text_of(first, "chat_id")), 2);
+    json_decref(first);
+    json_decref(stopped);
+    json_decref(again);
     kit_release(&kit);
 }
 
@@ -1999,6 +2218,8 @@ int main(void)
         cmocka_unit_test(test_numbers_that_stay),
         cmocka_unit_test(test_strict_streams_nothing),
         cmocka_unit_test(test_values_of_the_chat),
+        cmocka_unit_test(test_lines_of_values),
+        cmocka_unit_test(test_origins),
         cmocka_unit_test(test_literals_of_the_chat),
         cmocka_unit_test(test_events),
         cmocka_unit_test(test_client_that_goes_away),
@@ -2020,6 +2241,8 @@ int main(void)
         cmocka_unit_test(test_bad_questions),
         cmocka_unit_test(test_others),
         cmocka_unit_test(test_regenerate),
+        cmocka_unit_test(test_edit),
+        cmocka_unit_test(test_edit_under_way),
         cmocka_unit_test(test_restart),
         cmocka_unit_test(test_rebuild),
         cmocka_unit_test(test_stop_of_a_rebuild),

@@ -663,6 +663,140 @@ static void test_operator(void **state)
     auth_close(NULL);
 }
 
+/* ---- guests ---- */
+
+static json_t *guest(struct fixture *f)
+{
+    json_t *json = NULL;
+
+    if (auth_guest(f->auth, &home, &json, &f->fault) < 0)
+        fail_msg("%s", f->fault.detail);
+    return json;
+}
+
+static void test_guest(void **state)
+{
+    struct fixture *f = *state;
+    json_t *json = guest(f), *next, *ada;
+    char id[STORE_ID_MAX];
+    struct auth_user user;
+    struct auth_state now;
+
+    assert_string_equal(text(json, "role"), "guest");
+    assert_non_null(strstr(text(json, "email"), "@guest.invalid"));
+    assert_int_equal(auth_verify(f->auth, text(json, "access_token"), &user, &f->fault), 0);
+    assert_true(user.is_guest && !user.is_operator);
+    /* There is still no account, and the first is the operator's. */
+    assert_false(auth_any(f->auth));
+    auth_get_state(f->auth, &home, &now);
+    assert_true(now.first && now.guest && !now.accounts);
+    ada = sign_up(f, "ada@example.com");
+    assert_string_equal(text(ada, "role"), "operator");
+    auth_get_state(f->auth, &home, &now);
+    assert_true(!now.first && now.guest && now.accounts);
+    /* Nobody can sign in as a guest, whatever the password. */
+    assert_string_equal(attempt(f, &home, text(json, "email"), STORE_PASSWORD_NONE),
+                        "bad-credentials");
+    assert_true(auth_reset(f->auth, text(json, "email"), PASSWORD, &f->fault) < 0);
+    assert_true(auth_guest_of(f->auth, text(json, "refresh_token"), id));
+    assert_string_equal(id, text(json, "user_id"));
+    assert_false(auth_guest_of(f->auth, text(ada, "refresh_token"), id));
+    assert_false(auth_guest_of(f->auth, "gbr_nonsense", id));
+    next = refresh(f, json);
+    assert_non_null(next);
+    json_decref(json);
+    /* The day ends for both tokens, although they were renewed. */
+    now_us += DAY - 10 * MINUTE;
+    json = refresh(f, next);
+    assert_non_null(json);
+    now_us += 10 * MINUTE - SECOND;
+    assert_string_equal(verify(f, json), "ok");
+    now_us += SECOND;
+    assert_string_equal(verify(f, json), "token-invalid");
+    assert_null(refresh(f, json));
+    json_decref(json);
+    json_decref(next);
+    json_decref(ada);
+}
+
+static void test_guests_bounded(void **state)
+{
+    struct fixture *f = *state;
+    char(*ids)[STORE_ID_MAX] = NULL;
+    json_t *json = NULL;
+    size_t len;
+
+    for (int i = 0; i < 10; i++)
+        json_decref(guest(f));
+    assert_true(auth_guest(f->auth, &home, &json, &f->fault) < 0);
+    assert_string_equal(f->fault.type, "too-many-guesses");
+    assert_true(f->fault.retry_after_s > 0);
+    for (int i = 10; i < AUTH_GUESTS_MAX; i++) {
+        now_us += MINUTE;
+        json_decref(guest(f));
+    }
+    now_us += MINUTE;
+    assert_true(auth_guest(f->auth, &home, &json, &f->fault) < 0);
+    assert_string_equal(f->fault.type, "too-many-guests");
+    assert_true(f->fault.retry_after_s > 0);
+    assert_int_equal(auth_guests_over(f->auth, &ids, &len, &f->fault), 0);
+    assert_int_equal(len, 0);
+    free(ids);
+    now_us += DAY - 10 * MINUTE;
+    assert_int_equal(auth_guests_over(f->auth, &ids, &len, &f->fault), 0);
+    assert_in_range(len, 1, AUTH_GUESTS_MAX);
+    for (size_t i = 0; i < len; i++)
+        assert_int_equal(auth_delete(f->auth, ids[i], &f->fault), 0);
+    free(ids);
+    json_decref(guest(f));
+}
+
+static void test_guest_modes(void **state)
+{
+    struct fixture *f = *state;
+    static const struct {
+        enum auth_signup signup;
+        bool home, any;
+        const char *says;
+        bool first, guest;
+    } cases[] = {
+        { AUTH_SIGNUP_AUTO, true, false, "open", true, true },
+        { AUTH_SIGNUP_AUTO, false, false, "closed", false, false },
+        { AUTH_SIGNUP_OPEN, true, false, "open", true, true },
+        { AUTH_SIGNUP_OPEN, false, false, "closed", false, false },
+        { AUTH_SIGNUP_INVITE, true, false, "invite", false, false },
+        { AUTH_SIGNUP_CLOSED, true, false, "closed", false, false },
+        { AUTH_SIGNUP_AUTO, true, true, "open", false, true },
+        { AUTH_SIGNUP_AUTO, false, true, "invite", false, false },
+        { AUTH_SIGNUP_OPEN, false, true, "open", false, false },
+        { AUTH_SIGNUP_INVITE, true, true, "invite", false, false },
+        { AUTH_SIGNUP_INVITE, false, true, "invite", false, false },
+        { AUTH_SIGNUP_CLOSED, true, true, "closed", false, false },
+        { AUTH_SIGNUP_CLOSED, false, true, "closed", false, false },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const struct auth_peer *peer = cases[i].home ? &home : &away;
+        struct auth_state now;
+        json_t *json = NULL;
+
+        if (cases[i].any && !auth_any(f->auth))
+            json_decref(sign_up(f, "ada@example.com"));
+        auth_close(f->auth);
+        f->auth = open_auth(f, cases[i].signup);
+        auth_get_state(f->auth, peer, &now);
+        assert_string_equal(now.signup, cases[i].says);
+        assert_true(now.first == cases[i].first && now.guest == cases[i].guest);
+        assert_true(now.accounts == cases[i].any);
+        assert_int_equal(auth_guest(f->auth, peer, &json, &f->fault) == 0, cases[i].guest);
+        if (!cases[i].guest)
+            assert_string_equal(f->fault.type, "guests-closed");
+        json_decref(json);
+        auth_close(f->auth);
+        f->auth = open_auth(f, AUTH_SIGNUP_AUTO);
+    }
+}
+
 #define WITH_AUTH(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -687,6 +821,9 @@ int main(void)
         WITH_AUTH(test_check_throttled),
         WITH_AUTH(test_delete),
         WITH_AUTH(test_operator),
+        WITH_AUTH(test_guest),
+        WITH_AUTH(test_guests_bounded),
+        WITH_AUTH(test_guest_modes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -617,7 +617,7 @@ static void test_sweep(void **state)
     (void) close(fd);
     assert_int_equal(store_result_has(kit.store, record->sha256, &has, &err), 0);
     assert_true(has);
-    assert_int_equal(store_result_of_chat(kit.store, principal_text(&local.principal), CHAT,
+    assert_int_equal(store_result_of_chat(kit.store, principal_text(&local.principal), CHAT, 0,
                                           &hashes, &len, &err),
                      0);
     assert_int_equal(len, 1);

@@ -10,6 +10,7 @@ import datetime
 import decimal
 import fractions
 import json
+import linecache
 import pathlib
 import subprocess
 import sys
@@ -258,8 +259,8 @@ def test_a_plotly_dict_is_a_chart(mark):
     spec = {"data": [{"type": "bar", "x": ["a"], "y": [1]}], "layout": {"title": {"text": "T"}}}
     mark.chart(spec)
     assert mark.shown[-1] == {PLOTLY: spec, "text/plain": "Chart: T (bar)"}
-    with pytest.raises(ValueError, match="at most 4 MB"):
-        mark.chart({"data": [{"y": list(range(1000000))}]})
+    with pytest.raises(ValueError, match="at most 8 MB"):
+        mark.chart({"data": [{"y": list(range(2000000))}]})
     for wrong in (5, "x", {"layout": {}}, [], None):
         with pytest.raises(TypeError, match="mark.chart"):
             mark.chart(wrong)
@@ -306,3 +307,47 @@ def test_nothing_heavy_is_imported():
         "print(sorted({'pandas', 'numpy', 'plotly', 'matplotlib', 'decimal', 'datetime'} & set(sys.modules)))\n")
     out = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True)
     assert out.stdout == "x = 1\nt: 1 rows, 1 columns\n[]\n", out.stderr
+
+
+# ---- lines ----
+
+
+def run_as(mark, filename, text, space=None):
+    """Runs a program as a cell of that name, and returns the lines of what it handed over."""
+    before = len(mark.shown)
+    space = {"mark": mark} if space is None else space
+    linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
+    try:
+        exec(compile(text, filename, "exec"), space)
+    finally:
+        del linecache.cache[filename]
+    return [bundle.get(MIME, {}).get("line") for bundle in mark.shown[before:]]
+
+
+@pytest.mark.parametrize("text, lines", [
+    ("mark.value('a', 1)", [1]),
+    ("\n\nmark.value(\n  'a',\n  1)\n", [3]),
+    ("for i in range(2):\n    mark.value('a', i)\nmark.table('t', [[1]])", [2, 2, 3]),
+    ("def show(x):\n    mark.value('a', x)\n\nshow(1)\nshow(2)", [2, 2]),
+    ("import functools\n@functools.cache\ndef show(x):\n    mark.value('a', x)\nshow(1)", [4]),
+    ("show = lambda x: mark.value('a', x)\nshow(1)", [1]),
+    ("x = [\n    mark.value('a', 1)\n    for i in range(1)\n]", [2]),
+    ("list(map(lambda i:\n  mark.value('a', i), [1]))", [2]),
+    ("exec('\\n\\nmark.value(\"a\", 1)')", [1]),
+    ("def deep(n):\n    deep(n - 1) if n else mark.value('a', 1)\ndeep(700)", [None]),
+    ("import threading\nt = threading.Thread(target=mark.value, args=('a', 1))\nt.start()\nt.join()", [None]),
+    ("import sys\nsys._getframe = None\ntry:\n    mark.value('a', 1)\nfinally:\n    sys._getframe = real", [None]),
+    ("mark.chart({'data': []})", [1]),
+])
+def test_lines(mark, text, lines):
+    assert run_as(mark, "<step 3>", text, {"mark": mark, "real": sys._getframe}) == lines
+    if "real" not in text:
+        assert run_as(mark, "elsewhere.py", text) == [None] * len(lines)
+
+
+def test_a_function_of_an_earlier_step(mark):
+    """Steps of two answers have the same name; a line is one of the program that runs."""
+    space = {"mark": mark}
+    assert run_as(mark, "<step 1>", "\n\ndef show(x):\n    mark.value('a', x)\n", space) == []
+    assert run_as(mark, "<step 1>", "y = 1\nshow(y)\n", space) == [2]
+    assert run_as(mark, "<step 2>", "show(2)\n", space) == [1]

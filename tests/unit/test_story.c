@@ -810,7 +810,7 @@ static void test_literals(void **state)
         char kinds[KINDS_MAX];
 
         assert_non_null(evidence);
-        (void) evidence_add_given(evidence, cases[i].given, strlen(cases[i].given));
+        (void) evidence_add_given(evidence, EVIDENCE_DATA, cases[i].given, strlen(cases[i].given));
         (void) evidence_add_code(evidence, cases[i].code, strlen(cases[i].code));
         (void) evidence_add_output(evidence, cases[i].output, strlen(cases[i].output));
         (void) evidence_add_code(evidence, cases[i].code2, strlen(cases[i].code2));
@@ -844,7 +844,7 @@ static void test_literal_values(void **state)
     story_release(&story);
 
     /* The question has it: then it may be repeated. */
-    assert_int_equal(evidence_add_given(evidence, "123,456?", 8), 0);
+    assert_int_equal(evidence_add_given(evidence, EVIDENCE_QUESTION, "123,456?", 8), 0);
     assert_int_equal(story_check(evidence, "{{x}}", &story), 0);
     story_kinds(&story, kinds);
     assert_string_equal(kinds, "V");

@@ -155,6 +155,28 @@ void agent_get_stats(struct agent *agent, struct agent_stats *ret_stats)
     (void) pthread_mutex_unlock(&agent->lock);
 }
 
+struct agent_model_stats *agent_stats_of(struct agent *agent, const struct llm_model *model)
+{
+    for (size_t i = 0; i < AGENT_MODELS_MAX; i++) {
+        if (!agent->models[i].model)
+            agent->models[i].model = model;
+        if (agent->models[i].model == model)
+            return &agent->models[i].stats;
+    }
+    return NULL;
+}
+
+void agent_get_model_stats(struct agent *agent, const struct llm_model *model,
+                           struct agent_model_stats *ret_stats)
+{
+    const struct agent_model_stats *stats;
+
+    (void) pthread_mutex_lock(&agent->lock);
+    stats = agent_stats_of(agent, model);
+    *ret_stats = stats ? *stats : (struct agent_model_stats){ 0 };
+    (void) pthread_mutex_unlock(&agent->lock);
+}
+
 /* ---- those in memory; with the agent's lock ---- */
 
 /* Drops answers that ended long ago, and the oldest ones while all together are too many. The list
@@ -355,8 +377,61 @@ static void answer_withdraw(struct agent *agent, struct answer *answer)
     (void) pthread_mutex_unlock(&agent->lock);
 }
 
+/* Those in memory that were deleted: the answers from question number @seq on. */
+static void kept_drop(struct agent *agent, const struct answer *instead)
+{
+    (void) pthread_mutex_lock(&agent->lock);
+    for (struct answer **place = &agent->answers; *place;) {
+        struct answer *answer = *place;
+
+        if (answer == instead || answer->state != ANSWER_ENDED || answer->seq < instead->seq ||
+            strcmp(answer->chat_id, instead->chat_id) != 0) {
+            place = &answer->next;
+            continue;
+        }
+        *place = answer->next;
+        answer_unref(answer);
+    }
+    (void) pthread_mutex_unlock(&agent->lock);
+}
+
+static void session_end(struct agent *agent, const struct caller *caller, const char *id)
+{
+    struct session *session = NULL;
+    struct fault ignored;
+
+    if (id[0] && session_find(agent->config.service, caller, id, &session, &ignored) == 0)
+        (void) session_delete(session, &ignored);
+    session_unref(session);
+}
+
+static int pair_store(struct agent *agent, struct answer *answer, struct store_message *question,
+                      struct store_message *message, struct store_replaced *replaced,
+                      struct fault *fault)
+{
+    struct store *store = agent->config.store;
+    struct gb_err err = { 0 };
+    int r = replaced ? store_message_replace(store, replaced, question, message, &err)
+                     : store_message_add(store, question, message, &err);
+
+    if (r == -EBUSY)
+        return fault_set(fault, PROBLEM_ANSWER_PENDING, NULL,
+                         "an answer of this chat is under way; wait for it or stop it, and send "
+                         "the changed question again");
+    if (r < 0)
+        return agent_store_fault(agent, replaced ? PROBLEM_MESSAGE_UNKNOWN : PROBLEM_CHAT_UNKNOWN,
+                                 "store a question", r, &err, fault);
+    if (question)
+        answer->seq = question->seq;
+    if (replaced) {
+        session_end(agent, &answer->caller, replaced->session_id);
+        kept_drop(agent, answer);
+    }
+    return 0;
+}
+
 int agent_begin(struct agent *agent, struct answer *answer, struct store_message *question,
-                struct fault *fault)
+                struct store_replaced *replaced, struct fault *fault)
 {
     int64_t now = clock_wall_us();
     char parts[] = "[]";
@@ -373,16 +448,13 @@ int agent_begin(struct agent *agent, struct answer *answer, struct store_message
     memcpy(message.reply_to, answer->question_id, sizeof message.reply_to);
     if (answer_admit(agent, answer, fault) < 0)
         return -1;
-    r = store_message_add(agent->config.store, question, &message, &err);
-    if (r < 0) {
+    if (pair_store(agent, answer, question, &message, replaced, fault) < 0) {
         answer_withdraw(agent, answer);
-        return agent_store_fault(agent, PROBLEM_CHAT_UNKNOWN, "store a question", r, &err, fault);
+        return -1;
     }
-    if (question)
-        answer->seq = question->seq;
-    answer_event(
-        answer, EV_CHAT,
-        json_pack("{s:s, s:s}", "chat_id", answer->chat_id, "message_id", answer->message_id));
+    answer_event(answer, EV_CHAT,
+                 json_pack("{s:s, s:s, s:s}", "chat_id", answer->chat_id, "message_id",
+                           answer->message_id, "question_id", answer->question_id));
     (void) pthread_mutex_lock(&agent->lock);
     r = line_join(agent, answer);
     (void) pthread_mutex_unlock(&agent->lock);
@@ -477,8 +549,6 @@ int agent_stop(struct agent *agent, const struct caller *caller, const char *cha
 int agent_forget(struct agent *agent, const struct caller *caller, const char *chat_id,
                  struct fault *fault)
 {
-    struct session *session = NULL;
-    struct fault ignored;
     struct store_chat chat;
     struct answer **list;
     size_t count;
@@ -496,10 +566,7 @@ int agent_forget(struct agent *agent, const struct caller *caller, const char *c
     /* Its session may be new since the chat was read. */
     if (chat_get_own(agent, caller, chat_id, &chat, fault) < 0)
         return -1;
-    if (chat.session_id[0] &&
-        session_find(agent->config.service, caller, chat.session_id, &session, &ignored) == 0)
-        (void) session_delete(session, &ignored);
-    session_unref(session);
+    session_end(agent, caller, chat.session_id);
     return 0;
 }
 

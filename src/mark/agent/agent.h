@@ -75,6 +75,16 @@ struct agent_stats {
 };
 
 void agent_get_stats(struct agent *agent, struct agent_stats *ret_stats);
+
+/* Calls of one model since the start. Models after the first AGENT_MODELS_MAX are not told apart.
+ */
+#define AGENT_MODELS_MAX 64
+struct agent_model_stats {
+    int64_t calls, failures, prompt_tokens, completion_tokens, cached_tokens;
+    double cost;
+};
+void agent_get_model_stats(struct agent *agent, const struct llm_model *model,
+                           struct agent_model_stats *ret_stats);
 /* A short hash of the prompt texts. */
 const char *agent_prompt_version(const struct agent *agent);
 
@@ -100,6 +110,13 @@ int agent_ask(struct agent *agent, const struct caller *caller,
 /* A new answer to the question of message @message_id, which is an answer. */
 int agent_regenerate(struct agent *agent, const struct caller *caller, const char *message_id,
                      struct answer **ret_answer, struct fault *fault);
+/* Asks @question in place of message @message_id, which is a question: that one and everything
+ * after it in its chat is deleted, and the chat's session ends, so that programs of answers that
+ * are gone leave nothing behind. Without attachments or sources (NULL) it has those of the old one;
+ * its chat_id does not count. Refused while an answer of the chat is under way. */
+int agent_edit(struct agent *agent, const struct caller *caller, const char *message_id,
+               const struct agent_question *question, struct answer **ret_answer,
+               struct fault *fault);
 /* The answers of a chat that are under way or wait end as "stopped", with what there is.
  * *@ret_count is how many; 0 is not a fault. */
 int agent_stop(struct agent *agent, const struct caller *caller, const char *chat_id,

@@ -220,9 +220,13 @@ static void tell_list(struct answer *answer, enum event_name name, const json_t 
         json_t *data = json_object();
         json_int_t n = (json_int_t) i + 1;
 
-        if (name == EV_CHART)
+        if (name == EV_CHART) {
+            json_t *step = json_object_get(item, "step");
+
             (void) json_object_set(data, "spec", (json_t *) item);
-        else
+            if (step)
+                (void) json_object_set(data, "step", step);
+        } else
             (void) json_object_update(data, (json_t *) item);
         if (!json_object_get(data, "n"))
             (void) json_object_set_new(data, "n", json_integer(n));
@@ -275,10 +279,11 @@ int answer_from_store(struct agent *agent, const struct caller *caller,
     }
     memcpy(answer->chat_id, message->chat_id, sizeof answer->chat_id);
     memcpy(answer->message_id, message->id, sizeof answer->message_id);
+    memcpy(answer->question_id, message->reply_to, sizeof answer->question_id);
     answer->log.first_id = STORED_FIRST_ID;
-    answer_event(
-        answer, EV_CHAT,
-        json_pack("{s:s, s:s}", "chat_id", answer->chat_id, "message_id", answer->message_id));
+    answer_event(answer, EV_CHAT,
+                 json_pack("{s:s, s:s, s:s}", "chat_id", answer->chat_id, "message_id",
+                           answer->message_id, "question_id", answer->question_id));
     tell_steps(answer, json_object_get(response, "steps"));
     tell_list(answer, EV_TABLE, json_object_get(response, "data"));
     tell_list(answer, EV_CHART, json_object_get(response, "visualizations"));

@@ -10,6 +10,8 @@
 #include "mark/agent/internal.h"
 #include "mark/agent/response.h"
 #include "mark/chat/chats.h"
+#include "store/artifacts.h"
+#include "store/results.h"
 
 #include "base/banned.h"
 
@@ -44,13 +46,33 @@ static int check_attachments(struct agent *agent, const struct caller *caller,
     return 0;
 }
 
+/* Guests look around with the demo, which costs nobody anything. */
+static int pick_for_guest(const struct llm_models *models, const char *wanted,
+                          const struct llm_model **ret_model, struct fault *fault)
+{
+    const struct llm_model *demo = llm_model_demo(models);
+
+    if (!demo)
+        return fault_set(fault, PROBLEM_NO_MODEL, NULL,
+                         "there is no demo any more; create an account with POST /auth/signup");
+    if (wanted && wanted[0] && strcmp(wanted, llm_model_name(demo)) != 0)
+        return fault_set(fault, PROBLEM_MODEL_UNKNOWN, "model",
+                         "guests have only the model %s; create an account with POST /auth/signup",
+                         llm_model_name(demo));
+    *ret_model = demo;
+    return 0;
+}
+
 /* The model that was asked for, that of the chat, or the default one. */
-static int pick_model(struct agent *agent, const char *wanted, const struct store_chat *chat,
-                      const struct llm_model **ret_model, struct fault *fault)
+static int pick_model(struct agent *agent, const struct caller *caller, const char *wanted,
+                      const struct store_chat *chat, const struct llm_model **ret_model,
+                      struct fault *fault)
 {
     const struct llm_models *models = agent->config.models;
     const struct llm_model *model = NULL;
 
+    if (caller->is_guest)
+        return pick_for_guest(models, wanted, ret_model, fault);
     if (wanted && wanted[0]) {
         model = llm_model_find(models, wanted);
         if (!model && llm_model_find(models, NULL))
@@ -200,7 +222,7 @@ int agent_ask(struct agent *agent, const struct caller *caller,
     if (check_query(question->query, fault) < 0 ||
         check_attachments(agent, caller, question->attachments, fault) < 0 ||
         chat_for(agent, caller, question, &chat, fault) < 0 ||
-        pick_model(agent, question->model, &chat, &model, fault) < 0 ||
+        pick_model(agent, caller, question->model, &chat, &model, fault) < 0 ||
         spending_check(agent, caller, model, fault) < 0 ||
         pick_sources(agent, caller, question->sources, &wanted, fault) < 0)
         return -1;
@@ -219,7 +241,7 @@ int agent_ask(struct agent *agent, const struct caller *caller,
     }
     memcpy(answer->chat_id, chat.id, sizeof answer->chat_id);
     r = question_fill(answer, &message);
-    r = r < 0 ? fault_no_memory(fault) : agent_begin(agent, answer, &message, fault);
+    r = r < 0 ? fault_no_memory(fault) : agent_begin(agent, answer, &message, NULL, fault);
     free(message.parts);
     free(message.attachments);
     free(message.details);
@@ -332,9 +354,9 @@ int agent_regenerate(struct agent *agent, const struct caller *caller, const cha
     memcpy(answer->question_id, before.reply_to, sizeof answer->question_id);
     answer->seq = question.seq;
     answer->wanted = message_sources(&question);
-    if (pick_model(agent, NULL, &chat, &answer->model, fault) == 0 &&
+    if (pick_model(agent, caller, NULL, &chat, &answer->model, fault) == 0 &&
         spending_check(agent, caller, answer->model, fault) == 0 &&
-        agent_begin(agent, answer, NULL, fault) == 0) {
+        agent_begin(agent, answer, NULL, NULL, fault) == 0) {
         *ret_answer = TAKE_PTR(answer);
         r = 0;
     }
@@ -343,6 +365,131 @@ end:
     strv_free(attachments);
     free(query);
     store_message_release(&question);
+    store_message_release(&before);
+    return r;
+}
+
+/* ---- another question instead ---- */
+
+/* What comes in its place, without what is stored of it. The old one's attachments are not asked
+ * for again: one that was deleted meanwhile is left out when the answer is worked on. */
+static int answer_instead(struct agent *agent, const struct caller *caller,
+                          const struct store_message *before, const struct agent_question *question,
+                          const struct store_chat *chat, struct answer **ret_answer,
+                          struct fault *fault)
+{
+    char **kept = question->attachments ? NULL : message_attachments(before);
+    const char *const *attachments =
+        question->attachments ? question->attachments : (const char *const *) kept;
+    const struct llm_model *model;
+    struct answer *answer;
+    json_t *wanted = NULL;
+    int r = -1;
+
+    if (check_query(question->query, fault) == 0 &&
+        check_attachments(agent, caller, question->attachments, fault) == 0 &&
+        pick_model(agent, caller, question->model, chat, &model, fault) == 0 &&
+        spending_check(agent, caller, model, fault) == 0 &&
+        pick_sources(agent, caller, question->sources, &wanted, fault) == 0) {
+        answer = answer_for(agent, caller, question->query, attachments);
+        if (answer) {
+            answer->wanted = question->sources ? TAKE_PTR(wanted) : message_sources(before);
+            answer->model = model;
+            answer->no_examples = question->no_examples;
+            memcpy(answer->chat_id, before->chat_id, sizeof answer->chat_id);
+            mark_id_make(answer->question_id);
+            *ret_answer = answer;
+            r = 0;
+        } else {
+            (void) fault_no_memory(fault);
+        }
+    }
+    json_decref(wanted);
+    strv_free(kept);
+    return r;
+}
+
+/* The title that was made of the first question is made of the new one; one that a person gave
+ * stays. */
+static void chat_retitle(struct agent *agent, const struct store_message *before,
+                         const struct store_chat *chat, const struct answer *answer)
+{
+    autofree char *query = before->seq == 1 ? message_text(before) : NULL;
+    const char *name = llm_model_name(answer->model);
+    struct store *store = agent->config.store;
+    char title[STORE_TITLE_MAX] = "";
+    struct gb_err err;
+    int r = 0;
+
+    if (query)
+        chat_title_make(query, title, sizeof title);
+    if (query && strcmp(title, chat->title) == 0) {
+        chat_title_make(answer->query, title, sizeof title);
+        r = store_chat_rename(store, chat->owner, chat->id, title, clock_wall_us(), &err);
+    }
+    if (r == 0 && strcmp(chat->model, name) != 0 && strlen(name) < sizeof chat->model)
+        r = store_chat_set(store, chat->id, NULL, name, &err);
+    if (r < 0 && r != -ENOENT) /* the answer is under way all the same */
+        service_log(agent->config.service, LOG_LEVEL_WARNING, "mark: %s", err.msg);
+}
+
+/* Stores and begins it, and removes the results of queries and the files that nobody has any more.
+ */
+static int begin_instead(struct agent *agent, const struct store_message *before,
+                         struct answer *answer, struct fault *fault)
+{
+    struct store_replaced replaced = { .owner = before->owner, .message_id = before->id };
+    autofree uint8_t *hashes = NULL, *files = NULL;
+    struct store *store = agent->config.store;
+    struct store_message message;
+    struct gb_err err = { 0 };
+    size_t len = 0, files_len = 0;
+    int r = question_fill(answer, &message);
+
+    if (r < 0)
+        (void) fault_no_memory(fault);
+    if (r == 0 && (store_result_of_chat(store, before->owner, before->chat_id, before->seq, &hashes,
+                                        &len, &err) < 0 ||
+                   store_artifact_of_chat(store, before->owner, before->chat_id, before->seq,
+                                          &files, &files_len, &err) < 0))
+        r = agent_store_fault(agent, PROBLEM_MESSAGE_UNKNOWN, "read a chat", -EIO, &err, fault);
+    if (r == 0)
+        r = agent_begin(agent, answer, &message, &replaced, fault);
+    /* What cannot be removed now is removed by the sweep at the next start. */
+    if (r == 0 && agent->config.broker)
+        (void) results_remove(agent->config.broker, hashes, len, &err);
+    if (r == 0)
+        artifacts_drop(agent->config.attachments, files, files_len);
+    free(message.parts);
+    free(message.attachments);
+    free(message.details);
+    return r;
+}
+
+int agent_edit(struct agent *agent, const struct caller *caller, const char *message_id,
+               const struct agent_question *question, struct answer **ret_answer,
+               struct fault *fault)
+{
+    struct store_message before = { 0 };
+    struct agent_question same;
+    struct answer *answer = NULL;
+    struct store_chat chat;
+    int r = -1;
+
+    if (message_of(agent, caller, message_id, &before, fault) < 0)
+        return -1;
+    same = (struct agent_question){ .chat_id = before.chat_id };
+    if (before.role != STORE_ROLE_USER)
+        (void) fault_set(fault, PROBLEM_NOT_A_QUESTION, NULL,
+                         "that message is an answer; name its question");
+    else if (chat_for(agent, caller, &same, &chat, fault) == 0 &&
+             answer_instead(agent, caller, &before, question, &chat, &answer, fault) == 0)
+        r = begin_instead(agent, &before, answer, fault);
+    if (r == 0) {
+        chat_retitle(agent, &before, &chat, answer);
+        *ret_answer = TAKE_PTR(answer);
+    }
+    answer_unref(answer);
     store_message_release(&before);
     return r;
 }

@@ -44,6 +44,17 @@ static bool scalar(const json_t *value, size_t text_max)
            (json_is_string(value) && json_string_length(value) <= text_max);
 }
 
+/* The line of the program that handed it over, as the program says: whoever has the program looks
+ * whether it has so many. */
+static json_t *with_line(json_t *item, const json_t *object)
+{
+    json_t *line = json_object_get(object, "line");
+
+    if (item && json_is_integer(line) && json_integer_value(line) > 0)
+        (void) json_object_set(item, "line", line);
+    return item;
+}
+
 static json_t *value_read(const json_t *object)
 {
     const char *name = json_string_value(json_object_get(object, "name"));
@@ -53,8 +64,9 @@ static json_t *value_read(const json_t *object)
 
     if (!name_valid(name) || !value || !scalar(value, WORD_VALUE_MAX) || !unit || !format)
         return NULL;
-    return json_pack("{s:s, s:O, s:O, s:O}", "name", name, "value", value, "unit", unit, "format",
-                     format);
+    return with_line(json_pack("{s:s, s:O, s:O, s:O}", "name", name, "value", value, "unit", unit,
+                               "format", format),
+                     object);
 }
 
 static bool column_type_valid(const char *type)
@@ -115,7 +127,7 @@ static json_t *table_read(const json_t *object)
         table = json_pack("{s:O, s:O, s:O, s:O}", "title", title, "columns", columns, "rows", rows,
                           "row_count", count);
     json_decref(columns);
-    return table;
+    return with_line(table, object);
 }
 
 static json_t *chart_read(const json_t *object)
@@ -176,27 +188,36 @@ static enum handed bounded(enum handed kind, size_t max, json_t *item, json_t **
     return kind;
 }
 
+/* A figure of plotly, which mark.chart() sends with @about it. */
+static enum handed figure_read(const json_t *data, const json_t *about, json_t **ret_item,
+                               size_t *ret_bytes)
+{
+    json_t *object = object_of(data, PLOTLY_TYPE);
+    json_t *chart = with_line(chart_read(object), about);
+
+    json_decref(object);
+    return bounded(HANDED_CHART, CHART_BYTES_MAX, chart, ret_item, ret_bytes);
+}
+
 enum handed bundle_read(const json_t *data, json_t **ret_item, size_t *ret_bytes)
 {
     enum handed kind = HANDED_NOTHING;
+    const char *word;
     json_t *object;
 
-    if (json_object_get(data, MARK_TYPE)) {
-        const char *word;
-
-        object = object_of(data, MARK_TYPE);
-        word = json_string_value(json_object_get(object, "kind"));
-        if (word && strcmp(word, "value") == 0)
-            kind = bounded(HANDED_VALUE, TABLE_BYTES_MAX, value_read(object), ret_item, ret_bytes);
-        else if (word && strcmp(word, "table") == 0)
-            kind = bounded(HANDED_TABLE, TABLE_BYTES_MAX, table_read(object), ret_item, ret_bytes);
-        else
-            kind = HANDED_BAD;
-        json_decref(object);
-    } else if (json_object_get(data, PLOTLY_TYPE)) {
-        object = object_of(data, PLOTLY_TYPE);
-        kind = bounded(HANDED_CHART, CHART_BYTES_MAX, chart_read(object), ret_item, ret_bytes);
-        json_decref(object);
-    }
+    if (!json_object_get(data, MARK_TYPE))
+        return json_object_get(data, PLOTLY_TYPE) ? figure_read(data, NULL, ret_item, ret_bytes)
+                                                  : HANDED_NOTHING;
+    object = object_of(data, MARK_TYPE);
+    word = json_string_value(json_object_get(object, "kind"));
+    if (word && strcmp(word, "value") == 0)
+        kind = bounded(HANDED_VALUE, TABLE_BYTES_MAX, value_read(object), ret_item, ret_bytes);
+    else if (word && strcmp(word, "table") == 0)
+        kind = bounded(HANDED_TABLE, TABLE_BYTES_MAX, table_read(object), ret_item, ret_bytes);
+    else if (word && strcmp(word, "chart") == 0)
+        kind = figure_read(data, object, ret_item, ret_bytes);
+    else
+        kind = HANDED_BAD;
+    json_decref(object);
     return kind;
 }

@@ -283,6 +283,7 @@ void finish(struct work *work)
     ending->usage = work->usage;
     ending->wall_us = clock_now_us() - work->begun_us;
     notice_dropped(work);
+    artifacts_keep(work);
     response = response_build(work->answer, ending, checked ? &story : NULL);
     budget = spending_end(work);
     (void) json_object_set_new(response, "budget", budget ? budget : json_null());

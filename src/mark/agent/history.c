@@ -143,7 +143,7 @@ static int add_question(struct work *work, const struct store_message *message)
         work->history.sources = sources;
     }
     if (r == 0 && work->evidence)
-        (void) evidence_add_given(work->evidence, query, strlen(query));
+        (void) evidence_add_given(work->evidence, EVIDENCE_QUESTION, query, strlen(query));
     for (size_t i = 0; r == 0 && ids && ids[i]; i++)
         r = add_file(work, ids[i], false);
     strv_free(ids);
@@ -186,7 +186,17 @@ static int settle_paths(struct history *history)
     return 0;
 }
 
-static void add_values(struct work *work, const json_t *values)
+/* As evidence it is of that answer. */
+static void add_earlier(struct work *work, const char *message_id, const json_t *value)
+{
+    json_t *copy = work->evidence ? json_copy((json_t *) value) : NULL;
+
+    if (copy && json_object_set_new(copy, "message_id", json_string(message_id)) == 0)
+        (void) evidence_add_value(work->evidence, copy);
+    json_decref(copy);
+}
+
+static void add_values(struct work *work, const char *message_id, const json_t *values)
 {
     json_t *value;
     size_t i;
@@ -197,8 +207,7 @@ static void add_values(struct work *work, const json_t *values)
         if (!name)
             continue;
         (void) json_object_set(work->history.values, name, value);
-        if (work->evidence)
-            (void) evidence_add_value(work->evidence, value);
+        add_earlier(work, message_id, value);
     }
 }
 
@@ -236,7 +245,7 @@ static int add_answer(struct work *work, const struct store_message *message)
     add_paths(history, json_object_get(details, "files"));
     add_literals(work, json_object_get(details, "cells"));
     add_literals(work, json_object_get(details, "failed_cells"));
-    add_values(work, json_object_get(details, "values"));
+    add_values(work, message->id, json_object_get(details, "values"));
     if (json_is_object(summary)) {
         free(history->summary);
         history->summary = strdup(json_string_value(json_object_get(summary, "text"))
@@ -470,7 +479,7 @@ static void note_file(struct text *note, struct work *work, const struct chat_fi
     text_puts(note, about);
     text_puts(note, "\n");
     if (work->evidence)
-        (void) evidence_add_given(work->evidence, about, strlen(about));
+        (void) evidence_add_given(work->evidence, EVIDENCE_DATA, about, strlen(about));
 }
 
 /* What the session has, in front of the question. Names, columns and code are data. */

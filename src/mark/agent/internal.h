@@ -71,11 +71,18 @@ struct agent {
     bool draining;
     struct agent_stats stats;
     struct {
+        const struct llm_model *model; /* NULL: the end of the list */
+        struct agent_model_stats stats;
+    } models[AGENT_MODELS_MAX];
+    struct {
         char id[SESSION_ID_MAX];
         struct principal owner;
     } sessions[AGENT_SESSIONS_MAX]; /* that we made, in a ring */
     size_t sessions_next;
 };
+
+/* With the agent's lock: where calls of @model are counted, or NULL. */
+struct agent_model_stats *agent_stats_of(struct agent *agent, const struct llm_model *model);
 
 /* ---- what an answer has gathered (receipts.c) ---- */
 

@@ -300,7 +300,8 @@ static int work_begin(struct work *work)
         return 0;
     if (open_cancel(work) < 0)
         return -ENOMEM;
-    (void) evidence_add_given(work->evidence, work->answer->query, strlen(work->answer->query));
+    (void) evidence_add_given(work->evidence, EVIDENCE_QUESTION, work->answer->query,
+                              strlen(work->answer->query));
     if (history_load(work, &err) < 0) {
         service_log(work->agent->config.service, LOG_LEVEL_ERROR, "mark: answer %s: %s",
                     work->answer->message_id, err.msg);

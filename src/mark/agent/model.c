@@ -230,6 +230,7 @@ static void add_usage(struct work *work, const struct llm_usage *usage, int64_t 
 {
     struct llm_usage *sum = &work->usage;
     struct agent_stats *stats = &work->agent->stats;
+    struct agent_model_stats *of_model;
     int64_t prompt = usage->prompt > 0 ? usage->prompt : 0;
     int64_t completion = usage->completion > 0 ? usage->completion : 0;
     int64_t cached = usage->cached > 0 ? usage->cached : 0, tokens;
@@ -253,6 +254,14 @@ static void add_usage(struct work *work, const struct llm_usage *usage, int64_t 
     stats->cached_tokens += cached;
     stats->cost += usage->cost > 0 ? usage->cost : 0;
     stats->model_calls++;
+    of_model = agent_stats_of(work->agent, work->model);
+    if (of_model) {
+        of_model->prompt_tokens += prompt;
+        of_model->completion_tokens += completion;
+        of_model->cached_tokens += cached;
+        of_model->cost += usage->cost > 0 ? usage->cost : 0;
+        of_model->calls++;
+    }
     (void) pthread_mutex_unlock(&work->agent->lock);
 }
 
@@ -298,9 +307,16 @@ static void trace_add(struct work *work, const char *kind, json_t *trace,
 
 static void count_failure(struct work *work)
 {
+    struct agent_model_stats *of_model;
+
     (void) pthread_mutex_lock(&work->agent->lock);
     work->agent->stats.model_calls++;
     work->agent->stats.model_failures++;
+    of_model = agent_stats_of(work->agent, work->model);
+    if (of_model) {
+        of_model->calls++;
+        of_model->failures++;
+    }
     (void) pthread_mutex_unlock(&work->agent->lock);
 }
 

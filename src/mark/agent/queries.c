@@ -170,7 +170,7 @@ static void add_evidence(struct evidence *evidence, const json_t *query)
                        (long long) json_integer_value(json_object_get(query, "rows")));
 
     if (evidence && is_ok(query))
-        (void) evidence_add_given(evidence, text, (size_t) len);
+        (void) evidence_add_given(evidence, EVIDENCE_QUERY, text, (size_t) len);
 }
 
 json_t *queries_to_json(struct queries *q)
@@ -194,6 +194,8 @@ void queries_end(struct queries *q, struct work *work, json_t *receipt)
     size_t len = q->scope ? scope_records(q->scope, &records) : 0, lost = 0;
     bool ok = receipt && receipt_ok(receipt);
 
+    if (work->evidence)
+        evidence_set_step(work->evidence, q->n);
     for (size_t i = 0; i < len; i++) {
         if (!ok)
             drop_row(q, &records[i]);

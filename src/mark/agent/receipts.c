@@ -89,16 +89,32 @@ static int chart_add(struct gathered *gathered, json_t *chart, size_t bytes)
     return json_array_append(gathered->charts, chart) < 0 ? -ENOMEM : 0;
 }
 
-/* Adds @item under the answer's lock, and tells readers of tables and charts. */
-static void item_add(struct answer *answer, struct evidence *evidence, enum handed kind, int64_t n,
-                     json_t *item, size_t bytes)
+/* The step whose receipt is read. */
+struct gathering {
+    struct answer *answer;
+    struct session *session; /* or NULL, as the next */
+    struct evidence *evidence;
+    int64_t n, lines; /* of its code */
+};
+
+/* Where it comes from. A line that the code does not have is a lie, and left out. */
+static void item_place(const struct gathering *g, json_t *item)
 {
+    if (json_integer_value(json_object_get(item, "line")) > g->lines)
+        (void) json_object_del(item, "line");
+    (void) json_object_set_new(item, "step", json_integer(g->n));
+}
+
+/* Adds @item under the answer's lock, and tells readers of tables and charts. */
+static void item_add(const struct gathering *g, enum handed kind, json_t *item, size_t bytes)
+{
+    struct answer *answer = g->answer;
+    struct evidence *evidence = g->evidence;
     struct gathered *gathered = &answer->gathered;
     json_t *event = NULL;
     int r;
 
-    if (kind != HANDED_CHART)
-        (void) json_object_set_new(item, "step", json_integer(n));
+    item_place(g, item);
     (void) pthread_mutex_lock(&answer->lock);
     if (kind == HANDED_VALUE)
         r = value_add(gathered, item);
@@ -118,7 +134,7 @@ static void item_add(struct answer *answer, struct evidence *evidence, enum hand
         answer_event(answer, EV_TABLE, event);
     } else if (kind == HANDED_CHART) {
         event = json_pack("{s:I, s:I, s:O}", "n", (json_int_t) json_array_size(gathered->charts),
-                          "step", (json_int_t) n, "spec", item);
+                          "step", (json_int_t) g->n, "spec", item);
         answer_event(answer, EV_CHART, event);
     }
     if (evidence && kind == HANDED_VALUE)
@@ -163,9 +179,10 @@ static void url_add(struct text *url, const char *path)
 }
 
 /* A file of the session; one of the same name replaces it. */
-static void artifact_add(struct answer *answer, const char *session_id, const char *path,
+static void artifact_add(const struct gathering *g, const char *session_id, const char *path,
                          json_int_t size)
 {
+    struct answer *answer = g->answer;
     struct gathered *gathered = &answer->gathered;
     struct text url = { 0 };
     const json_t *before;
@@ -175,8 +192,8 @@ static void artifact_add(struct answer *answer, const char *session_id, const ch
     text_printf(&url, "/v1/sessions/%s/files/", session_id);
     url_add(&url, path);
     if (!url.failed)
-        artifact = json_pack("{s:s, s:I, s:s, s:s}", "name", path, "size", size, "media_type",
-                             media_type_of(path), "url", url.data);
+        artifact = json_pack("{s:s, s:I, s:s, s:s, s:I}", "name", path, "size", size, "media_type",
+                             media_type_of(path), "url", url.data, "step", (json_int_t) g->n);
     text_release(&url);
     (void) pthread_mutex_lock(&answer->lock);
     json_array_foreach (gathered->artifacts, i, before)
@@ -216,7 +233,7 @@ static void files_hide(json_t *receipt)
     (void) json_object_set_new(receipt, "files", kept);
 }
 
-static void files_gather(struct answer *answer, const json_t *receipt)
+static void files_gather(const struct gathering *g, const json_t *receipt)
 {
     const char *session_id = json_string_value(json_object_get(receipt, "session_id"));
     const json_t *file;
@@ -227,8 +244,7 @@ static void files_gather(struct answer *answer, const json_t *receipt)
         const char *change = json_string_value(json_object_get(file, "change"));
 
         if (session_id && path && change && strcmp(change, "deleted") != 0)
-            artifact_add(answer, session_id, path,
-                         json_integer_value(json_object_get(file, "size")));
+            artifact_add(g, session_id, path, json_integer_value(json_object_get(file, "size")));
     }
 }
 
@@ -255,21 +271,20 @@ static int64_t figure_write(struct session *session, const char *path, const cha
 }
 
 /* An image of a display becomes a file; true if it did. */
-static bool figure_take(struct answer *answer, struct session *session, int64_t n, size_t i,
-                        json_t *data)
+static bool figure_take(const struct gathering *g, size_t i, json_t *data)
 {
     const json_t *image = json_object_get(data, "image/png");
     char path[64];
     int64_t size;
 
-    if (!session || !json_is_string(image) || i > FIGURES_MAX ||
+    if (!g->session || !json_is_string(image) || i > FIGURES_MAX ||
         json_string_length(image) > FIGURE_BYTES_MAX * 4 / 3)
         return false;
-    (void) snprintf(path, sizeof path, "figures/step-%lld-%zu.png", (long long) n, i);
-    size = figure_write(session, path, json_string_value(image), json_string_length(image));
+    (void) snprintf(path, sizeof path, "figures/step-%lld-%zu.png", (long long) g->n, i);
+    size = figure_write(g->session, path, json_string_value(image), json_string_length(image));
     if (size < 0)
         return false;
-    artifact_add(answer, session_id(session), path, size);
+    artifact_add(g, session_id(g->session), path, size);
     return true;
 }
 
@@ -322,8 +337,7 @@ static void bundle_shrink(json_t *data, size_t max)
 }
 
 /* How many figures there were. */
-static size_t outputs_gather(struct answer *answer, struct session *session,
-                             struct evidence *evidence, int64_t n, json_t *receipt)
+static size_t outputs_gather(const struct gathering *g, json_t *receipt)
 {
     json_t *outputs = json_object_get(receipt, "outputs"), *kept = json_array(), *output;
     size_t i, bytes, total = 0, figures = 0;
@@ -334,23 +348,23 @@ static size_t outputs_gather(struct answer *answer, struct session *session,
         enum handed kind = bundle_read(data, &item, &bytes);
 
         if (kind == HANDED_NOTHING) {
-            if (figure_take(answer, session, n, figures + 1, data)) {
+            if (figure_take(g, figures + 1, data)) {
                 figures++;
                 (void) json_object_del(data, "image/png");
             }
-            if (evidence && json_is_string(plain))
-                (void) evidence_add_output(evidence, json_string_value(plain),
+            if (g->evidence && json_is_string(plain))
+                (void) evidence_add_output(g->evidence, json_string_value(plain),
                                            json_string_length(plain));
             bundle_shrink(data, OUTPUT_BYTES_MAX);
             total += json_dumpb(data, NULL, 0, JSON_COMPACT);
             if (total <= OUTPUTS_BYTES_MAX)
                 (void) json_array_append(kept, output);
         } else if (kind == HANDED_BAD) {
-            (void) pthread_mutex_lock(&answer->lock);
-            answer->gathered.dropped++;
-            (void) pthread_mutex_unlock(&answer->lock);
+            (void) pthread_mutex_lock(&g->answer->lock);
+            g->answer->gathered.dropped++;
+            (void) pthread_mutex_unlock(&g->answer->lock);
         } else {
-            item_add(answer, evidence, kind, n, item, bytes);
+            item_add(g, kind, item, bytes);
         }
         json_decref(item);
     }
@@ -359,8 +373,7 @@ static size_t outputs_gather(struct answer *answer, struct session *session,
 }
 
 /* The value of the last expression, which may be a chart or a figure too. */
-static void result_gather(struct answer *answer, struct session *session, struct evidence *evidence,
-                          int64_t n, size_t figures, json_t *receipt)
+static void result_gather(const struct gathering *g, size_t figures, json_t *receipt)
 {
     json_t *data = json_object_get(receipt, "result"), *item = NULL;
     const json_t *plain = json_object_get(data, "text/plain");
@@ -371,11 +384,12 @@ static void result_gather(struct answer *answer, struct session *session, struct
         return;
     kind = bundle_read(data, &item, &bytes);
     if (kind == HANDED_CHART || kind == HANDED_TABLE || kind == HANDED_VALUE)
-        item_add(answer, evidence, kind, n, item, bytes);
-    else if (evidence && json_is_string(plain))
-        (void) evidence_add_output(evidence, json_string_value(plain), json_string_length(plain));
+        item_add(g, kind, item, bytes);
+    else if (g->evidence && json_is_string(plain))
+        (void) evidence_add_output(g->evidence, json_string_value(plain),
+                                   json_string_length(plain));
     json_decref(item);
-    if (figure_take(answer, session, n, figures + 1, data))
+    if (figure_take(g, figures + 1, data))
         (void) json_object_del(data, "image/png");
     (void) json_object_del(data, "application/vnd.plotly.v1+json");
     bundle_shrink(data, OUTPUT_BYTES_MAX);
@@ -399,9 +413,19 @@ static void count_left_out(struct answer *answer, const json_t *receipt)
     (void) pthread_mutex_unlock(&answer->lock);
 }
 
+static int64_t lines_of(const char *code)
+{
+    int64_t lines = 1;
+
+    for (; (code = strchr(code, '\n')); code++)
+        lines++;
+    return lines;
+}
+
 int receipts_gather(struct answer *answer, struct session *session, struct evidence *evidence,
                     int64_t n, const char *code, json_t *receipt)
 {
+    struct gathering g = { answer, session, evidence, n, lines_of(code) };
     json_t *queries = json_object_get(receipt, "queries"), *kept, *step;
     size_t figures;
 
@@ -409,13 +433,15 @@ int receipts_gather(struct answer *answer, struct session *session, struct evide
     kept = json_copy(receipt);
     if (!kept)
         return -ENOMEM;
-    if (evidence)
+    if (evidence) {
+        evidence_set_step(evidence, n);
         (void) evidence_add_code(evidence, code, strlen(code));
+    }
     stream_evidence(evidence, receipt, "stdout");
-    figures = outputs_gather(answer, session, evidence, n, kept);
+    figures = outputs_gather(&g, kept);
     count_left_out(answer, kept);
-    result_gather(answer, session, evidence, n, figures, kept);
-    files_gather(answer, kept);
+    result_gather(&g, figures, kept);
+    files_gather(&g, kept);
     text_member_cut(kept, "stdout", STREAM_BYTES_MAX);
     text_member_cut(kept, "stderr", STREAM_BYTES_MAX);
     text_member_cut(json_object_get(kept, "error"), "traceback", TRACEBACK_MAX);

@@ -11,8 +11,8 @@
 #define TABLE_BYTES_MAX  ((size_t) 1024 * 1024)
 #define TABLES_BYTES_MAX ((size_t) 8 * 1024 * 1024)
 #define CHARTS_MAX       50
-#define CHART_BYTES_MAX  ((size_t) 4 * 1024 * 1024)
-#define CHARTS_BYTES_MAX ((size_t) 8 * 1024 * 1024)
+#define CHART_BYTES_MAX  ((size_t) 8 * 1024 * 1024)
+#define CHARTS_BYTES_MAX ((size_t) 16 * 1024 * 1024)
 #define ARTIFACTS_MAX    200
 
 int gathered_init(struct gathered *gathered);

@@ -47,6 +47,18 @@ static json_t *usage_to_json(const struct llm_usage *usage, int64_t wall_us)
 #undef COUNT
 }
 
+static bool array_has(const json_t *array, const json_t *wanted)
+{
+    const json_t *item;
+    size_t i;
+
+    json_array_foreach (array, i, item)
+        if (item == wanted)
+            return true;
+    return false;
+}
+
+/* Each at most once: what was gathered has a bound, and so has what is shown of it. */
 json_t *response_choose(const json_t *all, const json_t *numbers)
 {
     json_t *chosen = json_array(), *number;
@@ -60,7 +72,7 @@ json_t *response_choose(const json_t *all, const json_t *numbers)
         json_int_t n = json_integer_value(number);
         json_t *item = n > 0 ? json_array_get(all, (size_t) (n - 1)) : NULL;
 
-        if (item && i < TABLES_MAX)
+        if (item && i < TABLES_MAX && !array_has(chosen, item))
             (void) json_array_append(chosen, item);
     }
     return chosen;
@@ -70,8 +82,9 @@ static json_t *response_frame(const struct answer *answer, const char *status, c
 {
     const char *model = answer->model ? llm_model_name(answer->model) : NULL;
     json_t *response =
-        json_pack("{s:s, s:s, s:s, s:s, s:s?}", "chat_id", answer->chat_id, "message_id",
-                  answer->message_id, "status", status, "answer_story", story, "model", model);
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s?}", "chat_id", answer->chat_id, "message_id",
+                  answer->message_id, "question_id", answer->question_id, "status", status,
+                  "answer_story", story, "model", model);
 
     if (response && answer->model && llm_model_is_demo(answer->model))
         (void) json_object_set_new(response, "demo", json_true());
@@ -112,6 +125,33 @@ json_t *response_pending(struct answer *answer)
     return copy;
 }
 
+/* Marks name tables by the order in which they were handed over; the wire shows those that the
+ * model chose, in its order. */
+static void renumber_tables(json_t *marks, const json_t *tables, const json_t *shown)
+{
+    json_t *mark;
+    size_t i, place;
+
+    json_array_foreach (marks, i, mark) {
+        const json_t *table = json_object_get(mark, "table"), *item;
+        json_int_t found = 0;
+
+        if (!table)
+            continue;
+        table = json_array_get(tables, (size_t) json_integer_value(table) - 1);
+        json_array_foreach (shown, place, item)
+            if (found == 0 && item == table)
+                found = (json_int_t) place + 1;
+        if (found > 0) {
+            (void) json_object_set_new(mark, "table", json_integer(found));
+            continue;
+        }
+        (void) json_object_del(mark, "table");
+        (void) json_object_del(mark, "row");
+        (void) json_object_del(mark, "column");
+    }
+}
+
 json_t *response_build(struct answer *answer, const struct ending *ending,
                        const struct story *story)
 {
@@ -123,6 +163,8 @@ json_t *response_build(struct answer *answer, const struct ending *ending,
     response_fill(response, &answer->gathered, ending->charts, ending->tables);
     (void) json_object_set_new(response, "question",
                                ending->question ? json_string(ending->question) : json_null());
+    if (story)
+        renumber_tables(story->marks, answer->gathered.tables, json_object_get(response, "data"));
     if (story)
         numbers = json_pack("{s:I, s:O, s:O}", "checked", (json_int_t) story->checked,
                             "unsupported", story->unsupported, "marks", story->marks);
@@ -145,12 +187,12 @@ int response_store_interrupted(struct agent *agent, const struct store_message *
     struct llm_usage unknown = { -1, -1, -1, -1 };
     json_t *parts = json_pack("[{s:s, s:s}]", "type", "text", "text", story);
     json_t *response = json_pack(
-        "{s:s, s:s, s:s, s:s, s:n, s:n, s:[], s:[], s:[], s:[], s:[], s:[], s:n, s:{s:i, s:[], "
-        "s:[]}, s:o}",
-        "chat_id", message->chat_id, "message_id", message->id, "status", "error", "answer_story",
-        story, "model", "visualization", "visualizations", "data", "steps", "values", "artifacts",
-        "notices", "question", "numbers", "checked", 0, "unsupported", "marks", "usage",
-        usage_to_json(&unknown, 0));
+        "{s:s, s:s, s:s, s:s, s:s, s:n, s:n, s:[], s:[], s:[], s:[], s:[], s:[], s:n, s:{s:i, "
+        "s:[], s:[]}, s:o}",
+        "chat_id", message->chat_id, "message_id", message->id, "question_id", message->reply_to,
+        "status", "error", "answer_story", story, "model", "visualization", "visualizations",
+        "data", "steps", "values", "artifacts", "notices", "question", "numbers", "checked", 0,
+        "unsupported", "marks", "usage", usage_to_json(&unknown, 0));
     int r;
 
     memcpy(finished.id, message->id, sizeof finished.id);

@@ -32,9 +32,10 @@ int response_store_interrupted(struct agent *agent, const struct store_message *
 
 /* ---- between ask.c and agent.c ---- */
 
-/* Stores the answer (with @question, which may be NULL), and has it worked on. */
+/* Stores the answer (with @question, which may be NULL), and has it worked on. @replaced, if it is
+ * not NULL, is what they are in place of; its session ends. */
 int agent_begin(struct agent *agent, struct answer *answer, struct store_message *question,
-                struct fault *fault);
+                struct store_replaced *replaced, struct fault *fault);
 /* The caller's answer, which has ended; otherwise a fault. */
 int agent_get_answer(struct agent *agent, const struct caller *caller, const char *message_id,
                      struct store_message *ret_message, struct fault *fault);

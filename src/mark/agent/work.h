@@ -9,6 +9,7 @@
  *   history.c  what of the chat goes into the prompt
  *   endings.c  the words for what went wrong
  *   spending.c what it takes of the budget of the day
+ *   artifacts.c the files that programs wrote, kept
  *   finish.c   the story checked, the answer stored
  */
 #pragma once
@@ -263,6 +264,11 @@ void ending_of_budget(struct work *work);
 bool finish_mend(struct work *work, const char *tool_call_id);
 /* Checks the story, stores the answer, and ends it. */
 void finish(struct work *work);
+
+/* ---- artifacts.c ---- */
+
+/* Keeps the files that the answer's programs wrote, and says of which it could not. */
+void artifacts_keep(struct work *work);
 
 /* ---- audit.c ---- */
 

@@ -28,6 +28,7 @@
 #define MIB                   (INT64_C(1) << 20)
 #define FILE_BYTES_MAX        (100 * MIB)
 #define OWNER_BYTES_MAX       (1024 * MIB)
+#define GUEST_BYTES_MAX       (64 * MIB)
 #define OWNER_COUNT_MAX       1000
 #define UPLOADS_MAX           128 /* under way at one time, */
 #define UPLOADS_PER_OWNER_MAX 8   /* and of one owner */
@@ -132,11 +133,19 @@ static int fault_too_large(const struct attachments *a, struct fault *fault)
                      "a file can have at most %s here; attach a part of it", most);
 }
 
-static int fault_quota(const struct attachments *a, struct fault *fault)
+int64_t attachments_owner_most(const struct attachments *a, const struct caller *caller)
+{
+    int64_t most = a->config.owner_bytes_max;
+
+    return caller->is_guest && most > GUEST_BYTES_MAX ? GUEST_BYTES_MAX : most;
+}
+
+static int fault_quota(const struct attachments *a, const struct caller *caller,
+                       struct fault *fault)
 {
     char most[FORMAT_NUMBER_MAX];
 
-    format_size(a->config.owner_bytes_max, most);
+    format_size(attachments_owner_most(a, caller), most);
     return fault_set(fault, PROBLEM_ATTACHMENTS_QUOTA, "file",
                      "your attachments can be at most %lld files of %s together; delete some that "
                      "you do not need",
@@ -220,7 +229,7 @@ void attachment_upload_abort(struct attachment_upload *upload)
 static int check_share(struct attachment_upload *upload, int64_t expected, struct fault *fault)
 {
     struct attachments *a = upload->attachments;
-    int64_t count;
+    int64_t count, most = attachments_owner_most(a, &upload->caller);
     struct gb_err err;
 
     if (expected > a->config.file_bytes_max)
@@ -228,9 +237,9 @@ static int check_share(struct attachment_upload *upload, int64_t expected, struc
     if (store_attachment_sum(a->config.store, principal_text(&upload->caller.principal), &count,
                              &upload->stored_bytes, &err) < 0)
         return fault_internal(a, &err, fault);
-    if (count >= a->config.owner_count_max || upload->stored_bytes >= a->config.owner_bytes_max ||
-        expected > a->config.owner_bytes_max - upload->stored_bytes)
-        return fault_quota(a, fault);
+    if (count >= a->config.owner_count_max || upload->stored_bytes >= most ||
+        expected > most - upload->stored_bytes)
+        return fault_quota(a, &upload->caller, fault);
     return 0;
 }
 
@@ -277,8 +286,8 @@ int attachment_upload_write(struct attachment_upload *upload, const void *data, 
     upload->written += (int64_t) len;
     written = owner_written(upload, NULL);
     (void) pthread_mutex_unlock(&a->lock);
-    if (written > a->config.owner_bytes_max - upload->stored_bytes)
-        return fault_quota(a, fault);
+    if (written > attachments_owner_most(a, &upload->caller) - upload->stored_bytes)
+        return fault_quota(a, &upload->caller, fault);
     if (blob_draft_write(&upload->draft, data, len, &err) < 0)
         return fault_internal(a, &err, fault);
     return 0;
@@ -326,12 +335,12 @@ static int upload_store(struct attachment_upload *upload, struct store_attachmen
     if (r < 0)
         return fault_internal(a, &err, fault);
     r = store_attachment_add(a->config.store, attachment, a->config.owner_count_max,
-                             a->config.owner_bytes_max, &err);
+                             attachments_owner_most(a, &upload->caller), &err);
     if (r == 0)
         return 0;
     if (store_attachment_has(a->config.store, attachment->sha256, &used, NULL) == 0 && !used)
         blob_remove(&a->blobs, attachment->sha256);
-    return r == -EDQUOT ? fault_quota(a, fault) : fault_internal(a, &err, fault);
+    return r == -EDQUOT ? fault_quota(a, &upload->caller, fault) : fault_internal(a, &err, fault);
 }
 
 static void upload_describe(struct attachment_upload *upload, const struct sniffed *sniffed,
@@ -429,7 +438,7 @@ int attachment_list(struct attachments *attachments, const struct caller *caller
     json =
         json_pack("{s:o,s:I,s:I,s:I,s:I}", "attachments", list, "count", (json_int_t) len, "bytes",
                   (json_int_t) bytes, "count_max", (json_int_t) attachments->config.owner_count_max,
-                  "bytes_max", (json_int_t) attachments->config.owner_bytes_max);
+                  "bytes_max", (json_int_t) attachments_owner_most(attachments, caller));
     if (!json)
         return fault_no_memory(fault);
     *ret_json = json;

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "service/service.h"
+#include "store/artifacts.h"
 #include "store/attachments.h"
 
 struct attachments;
@@ -63,6 +64,21 @@ int attachments_lock(struct attachments *attachments, int *ret_fd, struct gb_err
 void attachment_drop(struct attachments *attachments, const uint8_t sha256[STORE_HASH_BYTES]);
 /* Removes files that nobody has any more; after the deletion of an account, and at start. */
 int attachments_sweep(struct attachments *attachments, struct gb_err *err);
+
+/* ---- files of answers (artifacts.c) ---- */
+
+/* Keeps what @fd has, from where it is, as the file @artifact of an answer: its ids, n and name are
+ * set; size, hash and time become so. -E2BIG: more than @max bytes; -EDQUOT: with the owner's
+ * attachments more than they may take. */
+int artifact_keep(struct attachments *attachments, struct store_artifact *artifact, int fd,
+                  int64_t max, const struct caller *caller, struct gb_err *err);
+/* File @n of an answer of the caller; release it, and close the descriptor. */
+int artifact_open(struct attachments *attachments, const struct caller *caller,
+                  const char *message_id, int64_t n, struct store_artifact *ret_artifact,
+                  int *ret_fd, struct fault *fault);
+/* After answers were deleted: @len contents, as of store_artifact_of_chat(), go unless somebody
+ * has them. */
+void artifacts_drop(struct attachments *attachments, const uint8_t *hashes, size_t len);
 
 /* The profile as a short text for a model, at most @max bytes; NULL: out of memory. Names and
  * values in it are data of strangers: control characters are escaped. */

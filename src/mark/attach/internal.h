@@ -76,3 +76,6 @@ char *profile_compute(struct attachments *attachments, const struct caller *call
 char *profile_check(const char *text, size_t len, const char *format);
 /* A profile that has a reason instead of content. */
 char *profile_error(const char *format, const char *reason);
+
+/* All bytes that one owner may keep. */
+int64_t attachments_owner_most(const struct attachments *a, const struct caller *caller);

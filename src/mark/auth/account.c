@@ -188,6 +188,8 @@ int auth_reset(struct auth *auth, const char *email, const char *password, struc
     struct store_user user;
     int r = find_user(auth, email, &user, fault);
 
+    if (r == 0 && store_user_is_guest(&user))
+        return fault_set(fault, PROBLEM_BAD_CREDENTIALS, "email", "a guest has no password");
     if (r == 0)
         r = password_check(password, user.email, fault);
     return r == 0 ? set_password(auth, &user, password, fault) : r;
@@ -199,6 +201,38 @@ int auth_remove(struct auth *auth, const char *email, struct fault *fault)
     int r = find_user(auth, email, &user, fault);
 
     return r == 0 ? auth_delete(auth, user.id, fault) : r;
+}
+
+static int fail_unknown(int r, const struct gb_err *err, struct fault *fault)
+{
+    if (r == -ENOENT || r == -EINVAL)
+        return fault_set(fault, PROBLEM_USER_UNKNOWN, "id", "no such account; it may be gone");
+    if (r == -EPERM)
+        return fault_set(fault, PROBLEM_LAST_OPERATOR, NULL,
+                         "this is the only operator; make somebody else one first");
+    return auth_fail_store(err, fault);
+}
+
+int auth_user(struct auth *auth, const char *user_id, json_t **ret_json, struct fault *fault)
+{
+    struct store_user user;
+    struct gb_err err = { 0 };
+    int r = store_user_get(auth->store, user_id, &user, &err);
+
+    if (r < 0)
+        return fail_unknown(r, &err, fault);
+    *ret_json = profile(&user);
+    return *ret_json ? 0 : fault_no_memory(fault);
+}
+
+int auth_set_operator(struct auth *auth, const char *user_id, bool is_operator, json_t **ret_json,
+                      struct fault *fault)
+{
+    struct gb_err err = { 0 };
+    int r = store_user_set_operator(auth->store, user_id, is_operator, &err);
+
+    known_changed(&auth->known);
+    return r < 0 ? fail_unknown(r, &err, fault) : auth_user(auth, user_id, ret_json, fault);
 }
 
 int auth_list(struct auth *auth, json_t **ret_json, struct fault *fault)

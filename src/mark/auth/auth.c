@@ -35,6 +35,8 @@
 #define ADDRESS_EVERY_US (10 * USEC_PER_SEC)
 #define SIGNUP_BURST     60
 #define SIGNUP_EVERY_US  (10 * USEC_PER_SEC)
+#define GUEST_BURST      10
+#define GUEST_EVERY_US   MINUTE
 #define TRUSTED_US       (30 * DAY)
 
 #define SIGN_INS_MAX 50 /* of one user at a time */
@@ -62,6 +64,7 @@ static int open_parts(struct auth *auth, const struct auth_config *config, struc
     throttle_init(&auth->pairs, ACCOUNT_BURST, ACCOUNT_EVERY_US);
     throttle_init(&auth->addresses, ADDRESS_BURST, ADDRESS_EVERY_US);
     throttle_init(&auth->signups, SIGNUP_BURST, SIGNUP_EVERY_US);
+    throttle_init(&auth->guests, GUEST_BURST, GUEST_EVERY_US);
     throttle_init(&auth->trusted, 1, TRUSTED_US);
     known_init(&auth->known, config->store);
     return ring_open(config->data_dir, or_default(config->rotate_us, ROTATE_US),
@@ -99,6 +102,7 @@ void auth_close(struct auth *auth)
     throttle_release(&auth->pairs);
     throttle_release(&auth->addresses);
     throttle_release(&auth->signups);
+    throttle_release(&auth->guests);
     throttle_release(&auth->trusted);
     hasher_release(&auth->hasher);
     free(auth);
@@ -123,7 +127,10 @@ int auth_fail_store(const struct gb_err *err, struct fault *fault)
 json_t *auth_user_to_json(const struct store_user *user)
 {
     return json_pack("{s:s,s:s,s:s,s:s}", "user_id", user->id, "email", user->email, "name",
-                     user->name, "role", user->is_operator ? "operator" : "user");
+                     user->name, "role",
+                     user->is_operator           ? "operator"
+                     : store_user_is_guest(user) ? "guest"
+                                                 : "user");
 }
 
 static int make_access_token(struct auth *auth, const struct store_user *user, int64_t now_us,
@@ -231,6 +238,8 @@ int auth_issue(struct auth *auth, const struct store_user *user, json_t **ret_js
     random_hex(family, FAMILY_LEN);
     make_refresh_token(auth, family, now_us, token, &sign_in);
     (void) snprintf(sign_in.user_id, sizeof sign_in.user_id, "%s", user->id);
+    if (store_user_is_guest(user))
+        sign_in.expires_us = user->created_us + AUTH_GUEST_US;
     r = store_sign_in_add(auth->store, &sign_in, user->valid_from_us, SIGN_INS_MAX, &err);
     if (r == -ENOENT)
         r = fault_set(fault, PROBLEM_BAD_CREDENTIALS, NULL,
@@ -245,7 +254,7 @@ int auth_issue(struct auth *auth, const struct store_user *user, json_t **ret_js
 
 /* ---- guessing ---- */
 
-static int fail_throttled(int64_t wait_us, struct fault *fault)
+int auth_fail_throttled(int64_t wait_us, struct fault *fault)
 {
     int seconds = (int) ((wait_us + USEC_PER_SEC - 1) / USEC_PER_SEC);
 
@@ -283,11 +292,11 @@ static int attempt_begin(struct auth *auth, const struct attempt *attempt, int64
     int64_t wait_us = throttle_take(&auth->addresses, attempt->address, now_us);
 
     if (wait_us > 0)
-        return fail_throttled(wait_us, fault);
+        return auth_fail_throttled(wait_us, fault);
     wait_us = throttle_take(attempt->account_throttle, attempt->account, now_us);
     if (wait_us > 0) {
         throttle_give(&auth->addresses, attempt->address, now_us);
-        return fail_throttled(wait_us, fault);
+        return auth_fail_throttled(wait_us, fault);
     }
     return 0;
 }
@@ -309,6 +318,8 @@ static int check_account(struct auth *auth, const char *email, const char *passw
 
     if (r < 0 && r != -ENOENT)
         return auth_fail_store(&err, fault);
+    if (exists && store_user_is_guest(ret_user)) /* has no password, and so cannot sign in */
+        exists = false;
     r = hasher_check(&auth->hasher, password, exists ? ret_user->password : NULL, ret_right, again,
                      fault);
     if (r == 0 && *ret_right && again[0])
@@ -399,11 +410,9 @@ int auth_make_user(struct auth *auth, const char *email, const char *password, c
     return 0;
 }
 
-/* Whether this peer may sign up at all; nothing about any address has been looked at yet. Sets
- * *@ret_invitation if it is @hash that lets it in. */
-static int may_sign_up(struct auth *auth, const struct auth_peer *peer, const char *invitation,
-                       uint8_t hash[STORE_HASH_BYTES], const uint8_t **ret_invitation,
-                       struct fault *fault)
+int auth_may_sign_up(struct auth *auth, const struct auth_peer *peer, const char *invitation,
+                     uint8_t hash[STORE_HASH_BYTES], const uint8_t **ret_invitation,
+                     struct fault *fault)
 {
     struct gb_err err = { 0 };
     int r;
@@ -444,14 +453,14 @@ int auth_sign_up(struct auth *auth, const struct auth_peer *peer, const char *em
     int r;
 
     if (wait_us > 0)
-        return fail_throttled(wait_us, fault);
-    r = may_sign_up(auth, peer, invitation, hash, &let_in, fault);
+        return auth_fail_throttled(wait_us, fault);
+    r = auth_may_sign_up(auth, peer, invitation, hash, &let_in, fault);
     if (r == 0)
         r = auth_make_user(auth, email, password, name, let_in, &user, fault);
     /* Who learns that an address is taken has made a guess. */
     if (r < 0 && fault->problem == PROBLEM_EMAIL_TAKEN) {
         wait_us = throttle_take(&auth->addresses, peer->address, now_us);
-        return wait_us > 0 ? fail_throttled(wait_us, fault) : r;
+        return wait_us > 0 ? auth_fail_throttled(wait_us, fault) : r;
     }
     return r < 0 ? r : auth_issue(auth, &user, ret_json, fault);
 }
@@ -496,6 +505,8 @@ int auth_refresh(struct auth *auth, const char *refresh_token, json_t **ret_json
                       "sign-in is ended: sign in again");
     else if (r < 0)
         r = auth_fail_store(&err, fault);
+    else if (store_user_is_guest(&user) && auth_guest_is_over(user.created_us, now_us))
+        r = auth_fail_over(fault);
     else
         r = pair_to_json(auth, &user, token, now_us, ret_json, fault);
     sodium_memzero(token, sizeof token);
@@ -511,6 +522,18 @@ int auth_sign_out(struct auth *auth, const char *refresh_token, struct fault *fa
         store_sign_in_end(auth->store, family, &err) < 0)
         return auth_fail_store(&err, fault);
     return 0;
+}
+
+bool auth_guest_of(struct auth *auth, const char *refresh_token, char ret_id[STORE_ID_MAX])
+{
+    char family[FAMILY_LEN + 1];
+    struct store_user user;
+
+    if (!refresh_token_parse(refresh_token, family) ||
+        store_sign_in_user(auth->store, family, &user, NULL) < 0 || !store_user_is_guest(&user))
+        return false;
+    memcpy(ret_id, user.id, STORE_ID_MAX);
+    return true;
 }
 
 /* ---- access tokens ---- */
@@ -552,8 +575,13 @@ int auth_verify(struct auth *auth, const char *token, struct auth_user *ret_user
         return fail_token(fault, foreign);
     if (user.stamp != claims.stamp)
         return fail_token(fault, "the password was changed since; sign in with POST /auth/signin");
+    if (user.is_guest && auth_guest_is_over(user.created_us, now_us)) {
+        (void) auth_fail_over(fault);
+        return -EACCES;
+    }
     memcpy(ret_user->id, user.id, sizeof ret_user->id);
     ret_user->is_operator = user.is_operator;
+    ret_user->is_guest = user.is_guest;
     return 0;
 }
 

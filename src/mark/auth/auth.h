@@ -13,8 +13,13 @@
  * to a sign-up is an account or none; that is throttled too, and who may not sign up learns
  * nothing.
  *
+ * A guest has an account without a password, for a day: whoever may sign up on this machine may
+ * also just look around. There are only a few at a time, and who shows up first as a guest does not
+ * take the place of the operator.
+ *
  * Parts: jwt.c is the form of access tokens, ring.c the keys that sign them, password.c the rules
- * and hashes, throttle.c the counting of attempts, known.c what is remembered about users.
+ * and hashes, throttle.c the counting of attempts, known.c what is remembered about users, guest.c
+ * guests.
  */
 #pragma once
 
@@ -60,12 +65,41 @@ int auth_refresh(struct auth *auth, const char *refresh_token, json_t **ret_json
 /* Ends the family of the token; an unknown one is no fault. */
 int auth_sign_out(struct auth *auth, const char *refresh_token, struct fault *fault);
 
+/* ---- guests ---- */
+
+#define AUTH_GUESTS_MAX 20                         /* at a time */
+#define AUTH_GUEST_US   (INT64_C(86400) * 1000000) /* how long an account of one lives */
+
+struct auth_state {
+    bool accounts;      /* somebody has one, guests aside */
+    const char *signup; /* "open", "invite" or "closed" for this peer */
+    bool first;         /* this peer may create the operator's account now */
+    bool guest;         /* this peer may be a guest */
+};
+
+/* What @peer may do without an account. */
+void auth_get_state(struct auth *auth, const struct auth_peer *peer, struct auth_state *ret_state);
+
+/* An account for a day, and its tokens, as those of a sign-up. */
+int auth_guest(struct auth *auth, const struct auth_peer *peer, json_t **ret_json,
+               struct fault *fault);
+
+/* The guest who signs out with this token: nobody can ever come back as one, so the caller removes
+ * it. False: the token is somebody else's, or nobody's. */
+bool auth_guest_of(struct auth *auth, const char *refresh_token, char ret_id[STORE_ID_MAX]);
+
+/* Ids of guests whose day is over; the caller frees the array. The next call has more. */
+int auth_guests_over(struct auth *auth, char (**ret_ids)[STORE_ID_MAX], size_t *ret_len,
+                     struct fault *fault);
+
+/* ---- access tokens ---- */
+
 /* Whether @token looks like an access token at all (and not like an API key). */
 bool auth_is_access_token(const char *token);
 
 struct auth_user {
     char id[STORE_ID_MAX];
-    bool is_operator;
+    bool is_operator, is_guest;
 };
 
 /* -EACCES and a fault (401) unless the token is ours, current, and its user still exists; another
@@ -73,7 +107,7 @@ struct auth_user {
 int auth_verify(struct auth *auth, const char *token, struct auth_user *ret_user,
                 struct fault *fault);
 
-/* Whether anybody has an account; true if the store cannot be read. */
+/* Whether anybody has an account, guests aside; true if the store cannot be read. */
 bool auth_any(struct auth *auth);
 
 int auth_me(struct auth *auth, const char *user_id, json_t **ret_json, struct fault *fault);
@@ -97,6 +131,11 @@ int auth_add(struct auth *auth, const char *email, const char *password, const c
 /* A new password; ends all sessions of the user. BAD_CREDENTIALS: no such account. */
 int auth_reset(struct auth *auth, const char *email, const char *password, struct fault *fault);
 int auth_remove(struct auth *auth, const char *email, struct fault *fault);
+/* By id, for operators of the web page. USER_UNKNOWN: no such account. LAST_OPERATOR: nobody else
+ * is one. *@ret_json is the account, as in auth_list(). */
+int auth_user(struct auth *auth, const char *user_id, json_t **ret_json, struct fault *fault);
+int auth_set_operator(struct auth *auth, const char *user_id, bool is_operator, json_t **ret_json,
+                      struct fault *fault);
 /* An array of {user_id, email, name, role, created}, the oldest first. */
 int auth_list(struct auth *auth, json_t **ret_json, struct fault *fault);
 

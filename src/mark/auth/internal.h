@@ -18,6 +18,7 @@ struct auth {
     struct throttle pairs;     /* the same from an address where it has succeeded before */
     struct throttle addresses; /* failed attempts from one address, as anybody */
     struct throttle signups;   /* new accounts from one address */
+    struct throttle guests;    /* the same of guests */
     struct throttle trusted;   /* pairs of account and address that succeeded in the last weeks */
     struct known known;
 };
@@ -45,3 +46,17 @@ int auth_make_user(struct auth *auth, const char *email, const char *password, c
 
 /* The hash of an invitation's code. */
 void auth_code_hash(const char *code, uint8_t ret_hash[STORE_HASH_BYTES]);
+
+/* Whether this peer may sign up at all; nothing about any address has been looked at yet. Sets
+ * *@ret_invitation if it is @hash, that of @invitation, that lets it in. */
+int auth_may_sign_up(struct auth *auth, const struct auth_peer *peer, const char *invitation,
+                     uint8_t hash[STORE_HASH_BYTES], const uint8_t **ret_invitation,
+                     struct fault *fault);
+
+int auth_fail_throttled(int64_t wait_us, struct fault *fault);
+
+/* Whether the day of a guest is over. */
+bool auth_guest_is_over(int64_t created_us, int64_t now_us);
+
+/* A fault for a token of one whose is. */
+int auth_fail_over(struct fault *fault);

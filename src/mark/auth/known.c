@@ -70,6 +70,8 @@ static int read_user(struct known *known, const char *id, struct known_user *ret
     (void) snprintf(ret_user->id, sizeof ret_user->id, "%s", id);
     if (r == 0) {
         ret_user->is_operator = user.is_operator;
+        ret_user->is_guest = store_user_is_guest(&user);
+        ret_user->created_us = user.created_us;
         ret_user->stamp = user.valid_from_us;
     }
     return 0;

@@ -19,8 +19,8 @@
 
 struct known_user {
     char id[STORE_ID_MAX];
-    bool exists, is_operator;
-    int64_t stamp;
+    bool exists, is_operator, is_guest;
+    int64_t stamp, created_us;
 };
 
 struct known {
@@ -29,7 +29,7 @@ struct known {
     int64_t generation;       /* -1: not asked yet */
     int64_t checked_us;       /* when the store was asked */
     int64_t count_generation; /* of the next */
-    bool any;                 /* whether there is a user */
+    bool any;                 /* whether there is a user who is no guest */
     struct {
         struct known_user user;
         int64_t generation;
@@ -42,7 +42,7 @@ void known_release(struct known *known);
 /* Reads the user if need be; one that does not exist is no error. */
 int known_get(struct known *known, const char *id, int64_t now_us, struct known_user *ret_user,
               struct gb_err *err);
-/* Whether there is any user. */
+/* Whether there is any user who is no guest. */
 int known_any(struct known *known, int64_t now_us, bool *ret_any, struct gb_err *err);
 /* The store was changed by this process: asks it the next time. */
 void known_changed(struct known *known);

@@ -30,7 +30,7 @@ TEXT_MAX = 1000  # characters of a text value, a cell, a name or a title
 ROWS_MAX = 1000
 COLUMNS_MAX = 200
 TABLE_BYTES_MAX = 1 << 20
-CHART_BYTES_MAX = 4 << 20
+CHART_BYTES_MAX = (8 << 20) - 4096  # what is around it in a bundle, which has 8 MB, counts too
 TYPE_ROWS = 200  # rows that are looked at to find the type of a column of objects
 
 _NAME = _re.compile(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
@@ -222,7 +222,7 @@ def value(name, x, unit=None, format=None):
     text = "%s = %s%s" % (name, "no value" if plain is None else plain, " " + unit if unit else "")
     if isinstance(x, str) and len(x) > TEXT_MAX:
         text += " (cut to %d characters)" % TEXT_MAX
-    _show({"kind": "value", "name": name, "value": plain, "unit": unit, "format": format}, text)
+    _show(_here({"kind": "value", "name": name, "value": plain, "unit": unit, "format": format}), text)
 
 
 # ---- tables ----
@@ -456,8 +456,8 @@ def table(*args, title=None, frame=None):
     columns = [{"name": name, "type": type} for name, _, type in read.columns]
     rows = [list(row) for row in zip(*(items for _, items, _ in read.columns))]
     rows = _fit(rows, TABLE_BYTES_MAX - 4096 - len(repr(columns).encode("utf-8", "replace")))
-    _show({"kind": "table", "title": title, "columns": columns, "rows": rows,
-           "row_count": read.row_count}, _describe_table(title, read, len(rows)))
+    _show(_here({"kind": "table", "title": title, "columns": columns, "rows": rows,
+                 "row_count": read.row_count}), _describe_table(title, read, len(rows)))
 
 
 def _describe_table(title, read, shown) -> str:
@@ -502,7 +502,7 @@ def _plotly(fig):
     if len(text) > CHART_BYTES_MAX:
         raise ValueError("mark.chart: the chart is %.1f MB and can be at most %d MB; draw fewer points, "
                          "for example by aggregating or sampling the data first"
-                         % (len(text) / (1 << 20), CHART_BYTES_MAX >> 20))
+                         % (len(text) / (1 << 20), (CHART_BYTES_MAX >> 20) + 1))
     return json.loads(text)
 
 
@@ -518,7 +518,11 @@ def chart(fig):
     """Hands over a chart: a figure of plotly (also its dict), or a figure or axes of matplotlib."""
     spec = _plotly(fig)
     if spec is not None:
-        _display({PLOTLY_MIME: spec, "text/plain": _describe_chart(spec)}, raw=True)
+        about = _here({"kind": "chart"})
+        bundle = {PLOTLY_MIME: spec, "text/plain": _describe_chart(spec)}
+        if "line" in about:
+            bundle[MIME] = about
+        _display(bundle, raw=True)
         return
     figure = _matplotlib(fig)
     if figure is not None:
@@ -1439,6 +1443,51 @@ def _converter_of_one(column):
         "json": json.loads,
     }
     return plain.get(kind, lambda x: x)
+
+
+# ---- where in the program ----
+
+_CELL = _re.compile(r"<(?:step|cell) \d+>\Z")
+_FRAMES_MAX = 500  # of the stack that are looked at
+
+
+def _is_own(code, filename) -> bool:
+    """Whether the function is one of the cell that runs now. Steps of several answers have the same
+    names, so the text under that name is asked whether it has such a function there."""
+    lines = getattr(_sys.modules.get("linecache"), "cache", {}).get(filename)
+    if code.co_filename != filename or not lines or len(lines) < 3:
+        return False
+    first = code.co_firstlineno - 1
+    word = {"<lambda>": "lambda", "<genexpr>": "for", "<listcomp>": "for", "<setcomp>": "for",
+            "<dictcomp>": "for"}.get(code.co_name, code.co_name)
+    return any(word in line for line in lines[2][first:first + 5])  # after its decorators
+
+
+def _line():
+    """The line of the cell that runs now which hands something over, or None if that is not known,
+    as in a thread."""
+    frames, frame, cell = [], _sys._getframe(1), None
+    while frame is not None and len(frames) < _FRAMES_MAX:
+        frames.append((frame.f_code, frame.f_lineno))
+        if frame.f_code.co_name == "<module>" and _CELL.match(frame.f_code.co_filename):
+            cell = len(frames) - 1  # the outermost
+        frame = frame.f_back
+    if cell is None:
+        return None
+    for code, line in frames[:cell]:
+        if _is_own(code, frames[cell][0].co_filename):
+            return line
+    return frames[cell][1]
+
+
+def _here(content):
+    try:
+        line = _line()
+    except Exception:  # a program may have changed anything; what it hands over is worth more
+        line = None
+    if line is not None:
+        content["line"] = line
+    return content
 
 
 # ---- showing ----

@@ -491,3 +491,122 @@ void budgets_close(struct budgets *budgets)
     (void) pthread_mutex_destroy(&budgets->lock);
     free(budgets);
 }
+
+/* ---- for operators ---- */
+
+static int fail_budget(struct budgets *budgets, const struct gb_err *err, struct fault *fault)
+{
+    if (budgets->config.service)
+        service_log(budgets->config.service, LOG_LEVEL_ERROR, "mark: budget: %s", err->msg);
+    return fault_set(fault, PROBLEM_INTERNAL, NULL, "budgets cannot be read or set; try later");
+}
+
+int budget_own(struct budgets *budgets, const struct caller *caller, json_t **ret_json,
+               struct fault *fault)
+{
+    struct store_spent own = { -1, -1, -1, -1 }, shown;
+    char who[STORE_WHO_MAX];
+    struct gb_err err = { 0 };
+    int r = name_of(budgets, caller, who, &err);
+    json_t *json;
+
+    if (r == 0 && who[0])
+        r = store_budget_get(budgets->config.store, who, &own, &err);
+    if (r < 0 && r != -ENOENT)
+        return fail_budget(budgets, &err, fault);
+    for (int i = 0; i < AMOUNTS; i++) {
+        int64_t mine = amount_of(&own, i);
+
+        *amount_at(&shown, i) = mine < 0 || mine >= BUDGET_NONE ? INT64_MAX : mine;
+    }
+    json = budget_amounts(&shown);
+    for (int i = 0; json && i < AMOUNTS; i++)
+        if (amount_of(&own, i) >= BUDGET_NONE)
+            (void) json_object_set_new(json, amount_names[i], json_integer(-1));
+    if (!json)
+        return fault_no_memory(fault);
+    *ret_json = json;
+    return 0;
+}
+
+int budget_set(struct budgets *budgets, const struct caller *caller, const struct store_spent *own,
+               struct fault *fault)
+{
+    bool none = own->bytes < 0 && own->cost < 0 && own->tokens < 0 && own->us < 0;
+    struct store *store = budgets->config.store;
+    char who[STORE_WHO_MAX];
+    struct gb_err err = { 0 };
+    int r = name_of(budgets, caller, who, &err);
+
+    if (r == 0 && !who[0])
+        return fault_set(fault, PROBLEM_USER_UNKNOWN, NULL, "only accounts and keys have budgets");
+    if (r == 0)
+        r = none ? store_budget_delete(store, who, &err) : store_budget_set(store, who, own, &err);
+    if (r == -ENOENT && none)
+        return 0;
+    return r < 0 ? fail_budget(budgets, &err, fault) : 0;
+}
+
+static int append_amounts(json_t *list, const char *name, const char *value,
+                          const struct store_spent *spent)
+{
+    json_t *json = budget_amounts(spent);
+
+    if (json && json_object_set_new(json, name, json_string(value)) < 0) {
+        json_decref(json);
+        json = NULL;
+    }
+    return json_array_append_new(list, json);
+}
+
+/* Rows come by day, the last first, and within it by what was spent. */
+static int add_rows(const struct store_spent_row *rows, size_t len, const char *today, size_t max,
+                    json_t *days, json_t *owners, bool *ret_more)
+{
+    struct store_spent sum = { 0 };
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < len; i++) {
+        bool last = i + 1 == len || strcmp(rows[i].day, rows[i + 1].day) != 0;
+
+        spent_add(&sum, &rows[i].spent);
+        if (strcmp(rows[i].day, today) == 0 && json_array_size(owners) < max)
+            r = append_amounts(owners, "owner", rows[i].owner, &rows[i].spent);
+        else if (strcmp(rows[i].day, today) == 0)
+            *ret_more = true;
+        if (r == 0 && last) {
+            r = append_amounts(days, "day", rows[i].day, &sum);
+            sum = (struct store_spent){ 0 };
+        }
+    }
+    return r;
+}
+
+int budget_overview(struct budgets *budgets, int days, size_t max, json_t **ret_json,
+                    struct fault *fault)
+{
+    int64_t now_us = clock_wall_us();
+    autofree struct store_spent_row *rows = NULL;
+    json_t *by_day = json_array(), *owners = json_array();
+    char since[STORE_DAY_MAX], today[STORE_DAY_MAX];
+    struct gb_err err = { 0 };
+    size_t len = 0;
+    bool more = false;
+    int r;
+
+    budget_day(now_us, today);
+    budget_day(now_us - (int64_t) (days - 1) * DAY_SECONDS * USEC_PER_SEC, since);
+    r = store_spent_list(budgets->config.store, since, STORE_SPENT_ROWS_MAX, &rows, &len, &err);
+    if (r < 0) {
+        json_decref(by_day);
+        json_decref(owners);
+        return fail_budget(budgets, &err, fault);
+    }
+    r = add_rows(rows, len, today, max, by_day, owners, &more);
+    *ret_json = json_pack("{s:s,s:o,s:o,s:b}", "today", today, "days", by_day, "owners", owners,
+                          "more", more || len == STORE_SPENT_ROWS_MAX);
+    if (r == 0 && *ret_json)
+        return 0;
+    json_decref(*ret_json);
+    return fault_no_memory(fault);
+}

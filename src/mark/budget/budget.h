@@ -38,6 +38,19 @@ int budget_to_json(struct budgets *budgets, const struct caller *caller, json_t 
 /* What there is left; INT64_MAX: as much as you like. */
 int budget_left(struct budgets *budgets, const struct caller *caller, struct store_spent *ret_left,
                 struct fault *fault);
+/* Sets the caller's own budget of a day; members of -1 are the service's, BUDGET_NONE: no limit.
+ * All of them -1: it has none of its own any more. */
+int budget_set(struct budgets *budgets, const struct caller *caller, const struct store_spent *own,
+               struct fault *fault);
+/* What was set for the caller alone: {"bytes", "cost", "tokens", "seconds"}; null: the default, -1:
+ * no limit. */
+int budget_own(struct budgets *budgets, const struct caller *caller, json_t **ret_json,
+               struct fault *fault);
+/* What everybody spent in the last @days days, today included: {"days": [{"day", "bytes", "cost",
+ * "tokens", "seconds"}] (the last first), "owners": [{"owner", ...}] (of today, those who spent
+ * most first, at most @max), "more"}. */
+int budget_overview(struct budgets *budgets, int days, size_t max, json_t **ret_json,
+                    struct fault *fault);
 /* Reserves @wanted (estimates; a member of 0 is not compared); PROBLEM_BUDGET_SPENT (429) says
  * which limit, what is left, when it resets and what it would have cost. Each reservation is ended
  * with what was used. @budgets may be NULL, here and below: everything is allowed. */

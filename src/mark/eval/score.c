@@ -151,8 +151,8 @@ static bool numeral_is(const struct wanted *wanted, const struct numeral *numera
     if (numeral->kind == NUMERAL_NUMBER &&
         number_is(wanted, number, numeral->percent == 100 ? "%" : ""))
         return true;
-    return evidence_finds(wanted->evidence, numeral, EVIDENCE_POINT) ||
-           evidence_finds(wanted->evidence, numeral, EVIDENCE_COMMA);
+    return evidence_finds(wanted->evidence, numeral, EVIDENCE_POINT, NULL) ||
+           evidence_finds(wanted->evidence, numeral, EVIDENCE_COMMA, NULL);
 }
 
 static bool shown_is(const struct wanted *wanted, const struct shown *shown)

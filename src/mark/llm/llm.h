@@ -59,6 +59,8 @@ void llm_models_close(struct llm_models *models); /* accepts NULL; no call may b
 
 /* NULL, "": the default one. NULL is returned if there is no such model. */
 const struct llm_model *llm_model_find(const struct llm_models *models, const char *name);
+/* The one that needs no server and costs nothing; NULL: there is none. */
+const struct llm_model *llm_model_demo(const struct llm_models *models);
 const struct llm_model *llm_model_at(const struct llm_models *models, size_t i); /* or NULL */
 const char *llm_model_name(const struct llm_model *model);
 bool llm_model_is_demo(const struct llm_model *model);

@@ -432,6 +432,14 @@ const struct llm_model *llm_model_at(const struct llm_models *models, size_t i)
     return i < models->len ? models->items[i] : NULL;
 }
 
+const struct llm_model *llm_model_demo(const struct llm_models *models)
+{
+    for (size_t i = 0; i < models->len; i++)
+        if (llm_model_is_demo(models->items[i]))
+            return models->items[i];
+    return NULL;
+}
+
 const char *llm_model_name(const struct llm_model *model)
 {
     return model->name;

@@ -2,9 +2,10 @@
  * Who may use a source, and as whom.
  *
  * A row of access names an address, a key or everyone, and may have a login with a password of its
- * own or a role. The row that names a caller itself is stronger than that of everyone. An operator
- * may see and change every source, but asks one only if a row says so, like anybody else; the local
- * caller of a command has the data directory and with it every secret, so it needs no row.
+ * own or a role. Guests have no sources. The row that names a caller itself is stronger than that
+ * of everyone. An operator may see and change every source, but asks one only if a row says so,
+ * like anybody else; the local caller of a command has the data directory and with it every secret,
+ * so it needs no row.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -44,6 +45,7 @@ static int find_user(struct sources *sources, const char *id, struct whom *whom,
     if (r < 0)
         return source_fault(r, &err, fault);
     whom->is_operator = user.is_operator;
+    whom->is_guest = store_user_is_guest(&user);
     (void) snprintf(whom->user_id, sizeof whom->user_id, "%s", id);
     (void) snprintf(whom->email, sizeof whom->email, "%s", user.email);
     (void) snprintf(whom->who, sizeof whom->who, "%s", user.email);
@@ -132,7 +134,7 @@ static int held_fill(struct sources *sources, const struct whom *whom, struct st
         return fault_set(fault, PROBLEM_INTERNAL, NULL,
                          "the settings of a source in the store are damaged");
     }
-    held->row = row_of(held, whom);
+    held->row = whom->is_guest ? NULL : row_of(held, whom); /* they are nobody's colleagues */
     if (held->row || whom->is_operator)
         return 1;
     held_release(held);

@@ -27,7 +27,7 @@ json_t *source_stored(const char *text);
 /* ---- who asks (access.c) ---- */
 
 struct whom {
-    bool is_operator, is_local;
+    bool is_operator, is_local, is_guest;
     char who[STORE_WHO_MAX];                                             /* "" if local */
     char email[STORE_WHO_MAX], user_id[STORE_ID_MAX], key[STORE_ID_MAX]; /* "" if it has none */
 };

@@ -10,6 +10,10 @@
  *
  * A story asks for a range: the numeral with half of its last digit on both sides. That is one
  * search in a sorted array, whatever was added.
+ *
+ * Everything has a tag that says where it came from: how good such a place is (enum rank), which
+ * one it is (struct place), and of a table the row and the column. The numbers of a table are many,
+ * its place is one, so there are few places and a tag is eight bytes.
  */
 
 #include "mark/story/evidence.h"
@@ -22,143 +26,13 @@
 #include <string.h>
 
 #include "base/autoclean.h"
+#include "mark/story/places.h"
+#include "mark/story/sorted.h"
 
 #include "base/banned.h"
 
-#define NUMBERS_MAX ((size_t) 1 << 20) /* of each kind */
 #define CHUNK_BYTES ((size_t) 64 * 1024)
 #define VALUES_MAX  1000u
-#define EPSILON     1e-9
-
-/* ---- sorted arrays ---- */
-
-struct numbers {
-    double *items;
-    size_t len, room, sorted; /* the first @sorted are in order */
-    bool full;
-};
-
-struct hashes {
-    uint64_t *items;
-    size_t len, room, sorted;
-    bool full;
-};
-
-static int compare_numbers(const void *a, const void *b)
-{
-    double x = *(const double *) a, y = *(const double *) b;
-
-    return (x > y) - (x < y);
-}
-
-static int compare_hashes(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *) a, y = *(const uint64_t *) b;
-
-    return (x > y) - (x < y);
-}
-
-static void numbers_sort(struct numbers *numbers)
-{
-    size_t len = 0;
-
-    if (numbers->sorted == numbers->len)
-        return;
-    qsort(numbers->items, numbers->len, sizeof(double), compare_numbers);
-    for (size_t i = 0; i < numbers->len; i++)
-        if (len == 0 || numbers->items[len - 1] != numbers->items[i])
-            numbers->items[len++] = numbers->items[i];
-    numbers->len = numbers->sorted = len;
-}
-
-static void hashes_sort(struct hashes *hashes)
-{
-    size_t len = 0;
-
-    if (hashes->sorted == hashes->len)
-        return;
-    qsort(hashes->items, hashes->len, sizeof(uint64_t), compare_hashes);
-    for (size_t i = 0; i < hashes->len; i++)
-        if (len == 0 || hashes->items[len - 1] != hashes->items[i])
-            hashes->items[len++] = hashes->items[i];
-    hashes->len = hashes->sorted = len;
-}
-
-/* Makes room for one more. 1: there is room, 0: it is full. */
-static int room_make(void **items, size_t len, size_t *room, size_t size)
-{
-    size_t more = *room ? *room * 2 : 256;
-    void *grown;
-
-    if (len < *room)
-        return 1;
-    if (*room >= NUMBERS_MAX)
-        return 0;
-    grown = realloc(*items, more * size);
-    if (!grown)
-        return -ENOMEM;
-    *items = grown;
-    *room = more;
-    return 1;
-}
-
-static int numbers_add(struct numbers *numbers, double value)
-{
-    int r;
-
-    if (!isfinite(value))
-        return 0;
-    if (numbers->len >= NUMBERS_MAX && !numbers->full) { /* once: sorting each time would be slow */
-        numbers_sort(numbers);
-        numbers->full = numbers->len > NUMBERS_MAX / 2;
-    }
-    r = room_make((void **) &numbers->items, numbers->len, &numbers->room, sizeof(double));
-    if (r <= 0) {
-        numbers->full = true;
-        return r;
-    }
-    numbers->items[numbers->len++] = value;
-    return 0;
-}
-
-static int hashes_add(struct hashes *hashes, uint64_t value)
-{
-    int r;
-
-    if (hashes->len >= NUMBERS_MAX && !hashes->full) {
-        hashes_sort(hashes);
-        hashes->full = hashes->len > NUMBERS_MAX / 2;
-    }
-    r = room_make((void **) &hashes->items, hashes->len, &hashes->room, sizeof(uint64_t));
-    if (r <= 0) {
-        hashes->full = true;
-        return r;
-    }
-    hashes->items[hashes->len++] = value;
-    return 0;
-}
-
-/* Whether one is from @low to @high. */
-static bool numbers_have(const struct numbers *numbers, double low, double high)
-{
-    size_t first = 0, last = numbers->sorted;
-
-    while (first < last) {
-        size_t middle = first + (last - first) / 2;
-
-        if (numbers->items[middle] < low)
-            first = middle + 1;
-        else
-            last = middle;
-    }
-    return first < numbers->sorted && numbers->items[first] <= high;
-}
-
-static bool hashes_have(const struct hashes *hashes, uint64_t value)
-{
-    return hashes->sorted > 0 &&
-           bsearch(&value, hashes->items, hashes->sorted, sizeof(uint64_t), compare_hashes);
-}
 
 /* ---- what is known ---- */
 
@@ -166,11 +40,15 @@ struct known {
     struct numbers numbers;
     struct numbers percents; /* as they were written: 12.5 of "12.5 %" */
     struct hashes words;     /* dates, times, versions, words with digits, long numbers */
+    uint64_t from;           /* the tag of what is added next */
 };
 
 struct evidence {
     struct known computed, given, literals;
-    json_t *values; /* by name: {"value", "unit"?, "format"?, "counts"} */
+    json_t *values; /* by name: {"value", "unit"?, "format"?, "step", "counts"} */
+    struct places places;
+    int64_t step;   /* of the outputs that are added */
+    int64_t tables; /* that were added */
 };
 
 static void known_sort(struct known *known)
@@ -205,34 +83,36 @@ static int date_add(struct known *known, int year, int month, int day, bool part
     int r = 0;
 
     if (day && year)
-        r = hashes_add(&known->words, date_hash('d', year, month, day));
+        r = hashes_add(&known->words, date_hash('d', year, month, day), known->from);
     if (r == 0 && year && (parts || !day))
-        r = hashes_add(&known->words, date_hash('m', year, month, 0));
+        r = hashes_add(&known->words, date_hash('m', year, month, 0), known->from);
     if (r == 0 && day && (parts || !year))
-        r = hashes_add(&known->words, date_hash('n', 0, month, day));
+        r = hashes_add(&known->words, date_hash('n', 0, month, day), known->from);
     if (r == 0 && year && parts)
-        r = numbers_add(&known->numbers, year);
+        r = numbers_add(&known->numbers, year, known->from);
     return r;
 }
 
 static int time_add(struct known *known, const struct numeral *numeral)
 {
-    int r = hashes_add(&known->words, date_hash('t', numeral->hour, numeral->minute, -1));
+    int r =
+        hashes_add(&known->words, date_hash('t', numeral->hour, numeral->minute, -1), known->from);
 
     if (r == 0 && numeral->second >= 0)
         r = hashes_add(&known->words,
-                       date_hash('t', numeral->hour, numeral->minute, numeral->second));
+                       date_hash('t', numeral->hour, numeral->minute, numeral->second),
+                       known->from);
     return r;
 }
 
 static int number_add(struct known *known, double value, double percent)
 {
-    int r = numbers_add(&known->numbers, value);
+    int r = numbers_add(&known->numbers, value, known->from);
 
     if (r == 0 && percent > 0)
-        r = numbers_add(&known->percents, value);
+        r = numbers_add(&known->percents, value, known->from);
     if (r == 0 && percent > 0)
-        r = numbers_add(&known->numbers, value / percent);
+        r = numbers_add(&known->numbers, value / percent, known->from);
     return r;
 }
 
@@ -255,7 +135,7 @@ static int known_add(struct known *known, const struct numeral *numeral, bool pa
         if (r == 0 && numeral->kind == NUMERAL_RATIO)
             r = number_add(known, numeral->total, 0);
         if (r == 0 && numeral->digits > 15)
-            r = hashes_add(&known->words, long_hash(numeral));
+            r = hashes_add(&known->words, long_hash(numeral), known->from);
         break;
     case NUMERAL_DATE:
         r = date_add(known, numeral->year, numeral->month, numeral->day, parts);
@@ -266,12 +146,12 @@ static int known_add(struct known *known, const struct numeral *numeral, bool pa
         r = time_add(known, numeral);
         break;
     case NUMERAL_WORD:
-        r = hashes_add(&known->words, numeral->text);
+        r = hashes_add(&known->words, numeral->text, known->from);
         break;
     case NUMERAL_ODD:
         return 0;
     }
-    return r == 0 && numeral->word ? hashes_add(&known->words, numeral->word) : r;
+    return r == 0 && numeral->word ? hashes_add(&known->words, numeral->word, known->from) : r;
 }
 
 /* ---- literals ---- */
@@ -343,7 +223,7 @@ static int literal_add(struct evidence *evidence, const struct numeral *numeral)
     plain.sign = 0;
     if (numeral->kind == NUMERAL_NUMBER && is_known(evidence, plain.value * plain.scale))
         return 0;
-    if (numeral->kind != NUMERAL_NUMBER && evidence_finds(evidence, numeral, EVIDENCE_POINT))
+    if (numeral->kind != NUMERAL_NUMBER && evidence_finds(evidence, numeral, EVIDENCE_POINT, NULL))
         return 0;
     return known_add(&evidence->literals, &plain, false);
 }
@@ -417,11 +297,14 @@ struct evidence *evidence_new(void)
 {
     struct evidence *evidence = calloc(1, sizeof(*evidence));
 
-    if (evidence && !(evidence->values = json_object())) {
-        free(evidence);
+    if (!evidence)
         return NULL;
-    }
-    return evidence;
+    evidence->values = json_object();
+    evidence->places.messages = json_object();
+    if (evidence->values && evidence->places.messages)
+        return evidence;
+    evidence_free(evidence);
+    return NULL;
 }
 
 void evidence_free(struct evidence *evidence)
@@ -432,6 +315,7 @@ void evidence_free(struct evidence *evidence)
     known_release(&evidence->given);
     known_release(&evidence->literals);
     json_decref(evidence->values);
+    places_release(&evidence->places);
     free(evidence);
 }
 
@@ -442,18 +326,38 @@ void evidence_sort(struct evidence *evidence)
     known_sort(&evidence->literals);
 }
 
-int evidence_add_output(struct evidence *evidence, const char *text, size_t len)
+static int read_computed(struct evidence *evidence, const char *text, size_t len)
 {
     struct reader reader = { .evidence = evidence, .take = take_computed };
 
     return read_text(&reader, text, len, NUMERALS_PRINTED);
 }
 
-int evidence_add_given(struct evidence *evidence, const char *text, size_t len)
+void evidence_set_step(struct evidence *evidence, int64_t step)
+{
+    evidence->step = step;
+}
+
+int evidence_add_output(struct evidence *evidence, const char *text, size_t len)
+{
+    struct place place = { .rank = RANK_OUTPUT, .step = evidence->step };
+
+    evidence->computed.from = places_tag(&evidence->places, &place);
+    return read_computed(evidence, text, len);
+}
+
+int evidence_add_given(struct evidence *evidence, enum evidence_given given, const char *text,
+                       size_t len)
 {
     struct reader reader = { .evidence = evidence, .take = take_given };
-    int r = read_text(&reader, text, len, NUMERALS_PRINTED);
+    struct place place = { .rank = given == EVIDENCE_QUESTION ? RANK_QUESTION
+                                   : given == EVIDENCE_DATA   ? RANK_DATA
+                                                              : RANK_QUERY,
+                           .step = given == EVIDENCE_QUERY ? evidence->step : 0 };
+    int r;
 
+    evidence->given.from = places_tag(&evidence->places, &place);
+    r = read_text(&reader, text, len, NUMERALS_PRINTED);
     return r < 0 ? r : read_text(&reader, text, len, NUMERALS_STORY);
 }
 
@@ -541,7 +445,7 @@ static int add_long_integer(struct evidence *evidence, const json_t *number)
     char text[32];
     int len = snprintf(text, sizeof(text), "%" JSON_INTEGER_FORMAT, json_integer_value(number));
 
-    return evidence_add_output(evidence, text, len > 0 ? (size_t) len : 0);
+    return read_computed(evidence, text, len > 0 ? (size_t) len : 0);
 }
 
 static int add_json(struct evidence *evidence, const json_t *item, const char *unit,
@@ -562,18 +466,31 @@ static int add_json(struct evidence *evidence, const json_t *item, const char *u
     return r;
 }
 
+static struct place place_of(struct evidence *evidence, enum rank rank, const char *message_id,
+                             const json_t *handed)
+{
+    return (struct place){ .rank = rank,
+                           .message_id = places_message(&evidence->places, message_id),
+                           .step = json_integer_value(json_object_get(handed, "step")),
+                           .line = json_integer_value(json_object_get(handed, "line")) };
+}
+
 int evidence_add_value(struct evidence *evidence, const json_t *value)
 {
     const json_t *item = json_object_get(value, "value");
     const char *name = json_string_value(json_object_get(value, "name"));
+    const char *message_id = json_string_value(json_object_get(value, "message_id"));
     bool counts;
     json_t *kept;
+    struct place place;
     int r;
 
     if (!name || !item || json_is_object(item) || json_is_array(item) ||
         (json_object_size(evidence->values) >= VALUES_MAX &&
          !json_object_get(evidence->values, name)))
         return 0;
+    place = place_of(evidence, message_id ? RANK_EARLIER : RANK_VALUE, message_id, value);
+    evidence->computed.from = places_tag(&evidence->places, &place);
     r = add_json(evidence, item, json_string_value(json_object_get(value, "unit")), &counts);
     if (r < 0)
         return r;
@@ -589,34 +506,43 @@ int evidence_add_table(struct evidence *evidence, const json_t *table)
 {
     const json_t *columns = json_object_get(table, "columns");
     const json_t *rows = json_object_get(table, "rows"), *row, *cell, *column;
+    struct place place = place_of(evidence, RANK_TABLE, NULL, table);
+    uint64_t from;
     size_t i, k;
     bool ignored;
-    int r = number_add(&evidence->computed, (double) json_array_size(columns), 0);
+    int r;
 
+    place.table = ++evidence->tables;
+    evidence->computed.from = from = places_tag(&evidence->places, &place);
+    r = number_add(&evidence->computed, (double) json_array_size(columns), 0);
     if (r == 0)
         r = add_json(evidence, json_object_get(table, "row_count"), NULL, &ignored);
     json_array_foreach (columns, i, column)
         if (r == 0)
             r = add_json(evidence, json_object_get(column, "name"), NULL, &ignored);
     json_array_foreach (rows, i, row)
-        json_array_foreach (row, k, cell)
+        json_array_foreach (row, k, cell) {
+            evidence->computed.from = places_cell(from, i, k);
             if (r == 0)
                 r = add_json(evidence, cell, NULL, &ignored);
+        }
     return r;
 }
 
 /* ---- asking ---- */
 
-static bool has(const struct evidence *evidence, double low, double high)
+/* Each returns the tag of what it found, or FROM_NOWHERE. */
+
+static uint64_t find(const struct evidence *evidence, double low, double high, double value)
 {
-    return numbers_have(&evidence->computed.numbers, low, high) ||
-           numbers_have(&evidence->given.numbers, low, high);
+    return from_better(numbers_find(&evidence->computed.numbers, low, high, value),
+                       numbers_find(&evidence->given.numbers, low, high, value));
 }
 
-static bool has_word(const struct evidence *evidence, uint64_t hash)
+static uint64_t find_word(const struct evidence *evidence, uint64_t hash)
 {
-    return hashes_have(&evidence->computed.words, hash) ||
-           hashes_have(&evidence->given.words, hash);
+    return from_better(hashes_find(&evidence->computed.words, hash),
+                       hashes_find(&evidence->given.words, hash));
 }
 
 /* Half of the last digit that means something: of "about 1,200" that is the 2. */
@@ -637,107 +563,146 @@ static double half_unit(const struct numeral *numeral, double value, double unit
     return half;
 }
 
-/* One reading: @value with half a unit on both sides. */
-static bool finds_number(const struct evidence *evidence, const struct numeral *numeral,
-                         double value, double half)
+static bool may_rise(const struct numeral *numeral)
 {
-    bool up = numeral->sign >= 0,
-         down = numeral->sign < 0 || (numeral->sign == 0 && numeral->falls);
+    return numeral->sign >= 0;
+}
+
+static bool may_fall(const struct numeral *numeral)
+{
+    return numeral->sign < 0 || (numeral->sign == 0 && numeral->falls);
+}
+
+/* One reading: @value with half a unit on both sides. */
+static uint64_t find_number(const struct evidence *evidence, const struct numeral *numeral,
+                            double value, double half)
+{
+    uint64_t from = FROM_NOWHERE;
     double low, high;
 
     half += fabs(value) * EPSILON;
     low = value - half;
     high = value + half;
-    if ((up && has(evidence, low, high)) || (down && has(evidence, -high, -low)))
-        return true;
-    return false;
+    if (may_rise(numeral))
+        from = find(evidence, low, high, value);
+    if (may_fall(numeral))
+        from = from_better(from, find(evidence, -high, -low, -value));
+    return from;
 }
 
-static bool finds_percent(const struct evidence *evidence, const struct numeral *numeral,
-                          double value, double half)
+static uint64_t find_percent(const struct evidence *evidence, const struct numeral *numeral,
+                             double value, double half)
 {
-    const struct numbers *computed = &evidence->computed.percents;
-    const struct numbers *given = &evidence->given.percents;
+    const struct numbers *known[] = { &evidence->computed.percents, &evidence->given.percents };
     double low = value - half - value * EPSILON, high = value + half + value * EPSILON;
-    bool up = numeral->sign >= 0,
-         down = numeral->sign < 0 || (numeral->sign == 0 && numeral->falls);
+    uint64_t from =
+        find_number(evidence, numeral, value / numeral->percent, half / numeral->percent);
 
-    if (finds_number(evidence, numeral, value / numeral->percent, half / numeral->percent))
-        return true;
-    if (up && (numbers_have(computed, low, high) || numbers_have(given, low, high)))
-        return true;
-    if (down && (numbers_have(computed, -high, -low) || numbers_have(given, -high, -low)))
-        return true;
+    for (size_t i = 0; i < ARRAY_LEN(known); i++) {
+        if (may_rise(numeral))
+            from = from_better(from, numbers_find(known[i], low, high, value));
+        if (may_fall(numeral))
+            from = from_better(from, numbers_find(known[i], -high, -low, -value));
+    }
     /* A bare 12.5 may be a percentage; a bare 0.125 is rather a share, and "0.125 %" a mistake. */
-    return value >= 1 && numeral->percent == 100 && finds_number(evidence, numeral, value, half);
+    if (value >= 1 && numeral->percent == 100)
+        from = from_better(from, find_number(evidence, numeral, value, half));
+    return from;
 }
 
-static bool finds_reading(const struct evidence *evidence, const struct numeral *numeral,
-                          double value, double unit, double scale)
+static uint64_t find_reading(const struct evidence *evidence, const struct numeral *numeral,
+                             double value, double unit, double scale)
 {
     double half = half_unit(numeral, value, unit) * scale;
 
     value *= scale;
     if (numeral->percent > 0)
-        return finds_percent(evidence, numeral, value, half);
-    return finds_number(evidence, numeral, value, half);
+        return find_percent(evidence, numeral, value, half);
+    return find_number(evidence, numeral, value, half);
 }
 
-static bool finds_value(const struct evidence *evidence, const struct numeral *numeral,
-                        enum evidence_style style)
+static uint64_t find_value(const struct evidence *evidence, const struct numeral *numeral,
+                           enum evidence_style style)
 {
     double value = numeral->value, unit = numeral->unit;
+    uint64_t from;
 
     if (numeral->digits > 15)
-        return numeral->scale == 1 && has_word(evidence, long_hash(numeral));
+        return numeral->scale == 1 ? find_word(evidence, long_hash(numeral)) : FROM_NOWHERE;
     if (numeral->style == NUMERAL_STYLE_EITHER) {
         if (style == EVIDENCE_MIXED)
-            return false;
+            return FROM_NOWHERE;
         if (style == EVIDENCE_COMMA) {
             value = numeral->comma_value;
             unit = numeral->comma_unit;
         }
     }
-    return finds_reading(evidence, numeral, value, unit, numeral->scale) ||
-           (numeral->other_scale > 0 &&
-            finds_reading(evidence, numeral, value, unit, numeral->other_scale));
+    from = find_reading(evidence, numeral, value, unit, numeral->scale);
+    if (from == FROM_NOWHERE && numeral->other_scale > 0)
+        from = find_reading(evidence, numeral, value, unit, numeral->other_scale);
+    return from;
 }
 
-static bool finds_date(const struct evidence *evidence, int year, int month, int day)
+static uint64_t find_ratio(const struct evidence *evidence, const struct numeral *numeral)
+{
+    uint64_t from = find_number(evidence, numeral, numeral->value, 0.005);
+
+    if (from == FROM_NOWHERE &&
+        find(evidence, numeral->total, numeral->total, numeral->total) != FROM_NOWHERE)
+        from = find(evidence, numeral->part, numeral->part, numeral->part);
+    return from;
+}
+
+static uint64_t find_date(const struct evidence *evidence, int year, int month, int day)
 {
     if (!day)
-        return has_word(evidence, date_hash('m', year, month, 0));
+        return find_word(evidence, date_hash('m', year, month, 0));
     if (!year)
-        return has_word(evidence, date_hash('n', 0, month, day));
-    return has_word(evidence, date_hash('d', year, month, day));
+        return find_word(evidence, date_hash('n', 0, month, day));
+    return find_word(evidence, date_hash('d', year, month, day));
+}
+
+static uint64_t find_numeral(const struct evidence *evidence, const struct numeral *numeral,
+                             enum evidence_style style)
+{
+    uint64_t from = FROM_NOWHERE;
+
+    if (numeral->kind == NUMERAL_ODD)
+        return FROM_NOWHERE;
+    if (numeral->word)
+        from = find_word(evidence, numeral->word);
+    if (from != FROM_NOWHERE)
+        return from;
+    switch (numeral->kind) {
+    case NUMERAL_NUMBER:
+        return find_value(evidence, numeral, style);
+    case NUMERAL_RATIO:
+        return find_ratio(evidence, numeral);
+    case NUMERAL_DATE:
+        from = find_date(evidence, numeral->year, numeral->month, numeral->day);
+        if (from == FROM_NOWHERE && numeral->swapped_day)
+            from = find_date(evidence, numeral->year, numeral->swapped_month, numeral->swapped_day);
+        return from;
+    case NUMERAL_TIME:
+        return find_word(evidence, date_hash('t', numeral->hour, numeral->minute, numeral->second));
+    case NUMERAL_WORD:
+        return find_word(evidence, numeral->text);
+    case NUMERAL_ODD:
+        return FROM_NOWHERE;
+    }
+    return FROM_NOWHERE;
 }
 
 bool evidence_finds(const struct evidence *evidence, const struct numeral *numeral,
-                    enum evidence_style style)
+                    enum evidence_style style, struct origin *ret_origin)
 {
-    if (numeral->kind == NUMERAL_ODD)
+    uint64_t from = find_numeral(evidence, numeral, style);
+
+    if (from == FROM_NOWHERE)
         return false;
-    if (numeral->word && has_word(evidence, numeral->word))
-        return true;
-    switch (numeral->kind) {
-    case NUMERAL_NUMBER:
-        return finds_value(evidence, numeral, style);
-    case NUMERAL_RATIO:
-        return finds_number(evidence, numeral, numeral->value, 0.005) ||
-               (has(evidence, numeral->part, numeral->part) &&
-                has(evidence, numeral->total, numeral->total));
-    case NUMERAL_DATE:
-        return finds_date(evidence, numeral->year, numeral->month, numeral->day) ||
-               (numeral->swapped_day &&
-                finds_date(evidence, numeral->year, numeral->swapped_month, numeral->swapped_day));
-    case NUMERAL_TIME:
-        return has_word(evidence, date_hash('t', numeral->hour, numeral->minute, numeral->second));
-    case NUMERAL_WORD:
-        return has_word(evidence, numeral->text);
-    case NUMERAL_ODD:
-        return false;
-    }
-    return false;
+    if (ret_origin)
+        *ret_origin = places_origin(&evidence->places, from);
+    return true;
 }
 
 const json_t *evidence_value(const struct evidence *evidence, const char *name, bool *ret_counts)

@@ -33,6 +33,7 @@ struct mark {
     enum mark_kind kind;
     char name[NAME_MAX_BYTES + 1]; /* of VALUE and UNKNOWN */
     bool supported;                /* of VALUE */
+    struct origin origin;          /* of VALUE and FOUND */
 };
 
 struct marks {
@@ -177,6 +178,13 @@ static struct mark *marks_new(struct marks *marks)
     return &marks->items[marks->len++];
 }
 
+static struct origin value_origin(const json_t *value)
+{
+    return (struct origin){ .message_id = json_string_value(json_object_get(value, "message_id")),
+                            .step = json_integer_value(json_object_get(value, "step")),
+                            .line = json_integer_value(json_object_get(value, "line")) };
+}
+
 static int fill(struct checker *checker, const struct reference *reference)
 {
     bool counts;
@@ -193,6 +201,8 @@ static int fill(struct checker *checker, const struct reference *reference)
     mark->start = checker->len;
     mark->kind = value ? MARK_VALUE : MARK_UNKNOWN;
     mark->supported = counts;
+    if (value)
+        mark->origin = value_origin(value);
     memcpy(mark->name, reference->name, sizeof(mark->name));
     if (value) {
         text = value_markdown(value, reference->format[0] ? reference->format : NULL);
@@ -323,7 +333,7 @@ static void check_filled(struct checker *checker, size_t at, const struct numera
         return;
     if (inside && is_untouched(checker, first, numeral))
         return;
-    if (evidence_finds(checker->evidence, numeral, style))
+    if (evidence_finds(checker->evidence, numeral, style, NULL))
         return;
     if (first->start > numeral->start)
         first->start = numeral->start;
@@ -359,8 +369,9 @@ static int check_numerals(struct checker *checker, struct marks *typed)
             return -ENOMEM;
         mark->start = numeral->start;
         mark->end = numeral->end;
-        mark->kind =
-            evidence_finds(checker->evidence, numeral, style) ? MARK_FOUND : MARK_UNSUPPORTED;
+        mark->kind = evidence_finds(checker->evidence, numeral, style, &mark->origin)
+                         ? MARK_FOUND
+                         : MARK_UNSUPPORTED;
     }
     return 0;
 }
@@ -386,6 +397,31 @@ static int add_once(json_t *list, json_t *seen, const char *text, size_t len)
     return 0;
 }
 
+/* Where it comes from. What a program says about its lines was checked when it was received. */
+static int add_origin(json_t *object, const struct origin *origin)
+{
+    const struct {
+        const char *key;
+        int64_t value;
+    } numbers[] = { { "step", origin->step },
+                    { "line", origin->line },
+                    { "table", origin->table },
+                    { "row", origin->row },
+                    { "column", origin->column } };
+    const struct {
+        const char *key, *value;
+    } texts[] = { { "where", origin->where }, { "message_id", origin->message_id } };
+    int r = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+        if (texts[i].value)
+            r |= json_object_set_new(object, texts[i].key, json_string(texts[i].value));
+    for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
+        if (numbers[i].value > 0)
+            r |= json_object_set_new(object, numbers[i].key, json_integer(numbers[i].value));
+    return r < 0 ? -ENOMEM : 0;
+}
+
 /* A mark in the lists of the result. */
 static int tell(struct story *story, json_t *seen, json_t *seen_names, const struct mark *mark)
 {
@@ -400,7 +436,8 @@ static int tell(struct story *story, json_t *seen, json_t *seen_names, const str
                                "name", named ? mark->name : NULL);
     int r = 0;
 
-    if (!object || json_array_append_new(story->marks, object) < 0)
+    if (!object || json_array_append_new(story->marks, object) < 0 ||
+        add_origin(object, &mark->origin) < 0)
         return -ENOMEM;
     if (!bad) {
         story->checked++;

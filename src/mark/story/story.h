@@ -29,18 +29,24 @@ void evidence_free(struct evidence *evidence); /* accepts NULL */
  * step is added before what it put out: a number counts unless it is among the literals so far, and
  * a literal that repeats what an earlier step computed is none. */
 
-/* A value: {"name", "value", "unit"?, "format"?, "step"} as in MarkResponse. A later one of the
- * same name replaces it. */
+/* A value: {"name", "value", "unit"?, "format"?, "step", "line"?} as in MarkResponse, and
+ * "message_id" if it is of an earlier answer. A later one of the same name replaces it. */
 int evidence_add_value(struct evidence *evidence, const json_t *value);
-/* {"title", "columns", "rows", "row_count"} as in MarkResponse: its cells, shape and column sums
- * are not evidence, only cells and shape. */
+/* {"title", "columns", "rows", "row_count", "step"?, "line"?} as in MarkResponse: its cells, shape
+ * and column sums are not evidence, only cells and shape. Marks name it by the order of the calls,
+ * from 1. */
 int evidence_add_table(struct evidence *evidence, const json_t *table);
+/* Which step the outputs and queries that are added from now on are of. */
+void evidence_set_step(struct evidence *evidence, int64_t step);
 /* What a program printed or displayed as text. */
 int evidence_add_output(struct evidence *evidence, const char *text, size_t len);
 /* Source code of a step: its literals are suspicious. */
 int evidence_add_code(struct evidence *evidence, const char *code, size_t len);
-/* What the person asked or the data says (profile): may be repeated in the story. */
-int evidence_add_given(struct evidence *evidence, const char *text, size_t len);
+/* What the person asked, the data says (profile), or we counted ourselves of a query: may be
+ * repeated in the story. */
+enum evidence_given { EVIDENCE_QUESTION, EVIDENCE_DATA, EVIDENCE_QUERY };
+int evidence_add_given(struct evidence *evidence, enum evidence_given given, const char *text,
+                       size_t len);
 
 struct story {
     char *text;          /* with references filled in; markdown as the model wrote it */
@@ -49,7 +55,10 @@ struct story {
     json_t *unknown;     /* names of references that no value has; shown as "[name?]" in the text,
                             and unsupported too */
     json_t *marks; /* [{"start", "end", "kind": "value"|"found"|"unsupported", "name"?}]: where
-                      they are in the text, in bytes of UTF-8, for the page */
+                      they are in the text, in bytes of UTF-8, for the page; and where they come
+                      from, as far as that is known: "where" (as in struct origin; of one that is
+                      found), "step", "line", "message_id" (an earlier answer), "table", "row",
+                      "column", all from 1 */
 };
 
 void story_release(struct story *story);
