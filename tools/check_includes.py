@@ -50,9 +50,11 @@ ROOMS = {
     # Access (keys, principals, the audit log) depends on no other room, templates only on packages.
     # Sessions and executions need each other: executions queue in a session.
     "service": {
-        "": ["access", "session", "execution", "template", "package"],
+        "": ["access", "session", "execution", "template", "package", "terminal", "watch"],
         "access": [],
-        "session": ["access", "execution", "package"],
+        "session": ["access", "execution", "package", "terminal"],
+        "terminal": ["access", "session"],
+        "watch": ["access", "session", "execution", "package"],
         "execution": ["access", "session", "package"],
         "template": ["package"],
         "package": ["access", "session", "execution", "template"],
@@ -89,20 +91,23 @@ ROOMS = {
     # list the routes of all of them.
     "server": {
         "": ["http"],
-        "http": ["schema", "about", "v1", "compat", "mcp", "mark"],
-        "schema": ["about", "v1", "compat", "mcp", "mark"],
+        "http": ["schema", "about", "page", "v1", "compat", "mcp", "mark", "admin"],
+        "schema": ["about", "v1", "compat", "mcp", "mark", "admin"],
+        "admin": ["http", "schema"],
         "about": ["http", "schema"],
+        "page": ["http", "schema"],
         "v1": ["http", "schema"],
         "compat": ["http", "schema", "v1"],
         "mcp": ["http", "schema"],
         "mark": ["http", "schema", "v1"],
     },
-    # Commands use all three rooms, and no room uses another.
+    # Commands use all four rooms, and no room uses another.
     "cli": {
-        "": ["options", "terminal", "mcp"],
+        "": ["options", "terminal", "mcp", "shell"],
         "options": [],
         "terminal": [],
         "mcp": [],
+        "shell": [],
     },
 }
 
@@ -135,6 +140,7 @@ DOORS = {
         "session/network.h",  # likewise
         "template/presets.h",
         "template/templates.h",
+        "watch/watch.h",
     ],
 }
 
@@ -149,19 +155,20 @@ OUTSIDE = {
     "sqlite3.h": ["store/db_sqlite.c", "store/db_sqlite_backup.c"],
     "libpq-fe.h": ["connect/", "store/postgres/"],
     "microhttpd.h": ["server/"],
+    "zlib.h": ["server/page/"],
     "wslay/wslay.h": ["server/http/ws_protocol.c"],
     "gnutls/gnutls.h": ["egress/", "mark/source/", "server/http/ws_protocol.c"],
     "gnutls/crypto.h": ["server/http/ws_protocol.c"],
     "ares.h": ["egress/resolve.c"],
-    "sodium.h": ["base/text/base64.h", "egress/policy.c", "service/", "mark/", "mcp/", "server/", "cli/mcp/"],
+    "sodium.h": ["base/text/base64.h", "egress/policy.c", "service/", "mark/", "mcp/", "server/", "cli/mcp/", "cli/shell/"],
     "archive.h": ["service/", "mark/export/"],
     "archive_entry.h": ["service/", "mark/export/"],
     "cmark-gfm.h": ["mark/export/prose.c"],
     "cmark-gfm-core-extensions.h": ["mark/export/prose.c"],
-    "curl/curl.h": ["connect/", "service/", "mark/", "cli/mcp/"],
+    "curl/curl.h": ["connect/", "service/", "mark/", "cli/mcp/", "cli/shell/"],
 }
 
-GENERATED = {"seccomp_policy.h", "connect_policy.h"}  # generated in the build directory
+GENERATED = {"seccomp_policy.h", "connect_policy.h", "server/page_files.h"}  # generated in the build directory
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 

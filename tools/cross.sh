@@ -18,7 +18,7 @@ say() { printf 'cross: %s\n' "$*" >&2; }
 
 # packages : the arm64 packages; with Python's headers for the Python that the template is built for
 packages() {
-    local dev=(libjansson-dev libmicrohttpd-dev libsqlite3-dev libsodium-dev libarchive-dev
+    local dev=(libjansson-dev libmicrohttpd-dev libsqlite3-dev libsodium-dev libarchive-dev zlib1g-dev
         libc-ares-dev libgnutls28-dev libwslay-dev libpq-dev libcmark-gfm-dev
         libcmark-gfm-extensions-dev)
     # Either will do (packages.txt): the one that is installed here.

@@ -26,6 +26,8 @@
  * 0.0091000000000000004. */
 #define REPLY_JSON (JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15))
 
+struct page_docs;
+
 #define REQUEST_ID_MAX 32
 
 /* ---- the server ---- */
@@ -76,6 +78,7 @@ struct server {
     struct router *router;
     char *openapi; /* made once */
     size_t openapi_len;
+    struct page_docs *docs; /* likewise */
 };
 
 /* ---- requests ---- */
@@ -83,6 +86,7 @@ struct server {
 /* The headers that we use; NULL when absent. */
 struct headers {
     const char *host, *authorization, *api_key, *origin, *fetch_site, *fetch_mode, *accept;
+    const char *accept_encoding;
     const char *content_type, *range, *if_range, *if_none_match, *if_match, *expect;
     const char *transfer_encoding, *content_length, *last_event_id, *session_id;
     const char *mcp_session, *mcp_version, *mcp_method, *mcp_name;
@@ -200,7 +204,6 @@ void reply_json_text(struct request *rq, int status, char *text, size_t len); /*
 void reply_json_at(struct request *rq, int status, json_t *json, const char *location);
 void reply_text(struct request *rq, int status, const char *media, const char *text, size_t len);
 void reply_empty(struct request *rq, int status);
-void reply_redirect(struct request *rq, const char *location);
 void reply_fault(struct request *rq, const struct fault *fault);
 /* With @json, which it takes, if @r is a success, else with the fault. */
 void reply_either(struct request *rq, int r, int status, json_t *json, const struct fault *fault);

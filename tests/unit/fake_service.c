@@ -15,6 +15,7 @@
 #include "base/io.h"
 #include "service/access/keys.h"
 #include "service/service.h"
+#include "service/watch/watch.h"
 
 #include "base/banned.h"
 
@@ -444,6 +445,60 @@ void session_touch(struct session *session)
     (void) session;
 }
 
+int session_look(struct session *session, const struct look_request *request, json_t **ret_json,
+                 struct fault *fault)
+{
+    static const char *const ops[] = { "complete", "inspect", "variables" };
+
+    (void) session;
+    (void) fault;
+    *ret_json = json_pack("{s:s, s:s#, s:I}", "op", ops[request->op], "code",
+                          request->code ? request->code : "", (int) request->code_len, "cursor",
+                          (json_int_t) request->cursor);
+    return 0;
+}
+
+int share_create(struct service *service, const struct caller *caller, const char *title,
+                 const json_t *notebook, json_t **ret_json, struct fault *fault)
+{
+    (void) service;
+    (void) caller;
+    (void) fault;
+    *ret_json = json_pack("{s:s, s:O}", "title", title, "notebook", notebook);
+    return 0;
+}
+
+int share_list(struct service *service, const struct caller *caller, json_t **ret_json,
+               struct fault *fault)
+{
+    (void) service;
+    (void) caller;
+    (void) fault;
+    *ret_json = json_pack("{s:[]}", "shares");
+    return 0;
+}
+
+int share_read(struct service *service, const char *id, char **ret_text, size_t *ret_len,
+               struct fault *fault)
+{
+    (void) service;
+    if (strcmp(id, "shr_1") != 0)
+        return fault_set(fault, PROBLEM_SHARE_UNKNOWN, "share_id", "no such share");
+    *ret_text = strdup("{}");
+    *ret_len = 2;
+    return 0;
+}
+
+int share_delete(struct service *service, const struct caller *caller, const char *id,
+                 struct fault *fault)
+{
+    (void) service;
+    (void) caller;
+    return strcmp(id, "shr_1") == 0
+               ? 0
+               : fault_set(fault, PROBLEM_SHARE_UNKNOWN, "share_id", "no such share");
+}
+
 int session_delete(struct session *session, struct fault *fault)
 {
     (void) fault;
@@ -855,6 +910,113 @@ int files_archive(struct session *session, const char *dir, size_t len,
     return 0;
 }
 
+/* ---- terminals: there are none ---- */
+
+int terminal_open(struct session *session, const struct caller *caller,
+                  const struct terminal_request *request, struct terminal **ret_terminal,
+                  struct fault *fault)
+{
+    (void) session;
+    (void) caller;
+    (void) request;
+    (void) ret_terminal;
+    return fault_set(fault, PROBLEM_BOX_FULL, NULL, "no terminals here");
+}
+
+int terminal_find(struct session *session, const char *id, struct terminal **ret_terminal,
+                  struct fault *fault)
+{
+    (void) session;
+    (void) id;
+    (void) ret_terminal;
+    return fault_set(fault, PROBLEM_TERMINAL_UNKNOWN, NULL, "no such terminal");
+}
+
+void terminal_unref(struct terminal *terminal)
+{
+    (void) terminal;
+}
+
+void terminal_get_info(struct terminal *terminal, struct terminal_info *ret_info)
+{
+    (void) terminal;
+    *ret_info = (struct terminal_info){ 0 };
+}
+
+size_t terminal_list(struct session *session, struct terminal_info infos[TERMINALS_PER_SESSION])
+{
+    (void) session;
+    (void) infos;
+    return 0;
+}
+
+int terminal_delete(struct session *session, struct terminal *terminal, struct fault *fault)
+{
+    (void) session;
+    (void) terminal;
+    (void) fault;
+    return 0;
+}
+
+int terminal_attach(struct terminal *terminal, int64_t offset, struct terminal_client **ret_client,
+                    struct fault *fault)
+{
+    (void) terminal;
+    (void) offset;
+    (void) ret_client;
+    return fault_set(fault, PROBLEM_TERMINAL_CLIENTS, NULL, "no clients here");
+}
+
+void terminal_detach(struct terminal_client *client)
+{
+    (void) client;
+}
+
+int64_t terminal_client_start(struct terminal_client *client, bool *ret_missed)
+{
+    (void) client;
+    *ret_missed = false;
+    return 0;
+}
+
+enum terminal_news terminal_next(struct terminal_client *client, char *buf, size_t size,
+                                 int64_t timeout_us, size_t *ret_len)
+{
+    (void) client;
+    (void) buf;
+    (void) size;
+    (void) timeout_us;
+    *ret_len = 0;
+    return TERMINAL_EXIT;
+}
+
+bool terminal_client_slow(struct terminal_client *client)
+{
+    (void) client;
+    return false;
+}
+
+bool terminal_input(struct terminal_client *client, const void *data, size_t len)
+{
+    (void) client;
+    (void) data;
+    (void) len;
+    return true;
+}
+
+bool terminal_takes_input(struct terminal_client *client)
+{
+    (void) client;
+    return true;
+}
+
+void terminal_resize(struct terminal_client *client, int64_t cols, int64_t rows)
+{
+    (void) client;
+    (void) cols;
+    (void) rows;
+}
+
 /* ---- service/access/keys.h ---- */
 
 int keys_verify(struct keys *keys, const char *token, struct keys_info *ret, struct gb_err *err)
@@ -866,4 +1028,122 @@ int keys_verify(struct keys *keys, const char *token, struct keys_info *ret, str
         .id = "000000000001", .sessions = -1, .executions = -1, .rate_per_minute = -1
     };
     return 0;
+}
+
+/* ---- watch/watch.h ---- */
+
+int watch_overview(struct service *s, json_t **ret, struct fault *fault)
+{
+    (void) s, (void) fault;
+    *ret = json_pack("{s:b}", "ready", 1);
+    return 0;
+}
+
+int watch_series(struct service *s, int64_t minutes, json_t **ret, struct fault *fault)
+{
+    (void) s, (void) fault;
+    *ret = json_pack("{s:I}", "step", (json_int_t) minutes);
+    return 0;
+}
+
+int watch_sessions(struct service *s, const char *after, size_t max, json_t **ret,
+                   struct fault *fault)
+{
+    (void) s, (void) fault, (void) max;
+    *ret = json_pack("{s:[],s:b,s:i,s:s?}", "sessions", "more", 0, "total", 0, "after", after);
+    return 0;
+}
+
+int watch_executions(struct service *s, const struct watch_filter *filter, json_t **ret,
+                     struct fault *fault)
+{
+    (void) s, (void) fault;
+    *ret = json_pack("{s:[],s:b,s:b,s:i}", "executions", "more", 0, "finished", filter->finished,
+                     "status", filter->status);
+    return 0;
+}
+
+int watch_accounts(struct service *s, json_t **ret, struct fault *fault)
+{
+    (void) s, (void) fault;
+    *ret = json_object();
+    return 0;
+}
+
+int watch_session_end(struct service *s, const char *id, struct fault *fault)
+{
+    (void) s;
+    return strcmp(id, "ses_1") == 0
+               ? 0
+               : fault_set(fault, PROBLEM_SESSION_UNKNOWN, "id", "no such session");
+}
+
+void watch_sessions_end(struct service *s, const struct principal *principal)
+{
+    (void) s, (void) principal;
+}
+
+int watch_execution_interrupt(struct service *s, const char *id, struct fault *fault)
+{
+    (void) s, (void) id;
+    return fault_set(fault, PROBLEM_EXECUTION_UNKNOWN, "id", "no such execution");
+}
+
+int watch_packages(struct service *s, size_t max, json_t **ret, struct fault *fault)
+{
+    (void) s, (void) max, (void) fault;
+    *ret = json_pack("{s:[],s:[],s:b,s:i}", "layers", "sets", "more", 0, "count", 0);
+    return 0;
+}
+
+int watch_audit(struct service *s, const struct audit_search *search, json_t **ret,
+                struct fault *fault)
+{
+    (void) s, (void) search, (void) fault;
+    *ret = json_pack("{s:[],s:n,s:i}", "entries", "before", "looked_at", 0);
+    return 0;
+}
+
+int watch_audit_chain(struct service *s, bool anew, json_t **ret, struct fault *fault)
+{
+    (void) s, (void) anew, (void) fault;
+    *ret = json_pack("{s:s}", "state", "intact");
+    return 0;
+}
+
+/* ---- the operator's side of access/keys.h ---- */
+
+int keys_list(struct store *store, struct store_key **ret, size_t *len, struct gb_err *err)
+{
+    (void) store, (void) err;
+    *ret = NULL;
+    *len = 0;
+    return 0;
+}
+
+void keys_changed(struct keys *keys)
+{
+    (void) keys;
+}
+
+int keys_flush(struct keys *keys, struct gb_err *err)
+{
+    (void) keys, (void) err;
+    return 0;
+}
+
+int keys_create(struct store *store, const struct keys_spec *spec, char token[KEYS_TOKEN_MAX],
+                struct store_key *key, struct gb_err *err)
+{
+    (void) store, (void) err;
+    *key = (struct store_key){ .id = "0123456789ab", .created_us = 1 };
+    snprintf(key->name, sizeof key->name, "%s", spec->name ? spec->name : "");
+    snprintf(token, KEYS_TOKEN_MAX, "gb_0123456789ab_secret");
+    return 0;
+}
+
+int keys_revoke(struct store *store, const char *id, struct gb_err *err)
+{
+    (void) store, (void) id;
+    return gb_fail_plain(err, ENOENT, "no such key");
 }

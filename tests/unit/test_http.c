@@ -391,7 +391,7 @@ static void test_mark_off(void **state)
     static const char *const lines[] = { "POST /auth/signup",  "POST /auth/signin",
                                          "POST /auth/refresh", "POST /auth/signout",
                                          "GET /auth/me",       "PATCH /auth/me",
-                                         "DELETE /auth/me" };
+                                         "DELETE /auth/me",    "GET /admin/v1/overview" };
 
     (void) state;
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
@@ -532,11 +532,12 @@ static void test_about(void **state)
     (void) state;
     assert_int_equal(ask("GET /", "", ""), 200);
     assert_true(has("Code execution sandbox is running"));
-    assert_int_equal(ask("GET /", "Accept: text/html,*/*;q=0.8\r\n", ""), 302);
-    assert_true(has("Location: /docs"));
+    assert_int_equal(ask("GET /", "Accept: text/html,*/*;q=0.8\r\n", ""), 200);
+    assert_true(has("<title>Glovebox</title>"));
     assert_int_equal(ask("GET /docs", "", ""), 200);
-    assert_true(has("Content-Security-Policy: default-src 'none'"));
-    assert_false(has("NONCE_NONCE"));
+    assert_true(has("Content-Security-Policy: default-src 'none'; script-src 'self';"));
+    assert_true(has("id=\"v1_execute\""));
+    assert_false(has("<!--DOCS-->"));
     assert_int_equal(ask("GET /metrics", "", ""), 200);
     assert_true(has("sandbox_executions_total{status=\"ok\"}"));
     assert_int_equal(ask("GET /v1/limits", "", ""), 200);
@@ -580,6 +581,69 @@ static void test_sessions(void **state)
     /* A session whose files were refused is not left behind. */
     assert_int_equal(ask("GET /v1/sessions", "", ""), 200);
     assert_true(has("\"sessions\":[]"));
+}
+
+static void test_looks(void **state)
+{
+    static const struct {
+        const char *body;
+        int status;
+    } cases[] = {
+        { "{\"code\": \"a.b\", \"cursor\": 2}", 200 },
+        { "{\"code\": \"\"}", 200 },
+        { "{}", 422 },
+        { "", 422 },
+        { "nonsense", 400 },
+        { "{\"code\": 5}", 422 },
+        { "{\"code\": \"a\\u0000b\"}", 422 },
+        { "{\"code\": \"a\", \"cursor\": -1}", 422 },
+        { "{\"code\": \"a\", \"cursor\": 1.5}", 422 },
+        { "{\"code\": \"a\", \"cursor\": \"1\"}", 422 },
+        { "{\"code\": \"a\", \"cursor\": 262145}", 422 },
+        { "{\"code\": \"a\", \"colour\": \"red\"}", 422 },
+    };
+    char id[32], line[128];
+
+    (void) state;
+    make_session(id);
+    for (int inspects = 0; inspects < 2; inspects++) {
+        snprintf(line, sizeof line, "POST /v1/sessions/%s/%s", id,
+                 inspects ? "inspect" : "complete");
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            assert_int_equal(ask(line, "", cases[i].body), cases[i].status);
+            if (cases[i].status != 200)
+                assert_problem(cases[i].status);
+        }
+        assert_int_equal(ask(line, "", cases[0].body), 200);
+        assert_true(has(inspects ? "\"op\":\"inspect\"" : "\"op\":\"complete\""));
+        assert_true(has("\"code\":\"a.b\",\"cursor\":2"));
+        assert_int_equal(ask(line, "", cases[1].body), 200);
+        assert_true(has("\"cursor\":-1")); /* at the end */
+    }
+    snprintf(line, sizeof line, "GET /v1/sessions/%s/variables", id);
+    assert_int_equal(ask(line, "", ""), 200);
+    assert_true(has("\"op\":\"variables\""));
+    assert_int_equal(ask("GET /v1/sessions/ses_no/variables", "", ""), 404);
+    end_session(id);
+}
+
+static void test_shares(void **state)
+{
+    (void) state;
+    assert_int_equal(ask("POST /v1/shares", "", "{\"notebook\": {}, \"title\": \"A\"}"), 201);
+    assert_true(has("\"title\":\"A\",\"notebook\":{}"));
+    assert_int_equal(ask("POST /v1/shares", "", "{\"notebook\": {}}"), 201);
+    assert_true(has("\"title\":\"Untitled notebook\""));
+    assert_int_equal(ask("POST /v1/shares", "", "{\"notebook\": []}"), 422);
+    assert_int_equal(ask("POST /v1/shares", "", "{\"notebook\": {}, \"title\": 5}"), 422);
+    assert_int_equal(ask("POST /v1/shares", "", "{\"title\": \"A\"}"), 422);
+    assert_int_equal(ask("GET /v1/shares", "", ""), 200);
+    assert_int_equal(ask("GET /v1/shares/shr_1", "", ""), 200);
+    assert_string_equal(body_of(), "{}");
+    assert_int_equal(ask("GET /v1/shares/shr_2", "", ""), 404);
+    assert_problem(404);
+    assert_int_equal(ask("DELETE /v1/shares/shr_1", "", ""), 204);
+    assert_int_equal(ask("DELETE /v1/shares/shr_2", "", ""), 404);
 }
 
 static void test_detach_and_output(void **state)
@@ -983,7 +1047,8 @@ int main(void)
         cmocka_unit_test(test_ownership), cmocka_unit_test(test_bodies),
         cmocka_unit_test(test_deep_json), cmocka_unit_test(test_large_bodies),
         cmocka_unit_test(test_methods),   cmocka_unit_test(test_about),
-        cmocka_unit_test(test_sessions),  cmocka_unit_test(test_detach_and_output),
+        cmocka_unit_test(test_sessions),  cmocka_unit_test(test_looks),
+        cmocka_unit_test(test_shares),    cmocka_unit_test(test_detach_and_output),
         cmocka_unit_test(test_sse),       cmocka_unit_test(test_ndjson),
         cmocka_unit_test(test_leaving),   cmocka_unit_test(test_put_and_get),
         cmocka_unit_test(test_multipart), cmocka_unit_test(test_multipart_bytewise),

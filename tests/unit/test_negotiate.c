@@ -51,6 +51,22 @@ static void test_html(void **state)
     assert_false(negotiate_html(NULL));
 }
 
+static void test_gzip(void **state)
+{
+    (void) state;
+    assert_true(negotiate_gzip("gzip, deflate, br, zstd"));
+    assert_true(negotiate_gzip("br;q=1.0, GZip;q=0.001"));
+    assert_true(negotiate_gzip("x-gzip"));
+    assert_true(negotiate_gzip("identity;q=0, *"));
+    assert_false(negotiate_gzip(NULL));
+    assert_false(negotiate_gzip(""));
+    assert_false(negotiate_gzip("identity"));
+    assert_false(negotiate_gzip("gzip;q=0"));
+    assert_false(negotiate_gzip("*, gzip;q=0"));
+    assert_false(negotiate_gzip("*;q=0"));
+    assert_false(negotiate_gzip("gzipped, xgzip, g, , ;q=1"));
+}
+
 static void test_etags(void **state)
 {
     (void) state;
@@ -104,10 +120,8 @@ static void test_ranges(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_media),
-        cmocka_unit_test(test_html),
-        cmocka_unit_test(test_etags),
-        cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_media), cmocka_unit_test(test_html),   cmocka_unit_test(test_gzip),
+        cmocka_unit_test(test_etags), cmocka_unit_test(test_ranges),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

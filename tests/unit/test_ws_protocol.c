@@ -141,6 +141,44 @@ static void assert_message(struct ws_codec *codec, enum ws_kind kind, const char
     free(message);
 }
 
+static void test_bearer(void **state)
+{
+    static const struct {
+        const char *offered, *token; /* NULL: none; "": refused */
+    } cases[] = {
+        { NULL, NULL },
+        { "", NULL },
+        { "glovebox.v1", NULL },
+        { "glovebox.v1, glovebox.bearer.gb_abc", "gb_abc" },
+        { "glovebox.bearer.eyJ.x-_y.z ,glovebox.v1", "eyJ.x-_y.z" },
+        { "glovebox.bearer.123456789012345", "123456789012345" },
+        { "Glovebox.Bearer.abc", NULL }, /* these are case-sensitive */
+        { "glovebox.bearer", NULL },
+        { "xglovebox.bearer.abc", NULL },
+        { "glovebox.bearer.", "" },
+        { "glovebox.bearer., glovebox.v1", "" },
+        { "glovebox.bearer.a, glovebox.bearer.b", "" },
+        { "glovebox.bearer.a, glovebox.bearer.a", "" },
+        { "glovebox.bearer.1234567890123456", "" }, /* too long */
+    };
+
+    (void) state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char buf[16] = "untouched";
+        int r = ws_hello_bearer(cases[i].offered, buf, sizeof buf);
+
+        if (!cases[i].token) {
+            assert_int_equal(r, 0);
+            assert_string_equal(buf, "untouched");
+        } else if (!cases[i].token[0]) {
+            assert_int_equal(r, -EINVAL);
+        } else {
+            assert_int_equal(r, 1);
+            assert_string_equal(buf, cases[i].token);
+        }
+    }
+}
+
 static void test_messages(void **state)
 {
     struct bytes in = { .len = 0 };
@@ -291,10 +329,10 @@ static void test_bad_frames(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hello),      cmocka_unit_test(test_answer),
-        cmocka_unit_test(test_protocols),  cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_send),       cmocka_unit_test(test_close),
-        cmocka_unit_test(test_bad_frames),
+        cmocka_unit_test(test_hello),     cmocka_unit_test(test_answer),
+        cmocka_unit_test(test_protocols), cmocka_unit_test(test_bearer),
+        cmocka_unit_test(test_messages),  cmocka_unit_test(test_send),
+        cmocka_unit_test(test_close),     cmocka_unit_test(test_bad_frames),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

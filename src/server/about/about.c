@@ -1,13 +1,10 @@
 /* Routes that describe the service. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/clock.h"
 #include "mark/mark.h"
-#include "server/schema/docs.h"
 #include "server/server_internal.h"
 
 #include "base/banned.h"
@@ -61,16 +58,6 @@ static json_t *boxes_json(const struct service_stats *stats)
                      (json_int_t) stats->boxes_live);
 }
 
-void about_root(struct request *rq)
-{
-    if (negotiate_html(rq->headers.accept))
-        reply_redirect(rq, "/docs");
-    else
-        reply_json(rq, MHD_HTTP_OK,
-                   json_pack("{s:s,s:s}", "message", "Code execution sandbox is running", "status",
-                             "healthy"));
-}
-
 /* How the size of a session's workspace is limited. */
 static const char *quota_name(enum disk_kind kind)
 {
@@ -80,16 +67,11 @@ static const char *quota_name(enum disk_kind kind)
 /* Open to everyone, so it names no model. */
 static json_t *mark_json(struct mark *mark)
 {
-    const struct llm_model *model = mark ? llm_model_find(mark_models(mark), NULL) : NULL;
-    const char *state = !mark                      ? "off"
-                        : !model                   ? "no-model"
-                        : llm_model_is_demo(model) ? "demo"
-                                                   : "ready";
     struct agent_stats stats = { 0 };
 
     if (mark)
         agent_get_stats(mark_agent(mark), &stats);
-    return json_pack("{s:s,s:I}", "state", state, "answers", (json_int_t) stats.running);
+    return json_pack("{s:s,s:I}", "state", mark_state(mark), "answers", (json_int_t) stats.running);
 }
 
 void about_health(struct request *rq)
@@ -180,44 +162,4 @@ void about_stats(struct request *rq)
                          boxes_json(&stats), "answers", mark_stats_json(server->config.mark),
                          "http", "requests", (json_int_t) atomic_load(&server->request_count),
                          "streams", (json_int_t) atomic_load(&server->streams)));
-}
-
-/* ---- docs ---- */
-
-/* The page with a fresh nonce in place of each marker: only its own script and style may run. */
-static char *fill_page(const char nonce[sizeof DOCS_NONCE_MARK])
-{
-    char *page = strdup(docs_page), *p = page;
-
-    while (p && (p = strstr(p, DOCS_NONCE_MARK)))
-        memcpy(p, nonce, sizeof DOCS_NONCE_MARK - 1);
-    return page;
-}
-
-void about_docs(struct request *rq)
-{
-    unsigned char random[(sizeof DOCS_NONCE_MARK - 1) / 2];
-    char nonce[sizeof DOCS_NONCE_MARK], policy[320];
-    struct MHD_Response *response;
-    char *page;
-
-    if (getrandom(random, sizeof random, 0) != sizeof random)
-        return;
-    for (size_t i = 0; i < sizeof random; i++)
-        snprintf(nonce + 2 * i, 3, "%02x", random[i]);
-    page = fill_page(nonce);
-    response =
-        page ? MHD_create_response_from_buffer_with_free_callback(strlen(page), page, free) : NULL;
-    if (!response) {
-        free(page);
-        return;
-    }
-    snprintf(policy, sizeof policy,
-             "default-src 'none'; script-src 'nonce-%s'; style-src 'nonce-%s'; connect-src 'self'; "
-             "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-             nonce, nonce);
-    reply_header(response, "Content-Type", "text/html; charset=utf-8");
-    reply_header(response, "Content-Security-Policy", policy);
-    reply_header(response, "Referrer-Policy", "no-referrer");
-    reply_send(rq, MHD_HTTP_OK, response);
 }

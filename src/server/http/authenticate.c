@@ -140,6 +140,12 @@ static int check_origin(struct request *rq)
 
 /* ---- keys and access tokens ---- */
 
+#define SOCKET_TOKEN_MAX 2048 /* with its NUL */
+
+#define GUEST_SESSIONS   4
+#define GUEST_EXECUTIONS 2
+#define GUEST_RATE       120 /* per minute */
+
 static const char *token_of(const struct request *rq)
 {
     const char *authorization = rq->headers.authorization;
@@ -151,7 +157,28 @@ static const char *token_of(const struct request *rq)
     return authorization + 7 + strspn(authorization + 7, " ");
 }
 
+/* The token of a web page that opens a WebSocket, where it cannot set a header; NULL: none. */
+static int socket_token(struct request *rq, char buf[SOCKET_TOKEN_MAX], const char **ret_token)
+{
+    int r = 0;
+
+    if (rq->route->flags & ROUTE_SOCKET)
+        r = ws_hello_bearer(rq->headers.ws_protocol, buf, SOCKET_TOKEN_MAX);
+    if (r < 0)
+        return refuse(rq, PROBLEM_BAD_HANDSHAKE,
+                      "offer one subprotocol " WS_PROTOCOL_BEARER "TOKEN at most");
+    *ret_token = r > 0 ? buf : NULL;
+    return 0;
+}
+
 _Static_assert(STORE_LIMIT_DEFAULT == -1, "the same value means the default in both");
+
+/* Somebody that we know, and who is not an operator. */
+static int refuse_stranger(struct request *rq)
+{
+    return refuse(rq, PROBLEM_NOT_OPERATOR,
+                  "only the account of an operator may do this; sign in as one");
+}
 
 static int authenticate_key(struct request *rq, const char *token)
 {
@@ -169,10 +196,10 @@ static int authenticate_key(struct request *rq, const char *token)
     rq->caller.limits.sessions = key.sessions;
     rq->caller.limits.in_flight = key.executions;
     rq->caller.limits.rate_per_minute = key.rate_per_minute;
-    return 0;
+    return rq->route->auth == ROUTE_OPERATOR ? refuse_stranger(rq) : 0;
 }
 
-/* A user has the quotas of a key without its own. */
+/* A user has the quotas of a key without its own, a guest smaller ones. */
 static int authenticate_user(struct request *rq, const char *token)
 {
     struct auth_user user;
@@ -181,7 +208,13 @@ static int authenticate_user(struct request *rq, const char *token)
     if (auth_verify(mark_auth(rq->server->config.mark), token, &user, &fault) < 0)
         return refuse_fault(rq, &fault);
     (void) principal_from_user(user.id, &rq->caller.principal);
-    return 0;
+    if (user.is_guest) {
+        rq->caller.is_guest = true;
+        rq->caller.limits = (struct key_limits){ .sessions = GUEST_SESSIONS,
+                                                 .in_flight = GUEST_EXECUTIONS,
+                                                 .rate_per_minute = GUEST_RATE };
+    }
+    return rq->route->auth == ROUTE_OPERATOR && !user.is_operator ? refuse_stranger(rq) : 0;
 }
 
 /* There is no token. */
@@ -190,6 +223,10 @@ static int authenticate_nobody(struct request *rq)
     /* Which methods a path has is no secret where a route without an account could be used. */
     if (rq->method == METHOD_OPTIONS && !rq->listener->needs_key)
         return 0;
+    if (rq->route->auth == ROUTE_OPERATOR)
+        return refuse(rq, PROBLEM_SIGN_IN_NEEDED,
+                      "sign in as an operator with POST /auth/signin and send the access token: "
+                      "Authorization: Bearer TOKEN");
     if (rq->route->auth == ROUTE_MARK)
         return auth_any(mark_auth(rq->server->config.mark))
                    ? refuse(rq, PROBLEM_SIGN_IN_NEEDED,
@@ -206,20 +243,34 @@ static int authenticate_nobody(struct request *rq)
                   "one with: glovebox key create");
 }
 
-int authenticate_caller(struct request *rq)
+/* With the @token that came with the request, or without one (NULL). */
+static int authenticate_token(struct request *rq, const char *token)
 {
-    const char *token = token_of(rq);
-    bool has_mark = rq->server->config.mark != NULL;
-
-    rq->caller = (struct caller){ .listener = rq->listener->url, .limits = { -1, -1, -1 } };
-    if (check_origin(rq) < 0)
-        return -1;
-    if (rq->route->auth == ROUTE_MARK && !has_mark)
-        return refuse(rq, PROBLEM_MARK_OFF, "this service runs without Mark (--mark off)");
     if (!token)
         return authenticate_nobody(rq);
-    if (rq->route->auth != ROUTE_KEY && rq->route->auth != ROUTE_MARK)
+    if (rq->route->auth == ROUTE_OPEN || rq->route->auth == ROUTE_PAGE)
         return 0;
-    return has_mark && auth_is_access_token(token) ? authenticate_user(rq, token)
-                                                   : authenticate_key(rq, token);
+    return rq->server->config.mark && auth_is_access_token(token) ? authenticate_user(rq, token)
+                                                                  : authenticate_key(rq, token);
+}
+
+int authenticate_caller(struct request *rq)
+{
+    char offered[SOCKET_TOKEN_MAX] = "";
+    const char *token = token_of(rq);
+    int r;
+
+    rq->caller = (struct caller){ .listener = rq->listener->url, .limits = { -1, -1, -1 } };
+    if (rq->route->auth == ROUTE_ASSET)
+        return 0;
+    if (check_origin(rq) < 0)
+        return -1;
+    if ((rq->route->auth == ROUTE_MARK || rq->route->auth == ROUTE_OPERATOR) &&
+        !rq->server->config.mark)
+        return refuse(rq, PROBLEM_MARK_OFF, "this service runs without Mark (--mark off)");
+    if (!token && socket_token(rq, offered, &token) < 0)
+        return -1;
+    r = authenticate_token(rq, token);
+    explicit_bzero(offered, sizeof offered);
+    return r;
 }

@@ -63,6 +63,8 @@ static enum MHD_Result collect(void *cls, enum MHD_ValueKind kind, const char *k
     /* Several lines of these form one list; the first is enough for what we offer. */
     if (strcasecmp(key, "Accept") == 0 && !headers->accept)
         headers->accept = value;
+    if (strcasecmp(key, "Accept-Encoding") == 0 && !headers->accept_encoding)
+        headers->accept_encoding = value;
     if (strcasecmp(key, "Connection") == 0 && !headers->connection)
         headers->connection = value;
     if (strcasecmp(key, "Sec-WebSocket-Protocol") == 0 && !headers->ws_protocol)

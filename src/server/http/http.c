@@ -37,6 +37,7 @@
 #include "base/thread.h"
 #include "mcp/mcp.h"
 #include "server/compat/labels.h"
+#include "server/page/docs.h"
 #include "server/server_internal.h"
 
 #include "base/banned.h"
@@ -520,12 +521,17 @@ static int make_openapi(struct server *server, struct gb_err *err)
 {
     json_t *json = openapi_make();
 
+    int r;
+
     server->openapi = json ? json_dumps(json, JSON_INDENT(2)) : NULL;
-    json_decref(json);
-    if (!server->openapi)
+    if (!server->openapi) {
+        json_decref(json);
         return gb_fail(err, ENOMEM, "generate openapi.json");
+    }
     server->openapi_len = strlen(server->openapi);
-    return 0;
+    r = page_docs_open(json, &server->docs, err);
+    json_decref(json);
+    return r;
 }
 
 static int open_mcp(struct server *server, struct gb_err *err)
@@ -613,5 +619,6 @@ void server_close(struct server *server)
     router_free(server->router);
     free(server->listeners);
     free(server->openapi);
+    page_docs_close(server->docs);
     free(server);
 }

@@ -108,6 +108,25 @@ bool negotiate_html(const char *accept)
     return accept && type_q(accept, "text/html", &exact) > 0 && exact;
 }
 
+bool negotiate_gzip(const char *accept_encoding)
+{
+    int named = -1, any = -1;
+
+    for (const char *p = accept_encoding; p && *p;) {
+        const char *end = p + strcspn(p, ",");
+        const char *name = skip_blank(p, end);
+        size_t len = strcspn(name, ";, \t");
+
+        if (name < end && ((len == 4 && strncasecmp(name, "gzip", 4) == 0) ||
+                           (len == 6 && strncasecmp(name, "x-gzip", 6) == 0)))
+            named = element_q(name, end);
+        else if (name < end && len == 1 && *name == '*')
+            any = element_q(name, end);
+        p = *end ? end + 1 : end;
+    }
+    return named >= 0 ? named > 0 : any > 0;
+}
+
 bool negotiate_etag(const char *list, const char *etag)
 {
     size_t len = strlen(etag);

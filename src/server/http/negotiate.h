@@ -12,6 +12,10 @@ enum media negotiate_media(const char *accept);
 /* Whether the header names text/html itself (a browser), with a q above 0. */
 bool negotiate_html(const char *accept);
 
+/* Whether an Accept-Encoding header accepts gzip. Without one (NULL) the answer is no: HTTP would
+ * allow it, but a program that did not ask for gzip does not unpack it. */
+bool negotiate_gzip(const char *accept_encoding);
+
 /* Whether the entity tag @etag (with quotes) is in an If-None-Match or If-Match list. Weak
  * comparison: "W/" is ignored. */
 bool negotiate_etag(const char *list, const char *etag);

@@ -129,16 +129,6 @@ void reply_empty(struct request *rq, int status)
     reply_send(rq, status, MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT));
 }
 
-void reply_redirect(struct request *rq, const char *location)
-{
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
-
-    if (response)
-        reply_header(response, "Location", location);
-    reply_send(rq, MHD_HTTP_FOUND, response);
-}
-
 /* ---- problems ---- */
 
 /* loc "limits.memory" of a fault becomes ["body", "limits", "memory"]. */

@@ -22,8 +22,10 @@ enum method {
 enum route_auth {
     ROUTE_OPEN, /* needs no key on any address */
     ROUTE_KEY,
-    ROUTE_PAGE, /* needs no key, and a link on another site may lead here */
-    ROUTE_MARK, /* Mark's: needs an access token or a key, on loopback too */
+    ROUTE_PAGE,     /* needs no key, and a link on another site may lead here */
+    ROUTE_ASSET,    /* a file of the web page, the same for everyone: any site may read it */
+    ROUTE_MARK,     /* Mark's: needs an access token or a key, on loopback too */
+    ROUTE_OPERATOR, /* needs an access token of an account that is an operator's */
 };
 
 enum route_body {
@@ -41,6 +43,7 @@ enum route_flag {
     ROUTE_JSONRPC = 1 << 4,    /* refusals are errors of JSON-RPC */
     ROUTE_SOCKET = 1 << 6,     /* becomes a WebSocket */
     ROUTE_REST = 1 << 5,       /* the last parameter takes all remaining parts */
+    ROUTE_UNLISTED = 1 << 8,   /* of the web page, not of the API */
     ROUTE_FORM = 1 << 7,       /* the body may also be application/x-www-form-urlencoded */
 };
 

@@ -2,6 +2,7 @@
 #include <stddef.h>
 
 #include "server/about/schemas.h"
+#include "server/admin/schemas.h"
 #include "server/compat/schemas.h"
 #include "server/handlers.h"
 #include "server/mark/schemas.h"

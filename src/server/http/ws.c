@@ -63,7 +63,7 @@ struct ws {
 
 /* ---- from any thread ---- */
 
-static void wake(struct ws *ws)
+void ws_wake(struct ws *ws)
 {
     uint64_t one = 1;
 
@@ -97,7 +97,7 @@ int ws_send(struct ws *ws, enum ws_kind kind, const void *data, size_t len, int6
         r = ws_codec_send(ws->codec, kind, data, len);
     pthread_mutex_unlock(&ws->lock);
     if (r == 0)
-        wake(ws);
+        ws_wake(ws);
     return r;
 }
 
@@ -107,7 +107,7 @@ void ws_close(struct ws *ws, enum ws_code code, const char *reason)
     ws_codec_close(ws->codec, code, reason);
     pthread_cond_broadcast(&ws->room);
     pthread_mutex_unlock(&ws->lock);
-    wake(ws);
+    ws_wake(ws);
 }
 
 /* ---- on the connection's thread ---- */
@@ -115,7 +115,7 @@ void ws_close(struct ws *ws, enum ws_code code, const char *reason)
 /* Prepares bytes to write, if there are any. Returns false when everything is done. */
 static bool prepare(struct ws *ws, short *ret_events)
 {
-    bool reads, goes_on;
+    bool reads, goes_on, welcome = !ws->handlers->reads || ws->handlers->reads(ws, ws->arg);
 
     pthread_mutex_lock(&ws->lock);
     if (ws->out_used == ws->out_len) {
@@ -125,7 +125,11 @@ static bool prepare(struct ws *ws, short *ret_events)
     }
     reads = ws_codec_reads(ws->codec);
     goes_on = reads || ws->out_len > ws->out_used || ws_codec_writes(ws->codec);
-    reads = reads && ws_codec_queued_frames(ws->codec) <= FRAMES_MAX;
+    /* Once we close, only the client's answer to that matters. */
+    welcome = welcome || ws_codec_is_closing(ws->codec);
+    if (!welcome)
+        ws->heard_us = clock_now_us(); /* it is we who do not listen, to answers to pings either */
+    reads = reads && welcome && ws_codec_queued_frames(ws->codec) <= FRAMES_MAX;
     if (ws->closing_us == 0 && ws_codec_is_closing(ws->codec))
         ws->closing_us = clock_now_us();
     pthread_mutex_unlock(&ws->lock);
@@ -398,6 +402,8 @@ static void switch_protocols(struct request *rq, const char *protocol)
 
 void ws_accept(struct request *rq, const struct ws_handlers *handlers, void *arg)
 {
+    static const char *const of_pages[] = { WS_PROTOCOL_PAGE, NULL };
+    const char *protocol;
     struct ws *ws;
 
     if (check_hello(rq) < 0) {
@@ -416,7 +422,10 @@ void ws_accept(struct request *rq, const struct ws_handlers *handlers, void *arg
         reply_refusal(rq);
         return;
     }
-    switch_protocols(rq, ws_hello_protocol(rq->headers.ws_protocol, handlers->protocols));
+    protocol = ws_hello_protocol(rq->headers.ws_protocol, handlers->protocols);
+    if (!protocol)
+        protocol = ws_hello_protocol(rq->headers.ws_protocol, of_pages);
+    switch_protocols(rq, protocol);
 }
 
 void ws_free(struct ws *ws)

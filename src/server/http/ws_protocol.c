@@ -98,6 +98,26 @@ const char *ws_hello_protocol(const char *offered, const char *const *known)
     return NULL;
 }
 
+int ws_hello_bearer(const char *offered, char *buf, size_t size)
+{
+    static const size_t prefix = sizeof WS_PROTOCOL_BEARER - 1;
+    const char *at;
+    size_t len;
+    int found = 0;
+
+    while (offered && (len = next_element(&offered, &at)) > 0) {
+        if (len < prefix || memcmp(at, WS_PROTOCOL_BEARER, prefix) != 0)
+            continue;
+        len -= prefix;
+        if (found || len == 0 || len >= size)
+            return -EINVAL;
+        memcpy(buf, at + prefix, len);
+        buf[len] = '\0';
+        found = 1;
+    }
+    return found;
+}
+
 /* ---- frames ---- */
 
 struct ws_codec {

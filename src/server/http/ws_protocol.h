@@ -45,6 +45,15 @@ int ws_hello_answer(const char *key, char buf[WS_ANSWER_MAX]);
  */
 const char *ws_hello_protocol(const char *offered, const char *const *known);
 
+/* What web pages offer: they cannot set headers, so the token comes as a subprotocol beside the one
+ * that is chosen. */
+#define WS_PROTOCOL_PAGE   "glovebox.v1"
+#define WS_PROTOCOL_BEARER "glovebox.bearer."
+
+/* Copies the token in the list @offered, which may be NULL, to @buf. 0: there is none. -EINVAL: it
+ * is empty or does not fit, or there are several. */
+int ws_hello_bearer(const char *offered, char *buf, size_t size);
+
 /* ---- frames ---- */
 
 struct ws_codec;

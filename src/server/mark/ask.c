@@ -131,13 +131,20 @@ static int read_ids(struct request *rq, const json_t *list, char ***ret_ids)
     return 0;
 }
 
+/* A list of a body: NULL if it is not there, which is not the same as one without members. */
+static const char *const *list_or_none(const json_t *list, char **ids)
+{
+    static const char *const none[] = { NULL };
+
+    return list && !ids ? none : (const char *const *) ids;
+}
+
 void mark_ask(struct request *rq)
 {
     struct agent_question question = { 0 };
     struct answer *answer = NULL;
     struct fault fault = { 0 };
     struct body_ask body = { 0 };
-    static const char *const none[] = { NULL };
     char **ids = NULL, **sources = NULL;
 
     if (request_json(rq, &body) < 0)
@@ -147,9 +154,33 @@ void mark_ask(struct request *rq)
         question.chat_id = body.chat_id;
         question.attachments = (const char *const *) ids;
         question.model = body.model;
-        if (body.sources)
-            question.sources = sources ? (const char *const *) sources : none;
+        question.sources = list_or_none(body.sources, sources);
         if (agent_ask(agent_of(rq), &rq->caller, &question, &answer, &fault) < 0)
+            reply_fault(rq, &fault);
+        else
+            reply_answer(rq, answer);
+    }
+    strv_free(ids);
+    strv_free(sources);
+}
+
+void mark_edit(struct request *rq)
+{
+    struct agent_question question = { 0 };
+    struct answer *answer = NULL;
+    struct fault fault = { 0 };
+    struct body_edit body = { 0 };
+    char **ids = NULL, **sources = NULL;
+
+    if (request_json(rq, &body) < 0)
+        return;
+    if (read_ids(rq, body.attachments, &ids) == 0 && read_ids(rq, body.sources, &sources) == 0) {
+        question.query = body.query;
+        question.model = body.model;
+        question.attachments = list_or_none(body.attachments, ids);
+        question.sources = list_or_none(body.sources, sources);
+        if (agent_edit(agent_of(rq), &rq->caller, request_param(rq, "id"), &question, &answer,
+                       &fault) < 0)
             reply_fault(rq, &fault);
         else
             reply_answer(rq, answer);
@@ -285,11 +316,14 @@ void mark_budget(struct request *rq)
 void mark_models_list(struct request *rq)
 {
     const struct llm_models *models = mark_models(rq->server->config.mark);
-    const struct llm_model *model = llm_model_find(models, NULL);
+    const struct llm_model *demo = llm_model_demo(models), *model;
+    bool is_guest = rq->caller.is_guest;
     json_t *list = json_array();
 
-    for (size_t i = 0; llm_model_at(models, i); i++)
-        (void) json_array_append_new(list, llm_model_to_json(llm_model_at(models, i)));
+    for (size_t i = 0; (model = llm_model_at(models, i)); i++)
+        if (!is_guest || model == demo)
+            (void) json_array_append_new(list, llm_model_to_json(model));
+    model = is_guest ? demo : llm_model_find(models, NULL);
     reply_json(
         rq, MHD_HTTP_OK,
         json_pack("{s:o,s:s?}", "models", list, "default", model ? llm_model_name(model) : NULL));

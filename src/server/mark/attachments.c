@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/autoclean.h"
+#include "base/text/parse.h"
 #include "mark/mark.h"
 #include "server/handlers.h"
 #include "server/mark/schemas.h"
@@ -200,13 +201,13 @@ void mark_attachment_get(struct request *rq)
 }
 
 /* The bytes are hostile: a browser must neither show nor run them as a page of ours. */
-static void add_headers(struct MHD_Response *response, const struct store_attachment *attachment)
+static void add_headers(struct MHD_Response *response, const char *name)
 {
     char disposition[3 * STORE_FILE_NAME_MAX + 64] = "attachment; filename*=UTF-8''";
     size_t used = strlen(disposition);
 
-    for (const unsigned char *p = (const unsigned char *) attachment->name;
-         *p && used + 4 < sizeof disposition; p++) {
+    for (const unsigned char *p = (const unsigned char *) name; *p && used + 4 < sizeof disposition;
+         p++) {
         bool plain = (*p >= '0' && *p <= '9') || ((*p | 32) >= 'a' && (*p | 32) <= 'z') ||
                      (*p < 128 && strchr("-._~", *p));
 
@@ -240,12 +241,39 @@ void mark_attachment_content(struct request *rq)
     } else {
         response = MHD_create_response_from_fd64((uint64_t) attachment.size, fd);
         if (response)
-            add_headers(response, &attachment);
+            add_headers(response, attachment.name);
         else
             (void) close(fd);
         reply_send(rq, MHD_HTTP_OK, response);
     }
     store_attachment_release(&attachment);
+}
+
+void mark_artifact_content(struct request *rq)
+{
+    struct store_artifact artifact;
+    struct MHD_Response *response;
+    struct fault fault = { 0 };
+    int64_t n = 0;
+    int fd;
+
+    if (request_query(rq, NULL) < 0)
+        return;
+    if (parse_int(request_param(rq, "n"), &n) < 0)
+        n = 0;
+    if (artifact_open(attachments_of(rq), &rq->caller, request_param(rq, "id"), n, &artifact, &fd,
+                      &fault) < 0) {
+        reply_fault(rq, &fault);
+        return;
+    }
+    response = MHD_create_response_from_fd64((uint64_t) artifact.size, fd);
+    if (response)
+        add_headers(response,
+                    strrchr(artifact.name, '/') ? strrchr(artifact.name, '/') + 1 : artifact.name);
+    else
+        (void) close(fd);
+    reply_send(rq, MHD_HTTP_OK, response);
+    store_artifact_release(&artifact);
 }
 
 void mark_attachment_delete(struct request *rq)

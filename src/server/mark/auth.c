@@ -281,6 +281,49 @@ void mark_signup(struct request *rq)
     finish(rq, &peer, "signup", r, MHD_HTTP_CREATED, json, &fault);
 }
 
+/* Where even this machine needs a key, being a guest is no way around it. */
+static bool has_guests(const struct request *rq)
+{
+    struct mark *mark = rq->server->config.mark;
+
+    return mark && !rq->listener->needs_key && llm_model_demo(mark_models(mark));
+}
+
+void mark_guest(struct request *rq)
+{
+    struct auth *auth = accounts(rq);
+    struct fault fault = { 0 };
+    struct auth_peer peer;
+    json_t *json = NULL;
+    int r;
+
+    if (!auth)
+        return;
+    read_peer(rq, &peer);
+    if (has_guests(rq))
+        r = auth_guest(auth, &peer, &json, &fault);
+    else
+        r = fault_set(&fault, PROBLEM_GUESTS_CLOSED, NULL, "%s",
+                      rq->listener->needs_key ? "this address needs a key, from guests too"
+                                              : "guests use the demo model, and there is none");
+    finish(rq, &peer, "guest", r, MHD_HTTP_CREATED, json, &fault);
+}
+
+void mark_auth_state(struct request *rq)
+{
+    struct mark *mark = rq->server->config.mark;
+    struct auth_state state = { .signup = "closed" };
+    struct auth_peer peer;
+
+    read_peer(rq, &peer);
+    if (mark)
+        auth_get_state(mark_auth(mark), &peer, &state);
+    reply_json(rq, MHD_HTTP_OK,
+               json_pack("{s:s,s:b,s:s,s:b,s:b,s:b}", "mark", mark_state(mark), "accounts",
+                         state.accounts, "signup", state.signup, "first", state.first, "guest",
+                         state.guest && has_guests(rq), "authentication", rq->listener->needs_key));
+}
+
 void mark_signin(struct request *rq)
 {
     struct auth *auth = accounts(rq);
@@ -316,15 +359,24 @@ void mark_refresh(struct request *rq)
 void mark_signout(struct request *rq)
 {
     struct auth *auth = accounts(rq);
-    struct fault fault = { 0 };
+    struct fault fault = { 0 }, later = { 0 };
     struct body_refresh body;
+    char guest[STORE_ID_MAX];
+    bool is_guest;
 
     if (!auth || request_json(rq, &body) < 0)
         return;
-    if (auth_sign_out(auth, body.refresh_token, &fault) < 0)
+    is_guest = auth_guest_of(auth, body.refresh_token, guest);
+    if (auth_sign_out(auth, body.refresh_token, &fault) < 0) {
         reply_fault(rq, &fault);
-    else
+    } else {
+        /* One that cannot be removed now is removed when its day is over. */
+        if (is_guest && mark_delete_user(rq->server->config.mark, guest, &later) < 0)
+            log_event(LOG_LEVEL_WARNING, "account", LOG_TEXT("id", rq->id),
+                      LOG_TEXT("action", "signout"), LOG_TEXT("user", guest),
+                      LOG_TEXT("problem", later.detail));
         reply_empty(rq, MHD_HTTP_NO_CONTENT);
+    }
     wipe(rq);
 }
 
@@ -361,48 +413,6 @@ void mark_me_change(struct request *rq)
 
 /* ---- deletion ---- */
 
-/* Ends one of the caller's sessions. 1: there was one; 0: there is none any more. */
-static int end_session(struct request *rq, struct fault *fault)
-{
-    struct service *service = rq->server->config.service;
-    struct session_info info = { 0 };
-    struct session *session;
-    size_t len = 0;
-    bool more;
-    int r = session_list(service, &rq->caller, NULL, &info, 1, &len, &more, fault);
-
-    if (r < 0 || len == 0)
-        return r;
-    r = session_find(service, &rq->caller, info.id, &session, fault);
-    session_info_release(&info);
-    if (r == 0) {
-        r = session_delete(session, fault);
-        session_unref(session);
-    }
-    return r < 0 && fault->kind != FAULT_NOT_FOUND ? r : 1; /* it may have ended by itself */
-}
-
-/* What the caller has in Mark and in the service. */
-static int empty_account(struct request *rq, struct fault *fault)
-{
-    int r = mark_forget(rq->server->config.mark, &rq->caller, fault);
-
-    while (r == 0 && (r = end_session(rq, fault)) > 0)
-        r = 0;
-    return r == 0 ? packages_reset(rq->server->config.service, &rq->caller, fault) : r;
-}
-
-/* What runs ends before the account does, so that most of it is not in the way; and once more
- * afterwards, when no new request can come in, for what one that was under way has made. */
-static int delete_account(struct request *rq, const char *id, struct fault *fault)
-{
-    int r = empty_account(rq, fault);
-
-    if (r == 0)
-        r = auth_delete(mark_auth(rq->server->config.mark), id, fault);
-    return r == 0 ? empty_account(rq, fault) : r;
-}
-
 void mark_me_delete(struct request *rq)
 {
     const char *id = user_of(rq);
@@ -416,7 +426,7 @@ void mark_me_delete(struct request *rq)
     read_peer(rq, &peer);
     r = auth_check_password(accounts(rq), &peer, id, body.current_password, &fault);
     if (r == 0)
-        r = delete_account(rq, id, &fault);
+        r = mark_delete_user(rq->server->config.mark, id, &fault);
     wipe(rq);
     tell(rq, &peer, "delete", id, r < 0 ? &fault : NULL);
     if (r < 0)

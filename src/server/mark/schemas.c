@@ -77,7 +77,7 @@ REQUEST(me_delete, struct body_me_delete, "Proof that the owner asks for the del
 
 #define ROWS_USER                                                                                  \
     ALWAYS("user_id", FIELD_TEXT, "a UUID"), ALWAYS("email", FIELD_TEXT, NULL),                    \
-    ALWAYS("name", FIELD_TEXT, "may be empty"), ALWAYS("role", FIELD_TEXT, "operator or user")
+    ALWAYS("name", FIELD_TEXT, "may be empty"), ALWAYS("role", FIELD_TEXT, "operator, user or guest")
 
 static const struct field fields_signed_in[] = {
     ROWS_USER,
@@ -88,6 +88,17 @@ static const struct field fields_signed_in[] = {
     END,
 };
 RESPONSE(signed_in, "An account and a pair of tokens.");
+
+static const struct field fields_auth_state[] = {
+    ALWAYS("mark", FIELD_TEXT, "off, no-model, demo or ready"),
+    ALWAYS("accounts", FIELD_BOOL, "whether somebody has an account, guests aside"),
+    ALWAYS("signup", FIELD_TEXT, "open, invite or closed, for this caller"),
+    ALWAYS("first", FIELD_BOOL, "whether this caller may create the operator's account now"),
+    ALWAYS("guest", FIELD_BOOL, "whether this caller may be a guest"),
+    ALWAYS("authentication", FIELD_BOOL, "whether this address needs a key or a token"),
+    END,
+};
+RESPONSE(auth_state, "What a caller may do without an account.");
 
 static const struct field fields_me[] = {
     ROWS_USER, ALWAYS("created", FIELD_TEXT, "RFC 3339"), END };
@@ -109,12 +120,12 @@ RESPONSE(me_changed, "An account after a change.");
 const struct schema *const mark_schemas[] = {
     /* accounts */
     &schema_signup, &schema_signin, &schema_signin_form, &schema_refresh, &schema_me_change,
-    &schema_me_delete, &schema_signed_in, &schema_me, &schema_me_changed,
+    &schema_me_delete, &schema_signed_in, &schema_auth_state, &schema_me, &schema_me_changed,
     /* chats and messages (schemas_chats.c) */
     &schema_chat_change, &schema_feedback, &schema_chat_created, &schema_chat, &schema_chat_page,
     &schema_rating, &schema_mark_message, &schema_message_page,
     /* asking */
-    &schema_ask, &schema_recheck_body, &schema_mark_query, &schema_mark_column, &schema_mark_chart, &schema_mark_table, &schema_mark_step, &schema_mark_value,
+    &schema_ask, &schema_edit, &schema_recheck_body, &schema_mark_query, &schema_mark_column, &schema_mark_chart, &schema_mark_table, &schema_mark_step, &schema_mark_value,
     &schema_mark_place, &schema_mark_numbers, &schema_mark_artifact, &schema_mark_usage,
     &schema_mark_amounts, &schema_mark_limits, &schema_mark_budget, &schema_mark_spent,
     &schema_mark_response, &schema_mark_event, &schema_stopped, &schema_recheck_item, &schema_recheck_error,

@@ -26,7 +26,8 @@ struct body_me_delete {
 };
 
 extern const struct schema schema_signup, schema_signin, schema_signin_form, schema_refresh,
-    schema_me_change, schema_me_delete, schema_signed_in, schema_me, schema_me_changed;
+    schema_me_change, schema_me_delete, schema_signed_in, schema_auth_state, schema_me,
+    schema_me_changed;
 
 /* ---- chats and messages (schemas_chats.c) ---- */
 
@@ -62,6 +63,11 @@ struct body_ask {
     const json_t *attachments, *sources;
 };
 
+struct body_edit {
+    const char *query, *model;
+    const json_t *attachments, *sources;
+};
+
 struct body_recheck {
     bool live;
 };
@@ -70,7 +76,7 @@ struct query_mark_events {
     int64_t after;
 };
 
-extern const struct schema schema_ask, schema_recheck_body, schema_mark_events_query,
+extern const struct schema schema_ask, schema_edit, schema_recheck_body, schema_mark_events_query,
     schema_mark_query, schema_mark_column, schema_mark_chart, schema_mark_table, schema_mark_step,
     schema_mark_value, schema_mark_place, schema_mark_numbers, schema_mark_artifact,
     schema_mark_usage, schema_mark_response, schema_mark_event, schema_stopped, schema_recheck_item,

@@ -30,6 +30,20 @@ static const struct field fields_ask[] = {
 };
 REQUEST(ask, struct body_ask, "A question.");
 
+static const struct field fields_edit[] = {
+    { "query", FIELD_TEXT, FIELD_REQUIRED, AT(body_edit, query), 1, AGENT_QUERY_MAX,
+      .help = "the question in its place", .example = "\"Which region shrank fastest?\"" },
+    { "attachments", FIELD_LIST, 0, AT(body_edit, attachments), 0, AGENT_ATTACHMENTS_MAX,
+      .help = "ids of files; defaults to those of the question that it replaces; an empty list: "
+              "none" },
+    { "sources", FIELD_LIST, 0, AT(body_edit, sources), 0, AGENT_SOURCES_MAX,
+      .help = "names or ids of data sources; the default is likewise" },
+    { "model", FIELD_TEXT, 0, AT(body_edit, model), 1, MODEL_BYTES,
+      .help = "a name from GET /api/v1/models; defaults to the chat's, then to the default one" },
+    END,
+};
+REQUEST(edit, struct body_edit, "A question in place of another.");
+
 static const struct field fields_mark_events_query[] = {
     { "after", FIELD_INT, 0, AT(query_mark_events, after), 0, INT64_MAX,
       .help = "the id of the last event that you have; goes before Last-Event-ID" },
@@ -55,6 +69,8 @@ static const struct field fields_mark_table[] = {
     { "rows", FIELD_ROWS, FIELD_REQUIRED,
       .help = "at most 1000 rows: a list of cells each" },
     ALWAYS("row_count", FIELD_INT, "of the whole table"),
+    { "step", FIELD_INT, 0, .help = "the program that handed it over" },
+    { "line", FIELD_INT, 0, .help = "in the code of that step, from 1; left out if it is not known" },
     END,
 };
 RESPONSE(mark_table, "Rows that the code computed.");
@@ -81,6 +97,8 @@ RESPONSE(mark_query, "A query that a program sent to a data source.");
 static const struct field fields_mark_chart[] = {
     ALWAYS("data", FIELD_ANY, "a list of traces"),
     { "layout", FIELD_OBJECT, 0, .help = "title, axes and the like" },
+    { "step", FIELD_INT, 0, .help = "the program that drew it" },
+    { "line", FIELD_INT, 0, .help = "in the code of that step, from 1; left out if it is not known" },
     END,
 };
 RESPONSE(mark_chart, "A figure of Plotly, as Plotly.newPlot() and plotly.io.from_json() read it.");
@@ -104,11 +122,14 @@ static const struct field fields_mark_value[] = {
     { "unit", FIELD_TEXT, FIELD_NULLABLE, .example = "\"EUR\"" },
     { "format", FIELD_TEXT, FIELD_NULLABLE, .help = "how it is shown, as in Python" },
     ALWAYS("step", FIELD_INT, "the program that computed it"),
+    { "line", FIELD_INT, 0, .help = "in the code of that step, from 1; left out if it is not known" },
     END,
 };
 RESPONSE(mark_value, "A value that code handed over with mark.value().");
 
 static const char *const place_kinds[] = { "value", "found", "unsupported", NULL };
+static const char *const place_origins[] = { "value", "table", "output", "query",
+                                             "data",  "question", NULL };
 
 static const struct field fields_mark_place[] = {
     ALWAYS("start", FIELD_INT, "offset in bytes of UTF-8"),
@@ -117,6 +138,16 @@ static const struct field fields_mark_place[] = {
       .help = "value: filled in from a value; found: in the output or a table; unsupported: "
               "nobody computed it" },
     { "name", FIELD_TEXT, .help = "of the value" },
+    { "where", FIELD_CHOICE, 0, .choices = place_origins,
+      .help = "of one that was found: in what; query is the number of its rows, data the profile of "
+              "a file" },
+    { "step", FIELD_INT, 0, .help = "the program that computed it, as in steps; left out if there "
+                                    "is none, as the rest" },
+    { "line", FIELD_INT, 0, .help = "in the code of that step, from 1" },
+    { "message_id", FIELD_TEXT, 0, .help = "of the earlier answer of the chat that has the step" },
+    { "table", FIELD_INT, 0, .help = "its place in data, from 1" },
+    { "row", FIELD_INT, 0, .help = "of that table, from 1" },
+    { "column", FIELD_INT, 0, .help = "likewise" },
     END,
 };
 RESPONSE(mark_place, "A number in answer_story.");
@@ -135,6 +166,10 @@ static const struct field fields_mark_artifact[] = {
     ALWAYS("size", FIELD_INT, "in bytes"),
     ALWAYS("media_type", FIELD_TEXT, NULL),
     ALWAYS("url", FIELD_TEXT, "where to download it, while the session of the chat lives"),
+    { "kept_url", FIELD_TEXT, 0, .help = "where to download it as it was at the end of the answer, "
+                                         "as long as the answer is there; left out if the file was "
+                                         "not kept" },
+    { "step", FIELD_INT, 0, .help = "the last program that wrote it" },
     END,
 };
 RESPONSE(mark_artifact, "A file that the code wrote.");
@@ -189,6 +224,7 @@ static const char *const answer_statuses[] = { "ok", "error", "stopped", "needs_
 static const struct field fields_mark_response[] = {
     ALWAYS("chat_id", FIELD_TEXT, "a UUID"),
     ALWAYS("message_id", FIELD_TEXT, "a UUID, of the answer"),
+    { "question_id", FIELD_TEXT, 0, .help = "a UUID, of the message with the question" },
     { "status", FIELD_CHOICE, FIELD_REQUIRED, .choices = answer_statuses,
       .help = "error: answer_story says what failed; stopped: on request, with what there was; "
               "needs_input: see question; pending: under way or waiting" },
@@ -225,7 +261,7 @@ static const struct field fields_mark_event[] = {
     { "event", FIELD_CHOICE, FIELD_REQUIRED, .choices = event_names },
     { "id", FIELD_INT, 0, .help = "rises; for after and Last-Event-ID. Not of a keepalive" },
     { "data", FIELD_OBJECT, FIELD_REQUIRED,
-      .help = "chat: {chat_id, message_id}; thinking: {text}; step: {n, code_delta} while it is "
+      .help = "chat: {chat_id, message_id, question_id}; thinking: {text}; step: {n, code_delta} while it is "
               "written, then {n, code}; output: {n, stream, text}; receipt: {n, receipt}; story: "
               "{delta}, with restart if what came before is void; chart: {n, spec}; table: {n} and "
               "the table; done: the answer; error: a problem" },

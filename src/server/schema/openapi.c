@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "server/about/schemas.h"
+#include "server/admin/schemas.h"
 #include "server/compat/schemas.h"
 #include "server/handlers.h"
 #include "server/mark/schemas.h"
@@ -166,7 +167,8 @@ static json_t *responses(const struct route *route)
                                              "an existing file was replaced", "content",
                                              content("application/json", &schema_file)));
     add_problem(json, 400);
-    if (route->auth == ROUTE_KEY || route->auth == ROUTE_MARK || route->flags & ROUTE_FORM)
+    if (route->auth == ROUTE_KEY || route->auth == ROUTE_MARK || route->auth == ROUTE_OPERATOR ||
+        route->flags & ROUTE_FORM)
         add_problem(json, 401);
     add_problem(json, 403);
     if (strchr(route->pattern, '{') || route->request == &schema_simple_execute)
@@ -199,6 +201,9 @@ static json_t *operation(const struct route *route)
     if (route->auth == ROUTE_MARK) /* as for all, but never without */
         (void) json_object_set_new(
             json, "security", json_pack("[{s:[]},{s:[]},{s:[]}]", "password", "bearer", "key"));
+    else if (route->auth == ROUTE_OPERATOR)
+        (void) json_object_set_new(json, "security",
+                                   json_pack("[{s:[]},{s:[]}]", "password", "bearer"));
     else if (route->auth != ROUTE_KEY)
         (void) json_object_set_new(json, "security", json_array());
     return json;
@@ -220,6 +225,8 @@ static json_t *paths(void)
         json_t *item = json_object_get(json, routes[i].pattern);
         char method[16];
 
+        if (routes[i].flags & ROUTE_UNLISTED)
+            continue;
         method_key(routes[i].method, method);
         if (!item) {
             item = json_object();

@@ -56,5 +56,5 @@ static const struct schema *const shared_schemas[] = {
     &schema_limits, &schema_bound, &schema_mistake, &schema_problem, NULL };
 
 const struct schema *const *const schema_lists[] = {
-    shared_schemas, about_schemas, compat_schemas, v1_schemas, mcp_schemas, mark_schemas,
+    shared_schemas, about_schemas, compat_schemas, v1_schemas, mcp_schemas, mark_schemas, admin_schemas,
     NULL };

@@ -14,7 +14,8 @@ extern const struct schema schema_limits, schema_bound, schema_problem;
 
 /* The schemas of each dialect in /openapi.json; each list ends with NULL. */
 extern const struct schema *const about_schemas[],
-    *const compat_schemas[], *const v1_schemas[], *const mcp_schemas[], *const mark_schemas[];
+    *const compat_schemas[], *const v1_schemas[], *const mcp_schemas[], *const mark_schemas[],
+                                                                            *const admin_schemas[];
 
 /* Those lists and the shared one; ends with NULL. */
 extern const struct schema *const *const schema_lists[];

@@ -196,6 +196,19 @@ static const struct field fields_mkdir[] = {
 };
 REQUEST(mkdir, struct body_mkdir, "A directory.");
 
+static const struct field fields_terminal_open[] = {
+    { "cols", FIELD_INT, 0, AT(body_terminal, cols), 1, TERMINAL_SIDE_MAX,
+      .help = "columns; defaults to 80", .example = "80" },
+    { "rows", FIELD_INT, 0, AT(body_terminal, rows), 1, TERMINAL_SIDE_MAX,
+      .help = "rows; defaults to 24", .example = "24" },
+    { "command", FIELD_LIST, 0, AT(body_terminal, command), 1, 64,
+      .help = "the program and its arguments; defaults to an interactive shell",
+      .example = "[\"python3\", \"-q\"]" },
+    { "env", FIELD_MAP, 0, AT(body_terminal, env), 0, 256, .help = "extra environment variables" },
+    END,
+};
+REQUEST(terminal_open, struct body_terminal, "A terminal to open.");
+
 /* ---- queries ---- */
 
 static const struct field fields_page_query[] = {
@@ -271,6 +284,13 @@ static const struct field fields_wait_query[] = {
 };
 REQUEST(wait_query, struct query_wait, NULL);
 
+static const struct field fields_terminal_query[] = {
+    { "offset", FIELD_INT, 0, AT(query_terminal, offset), 0, INT64_MAX,
+      .help = "bytes of output you already have; defaults to all output that is kept" },
+    END,
+};
+REQUEST(terminal_query, struct query_terminal, NULL);
+
 static const struct field fields_interrupt_query[] = {
     { "all", FIELD_BOOL, 0, AT(query_interrupt, all), .help = "also interrupt queued executions" },
     END,
@@ -288,6 +308,20 @@ static const struct field fields_stream_message[] = {
 };
 REQUEST(stream_message, struct body_stream_message,
         "A message that a client may send over GET /v1/executions/{id}/stream.");
+
+static const char *const terminal_message_types[] = { "resize", NULL };
+static const struct field fields_terminal_message[] = {
+    { "type", FIELD_CHOICE, FIELD_REQUIRED, AT(body_terminal_message, type),
+      .choices = terminal_message_types },
+    { "cols", FIELD_INT, FIELD_REQUIRED, AT(body_terminal_message, cols), 1, TERMINAL_SIDE_MAX,
+      .help = "columns" },
+    { "rows", FIELD_INT, FIELD_REQUIRED, AT(body_terminal_message, rows), 1, TERMINAL_SIDE_MAX,
+      .help = "rows" },
+    END,
+};
+REQUEST(terminal_message, struct body_terminal_message,
+        "A text message that a client may send over GET "
+        "/v1/sessions/{id}/terminals/{terminal_id}/stream.");
 
 /* ---- responses ---- */
 
@@ -434,6 +468,27 @@ static const struct field fields_session_page[] = {
 };
 RESPONSE(session_page, NULL);
 
+static const char *const terminal_states[] = { "running", "exited", NULL };
+static const struct field fields_terminal[] = {
+    ALWAYS("terminal_id", FIELD_TEXT, NULL),
+    ALWAYS("session_id", FIELD_TEXT, NULL),
+    ALWAYS("cols", FIELD_INT, "columns"),
+    ALWAYS("rows", FIELD_INT, "rows"),
+    { "status", FIELD_CHOICE, FIELD_REQUIRED, .choices = terminal_states },
+    MAYBE("exit_code", FIELD_INT, "of the program, once it has exited; 128 and the signal if it was killed"),
+    ALWAYS("created", FIELD_NUMBER, "seconds since 1970"),
+    ALWAYS("clients", FIELD_INT, "how many are attached"),
+    ALWAYS("url", FIELD_TEXT, "path of its WebSocket"),
+    END,
+};
+RESPONSE(terminal, "A terminal.");
+
+static const struct field fields_terminal_list[] = {
+    { "terminals", FIELD_LIST, FIELD_REQUIRED, .of = &schema_terminal, .help = "oldest first" },
+    END,
+};
+RESPONSE(terminal_list, NULL);
+
 static const char *const file_kinds[] = { "file", "directory", "link", "other", NULL };
 static const struct field fields_file[] = {
     ALWAYS("path", FIELD_TEXT, NULL),
@@ -492,4 +547,8 @@ const struct schema *const v1_schemas[] = {
     &schema_packages_add, &schema_packages_added, &schema_package_list, &schema_package,
     &schema_move, &schema_mkdir, &schema_error, &schema_display, &schema_changed, &schema_receipt,
     &schema_progress, &schema_interrupted, &schema_output, &schema_event, &schema_session,
-    &schema_session_page, &schema_file, &schema_file_page, &schema_uploaded, &schema_moved, &schema_stream_message, NULL };
+    &schema_session_page, &schema_file, &schema_file_page, &schema_uploaded, &schema_moved, &schema_stream_message,
+    &schema_complete, &schema_match, &schema_completion, &schema_inspect, &schema_inspection,
+    &schema_variable, &schema_variable_list, &schema_share_create, &schema_share,
+    &schema_share_content, &schema_share_list, &schema_terminal_open,
+    &schema_terminal, &schema_terminal_list, &schema_terminal_message, NULL };

@@ -31,6 +31,20 @@ struct body_packages {
 
 extern const struct schema schema_packages_add;
 
+struct body_look {
+    const char *code;
+    int64_t cursor;
+};
+
+extern const struct schema schema_complete, schema_inspect;
+
+struct body_share {
+    const char *title;
+    const json_t *notebook;
+};
+
+extern const struct schema schema_share_create;
+
 struct body_session {
     const json_t *limits, *env, *files, *packages, *volumes;
     const json_t *network;
@@ -72,6 +86,20 @@ struct body_stream_message { /* over a WebSocket */
 
 extern const struct schema schema_stream_message;
 
+struct body_terminal {
+    int64_t cols, rows;
+    const json_t *command, *env;
+};
+
+extern const struct schema schema_terminal_open;
+
+struct body_terminal_message { /* over a WebSocket */
+    int type;                  /* 0: resize */
+    int64_t cols, rows;
+};
+
+extern const struct schema schema_terminal_message;
+
 /* ---- queries ---- */
 
 struct query_page {
@@ -106,16 +134,22 @@ struct query_wait {
     int64_t wait_us;
 };
 
+struct query_terminal {
+    int64_t offset;
+};
+
 struct query_interrupt {
     bool all;
 };
 
 extern const struct schema schema_page_query, schema_files_query, schema_upload_query,
     schema_archive_query, schema_delete_query, schema_output_query, schema_events_query,
-    schema_wait_query, schema_interrupt_query;
+    schema_wait_query, schema_interrupt_query, schema_terminal_query;
 
 /* ---- responses ---- */
 
 extern const struct schema schema_receipt, schema_progress, schema_interrupted, schema_output,
     schema_event, schema_session, schema_session_page, schema_file_page, schema_file,
-    schema_uploaded, schema_moved, schema_packages_added, schema_package_list;
+    schema_uploaded, schema_moved, schema_packages_added, schema_package_list, schema_match,
+    schema_completion, schema_inspection, schema_variable, schema_variable_list, schema_share,
+    schema_share_content, schema_share_list, schema_terminal, schema_terminal_list;
