@@ -55,6 +55,8 @@ static int dispatch(const struct config *cfg)
         return cmd_serve(cfg);
     case COMMAND_MCP:
         return cmd_mcp(cfg);
+    case COMMAND_SHELL:
+        return cmd_shell(cfg);
     case COMMAND_KEY:
         return cmd_key(cfg);
     case COMMAND_PIP:

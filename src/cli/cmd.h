@@ -23,6 +23,7 @@ int cmd_key(const struct config *cfg);
 int cmd_audit(const struct config *cfg);
 int cmd_pip(const struct config *cfg);
 int cmd_serve(const struct config *cfg);
+int cmd_shell(const struct config *cfg);
 int cmd_store(const struct config *cfg);
 int cmd_source(const struct config *cfg);
 int cmd_mark(const struct config *cfg);

@@ -270,6 +270,7 @@ static int write_port_file(const struct serve *serve, struct gb_err *err)
 static void print_welcome(const struct serve *serve)
 {
     const char *url = server_url(serve->server, 0);
+    bool is_unix = strncmp(url, "unix:", 5) == 0;
     char grace[FORMAT_NUMBER_MAX];
 
     format_fixed(serve->cfg->grace_us, USEC_PER_SEC, grace);
@@ -277,15 +278,17 @@ static void print_welcome(const struct serve *serve)
     for (size_t i = 0; server_url(serve->server, i); i++)
         printf("%s %s", i ? "," : "", server_url(serve->server, i));
     printf("\n\n");
-    if (strncmp(url, "unix:", 5) == 0)
+    if (is_unix)
         printf("  try it   curl --unix-socket %s -d '{\"code\": \"6 * 7\"}' "
                "http://localhost/v1/execute\n",
                url + 5);
     else
-        printf("  try it   curl -d '{\"code\": \"6 * 7\"}' %s/v1/execute\n  docs     %s/docs\n",
-               url, url);
+        printf("  open     %s/ in a browser: ask about data, or run code at %s/play\n"
+               "  try it   curl -d '{\"code\": \"6 * 7\"}' %s/v1/execute\n"
+               "  docs     %s/docs\n",
+               url, url, url, url);
     if (serve->mark)
-        mark_print_welcome(serve->mark, strncmp(url, "unix:", 5) == 0 ? "" : url);
+        mark_print_welcome(serve->mark);
     printf("  stop     Ctrl-C; running programs get %s seconds to finish\n\n", grace);
     (void) fflush(stdout);
 }
@@ -300,6 +303,7 @@ static int start_mark(struct serve *serve, struct gb_err *err)
     if (serve->cfg->mark == MARK_OFF)
         return 0;
     mark_fill(serve->cfg, &serve->models, &config);
+    config.guests = true;
     r = mark_open(&config, &serve->mark, err);
     serve->mark_refused = r < 0 && mark_options_are_wrong(err);
     return r;

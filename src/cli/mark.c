@@ -148,22 +148,21 @@ int mark_models_look(const struct config *cfg, json_t **ret_models, struct gb_er
 
 /* ---- the welcome ---- */
 
-void mark_print_welcome(struct mark *mark, const char *url)
+void mark_print_welcome(struct mark *mark)
 {
     const struct llm_model *model = llm_model_find(mark_models(mark), NULL);
     json_t *json = model ? llm_model_to_json(model) : NULL;
     const char *source = json_string_value(json_object_get(json, "source"));
     char name[FORMAT_QUOTED_MAX], from[FORMAT_QUOTED_MAX];
 
-    printf("  mark     ask about data at %s/api/v1/chat, after POST %s/auth/signup\n", url, url);
     if (!model) {
-        printf("           it has no model; %s\n", mark_model_hint);
+        printf("  mark     has no model; %s\n", mark_model_hint);
     } else if (llm_model_is_demo(model)) {
-        printf("           it only shows a demo; for a model of your own, %s\n", mark_model_hint);
+        printf("  mark     only shows a demo; for a model of your own, %s\n", mark_model_hint);
     } else {
         format_quoted(llm_model_name(model), name);
         format_quoted(source ? source : "", from);
-        printf("           answers come from the model %s (%s)\n", name, from);
+        printf("  mark     answers with the model %s (%s)\n", name, from);
     }
     json_decref(json);
 }

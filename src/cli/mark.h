@@ -38,5 +38,5 @@ int mark_models_look(const struct config *cfg, json_t **ret_models, struct gb_er
 /* "set OPENAI_API_KEY ...": what to do to get a model. One sentence without its full stop. */
 extern const char mark_model_hint[];
 
-/* Lines of the welcome of `glovebox serve` about Mark. @url is of the server, or "". */
-void mark_print_welcome(struct mark *mark, const char *url);
+/* A line of the welcome of `glovebox serve` about Mark. */
+void mark_print_welcome(struct mark *mark);

@@ -218,6 +218,16 @@ static int check_args(const struct config *cfg, struct gb_err *err)
                                  "no program; give a FILE, - for standard input, or -c CODE");
         return 0;
     }
+    if (cfg->command == COMMAND_SHELL) {
+        if (cfg->shell_attach && (cfg->shell_new || cfg->args_len > 1))
+            return gb_fail_plain(err, EINVAL,
+                                 "--attach goes to a terminal that exists; leave out --new and "
+                                 "the command");
+        if (cfg->args_len == 0 && !cfg->shell_new)
+            return gb_fail_plain(err, EINVAL,
+                                 "no SESSION; name one by its id, or give --new for a new one");
+        return 0;
+    }
     if (cfg->command == COMMAND_ASK) {
         if (cfg->args_len == 1)
             return 0;

@@ -18,6 +18,7 @@ enum command_id {
     COMMAND_RUN,
     COMMAND_SERVE,
     COMMAND_MCP,
+    COMMAND_SHELL,
     COMMAND_DOCTOR,
     COMMAND_KEY,
     COMMAND_USER,
@@ -133,8 +134,12 @@ struct config {
     int64_t packages_bytes, packages_age_us;
     char *pip_for; /* NULL: the default address */
 
-    /* mcp */
-    char *mcp_url;    /* NULL: our own boxes */
+    /* shell */
+    bool shell_new;
+    char *shell_attach; /* a terminal, or "last"; NULL: a new one */
+
+    /* mcp, shell */
+    char *mcp_url;    /* NULL: our own boxes; of shell the default address */
     char *mcp_key;    /* NULL: none */
     char *mcp_client; /* the client whose configuration to print; NULL: none */
 

@@ -40,12 +40,13 @@ enum {
     FOR_ASK = 1 << 13,
     FOR_STORE = 1 << 14,
     FOR_SOURCE = 1 << 15,
+    FOR_SHELL = 1 << 16,
     FOR_ASKING = FOR_ASK | FOR_MARK, /* Mark in our own process */
 };
 #define FOR_ALL                                                                                    \
     (FOR_GLOBAL | FOR_RUN | FOR_HELP | FOR_VERSION | FOR_DOCTOR | FOR_KEY | FOR_AUDIT |            \
      FOR_SERVE | FOR_MCP | FOR_TEMPLATE | FOR_PIP | FOR_USER | FOR_MARK | FOR_ASK | FOR_STORE |    \
-     FOR_SOURCE)
+     FOR_SOURCE | FOR_SHELL)
 
 static const char *const cgroup_choices[] = { "auto", "v2", "v1", "none", NULL };
 static const char *const landlock_choices[] = { "off", "on", NULL };
@@ -387,12 +388,12 @@ static const struct config_option options[] = {
     { "log-code", 0, OPT_BOOL, MEMBER(log_code), "no", .commands = FOR_SERVE, .group = "Log",
       .help = "write every program to the log; programs may contain secrets" },
     { "url", 0, OPT_STRING, MEMBER(mcp_url), NULL, 1, 2000, .metavar = "URL", .valid = url_valid,
-      .expected = "http://HOST:PORT, https://HOST or unix:PATH", .commands = FOR_MCP,
-      .group = "MCP",
-      .help = "forward to the service at URL (http://, https:// or unix:PATH) instead of making "
-              "boxes here" },
+      .expected = "http://HOST:PORT, https://HOST or unix:PATH", .commands = FOR_MCP | FOR_SHELL,
+      .group = "Connection",
+      .help = "use the service at URL (http://, https:// or unix:PATH); without it, mcp makes "
+              "boxes here and shell uses http://127.0.0.1:8080" },
     { "api-key", 0, OPT_STRING, MEMBER(mcp_key), NULL, 1, 512, .metavar = "KEY",
-      .commands = FOR_MCP, .group = "MCP",
+      .commands = FOR_MCP | FOR_SHELL, .group = "Connection",
       .help = "key for that service; prefer GLOVEBOX_API_KEY, since other users can see the "
               "command line" },
     { "print-config", 0, OPT_STRING, MEMBER(mcp_client), NULL, 1, 32, .metavar = "CLIENT",
@@ -401,6 +402,11 @@ static const struct config_option options[] = {
       .commands = FOR_MCP, .flags = CONFIG_ARGS_ONLY, .group = "MCP",
       .help = "print the configuration to add to CLIENT, and exit: claude-desktop, claude-code, "
               "cursor, vscode, mcpo or open-webui" },
+    { "new", 0, OPT_BOOL, MEMBER(shell_new), "no", .commands = FOR_SHELL, .flags = CONFIG_ARGS_ONLY,
+      .group = "Terminal", .help = "create a session for it, which ends with the shell" },
+    { "attach", 0, OPT_STRING, MEMBER(shell_attach), NULL, 1, 60, .metavar = "TERMINAL",
+      .commands = FOR_SHELL, .flags = CONFIG_ARGS_ONLY, .group = "Terminal",
+      .help = "attach to a terminal that runs already, by its id or as last (the newest one)" },
 #include "cli/options/mark.def"
 #include "cli/options/source.def"
     { "name", 0, OPT_STRING, MEMBER(key_name), NULL, 1, 128, .metavar = "NAME",
@@ -609,6 +615,20 @@ static const struct config_command commands[] = {
                     "  glovebox mcp --print-config claude-desktop\n"
                     "  glovebox mcp --url http://127.0.0.1:8080\n",
         .args = CONFIG_ARGS_NONE,
+    },
+    [COMMAND_SHELL - 1] = {
+        .name = "shell",
+        .mask = FOR_SHELL,
+        .synopsis = "[OPTIONS] SESSION|--new [COMMAND [ARG...]]",
+        .summary = "open a terminal in a session of a service",
+        .description = "Opens a terminal in the box of a session, with a shell or with COMMAND, and connects it to this one. The program runs in the box; what it may do to this terminal is limited to showing text. Enter, then ~ and . (a dot) leaves it running; --attach comes back to it, and shows what it printed meanwhile. If the connection breaks, it is opened again. Exits with the exit code of the program, and with 0 if it was left running.",
+        .examples = "  glovebox shell ses_1f0e2d3c4b5a69788796a5b4c3d2e1f0\n"
+                    "  glovebox shell --new\n"
+                    "  glovebox shell --new python3 -q\n"
+                    "  glovebox shell --attach last ses_1f0e2d3c4b5a69788796a5b4c3d2e1f0\n"
+                    "  glovebox shell --url https://box.example.com --new\n",
+        .args = CONFIG_ARGS_NONE,
+        .stops = true,
     },
     [COMMAND_DOCTOR - 1] = {
         .name = "doctor",
