@@ -16,18 +16,20 @@ sandboxes.
 """
 
 from . import local
-from .aio import AsyncClient, AsyncSession, AsyncStream
+from .aio import AsyncClient, AsyncSession, AsyncStream, AsyncTerminal
 from .client import Client, File, Session, run
 from .codesession import CodeSession
 from .errors import *  # noqa: F403
 from .errors import __all__ as _errors
 from .result import Display, ErrorInfo, Figure, FileChange, Result
 from .stream import Event, Stream
+from .terminal import Terminal
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "AsyncClient", "AsyncSession", "AsyncStream", "Client", "CodeSession", "Display", "ErrorInfo",
-    "Event", "Figure", "File", "FileChange", "Result", "Session", "Stream", "local", "run",
+    "AsyncClient", "AsyncSession", "AsyncStream", "AsyncTerminal", "Client", "CodeSession",
+    "Display", "ErrorInfo", "Event", "Figure", "File", "FileChange", "Result", "Session", "Stream",
+    "Terminal", "local", "run",
     *_errors,
 ]

@@ -18,6 +18,7 @@ from . import errors
 from .client import Client, File, Session
 from .result import Result
 from .stream import Event, Stream
+from .terminal import Terminal
 from .transport import Call, current_call
 
 T = TypeVar("T")
@@ -260,6 +261,15 @@ class AsyncSession:
     async def interrupt(self, *, everything: bool = False) -> int:
         return await in_thread(self.sync.interrupt, everything=everything)
 
+    async def complete(self, code: str, cursor: Optional[int] = None) -> Dict[str, Any]:
+        return await in_thread(self.sync.complete, code, cursor)
+
+    async def inspect(self, code: str, cursor: Optional[int] = None) -> Dict[str, Any]:
+        return await in_thread(self.sync.inspect, code, cursor)
+
+    async def variables(self) -> Dict[str, Any]:
+        return await in_thread(self.sync.variables)
+
     async def pip_install(self, *packages: str, **options: Any) -> Dict[str, Any]:
         return await in_thread(self.sync.pip_install, *packages, **options)
 
@@ -268,6 +278,15 @@ class AsyncSession:
 
     async def packages(self) -> Dict[str, Any]:
         return await in_thread(self.sync.packages)
+
+    async def terminal(self, command: Optional[Any] = None, **options: Any) -> "AsyncTerminal":
+        return AsyncTerminal(await in_thread(self.sync.terminal, command, **options))
+
+    async def attach_terminal(self, terminal_id: str, **options: Any) -> "AsyncTerminal":
+        return AsyncTerminal(await in_thread(self.sync.attach_terminal, terminal_id, **options))
+
+    async def terminals(self) -> List[Dict[str, Any]]:
+        return await in_thread(self.sync.terminals)
 
     async def info(self) -> Dict[str, Any]:
         return await in_thread(self.sync.info)
@@ -337,3 +356,83 @@ async def run(code: str, *, client: Optional[AsyncClient] = None, **options: Any
     """Runs a program in a fresh box; see Client.run()."""
     client = client or AsyncClient()
     return await client.run(code, **options)
+
+
+class AsyncTerminal:
+    """The async version of `Terminal`. Cancelling a read loses no output."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self.terminal = terminal
+
+    def __repr__(self) -> str:
+        return f"<AsyncTerminal {self.terminal.id}>"
+
+    @property
+    def id(self) -> str:
+        return self.terminal.id
+
+    @property
+    def offset(self) -> Optional[int]:
+        return self.terminal.offset
+
+    @property
+    def exit_code(self) -> Optional[int]:
+        return self.terminal.exit_code
+
+    @property
+    def ended(self) -> bool:
+        return self.terminal.ended
+
+    async def _until(self, function: Callable[..., T], *args: Any) -> T:
+        """In a thread; cancelling this wakes it up. What it has read by then is read again by the
+        next call, because the connection is opened again at the offset."""
+        future = start_thread(functools.partial(function, *args))
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            offset = self.terminal.offset
+            self.terminal.interrupt()
+            future.add_done_callback(_forget)
+            await asyncio.wait({future}, timeout=LEAVE_SECONDS)
+            if not self.terminal.ended:
+                self.terminal.resume(offset)
+            raise
+
+    async def read(self, timeout: Optional[float] = None) -> bytes:
+        return await self._until(self.terminal.read, timeout)
+
+    async def expect(self, pattern: Any, timeout: Optional[float] = None) -> bytes:
+        return await self._until(self.terminal.expect, pattern, timeout)
+
+    async def wait(self, timeout: Optional[float] = None) -> int:
+        return await self._until(self.terminal.wait, timeout)
+
+    async def write(self, data: Any) -> None:
+        await in_thread(self.terminal.write, data)
+
+    async def resize(self, cols: int, rows: int) -> None:
+        await in_thread(self.terminal.resize, cols, rows)
+
+    async def info(self) -> Dict[str, Any]:
+        return await in_thread(self.terminal.info)
+
+    async def close(self) -> None:
+        await in_thread(self.terminal.close)
+
+    async def end(self) -> None:
+        await in_thread(self.terminal.end)
+
+    def __aiter__(self) -> "AsyncTerminal":
+        return self
+
+    async def __anext__(self) -> bytes:
+        data = await self.read()
+        if not data:
+            raise StopAsyncIteration
+        return data
+
+    async def __aenter__(self) -> "AsyncTerminal":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await in_thread(self.terminal.__exit__, *_)

@@ -14,6 +14,7 @@ from typing import (IO, Any, Dict, Iterable, Iterator, List, Mapping, Optional, 
 from . import errors, stream
 from .result import Result
 from .stream import NDJSON, Stream
+from .terminal import Terminal, listed
 from .transport import MAX_REPLY, PIECE, READ_SECONDS, Call, Reply, Transport, quote, quote_path
 
 Path = Union[str, "os.PathLike[str]"]
@@ -377,6 +378,27 @@ class Session:
         count = reply.get("interrupted")
         return count if isinstance(count, int) else 0
 
+    # ---- what it knows ----
+
+    def complete(self, code: str, cursor: Optional[int] = None) -> Dict[str, Any]:
+        """What could come at `cursor` (its end by default): "matches", each with "text" and "type",
+        which take the place of `code[start:end]`. While something runs in the session, "busy" is
+        true and there are none; this never waits for it."""
+        return self._ask("/complete", code, cursor)
+
+    def inspect(self, code: str, cursor: Optional[int] = None) -> Dict[str, Any]:
+        """Help about the name at `cursor`: "found" and "text". See `complete` for "busy"."""
+        return self._ask("/inspect", code, cursor)
+
+    def variables(self) -> Dict[str, Any]:
+        """Its "variables", each with "name", "type", "summary" and where known "shape" and
+        "size_bytes". See `complete` for "busy"."""
+        return self._transport.object("GET", self._path + "/variables", repeat=True)
+
+    def _ask(self, path: str, code: str, cursor: Optional[int]) -> Dict[str, Any]:
+        body = _body(code=code, cursor=cursor)
+        return self._transport.object("POST", self._path + path, body, repeat=True)
+
     # ---- packages ----
 
     def pip_install(
@@ -397,6 +419,27 @@ class Session:
         """The packages installed into it: "packages" with name, version and hash, and the
         "requirements"."""
         return self._transport.object("GET", self._path + "/packages", repeat=True)
+
+    # ---- terminals ----
+
+    def terminal(
+        self,
+        command: Optional[Sequence[str]] = None,
+        *,
+        cols: int = 80,
+        rows: int = 24,
+        env: Optional[Mapping[str, str]] = None,
+    ) -> Terminal:
+        """Opens a terminal in the box: a shell, or `command` with its arguments."""
+        return Terminal(self, command, cols=cols, rows=rows, env=env)
+
+    def attach_terminal(self, terminal_id: str, *, offset: Optional[int] = None) -> Terminal:
+        """A terminal that is there already. `offset`: how many bytes of its output are known."""
+        return Terminal(self, terminal_id=terminal_id, offset=offset)
+
+    def terminals(self) -> List[Dict[str, Any]]:
+        """Its terminals, oldest first: ids, sizes, states and exit codes."""
+        return list(listed(self))
 
     # ---- lifetime ----
 

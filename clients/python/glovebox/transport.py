@@ -310,6 +310,27 @@ class Transport:
             raise
         return connection
 
+    def dial(self, call: Call) -> http.client.HTTPConnection:
+        """A new connection, for a protocol other than HTTP; the caller closes it."""
+        connection = self._make()
+        try:
+            connection.connect()
+            call.attach(connection.sock)
+        except (OSError, ValueError) as error:
+            connection.close()
+            raise errors.ConnectionFailed(f"cannot connect to {self.url}: {_say(error)}") from error
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def place(self) -> Tuple[str, str, Dict[str, str]]:
+        """The Host header, what paths begin with, and the headers of every request."""
+        if self._unix:
+            return "localhost", "", dict(self._auth)
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{host}:{self._port}" if self._port else host, self._base, dict(self._auth)
+
     # ---- requests ----
 
     def open(

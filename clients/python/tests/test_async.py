@@ -34,6 +34,9 @@ def test_all_of_a_session(service, tmp_path):
                 assert await session.interrupt() == 0
                 assert (await session.info())["session_id"] == session.id
                 await session.keep_alive()
+                assert (await session.complete("pri"))["matches"][0]["text"] == "print"
+                assert (await session.inspect("print"))["found"]
+                assert "x" in [v["name"] for v in (await session.variables())["variables"]]
                 again = await client.attach(session.id)
                 assert (await again.run("x")).text == "5"
                 assert len(await client.sessions()) >= 1

@@ -93,6 +93,27 @@ def test_session_keeps_variables(client):
     assert isinstance(caught.value, LookupError)
 
 
+def test_what_a_session_knows(client, session):
+    session.run("größe = [1, 2]\ndef double(amount): 'Twice.'")
+    found = session.complete("x = grö + 1", 7)
+    assert found["matches"] == [{"text": "größe", "type": "instance"}] and not found["busy"]
+    assert (found["start"], found["end"]) == (4, 7)
+    assert [m["text"] for m in session.complete("double(am")["matches"]] == ["amount="]
+    assert session.inspect("double")["text"] == "double(amount)\n\nTwice."
+    assert not session.inspect("nothing")["found"]
+    listed = session.variables()["variables"]
+    assert [(v["name"], v["type"]) for v in listed] == [("größe", "list"), ("double", "function")]
+    assert listed[0]["shape"] == [2]
+    with pytest.raises(glovebox.BadRequest):
+        session.complete("x", -1)
+    with session.stream("import time\nprint('begun', flush=True)\ntime.sleep(600)") as events:
+        for event in events:
+            if "begun" in str(event):
+                break
+        assert session.variables()["busy"] and session.complete("x")["busy"]
+        session.interrupt()
+
+
 def test_attached_sessions_stay(client, session):
     session.run("x = 5")
     with client.attach(session.id) as again:
