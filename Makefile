@@ -53,6 +53,13 @@ bench: deps-bench $(BUILD)/build.ninja ## measure the engine against bubblewrap,
 	@$(PYTHON) bench/packages.py $(BUILD)/glovebox $(BUILD)/bench-packages.json
 	@$(PYTHON) bench/printing.py $(BUILD)/glovebox $(BUILD)/bench-printing.json
 	@$(PYTHON) bench/mark.py $(BUILD)/glovebox $(BUILD)/bench-mark.json
+	@$(PYTHON) bench/page.py $(BUILD)/glovebox $(BUILD)/bench-page.json
+
+web: deps-web ## build the page from web/src into web/dist, which is committed (needs npm)
+	@tools/web.sh
+
+screenshots: deps-test binary ## screenshots of every screen of the page, into build/screenshots
+	@$(PYTHON) tools/screenshots.py $(BUILD)/glovebox $(BUILD)/screenshots
 
 soak: deps-run binary ## 30 minutes of mixed load on the service (SOAK_SECONDS=60 for less)
 	@$(PYTHON) tests/soak/soak.py $(BUILD)/glovebox
@@ -95,6 +102,8 @@ deps-lint:
 	@tools/deps.sh build lint
 deps-bench:
 	@tools/deps.sh build sandbox bench
+deps-web:
+	@tools/deps.sh web
 
 $(BUILD)/build.ninja:
 	@meson setup $(BUILD) --prefix $(prefix)
@@ -112,6 +121,6 @@ compile: $(BUILD)/build.ninja
 binary: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) glovebox
 
-.PHONY: help run example locales test test-without test-v2 test-v2-short build cross bench soak fmt lint deps \
+.PHONY: help run example locales test test-without test-v2 test-v2-short build cross bench web screenshots soak fmt lint deps \
 	clean install compile \
-	binary deps-build deps-run deps-test deps-vm deps-lint deps-bench
+	binary deps-build deps-run deps-test deps-vm deps-lint deps-bench deps-web

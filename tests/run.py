@@ -4,7 +4,9 @@
 Suites: unit (cmocka programs, through meson), python (pytest over tests/unit), client (pytest over
 clients/python, against services of the built binary), mcp (pytest over tests/mcp: the official
 conformance suite and clients, which tools/mcp_kit.sh installs to a cache directory, or to
-GB_MCP_KIT), system and abuse (pytest, through the built binary, named to them in GLOVEBOX).
+GB_MCP_KIT), browser (pytest over tests/browser: the page in Chromium, driven by what
+tools/browser_kit.sh installs, or by GB_BROWSER_KIT), system and abuse (pytest, through the built
+binary, named to them in GLOVEBOX).
 System and abuse suites are run once for each kind of user that this one can become:
 
   self     an ordinary user: whoever called.
@@ -37,11 +39,11 @@ from harness.pytests import judge
 from harness.queue import Queue, run_all
 from harness.report import (ROOT, Tally, print_costs, say, unsteady_log, write_costs,
                             write_unsteady)
-from harness.suites import THROUGH_BINARY, binary_jobs, mcp_jobs, plain_jobs
+from harness.suites import THROUGH_BINARY, WITH_KIT, binary_jobs, kit_jobs, plain_jobs
 from harness.unit import suite_unit
 from harness.users import Stage
 
-SUITES = ("unit", "python", "client", "mcp", *THROUGH_BINARY)
+SUITES = ("unit", "python", "client", *WITH_KIT, *THROUGH_BINARY)
 
 
 def identities():
@@ -55,7 +57,7 @@ def arguments():
                         help="the build directory (default: build)")
     parser.add_argument("--as", dest="who", default=",".join(identities()),
                         help="of " + ", ".join(identities()) + " (default: all)")
-    parser.add_argument("--only", help="files of the system or abuse suite (default: all)")
+    parser.add_argument("--only", help="files of the system, abuse, mcp or browser suite (default: all)")
     parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 2, metavar="N",
                         help="how many at the same time (default: two more than processors)")
     parser.add_argument("--counts", type=pathlib.Path,
@@ -95,9 +97,9 @@ def run_suites(args, suites, tally):
         if suite in THROUGH_BINARY:
             for who in args.who:
                 jobs += binary_jobs(suite, who, build, only, stage, tally)
-        elif suite == "mcp":
+        elif suite in WITH_KIT:
             queue.expect()
-            others.append(functools.partial(mcp_jobs, build, queue, tally, jobs))
+            others.append(functools.partial(kit_jobs, suite, build, only, queue, tally, jobs))
         elif suite != "unit":
             jobs += plain_jobs(suite, build)
     queue.add(jobs)

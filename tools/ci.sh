@@ -78,6 +78,7 @@ behind() {
     CC=clang step clang-werror compile build-clang --werror -Doptimization=0 -Ddebug=false -- \
         all bench_engine bench_service
     step tsan tools/tsan.sh 30
+    step web tools/web.sh --check
     step aarch64 tools/cross.sh -Doptimization=1 -Ddebug=false # this compiler crashes at 0
     GLOVEBOX=build/glovebox timed vm counted vm tools/vm/suites.sh --short
     BUILD=build-clang timed lint tools/lint.sh || true
@@ -96,9 +97,10 @@ fuzzing() {
 # packages : those that the first build does not need; apt takes about as long as that build
 packages() { tools/deps.sh; }
 
-# kit : installs the programs for the proofs of MCP and of models, mostly downloads; the suites wait for it
+# kit : installs the programs for the proofs of MCP, of the page and of models, mostly downloads; the suites wait for it
 kit() {
     timed mcp-kit tools/mcp_kit.sh ${GB_MCP_KIT:+"$GB_MCP_KIT"}
+    timed browser-kit tools/browser_kit.sh ${GB_BROWSER_KIT:+"$GB_BROWSER_KIT"} || true # its suite says so
     timed model-kit tools/model_kit.sh ${GB_MODEL_KIT:+"$GB_MODEL_KIT"} || true # a test says so
 }
 

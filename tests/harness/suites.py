@@ -12,6 +12,8 @@ from .report import ROOT, say, show
 from .users import why_no_subids
 
 THROUGH_BINARY = ("system", "abuse")
+# Run once, as the calling user, when tools/SUITE_kit.sh has installed what they need: suite -> title.
+WITH_KIT = {"mcp": "MCP proofs", "browser": "browser tests"}
 SUBIDS_ONLY = ["test_robust.py", "test_serve_files.py", "test_volumes.py", "test_template.py"]
 # Nothing in these depends on who runs them.
 NOT_AS_USER = ["test_docs.py", "test_cell.py", "test_dialects.py", "test_dialects_bad.py",
@@ -45,7 +47,9 @@ SECONDS = {
     "test_docs.py": 90, "test_mark_export.py": 60, "test_mark_sources.py": 45, "test_bigquery.py": 30,
     "test_bigquery_emulator.py": 15, "test_mark_bigquery.py": 25, "test_store_postgres.py": 30, "test_mark_budgets.py": 20, "test_sources.py": 20,
     "test_mark_data.py": 25, "test_mark_directories.py": 20, "test_network.py": 15, "test_bad_input.py": 14, "test_key.py": 5,
-    "test_compat.py": 2,
+    "test_compat.py": 2, "test_page_axe.py": 100, "test_page_play.py": 60, "test_page_admin.py": 45, "test_page_xss.py": 60,
+    "test_page_mark.py": 40, "test_page_large.py": 60, "test_page_network.py": 50, "test_page_docs.py": 20,
+    "test_page_two_users.py": 20,
 }
 ALONE_FROM = 40  # a file this long is a separate job
 JOB_SECONDS = 60  # several files together take no longer
@@ -113,31 +117,32 @@ def plain_jobs(suite, build):
     return [Job("client tests", ["clients/python"], weight=100, env=env)]
 
 
-def default_kit():
-    """Where the official programs for the MCP proofs are installed: outside of the build, so that
-    the next build finds them, in a directory for each set of pins."""
-    if os.environ.get("GB_MCP_KIT"):
-        return pathlib.Path(os.environ["GB_MCP_KIT"]).resolve()
-    named = subprocess.run([str(ROOT / "tools" / "mcp_kit.sh"), "--where"], stdin=subprocess.DEVNULL,
-                           stdout=subprocess.PIPE, text=True, check=True)
+def default_kit(suite):
+    """Where the programs that a suite needs are installed: outside of the build, so that the next
+    build finds them, in a directory for each set of pins."""
+    if os.environ.get(f"GB_{suite.upper()}_KIT"):
+        return pathlib.Path(os.environ[f"GB_{suite.upper()}_KIT"]).resolve()
+    named = subprocess.run([str(ROOT / "tools" / f"{suite}_kit.sh"), "--where"],
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True)
     return pathlib.Path(named.stdout.strip())
 
 
-def mcp_jobs(build, queue, tally, jobs):
-    """Installs the programs for the MCP proofs in the background; then adds their jobs to the queue
+def kit_jobs(suite, build, only, queue, tally, jobs):
+    """Installs the programs of a suite of WITH_KIT in the background; then adds its jobs to the queue
     and to @jobs."""
+    title = WITH_KIT[suite]
     try:
-        kit = default_kit()
+        kit = default_kit(suite)
         with tempfile.TemporaryFile() as shown:
-            code = run([str(ROOT / "tools" / "mcp_kit.sh"), str(kit)], stdin=subprocess.DEVNULL,
+            code = run([str(ROOT / "tools" / f"{suite}_kit.sh"), str(kit)], stdin=subprocess.DEVNULL,
                        stdout=shown, stderr=subprocess.STDOUT)
             if code != 0:
-                show("installing the MCP proofs", shown)
-                tally.add("MCP proofs", failed=1, notes=[f"FAILED: tools/mcp_kit.sh, exit {code}"])
+                show(f"installing what the {title} need", shown)
+                tally.add(title, failed=1, notes=[f"FAILED: tools/{suite}_kit.sh, exit {code}"])
                 return
-        env = {"GLOVEBOX": str(build / "glovebox"), "GB_MCP_KIT": str(kit)}
-        ready = [Job("MCP proofs", where, weight=seconds, env=env)
-                 for seconds, where in cut(files_of("mcp", "self", []))]
+        env = {"GLOVEBOX": str(build / "glovebox"), f"GB_{suite.upper()}_KIT": str(kit)}
+        ready = [Job(title, where, weight=seconds, env=env)
+                 for seconds, where in cut(files_of(suite, "self", only))]
         jobs += ready
         queue.add(ready)
     finally:

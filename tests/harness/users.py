@@ -76,7 +76,7 @@ def why_no_subids():
 def not_for_the_stage(folder, names):
     """Anything that is not part of the sources: builds, caches, anything but files, links and
     directories."""
-    skip = {".git", "__pycache__", "build"} | {name for name in names if name.startswith("build-")}
+    skip = {".git", "__pycache__", "build", "node_modules"} | {name for name in names if name.startswith("build-")}
     paths = {name: pathlib.Path(folder, name) for name in names}
     return skip | {name for name, path in paths.items()
                    if not (path.is_symlink() or path.is_dir() or path.is_file())}

@@ -132,31 +132,41 @@ class Server:
             pytest.fail("the server does not stop")
 
 
-@pytest.fixture
-def serve(gb, tmp_path):
-    servers = []
+def start_server(gb, folder, name, *options, key=None, env=None, preload="none", data=None, prefix=(), port=0):
+    """Starts one whose files are in @folder, distinguished by @name, and waits until it is ready."""
+    data = data or folder / f"data{name}"
+    port_file, log = folder / f"port{name}", folder / f"log{name}"
+    process = gb.start(
+        "serve", "--listen", f"127.0.0.1:{port}", "--port-file", port_file, "--data", data,
+        "--preload", preload, "--pool", "1", "--log-format", "json", "--log-file", log,
+        *options, env=env, prefix=prefix, stdin=subprocess.DEVNULL,
+    )
+    wait_for(lambda: port_file.exists() or process.poll() is not None, 60, "the port file")
+    if process.poll() is not None:
+        pytest.fail("serve ended: " + process.stderr.read().decode())
+    server = Server(process, int(port_file.read_text().split()[0]), data, key)
+    server.log, server.port_file = log, port_file
+    return server
 
-    def start(*options, key=None, env=None, preload="none", data=None, prefix=()):
-        data = data or tmp_path / f"data{len(servers)}"
-        port_file, log = tmp_path / f"port{len(servers)}", tmp_path / f"log{len(servers)}"
-        process = gb.start(
-            "serve", "--listen", "127.0.0.1:0", "--port-file", port_file, "--data", data,
-            "--preload", preload, "--pool", "1", "--log-format", "json", "--log-file", log,
-            *options, env=env, prefix=prefix, stdin=subprocess.DEVNULL,
-        )
-        wait_for(lambda: port_file.exists() or process.poll() is not None, 60, "the port file")
-        if process.poll() is not None:
-            pytest.fail("serve ended: " + process.stderr.read().decode())
-        server = Server(process, int(port_file.read_text().split()[0]), data, key)
-        server.log, server.port_file = log, port_file
-        servers.append(server)
-        return server
 
-    yield start
+def stop_servers(servers):
+    """Those that still run must leave with 0 and take their port files with them."""
     for server in servers:
         if server.process.poll() is None:
             assert server.stop() == 0
             assert not os.path.exists(server.port_file)
+
+
+@pytest.fixture
+def serve(gb, tmp_path):
+    servers = []
+
+    def start(*options, **how):
+        servers.append(start_server(gb, tmp_path, len(servers), *options, **how))
+        return servers[-1]
+
+    yield start
+    stop_servers(servers)
 
 
 @pytest.fixture

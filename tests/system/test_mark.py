@@ -120,7 +120,7 @@ def test_events_tell_the_same_and_can_be_read_again(serve, tmp_path):
     done = events[-1][2]
     assert done["answer_story"] == "The sum is 499,500." and done["numbers"]["checked"] == 1
     message = done["message_id"]
-    assert events[0][2] == {"chat_id": done["chat_id"], "message_id": message}
+    assert events[0][2] == {"chat_id": done["chat_id"], "message_id": message, "question_id": done["question_id"]}
     codes = {data["n"]: data["code"] for _, name, data in events if name == "step" and "code" in data}
     assert codes == {1: TWO_STEPS[0]["calls"][0]["arguments"]["code"],
                      2: TWO_STEPS[1]["calls"][0]["arguments"]["code"]}

@@ -312,7 +312,7 @@ def test_about(server):
     assert server.good("GET", "/readyz") == {"ready": True}
     assert server.good("GET", "/")["message"] == "Code execution sandbox is running"
     reply = server.ask("GET", "/", Accept="text/html")
-    assert reply.status == 302 and reply.headers["Location"] == "/docs"
+    assert reply.status == 200 and b"<title>Glovebox</title>" in reply.body
     server.good("POST", "/v1/execute", {"code": "1"})
     metrics = server.ask("GET", "/metrics").body.decode()
     assert 'sandbox_executions_total{status="ok"} 1\n' in metrics
@@ -358,8 +358,3 @@ def test_openapi_and_docs(server):
     assert set(described["required"]) <= set(receipt) <= set(described["properties"])
     reply = server.ask("GET", "/docs")
     assert reply.status == 200 and b"<!doctype html>" in reply.body
-    policy = reply.headers["Content-Security-Policy"]
-    nonce = policy.partition("'nonce-")[2].partition("'")[0]
-    assert "default-src 'none'" in policy and reply.body.count(nonce.encode()) == 2
-    assert b"http://" not in reply.body and b"https://" not in reply.body
-    assert nonce.encode() not in server.ask("GET", "/docs").body

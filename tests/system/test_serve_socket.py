@@ -7,7 +7,7 @@ import socket
 import pytest
 import websockets
 
-from serve_kit import serve, server  # noqa: F401
+from serve_kit import Server, serve, server  # noqa: F401
 
 HELLO = (
     "GET /v1/executions/{}/stream HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
@@ -164,3 +164,69 @@ def test_keys_and_stop(serve, gb, tmp_path):
     with pytest.raises(websockets.InvalidStatusCode) as refusal:
         follow(server, "exec_any")
     assert refusal.value.status_code == 401
+
+
+def hello(server, execution, protocols, **headers):
+    """The reply to a handshake with these subprotocols, as text."""
+    lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+    request = HELLO.format(execution).replace(
+        "\r\n\r\n", f"\r\nSec-WebSocket-Protocol: {protocols}\r\n{lines}\r\n")
+    with socket.create_connection(("127.0.0.1", server.port), timeout=120) as s:
+        s.sendall(request.encode())
+        reply = b""
+        while b"\r\n\r\n" not in reply and (piece := s.recv(65536)):
+            reply += piece
+    return reply.partition(b"\r\n\r\n")[0].decode()
+
+
+def test_token_as_a_subprotocol(serve, gb, tmp_path):
+    """Pages cannot set headers: their token is a subprotocol, of a key and of an account alike."""
+    data = tmp_path / "data"
+    made = json.loads(gb("key", "create", "--json", "--data", data).out)
+    key = next(v for v in made.values() if isinstance(v, str) and v.startswith("gb_"))
+    gb("user", "add", "ada@example.com", "--data", data, "--password-file", "-",
+       stdin=b"correct horse battery\n")
+    server = serve("--require-key", "--log-level", "debug", data=data)
+    signed_in = server.good("POST", "/auth/signin",
+                            {"email": "ada@example.com", "password": "correct horse battery"})
+    token = signed_in["access_token"]
+    for secret, other in ((key, token), (token, key)):
+        execution = start(Server(server.process, server.port, data, secret), "print('hi')")
+        found, closed = follow(server, execution,
+                               subprotocols=["glovebox.v1", "glovebox.bearer." + secret])
+        assert closed == 1000 and found[-1]["event"] == "receipt"
+        reply = hello(server, execution, f"glovebox.bearer.{secret}, glovebox.v1")
+        assert reply.startswith("HTTP/1.1 101 ")
+        # The one that is chosen is not the one with the token.
+        chosen = [line for line in reply.splitlines() if line.startswith("Sec-WebSocket-Protocol")]
+        assert chosen == ["Sec-WebSocket-Protocol: glovebox.v1"] and secret not in reply
+        # It is what the header would be: of somebody else, the execution does not exist.
+        assert " 404 " in hello(server, execution, f"glovebox.v1, glovebox.bearer.{other}")
+        # A header is stronger than the subprotocol.
+        good, bad = f"glovebox.v1, glovebox.bearer.{secret}", "glovebox.v1, glovebox.bearer.gb_bad"
+        assert " 401 " in hello(server, execution, good, Authorization="Bearer gb_nope")
+        assert " 401 " in hello(server, execution, good, X_API_Key="gb_nope")
+        assert " 101 " in hello(server, execution, bad, Authorization="Bearer " + secret)
+        # Other sites cannot use it, even with the right one.
+        assert " 403 " in hello(server, execution, good, Origin="https://elsewhere.example")
+    for offered, status in (
+            ("glovebox.v1", 401), ("glovebox.v1, glovebox.bearer.gb_nope", 401),
+            ("glovebox.v1, glovebox.bearer.", 400), ("glovebox.v1, glovebox.bearer.eyJ", 401),
+            (f"glovebox.bearer.{key}, glovebox.bearer.{key}", 400),
+            ("glovebox.bearer." + "x" * 3000, 400), (f"Glovebox.Bearer.{key}", 401),
+            (f"glovebox.bearer.{key[:-1]}", 401), (f"glovebox.bearer.{key}x", 401),
+            (",,,", 401), ("glovebox.bearer.%00", 401), ("glovebox.bearer.\u00e9", 401)):
+        assert f" {status} " in hello(server, execution, offered).splitlines()[0], offered
+    # Only where there is a WebSocket.
+    server.problem(401, "GET", "/v1/sessions", Sec_WebSocket_Protocol="glovebox.bearer." + key)
+    log = (tmp_path / "log0").read_text()
+    assert key not in log and token not in log and "glovebox.bearer" not in log
+
+
+def test_subprotocols_are_not_needed(server):
+    execution = start(server, "1")
+    assert " 101 " in hello(server, execution, "something.else")
+    assert "Sec-WebSocket-Protocol" not in hello(server, execution, "something.else")
+    assert "Sec-WebSocket-Protocol: glovebox.v1" in hello(server, execution, "other, glovebox.v1")
+    # A bad token is refused on loopback too, where none would be needed.
+    assert " 401 " in hello(server, execution, "glovebox.v1, glovebox.bearer.gb_nope")

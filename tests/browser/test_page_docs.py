@@ -1,0 +1,54 @@
+"""/docs: complete without script, and with it a form that tries every route."""
+
+import re
+
+import pytest
+
+from page_kit import PHONE, expect, push, visit, world  # noqa: F401 isort:skip
+
+
+@pytest.fixture(scope="module")
+def server(world):  # noqa: F811
+    return world.serve("--model", "demo")
+
+
+def test_without_script(server, visit):  # noqa: F811
+    page = visit(server, "/docs", java_script_enabled=False, **PHONE)[1]
+    text = page.locator("body").inner_text()
+    for path, methods in server.good("GET", "/openapi.json")["paths"].items():
+        assert path in text, path
+        for method in methods:
+            assert page.locator(f"article[data-method='{method}'][data-path='{path}']").count() == 1, (method, path)
+    assert page.locator("html").evaluate("(e) => e.scrollWidth <= innerWidth")
+
+
+def test_try_it(server, visit):  # noqa: F811
+    page = visit(server, "/docs")[1]
+    push(page.get_by_role("button", name="Try it: GET /health", exact=True))
+    form = page.locator("article[data-path='/health'] form.try")
+    push(form.get_by_role("button", name="Send"))
+    expect(form.locator(".reply")).to_contain_text('"status"')
+    push(page.get_by_role("button", name="Try it: POST /execute", exact=True))
+    form = page.locator("article[data-method='post'][data-path='/execute'] form.try")
+    form.get_by_label("Body").fill('{"code": "print(6 * 7)"}')
+    push(form.get_by_role("button", name="Send"))
+    expect(form.locator(".reply")).to_contain_text("42")
+    form.get_by_label("Body").fill("{nonsense")
+    push(form.get_by_role("button", name="Send"))
+    expect(form.locator(".badge.bad")).to_contain_text("4")
+
+
+def test_every_route_has_a_form(server, visit):  # noqa: F811
+    page = visit(server, "/docs")[1]
+    buttons = page.get_by_role("button", name=re.compile("^Try it: "))
+    count = sum(len(methods) for methods in server.good("GET", "/openapi.json")["paths"].values())
+    expect(buttons).to_have_count(count)
+    page.evaluate("document.querySelectorAll('article.route button[aria-expanded=false]').forEach((one) => one.click())")
+    expect(page.locator("form.try")).to_have_count(count)
+
+
+def test_filter(server, visit):  # noqa: F811
+    page = visit(server, "/docs")[1]
+    page.get_by_role("searchbox", name="Filter routes").fill("post execute")
+    expect(page.locator("article.route:visible").first).to_be_visible()
+    expect(page.locator("article[data-path='/health']")).to_be_hidden()
