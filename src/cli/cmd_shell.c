@@ -201,7 +201,7 @@ static int turn(struct shell_run *run, int64_t wait_us)
     struct pollfd p[3] = { { run->signal_fd, POLLIN, 0 },
                            { room ? STDIN_FILENO : -1, POLLIN, 0 },
                            { link->fd, (short) (POLLIN | (link->pending_len ? POLLOUT : 0)), 0 } };
-    int r = poll(p, 3, (int) (wait_us / USEC_PER_MSEC));
+    int r = poll(p, 3, link->more ? 0 : (int) (wait_us / USEC_PER_MSEC));
 
     if (r < 0)
         return 0;
@@ -209,11 +209,10 @@ static int turn(struct shell_run *run, int64_t wait_us)
         signals_read(run);
     if (p[1].revents && run->ending == GOES_ON)
         keys_read(run);
-    if (p[2].revents) {
+    if (p[2].revents)
         run->heard_us = clock_now_us();
-        if ((r = link_read(link, on_frame, run)) < 0)
-            return r;
-    }
+    if ((p[2].revents || link->more) && (r = link_read(link, on_frame, run)) < 0)
+        return r;
     if (link->socket && (r = link_flush(link)) < 0)
         return r;
     return link->socket && clock_now_us() - run->heard_us > SILENCE_US ? -ETIMEDOUT : 0;

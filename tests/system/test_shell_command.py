@@ -170,6 +170,26 @@ def test_no_control_strings(gb, server, url):
     assert b"\x1b[?25h" in shell.raw, "the cursor is left hidden"
 
 
+@pytest.mark.parametrize("word", ["key", "signal"])
+def test_flood_to_a_slow_terminal(gb, server, url, word):
+    """Keys and signals work while a program prints more than the terminal can show."""
+    shell = Shell(gb, "--url", url, server.session())
+    shell.prompt()
+    shell.type("yes 0123456789abcdef\r")
+    end, told, tail = time.monotonic() + 5, False, b""
+    while not tail.endswith(b"$ ") and shell.process.poll() is None:
+        assert time.monotonic() < end + PATIENCE, "it did not see the interrupt"
+        if not told and time.monotonic() > end - 3:
+            shell.type(b"\x03") if word == "key" else shell.process.terminate()
+            told, end = True, time.monotonic() - PATIENCE + 15
+        if select.select([shell.master], [], [], 0.2)[0]:
+            tail = (tail + os.read(shell.master, 4096))[-64:]
+        time.sleep(0.01)  # 400 KB per second
+    if word == "key":
+        shell.type("exit 0\r")
+    assert shell.wait() == (0 if word == "key" else 128 + signal.SIGTERM)
+
+
 class Relay:
     """Between a client and the server; can be cut."""
 

@@ -7,18 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 
 #include "base/autoclean.h"
 #include "base/clock.h"
 
 #include "base/banned.h"
 
-#define CONNECT_S  10L
-#define TOTAL_S    60L
-#define REPLY_MAX  ((size_t) 1 << 20)
-#define HEAD_MAX   16384
-#define HELLO_US   (20 * USEC_PER_SEC)
-#define READ_BYTES 16384
+#define CONNECT_S     10L
+#define TOTAL_S       60L
+#define REPLY_MAX     ((size_t) 1 << 20)
+#define HEAD_MAX      16384
+#define HELLO_US      (20 * USEC_PER_SEC)
+#define READ_BYTES    16384
+#define RECEIVE_BYTES (64 * 1024)
 
 int link_open(struct link *link, const char *url, const char *key, struct gb_err *err)
 {
@@ -221,6 +223,17 @@ static int hello_receive(struct link *link, int64_t until, struct gb_err *err)
                          (int) strcspn(head, "\r"), head);
 }
 
+/* Output that waits in buffers is still shown after an interrupt, so there is little of it. */
+static int on_socket(void *arg, curl_socket_t fd, curlsocktype purpose)
+{
+    int size = RECEIVE_BYTES;
+
+    (void) arg;
+    (void) purpose;
+    (void) setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
+    return CURL_SOCKOPT_OK;
+}
+
 int link_attach(struct link *link, const char *path, struct gb_err *err)
 {
     char error[CURL_ERROR_SIZE] = "";
@@ -233,6 +246,7 @@ int link_attach(struct link *link, const char *path, struct gb_err *err)
     if (!link->socket)
         return gb_fail(err, ENOMEM, "connect to the service");
     curl_easy_setopt(link->socket, CURLOPT_CONNECT_ONLY, 1L);
+    curl_easy_setopt(link->socket, CURLOPT_SOCKOPTFUNCTION, on_socket);
     if (curl_easy_perform(link->socket) != CURLE_OK ||
         curl_easy_getinfo(link->socket, CURLINFO_ACTIVESOCKET, &fd) != CURLE_OK ||
         fd == CURL_SOCKET_BAD) {
@@ -255,6 +269,7 @@ void link_detach(struct link *link)
         curl_easy_cleanup(link->socket);
     link->socket = NULL;
     link->fd = -1;
+    link->more = false;
     link->pending_len = 0;
     frames_release(&link->frames);
 }
@@ -296,18 +311,13 @@ int link_read(struct link *link,
 {
     char buf[READ_BYTES];
     size_t n;
-    int r;
+    CURLcode code = curl_easy_recv(link->socket, buf, sizeof buf, &n);
 
-    /* All that the library has: what it keeps for itself cannot be polled for. */
-    for (;;) {
-        CURLcode code = curl_easy_recv(link->socket, buf, sizeof buf, &n);
-
-        if (code == CURLE_AGAIN)
-            return 0;
-        if (code != CURLE_OK || n == 0)
-            return -EPIPE;
-        r = frames_feed(&link->frames, buf, n, each, arg);
-        if (r < 0)
-            return r;
-    }
+    /* What the library keeps for itself cannot be polled for. */
+    link->more = code == CURLE_OK;
+    if (code == CURLE_AGAIN)
+        return 0;
+    if (code != CURLE_OK || n == 0)
+        return -EPIPE;
+    return frames_feed(&link->frames, buf, n, each, arg);
 }

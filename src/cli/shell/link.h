@@ -18,6 +18,7 @@ struct link {
 
     CURL *socket; /* NULL: not connected */
     int fd;
+    bool more; /* something may be left to read although poll() does not say so */
     struct frames frames;
     char *pending; /* LINK_PENDING_MAX bytes */
     size_t pending_len;
@@ -41,7 +42,8 @@ bool link_send(struct link *link, enum frame_kind kind, char *data, size_t len);
 /* Writes what is queued, as far as that is possible now. Negative: the connection is lost. */
 int link_flush(struct link *link);
 
-/* Reads what has arrived. Negative: the connection is lost, or what @each returned. */
+/* Reads some of what has arrived; a program that floods us must not keep us from the user's keys.
+ * While link->more there may be more. Negative: the connection is lost, or what @each returned. */
 int link_read(struct link *link,
               int (*each)(void *arg, enum frame_kind kind, const char *data, size_t len),
               void *arg);

@@ -36,12 +36,13 @@
 
 #include "base/banned.h"
 
-#define READ_BYTES  4096
-#define WRITE_BYTES 16384
-#define FRAMES_MAX  64 /* queued frames above which nothing is read */
-#define CLOSE_US    (2 * USEC_PER_SEC)
-#define LINGER_US   USEC_PER_SEC
-#define LINGER_MAX  (1 << 20) /* bytes */
+#define READ_BYTES   4096
+#define WRITE_BYTES  16384
+#define FRAMES_MAX   64 /* queued frames above which nothing is read */
+#define CLOSE_US     (2 * USEC_PER_SEC)
+#define UNSENT_BYTES (64 * 1024)
+#define LINGER_US    USEC_PER_SEC
+#define LINGER_MAX   (1 << 20) /* bytes */
 
 struct ws {
     struct ws *prev, *next; /* in the server's ring, under its lock */
@@ -249,12 +250,14 @@ static void linger(int fd)
 
 static void prepare_socket(int fd)
 {
-    int flags = fcntl(fd, F_GETFL), off = 0, on = 1;
+    int flags = fcntl(fd, F_GETFL), off = 0, on = 1, unsent = UNSENT_BYTES;
 
     (void) fcntl(fd, F_SETFL, flags | O_NONBLOCK);
     /* These fail on a Unix socket, which does not need them. */
     (void) setsockopt(fd, IPPROTO_TCP, TCP_CORK, &off, sizeof off);
     (void) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    /* What the kernel has queued is old by the time that a slow client gets it. */
+    (void) setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
 }
 
 static void on_upgrade(void *cls, struct MHD_Connection *mhd, void *request, const char *extra,
