@@ -150,8 +150,26 @@ static void test_filter(void **state)
           "ab" },
         { "a\xc2\033]x\007\x9d"
           "b",
-          "a\x9d"
-          "b" },
+          "ab" },
+        { "a\033\xe2\x9d\xa4]52;c;x", "a\xe2\x9d\xa4]52;c;x" },
+        { "a\033\xff]52;c;x", "a\xff]52;c;x" },
+        { "a\xc2]\xc2\xe2\x82\xac", "a]\xe2\x82\xac" },
+        /* of screen and tmux */
+        { "a\033ktitle\033\\b", "ab" },
+        /* controls of one byte, which are parts of characters elsewhere */
+        { "a\x9d"
+          "52;c;x\x9c"
+          "b\x9b"
+          "31m",
+          "a52;c;xb31m" },
+        { "\xe2\x9d\xa4\xf0\x9f\x98\x9d\xc3\x9d\xe2\x9d\x9d\x9d",
+          "\xe2\x9d\xa4\xf0\x9f\x98\x9d\xc3\x9d\xe2\x9d\x9d" },
+        { "\xf0\x9f"
+          "a\x98",
+          "\xf0\x9f"
+          "a" },
+        /* encodings in which those parts would be controls */
+        { "a\033%@b\033%Gc\033%/@d\033%\033[me\033%\n@f", "abcd\033[me\nf" },
     };
 
     (void) state;
