@@ -170,6 +170,22 @@ def test_no_control_strings(gb, server, url):
     assert b"\x1b[?25h" in shell.raw, "the cursor is left hidden"
 
 
+def test_the_terminal_is_as_before(gb, server, url):
+    """What a program left on is off, and the cursor is where it was."""
+    shell = Shell(gb, "--url", url, server.session())
+    shell.prompt()
+    shell.line(r"printf '\033[?7l\033(0\033[4h\033[>1u\033[?5h\033[2;5r'; echo d-$((1 + 1))", rb"d-2\n")
+    start = len(shell.raw)
+    shell.type("exit\r")
+    assert shell.wait() == 0
+    end = shell.raw[start:]
+    for undone in (b"\x1b[?7h", b"\x1b(B", b"\x1b[4l", b"\x1b[<9u", b"\x1b[?5l"):
+        assert undone in end, (undone, end)
+    # These move the cursor: home, or to where it was last saved.
+    for mover, back in ((b"\x1b[?1049l", b""), (b"\x1b[r", b"\x1b8")):
+        assert b"\x1b7" + mover + back in end
+
+
 @pytest.mark.parametrize("word", ["key", "signal"])
 def test_flood_to_a_slow_terminal(gb, server, url, word):
     """Keys and signals work while a program prints more than the terminal can show."""

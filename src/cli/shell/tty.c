@@ -17,10 +17,14 @@
 
 #define SIDE_MAX 1000
 
-/* Leaves the other screen, shows the cursor, ends mouse reports, bracketed paste, focus reports and
- * application keys, and resets colours and margins. */
-static const char quiet[] = "\033[?1049l\033[?25h\033[?1000l\033[?1002l\033[?1003l\033[?1006l"
-                            "\033[?2004l\033[?1004l\033[?1l\033>\033[>4;0m\033[r\033[m";
+/* Ends keys as kitty and others report them, which each screen has of its own; leaves the other
+ * screen; shows the cursor; ends mouse reports, bracketed paste, focus reports, application keys,
+ * reverse video, inserting, and updates that are held back; wraps lines again; and resets the
+ * character set, margins and colours. The cursor is saved before what would move it. */
+static const char quiet[] = "\033[<9u\0337\033[?1049l\033[<9u\033[?25h"
+                            "\033[?9l\033[?1000l\033[?1002l\033[?1003l\033[?1006l\033[?2004l"
+                            "\033[?1004l\033[?1l\033>\033[>4;0m\033[?5l\033[4l\033[?2026l"
+                            "\033[?7h\033(B\017\0337\033[r\0338\033[m";
 
 static struct termios before, raw;
 static volatile sig_atomic_t is_raw;
