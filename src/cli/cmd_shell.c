@@ -35,6 +35,8 @@
 #define RETRY_MIN_US (250 * USEC_PER_MSEC)
 #define RETRY_MAX_US (5 * USEC_PER_SEC)
 #define ID_MAX       64
+#define EXIT_KILLED  137
+#define SIGNALS      6 /* that we wait for */
 
 enum ending {
     GOES_ON,
@@ -48,7 +50,8 @@ struct shell_run {
     struct link link;
     char session[ID_MAX], terminal[ID_MAX];
     bool own_session; /* made by --new */
-    int64_t offset;   /* what was seen */
+    bool own_terminal;
+    int64_t offset; /* what was seen */
     bool attached;
     enum ending ending;
     int exit_code, signal;
@@ -92,7 +95,11 @@ static int message_take(struct shell_run *run, const char *data, size_t len)
     int r = 0;
 
     if (type && strcmp(type, "attached") == 0) {
-        run->offset = json_integer_value(json_object_get(json, "offset"));
+        int64_t offset = json_integer_value(json_object_get(json, "offset"));
+
+        if (offset != run->offset)
+            run->filter = (struct shell_filter){ 0 }; /* what it was in the middle of is gone */
+        run->offset = offset;
         run->attached = true;
         r = size_send(run);
     } else if (type && strcmp(type, "exit") == 0) {
@@ -237,6 +244,7 @@ static void come_back(struct shell_run *run)
 {
     int64_t until = clock_now_us() + RETRY_US, pause = RETRY_MIN_US, next = clock_now_us();
     static const char lost[] = "\r\n\033[m[glovebox: the connection is lost; trying again]\r\n";
+    static const char back[] = "[glovebox: connected again]\r\n";
     struct gb_err err;
     int r;
 
@@ -251,8 +259,10 @@ static void come_back(struct shell_run *run)
             continue;
         }
         r = attach(run, &err);
-        if (r == 0)
+        if (r == 0) {
+            (void) io_write_all(STDERR_FILENO, back, sizeof back - 1);
             return;
+        }
         if (r != -ECONNREFUSED || now > until) {
             *run->err = err;
             run->ending = FAILED;
@@ -327,6 +337,7 @@ static int terminal_new(struct shell_run *run, char *const *command, struct gb_e
     if (r == 0)
         r = id_take(json, "terminal_id", run->terminal, err);
     json_decref(json);
+    run->own_terminal = r == 0;
     return r;
 }
 
@@ -385,7 +396,7 @@ static int prepare(const struct config *cfg, struct shell_run *run, struct gb_er
 
 static int catch_signals(struct gb_err *err)
 {
-    static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGWINCH, SIGCONT };
+    static const int signals[SIGNALS] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGWINCH, SIGCONT };
     sigset_t set;
     int fd;
 
@@ -407,15 +418,56 @@ static void session_end(struct shell_run *run)
     (void) link_call(&run->link, "DELETE", path, NULL, NULL, &ignored);
 }
 
+static void terminal_end(struct shell_run *run)
+{
+    struct gb_err ignored;
+    char path[256];
+
+    snprintf(path, sizeof path, "/v1/sessions/%s/terminals/%s", run->session, run->terminal);
+    (void) link_call(&run->link, "DELETE", path, NULL, NULL, &ignored);
+}
+
+/* Why it was killed, if its session has ended: it expired, perhaps. */
+static void session_tell_end(struct shell_run *run)
+{
+    struct gb_err err;
+    char path[128];
+
+    snprintf(path, sizeof path, "/v1/sessions/%s", run->session);
+    if (link_call(&run->link, "GET", path, NULL, NULL, &err) == -ENOENT)
+        say("%s", err.msg);
+}
+
+/* It could not be opened, perhaps because the user did not want to wait. Returns the exit code. */
+static int give_up(struct shell_run *run)
+{
+    for (int i = 0; run->signal == 0 && i < SIGNALS; i++)
+        signals_read(run);
+    if (run->signal == 0)
+        say("%s", run->err->msg);
+    if (run->own_session)
+        session_end(run);
+    else if (run->own_terminal)
+        terminal_end(run);
+    if (run->signal != 0)
+        return 128 + run->signal;
+    return run->err->code == EINVAL ? EXIT_USAGE : EXIT_OURS;
+}
+
 /* After the terminal is ours again. Returns the exit code. */
 static int conclude(const struct config *cfg, struct shell_run *run)
 {
     const char *url = cfg->mcp_url;
 
+    if (run->ending == ENDED && run->exit_code == EXIT_KILLED)
+        session_tell_end(run);
     if (run->own_session && run->ending == ENDED)
         session_end(run);
-    else if (run->ending != ENDED)
-        say("the terminal still runs; to come back: glovebox shell%s%s --attach %s %s",
+    if (run->ending == FAILED)
+        say("%s", run->err->msg);
+    if (run->ending != ENDED && run->err->code != ENOENT)
+        say("%s; to come back: glovebox shell%s%s --attach %s %s",
+            run->ending == FAILED ? "the terminal may still run" : "the terminal still runs",
             url ? " --url " : "", url ? url : "", run->terminal, run->session);
     switch (run->ending) {
     case ENDED:
@@ -423,7 +475,6 @@ static int conclude(const struct config *cfg, struct shell_run *run)
     case SIGNALLED:
         return 128 + run->signal;
     case FAILED:
-        say("%s", run->err->msg);
         return EXIT_OURS;
     case GOES_ON:
     case DETACHED:
@@ -436,7 +487,7 @@ int cmd_shell(const struct config *cfg)
 {
     struct gb_err err = { 0 };
     struct shell_run run = { .signal_fd = -1, .escape = 1, .err = &err };
-    int r, code = EXIT_OURS;
+    int r, code;
 
     if (!tty_is_there()) {
         say("shell needs a terminal; to run a command without one, use POST "
@@ -449,10 +500,7 @@ int cmd_shell(const struct config *cfg)
     if (r >= 0 && (r = prepare(cfg, &run, &err)) == 0 && (r = attach(&run, &err)) == 0)
         r = tty_raw(&err);
     if (r < 0) {
-        say("%s", err.msg);
-        if (run.own_session)
-            session_end(&run);
-        code = err.code == EINVAL ? EXIT_USAGE : EXIT_OURS;
+        code = give_up(&run);
     } else {
         follow(&run);
         tty_restore();

@@ -211,6 +211,8 @@ class Relay:
 
     def __init__(self, port):
         self.port, self.pairs, self.open = port, [], True
+        self.refusal, self.refused = None, 0  # what everybody gets instead
+        self.mute, self.muted = None, False  # a request with this gets no answer
         self.listener = socket.create_server(("127.0.0.1", 0))
         threading.Thread(target=self.accept, daemon=True).start()
 
@@ -223,16 +225,24 @@ class Relay:
             if not self.open:
                 client.close()
                 continue
+            if self.refusal:
+                with contextlib.suppress(OSError):
+                    client.recv(65536)
+                    client.sendall(self.refusal)
+                client.close()
+                self.refused += 1
+                continue
             server = socket.create_connection(("127.0.0.1", self.port))
             self.pairs += [client, server]
             for pair in ((client, server), (server, client)):
                 threading.Thread(target=self.copy, args=pair, daemon=True).start()
 
-    @staticmethod
-    def copy(a, b):
+    def copy(self, a, b):
         with contextlib.suppress(OSError):
             while data := a.recv(65536):
-                b.sendall(data)
+                self.muted = self.muted or bool(self.mute and self.mute in data)
+                if not (self.mute and self.mute in data):
+                    b.sendall(data)
         with contextlib.suppress(OSError):
             b.shutdown(socket.SHUT_WR)
 
@@ -265,6 +275,59 @@ def test_the_connection_breaks(gb, server):
     shell.expect(rb"trying again[\s\S]*trying again")
     shell.type("\r~.")
     assert shell.wait() == 0
+    relay.listener.close()
+
+
+def test_a_proxy_without_its_service(gb, server):
+    """What a proxy says meanwhile is no reason to give up; that the terminal is gone is one."""
+    relay = Relay(server.port)
+    session = server.session()
+    shell = Shell(gb, "--url", f"http://127.0.0.1:{relay.listener.getsockname()[1]}", session)
+    shell.prompt()
+    relay.refusal = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"
+    relay.cut()
+    shell.expect(rb"trying again")
+    wait_for(lambda: relay.refused >= 2, PATIENCE, "it to try again")
+    relay.refusal = None
+    shell.expect(rb"connected again")
+    shell.line("echo back-$((1 + 1))", rb"\nback-2\n")
+    relay.refusal = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+    relay.cut()
+    assert shell.wait() == 125
+    assert b"no such terminal" in shell.seen and b"--attach" not in shell.seen
+    relay.listener.close()
+
+
+def test_the_session_ends(gb, server, url):
+    session = server.session()
+    shell = Shell(gb, "--url", url, session)
+    shell.prompt()
+    server.good("DELETE", f"/v1/sessions/{session}", status=204)
+    assert shell.wait() == 137
+    assert b"was deleted" in shell.seen, "it says why"
+
+
+def test_a_service_that_does_not_answer(gb, server):
+    """One need not wait for it, and leaves nothing behind."""
+    silent = socket.create_server(("127.0.0.1", 0))
+    shell = Shell(gb, "--url", f"http://127.0.0.1:{silent.getsockname()[1]}", "ses_1")
+    connection, _ = silent.accept()
+    begin = time.monotonic()
+    shell.process.send_signal(signal.SIGINT)
+    assert shell.wait() == 130 and time.monotonic() - begin < 10
+    connection.close()
+    silent.close()
+    relay = Relay(server.port)
+    relay.mute = b"Upgrade: websocket"
+    session = server.session()
+    shell = Shell(gb, "--url", f"http://127.0.0.1:{relay.listener.getsockname()[1]}", session)
+    wait_for(lambda: relay.muted, PATIENCE, "it to attach")
+    assert len(terminals(server, session)) == 1
+    begin = time.monotonic()
+    shell.process.send_signal(signal.SIGINT)
+    assert shell.wait() == 130 and time.monotonic() - begin < 10
+    assert terminals(server, session) == []
+    relay.cut(keep_open=False)
     relay.listener.close()
 
 

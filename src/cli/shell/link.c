@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #define TOTAL_S       60L
 #define REPLY_MAX     ((size_t) 1 << 20)
 #define HEAD_MAX      16384
+#define LOOK_MS       100 /* for signals */
 #define HELLO_US      (20 * USEC_PER_SEC)
 #define READ_BYTES    16384
 #define RECEIVE_BYTES (64 * 1024)
@@ -73,6 +75,30 @@ static size_t on_data(char *data, size_t one, size_t len, void *arg)
     return len;
 }
 
+/* Signals wait until they are read (catch_signals() in cmd_shell.c), but a user who wants to leave
+ * does not. */
+static bool is_leaving(void)
+{
+    static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT };
+    sigset_t set;
+
+    for (size_t i = 0; sigpending(&set) == 0 && i < ARRAY_LEN(signals); i++)
+        if (sigismember(&set, signals[i]) == 1)
+            return true;
+    return false;
+}
+
+static int on_progress(void *arg, curl_off_t down, curl_off_t down_now, curl_off_t up,
+                       curl_off_t up_now)
+{
+    (void) arg;
+    (void) down;
+    (void) down_now;
+    (void) up;
+    (void) up_now;
+    return is_leaving();
+}
+
 static CURL *curl_new(struct link *link, const char *url, char *error)
 {
     CURL *curl = curl_easy_init();
@@ -83,6 +109,8 @@ static CURL *curl_new(struct link *link, const char *url, char *error)
     if (link->unix_path)
         curl_easy_setopt(curl, CURLOPT_UNIX_SOCKET_PATH, link->unix_path);
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+    curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, CONNECT_S);
     curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, error);
@@ -162,9 +190,11 @@ int link_call(struct link *link, const char *method, const char *path, const cha
 static bool socket_wait(const struct link *link, short events, int64_t until)
 {
     struct pollfd p = { .fd = link->fd, .events = events };
-    int64_t left = until - clock_now_us();
+    int ready = 0;
 
-    return left > 0 && poll(&p, 1, (int) (left / USEC_PER_MSEC) + 1) > 0;
+    while (ready == 0 && clock_now_us() < until && !is_leaving())
+        ready = poll(&p, 1, LOOK_MS);
+    return ready > 0;
 }
 
 static int hello_send(struct link *link, const char *path, int64_t until, struct gb_err *err)
@@ -200,6 +230,17 @@ static int hello_send(struct link *link, const char *path, int64_t until, struct
     return at == (size_t) len ? 0 : gb_fail_plain(err, ECONNREFUSED, "the connection broke");
 }
 
+/* Too many clients, of which one may be our own that broke; or a proxy without its service. */
+static bool is_passing(const char *head)
+{
+    static const char *const statuses[] = { "429", "502", "503", "504" };
+
+    for (size_t i = 0; i < ARRAY_LEN(statuses); i++)
+        if (strncmp(head, "HTTP/1.1 ", 9) == 0 && strncmp(head + 9, statuses[i], 3) == 0)
+            return true;
+    return false;
+}
+
 /* Reads byte by byte until the empty line, so that frames that follow stay in the socket. */
 static int hello_receive(struct link *link, int64_t until, struct gb_err *err)
 {
@@ -219,8 +260,9 @@ static int hello_receive(struct link *link, int64_t until, struct gb_err *err)
         return 0;
     if (strncmp(head, "HTTP/1.1 404 ", 13) == 0)
         return gb_fail_plain(err, ENOENT, "no such terminal, or it has ended");
-    return gb_fail_plain(err, EIO, "the service does not open the terminal: %.*s",
-                         (int) strcspn(head, "\r"), head);
+    return gb_fail_plain(err, is_passing(head) ? ECONNREFUSED : EIO,
+                         "the service does not open the terminal: %.*s", (int) strcspn(head, "\r"),
+                         head);
 }
 
 /* Output that waits in buffers is still shown after an interrupt, so there is little of it. */

@@ -32,7 +32,8 @@ void link_release(struct link *link);
 int link_call(struct link *link, const char *method, const char *path, const char *body,
               json_t **ret_json, struct gb_err *err);
 
-/* Opens the WebSocket at @path. -ENOENT: there is no such terminal; -ECONNREFUSED: try again. */
+/* Opens the WebSocket at @path. Both of these end early if the user wants to leave, by a signal.
+ * -ENOENT: there is no such terminal; -ECONNREFUSED: try again. */
 int link_attach(struct link *link, const char *path, struct gb_err *err);
 void link_detach(struct link *link);
 
