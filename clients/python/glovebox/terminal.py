@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+import selectors
 import socket
 import struct
 import threading
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 HEAD_MAX = 16 * 1024
 FRAME_MAX = 4 * 1024 * 1024
+SILENCE_SECONDS = 75.0  # the server sends a ping after 15
 INPUT_PIECE = 32 * 1024  # of a message; the server takes 64 KiB
 TEXT, BINARY, CLOSE, PING, PONG = 1, 2, 8, 9, 10
 
@@ -50,6 +52,7 @@ class _Socket:
         try:
             self._sock.settimeout(transport.timeout)
             self._greet(transport, path)
+            self._sock.settimeout(None)  # who writes waits; who reads waits in _fill()
         except (OSError, ValueError) as error:
             self.close()
             raise errors.ConnectionLost(f"the terminal cannot be attached: {error}") from error
@@ -65,7 +68,7 @@ class _Socket:
         while b"\r\n\r\n" not in self._buffer:
             if len(self._buffer) > HEAD_MAX:
                 raise ValueError("the reply has no end")
-            self._fill()
+            self._fill(None)
         head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
         if not head.startswith(b"HTTP/1.1 101 "):
             self.refused = head.split(b"\r\n")[0][:200]
@@ -74,46 +77,58 @@ class _Socket:
         if not accept or accept[1] != base64.b64encode(hashlib.sha1(key + GUID).digest()):
             raise ValueError("the reply is not that of a WebSocket")
 
-    def _fill(self) -> None:
+    def _fill(self, end: Optional[float]) -> None:
+        # The timeout of a socket would be that of a write in another thread, too.
+        if end is not None and not getattr(self._sock, "pending", int)():
+            with selectors.DefaultSelector() as selector:
+                try:
+                    selector.register(self._sock, selectors.EVENT_READ)
+                except ValueError:
+                    raise ConnectionResetError("the connection was closed") from None
+                if not selector.select(max(end - time.monotonic(), 0)):
+                    raise socket.timeout("nothing came")
         data = self._sock.recv(65536)
         if not data:
             raise ConnectionResetError("the connection was closed")
         self._buffer += data
 
-    def _exactly(self, size: int) -> None:
+    def _exactly(self, size: int, end: float) -> None:
         while len(self._buffer) < size:
-            self._fill()
+            self._fill(end)
 
     def receive(self, timeout: Optional[float]) -> _Message:
-        """The next message. Nothing is lost if it times out in the middle."""
-        end = None if timeout is None else time.monotonic() + timeout
+        """The next message. Nothing is lost if it times out in the middle. Raises
+        ConnectionResetError if not even a ping comes."""
+        begin = time.monotonic()
         while True:
-            if end is not None:
-                self._sock.settimeout(max(end - time.monotonic(), 0.001))
-            else:
-                self._sock.settimeout(None)
-            message = self._frame()
+            silent = time.monotonic() + SILENCE_SECONDS
+            try:
+                message = self._frame(silent if timeout is None else min(begin + timeout, silent))
+            except socket.timeout:
+                if time.monotonic() < silent:
+                    raise
+                raise ConnectionResetError("the server is silent") from None
             if message.kind == PING:
                 self.send(PONG, message.data)
             elif message.kind != PONG:
                 return message
 
-    def _frame(self) -> _Message:
-        self._exactly(2)
+    def _frame(self, end: float) -> _Message:
+        self._exactly(2, end)
         first, size = self._buffer[0], self._buffer[1]
         at = 2
         if size == 126:
-            self._exactly(4)
+            self._exactly(4, end)
             (size,), at = struct.unpack(">H", self._buffer[2:4]), 4
         elif size == 127:
-            self._exactly(10)
+            self._exactly(10, end)
             (size,), at = struct.unpack(">Q", self._buffer[2:10]), 10
         kind = first & 15
         # Our server never splits a message.
         if (first & 0xF0) != 0x80 or kind not in (TEXT, BINARY, CLOSE, PING, PONG) or \
                 self._buffer[1] & 0x80 or size > FRAME_MAX:
             raise errors.ProtocolError("the server sent something that is not a frame of ours")
-        self._exactly(at + size)
+        self._exactly(at + size, end)
         data, self._buffer = self._buffer[at:at + size], self._buffer[at + size:]
         return _Message(kind, data)
 
@@ -139,6 +154,7 @@ class _Socket:
             pass
 
     def close(self) -> None:
+        self.wake()
         self._connection.close()
 
 
@@ -166,7 +182,9 @@ class Terminal:
         self._base = f"/v1/sessions/{quote(session.id)}/terminals"
         self._own = terminal_id is None
         self._socket: Optional[_Socket] = None
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # never held for long
+        self._dialing = threading.Lock()  # taken before the other
+        self._dial: Optional[Call] = None
         self._closed = self._stopped = False
         self.offset, self.missed = offset, False
         self.exit_code: Optional[int] = None
@@ -192,31 +210,51 @@ class Terminal:
     # ---- the connection ----
 
     def _attach(self) -> _Socket:
-        with self._lock:
-            if self._closed:
-                raise ValueError("this terminal was closed")
-            if self._stopped:
-                raise errors.ConnectionLost("the call was cancelled")
-            if self._socket is not None:
-                return self._socket
-            query = "" if self.offset is None else f"?offset={self.offset}"
-            call = current_call.get() or Call()
-            made = _Socket(self._transport, f"{self._path}/stream{query}", call)
-            if made.refused:
-                made.close()
-                self.info()  # raises the reason, if there is one
-                raise errors.ConnectionFailed(
-                    f"the terminal cannot be attached: {made.refused.decode('latin-1')}")
+        with self._dialing:
+            with self._lock:
+                self._check()
+                if self._socket is not None:
+                    return self._socket
+                call = self._dial = current_call.get() or Call()
+                query = "" if self.offset is None else f"?offset={self.offset}"
             try:
-                first = json.loads(made.receive(self._transport.timeout).data)
-                position, self.missed = int(first["offset"]), bool(first["missed"])
-            except (OSError, ValueError, KeyError, TypeError) as error:
+                made, position, missed = self._connect(query, call)
+            finally:
+                with self._lock:
+                    self._dial = None
+            try:
+                with self._lock:
+                    self._check()
+                    # After a break, output that is gone by now is skipped.
+                    self.offset, self.missed = position, missed
+                    self._socket = made
+            except BaseException:
                 made.close()
-                raise errors.ConnectionLost("the terminal cannot be attached") from error
-            # After a break, output that is gone by now is skipped.
-            self.offset = position
-            self._socket = made
+                raise
             return made
+
+    def _check(self) -> None:
+        if self._closed:
+            raise ValueError("this terminal was closed")
+        if self._stopped:
+            raise errors.ConnectionLost("the call was cancelled")
+
+    def _connect(self, query: str, call: Call) -> Tuple[_Socket, int, bool]:
+        made = _Socket(self._transport, f"{self._path}/stream{query}", call)
+        if made.refused:
+            made.close()
+            self.info()  # raises the reason, if there is one
+            raise errors.ConnectionFailed(
+                f"the terminal cannot be attached: {made.refused.decode('latin-1')}")
+        try:
+            first = json.loads(made.receive(self._transport.timeout).data)
+            return made, int(first["offset"]), bool(first["missed"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            made.close()
+            raise errors.ConnectionLost("the terminal cannot be attached") from error
+        except BaseException:
+            made.close()
+            raise
 
     def _lost(self, broken: _Socket) -> None:
         with self._lock:
@@ -333,7 +371,9 @@ class Terminal:
         """Has a read that waits in another thread fail, and no other succeed until resume()."""
         with self._lock:
             self._stopped = True
-            at = self._socket
+            at, dial = self._socket, self._dial
+        if dial is not None:
+            dial.abort()
         if at is not None:
             at.wake()
 
@@ -352,6 +392,9 @@ class Terminal:
         with self._lock:
             self._closed = True
             at, self._socket = self._socket, None
+            dial = self._dial
+        if dial is not None:
+            dial.abort()
         if at is not None:
             at.wake()
             at.close()

@@ -94,6 +94,18 @@ def test_large_input(session):
         terminal.expect(hashlib.sha256(data).hexdigest().encode(), PATIENCE)
 
 
+def test_a_write_after_a_short_read(session):
+    """The timeout of a read is none of the writes."""
+    code = ("import os, time, tty; tty.setraw(0); print('ready', flush=True); time.sleep(3)\n"
+            "left = 3000000\nwhile left: left -= len(os.read(0, 65536))\nprint('all')")
+    with session.terminal(["python3", "-c", code]) as terminal:
+        terminal.expect(rb"ready", PATIENCE)
+        with pytest.raises(TimeoutError):
+            terminal.read(0.01)
+        terminal.write(bytes(3000000))
+        terminal.expect(rb"all", PATIENCE)
+
+
 def test_read_and_write_at_once(session):
     with session.terminal(["cat"]) as terminal:
         reader = threading.Thread(target=lambda: seen.append(terminal.expect(rb"last", PATIENCE)))
@@ -190,5 +202,52 @@ def test_frames_that_are_not(frames):
             while terminal.read(5):
                 pass
         terminal.close()
+    finally:
+        server.close()
+
+
+def test_a_server_that_falls_silent(monkeypatch):
+    class Quiet(Sockets):
+        def handle(self, connection):
+            super().handle(connection)
+            time.sleep(2)
+
+    monkeypatch.setattr(glovebox.terminal, "SILENCE_SECONDS", 0.3)
+    server = Quiet(ATTACHED + b"\x82\x01x")
+    try:
+        terminal = glovebox.Client(server.url, retries=0).attach("ses_1").terminal()
+        assert terminal.read() == b"x"
+        with pytest.raises(glovebox.ConnectionLost, match="silent"):
+            terminal.read()
+        terminal.close()
+    finally:
+        server.close()
+
+
+def test_cancelled_while_it_connects():
+    """The loop is not held up by a server that does not answer."""
+    class Mute(Fake):
+        def handle(self, connection):
+            while b"Upgrade: websocket" not in (read_request(connection) or b"Upgrade: websocket"):
+                connection.sendall(MADE)
+            reached.set()
+            time.sleep(5)
+
+    async def main():
+        terminal = glovebox.aio.AsyncTerminal(
+            glovebox.Client(server.url, timeout=5).attach("ses_1").terminal())
+        read = asyncio.create_task(terminal.read())
+        while not reached.is_set():
+            await asyncio.sleep(0.01)
+        begin = time.monotonic()
+        read.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await read
+        assert time.monotonic() - begin < 2, "it had to wait for the server"
+        terminal.terminal.close()
+
+    reached, server = threading.Event(), Mute(MADE)
+    try:
+        asyncio.run(main())
     finally:
         server.close()
