@@ -129,6 +129,7 @@ struct request {
     const struct route *route;
     struct route_match match;
     struct caller caller;
+    int64_t user_stamp; /* of a caller with an account */
 
     bool seen;        /* its headers have been handled */
     bool uploads;     /* the body goes into a file, and the caller is authenticated */
@@ -196,6 +197,10 @@ bool request_host_is_loopback(const struct request *rq);
 /* Authenticates the caller, once the route is known: fills rq->caller, or refuses with 401 or
  * 403. */
 int authenticate_caller(struct request *rq);
+
+/* Whether the caller of a request that stays open would still be let in: the key was not revoked,
+ * the account not removed. */
+bool authenticate_stands(const struct request *rq);
 
 /* ---- replies (http/reply.c): exactly one per request ---- */
 

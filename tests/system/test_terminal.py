@@ -413,6 +413,28 @@ def test_of_others(gb, serve, tmp_path):
     assert described(server, terminal)["status"] == "running"
 
 
+def test_a_key_that_is_revoked(gb, serve, tmp_path):
+    """Who has lost the key does not keep the shell; others keep theirs."""
+    data = tmp_path / "data"
+    keys = [
+        gb("key", "create", "--name", name, "--data", data).out.strip() for name in ("a", "b")
+    ]
+    server = serve("--require-key", data=data, key=keys[0])
+    terminal = opened(server, server.session())
+
+    async def main():
+        async with attach(server, terminal) as c:
+            await c.line("echo in-$((1 + 1))", rb"\nin-2\n")
+            server.key = keys[1]
+            async with attach(server, opened(server, server.session())) as other:
+                await later(lambda: gb("key", "revoke", keys[0].split("_")[1], "--data", data))
+                assert await c.to_the_end() == 1008 and "no longer valid" in c.ws.close_reason
+                await asyncio.sleep(3)
+                await other.line("echo still-$((1 + 1))", rb"\nstill-2\n")
+
+    go(main())
+
+
 def test_audit(gb, server):
     session = server.session()
     terminal = opened(server, session, command=["sh", "-c", "echo once; exit 7"])

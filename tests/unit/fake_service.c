@@ -1030,6 +1030,12 @@ int keys_verify(struct keys *keys, const char *token, struct keys_info *ret, str
     return 0;
 }
 
+bool keys_stands(struct keys *keys, const char *id)
+{
+    (void) keys, (void) id;
+    return true;
+}
+
 /* ---- watch/watch.h ---- */
 
 int watch_overview(struct service *s, json_t **ret, struct fault *fault)

@@ -624,6 +624,7 @@ static void test_operator(void **state)
     struct auth *other = open_auth(f, AUTH_SIGNUP_CLOSED); /* a command beside the service */
     json_t *json = NULL, *ada, *list = NULL;
     char password[AUTH_CODE_MAX], again[AUTH_CODE_MAX];
+    struct auth_user user;
 
     assert_int_equal(auth_add(other, "Ada@example.com", PASSWORD, "Ada", &json, &f->fault), 0);
     assert_string_equal(text(json, "role"), "operator");
@@ -632,7 +633,9 @@ static void test_operator(void **state)
     assert_true(auth_add(other, "ada@example.com", PASSWORD, NULL, &json, &f->fault) < 0);
     assert_string_equal(f->fault.type, "email-taken");
     ada = sign_in(f, "ada@example.com");
-    assert_string_equal(verify(f, ada), "ok");
+    assert_int_equal(auth_verify(f->auth, text(ada, "access_token"), &user, &f->fault), 0);
+    now_us += DAY; /* the access token has expired, the account has not */
+    assert_true(auth_stands(f->auth, user.id, user.stamp));
 
     auth_make_password(password);
     auth_make_password(again);
@@ -644,6 +647,7 @@ static void test_operator(void **state)
     assert_null(refresh(f, ada));
     now_us += SECOND; /* the service notices within about a second */
     assert_string_equal(verify(f, ada), "token-invalid");
+    assert_false(auth_stands(f->auth, user.id, user.stamp));
     json_decref(ada);
     ada = NULL;
     assert_int_equal(auth_sign_in(f->auth, &home, "ada@example.com", password, &ada, &f->fault), 0);
@@ -652,10 +656,12 @@ static void test_operator(void **state)
     assert_int_equal(json_array_size(list), 1);
     assert_string_equal(text(json_array_get(list, 0), "email"), "ada@example.com");
     assert_null(json_object_get(json_array_get(list, 0), "password"));
+    assert_int_equal(auth_verify(f->auth, text(ada, "access_token"), &user, &f->fault), 0);
     assert_int_equal(auth_remove(other, "ada@example.com", &f->fault), 0);
     assert_true(auth_remove(other, "ada@example.com", &f->fault) < 0);
     now_us += SECOND;
     assert_string_equal(verify(f, ada), "token-invalid");
+    assert_false(auth_stands(f->auth, user.id, user.stamp));
     assert_false(auth_any(f->auth));
     json_decref(list);
     json_decref(ada);

@@ -182,8 +182,10 @@ static void test_revoked_elsewhere(void **state)
     create(f, other, stays);
     reopen(f);
     assert_int_equal(keys_verify(f->keys, token, &info, &f->err), 0);
+    assert_true(keys_stands(f->keys, key.id) && !keys_stands(f->keys, "000000000000"));
     assert_int_equal(keys_revoke(other, key.id, &f->err), 0);
     assert_int_equal(verify_later(f, token), -EACCES);
+    assert_false(keys_stands(f->keys, key.id));
     assert_int_equal(keys_verify(f->keys, stays, &info, &f->err), 0);
     assert_int_equal(keys_revoke(other, key.id, &f->err), -EALREADY);
     assert_int_equal(keys_revoke(other, "000000000000", &f->err), -ENOENT);

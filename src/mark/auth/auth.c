@@ -582,7 +582,18 @@ int auth_verify(struct auth *auth, const char *token, struct auth_user *ret_user
     memcpy(ret_user->id, user.id, sizeof ret_user->id);
     ret_user->is_operator = user.is_operator;
     ret_user->is_guest = user.is_guest;
+    ret_user->stamp = user.stamp;
     return 0;
+}
+
+bool auth_stands(struct auth *auth, const char *user_id, int64_t stamp)
+{
+    int64_t now_us = auth->now_us();
+    struct known_user user;
+    struct gb_err err;
+
+    return known_get(&auth->known, user_id, now_us, &user, &err) == 0 && user.exists &&
+           user.stamp == stamp && !(user.is_guest && auth_guest_is_over(user.created_us, now_us));
 }
 
 bool auth_any(struct auth *auth)

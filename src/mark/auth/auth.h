@@ -100,12 +100,18 @@ bool auth_is_access_token(const char *token);
 struct auth_user {
     char id[STORE_ID_MAX];
     bool is_operator, is_guest;
+    int64_t stamp; /* for auth_stands() */
 };
 
 /* -EACCES and a fault (401) unless the token is ours, current, and its user still exists; another
  * negative number and a fault (500) if the store cannot be read. Cheap. */
 int auth_verify(struct auth *auth, const char *token, struct auth_user *ret_user,
                 struct fault *fault);
+
+/* For a connection that stays open longer than an access token is valid: whether the user, who was
+ * verified before, still exists and has the same password; a guest also has only a day. False if
+ * the store cannot be read. */
+bool auth_stands(struct auth *auth, const char *user_id, int64_t stamp);
 
 /* Whether anybody has an account, guests aside; true if the store cannot be read. */
 bool auth_any(struct auth *auth);

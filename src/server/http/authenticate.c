@@ -141,6 +141,7 @@ static int check_origin(struct request *rq)
 /* ---- keys and access tokens ---- */
 
 #define SOCKET_TOKEN_MAX 2048 /* with its NUL */
+#define USER_PREFIX      "user-"
 
 #define GUEST_SESSIONS   4
 #define GUEST_EXECUTIONS 2
@@ -208,6 +209,7 @@ static int authenticate_user(struct request *rq, const char *token)
     if (auth_verify(mark_auth(rq->server->config.mark), token, &user, &fault) < 0)
         return refuse_fault(rq, &fault);
     (void) principal_from_user(user.id, &rq->caller.principal);
+    rq->user_stamp = user.stamp;
     if (user.is_guest) {
         rq->caller.is_guest = true;
         rq->caller.limits = (struct key_limits){ .sessions = GUEST_SESSIONS,
@@ -273,4 +275,21 @@ int authenticate_caller(struct request *rq)
     r = authenticate_token(rq, token);
     explicit_bzero(offered, sizeof offered);
     return r;
+}
+
+bool authenticate_stands(const struct request *rq)
+{
+    const struct server_config *config = &rq->server->config;
+    const struct principal *principal = &rq->caller.principal;
+
+    switch (principal->kind) {
+    case PRINCIPAL_LOCAL:
+        break;
+    case PRINCIPAL_KEY:
+        return keys_stands(config->keys, principal->id);
+    case PRINCIPAL_USER:
+        return auth_stands(mark_auth(config->mark), principal->id + strlen(USER_PREFIX),
+                           rq->user_stamp);
+    }
+    return true;
 }

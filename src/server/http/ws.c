@@ -12,7 +12,8 @@
  *
  * Time. A client that is silent for keepalive_us gets a ping; if it sends nothing for idle_us, not
  * even a pong, or reads nothing for that long, it is closed. After a close the other side has
- * CLOSE_US for its own.
+ * CLOSE_US for its own. A caller who would not be let in any more is closed, too: who has lost a
+ * key or an account must not keep a shell.
  *
  * The library must not be stopped while a socket is upgraded (it would free the connection while
  * our thread uses it), so ws_stop() waits until it has taken them all back.
@@ -39,6 +40,7 @@
 #define READ_BYTES   4096
 #define WRITE_BYTES  16384
 #define FRAMES_MAX   64 /* queued frames above which nothing is read */
+#define CHECK_US     (2 * USEC_PER_SEC)
 #define CLOSE_US     (2 * USEC_PER_SEC)
 #define UNSENT_BYTES (64 * 1024)
 #define LINGER_US    USEC_PER_SEC
@@ -57,7 +59,8 @@ struct ws {
     struct ws_codec *codec;
     bool ended;
 
-    int64_t heard_us, pinged_us, moved_us, closing_us; /* when; closing_us: 0 while open */
+    int64_t heard_us, pinged_us, moved_us, checked_us;
+    int64_t closing_us; /* 0 while open */
     char out[WRITE_BYTES];
     size_t out_len, out_used;
 };
@@ -146,6 +149,11 @@ static bool keep_time(struct ws *ws)
 
     if (ws->closing_us != 0)
         return now - ws->closing_us < CLOSE_US;
+    if (now - ws->checked_us > CHECK_US) {
+        ws->checked_us = now;
+        if (!authenticate_stands(ws->rq))
+            ws_close(ws, WS_POLICY, "the key or account is no longer valid");
+    }
     if (ws->out_used < ws->out_len && now - ws->moved_us > config->idle_us)
         return false;
     if (now - ws->heard_us > config->idle_us) {
@@ -270,7 +278,7 @@ static void on_upgrade(void *cls, struct MHD_Connection *mhd, void *request, con
     (void) mhd;
     (void) request;
     ws->fd = fd;
-    ws->heard_us = ws->moved_us = clock_now_us();
+    ws->heard_us = ws->moved_us = ws->checked_us = clock_now_us();
     pthread_mutex_lock(&server->lock);
     ws->runs = ws->rq->conn->upgraded = true;
     server->upgraded++;

@@ -257,6 +257,20 @@ int keys_verify(struct keys *keys, const char *token, struct keys_info *ret_info
     return found ? 0 : gb_fail_plain(err, EACCES, "that is not a valid key");
 }
 
+bool keys_stands(struct keys *keys, const char *id)
+{
+    const struct held_key *held;
+    bool stands;
+
+    if (refresh_if_due(keys, NULL) < 0)
+        return false;
+    (void) pthread_rwlock_rdlock(&keys->lock);
+    held = find_held(keys, id);
+    stands = held && held->key.revoked_us == 0;
+    (void) pthread_rwlock_unlock(&keys->lock);
+    return stands;
+}
+
 void keys_age(struct keys *keys, int64_t us)
 {
     keys->checked_us -= us;

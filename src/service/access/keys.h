@@ -43,6 +43,10 @@ void keys_close(struct keys *keys);
 int keys_verify(struct keys *keys, const char *token, struct keys_info *ret_info,
                 struct gb_err *err);
 
+/* For a connection that stays open: whether the key @id, which was verified before, still is valid.
+ * False also if the store has not answered for too long. */
+bool keys_stands(struct keys *keys, const char *id);
+
 /* This process has created or revoked one: the next token is checked against what the store has. */
 void keys_changed(struct keys *keys);
 
