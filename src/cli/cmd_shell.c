@@ -177,7 +177,7 @@ static void keys_read(struct shell_run *run)
     }
     len = keys_take(run, keys, (size_t) n, out);
     /* Without a connection they are lost, as on a line that is down. */
-    if (len > 0 && run->attached)
+    if (len > 0)
         (void) link_send(&run->link, FRAME_BINARY, out, len);
 }
 
