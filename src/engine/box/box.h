@@ -130,7 +130,7 @@ int entry_signal_new(const struct box_entry *box, struct proc_record *keep, size
                      pid_t root, bool with_root, int sig, struct gb_err *err);
 
 /* Signals the processes of session @leader, and those that descend from that process. SIGKILL is
- * repeated likewise. The leader must not have been reaped. */
+ * repeated until there are no new ones. The leader must not have been reaped. */
 int entry_signal_session(const struct box_entry *box, pid_t leader, int sig, struct gb_err *err);
 
 /* ---- box/command.c ---- */

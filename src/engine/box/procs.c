@@ -280,10 +280,11 @@ static int signal_chosen(const struct box_entry *box, const struct choice *choic
 
     /* A killed process starts no more processes, but needs the CPU once more to exit: on a busy
      * machine, or in a box that has used up its quota, that takes a while. Only processes not seen
-     * before show that killing one by one does not help. */
+     * before show that killing one by one does not help. Nobody needs those of a terminal to be
+     * gone. */
     do {
         sent = signal_round(box, choice, sig, &told, &fresh, err);
-        if (sent <= 0 || sig != SIGKILL)
+        if (sent <= 0 || sig != SIGKILL || (choice->session && !fresh))
             break;
         (void) usleep(ROUND_WAIT);
         took = clock_now_us() - begun;
