@@ -621,6 +621,41 @@ def test_a_program_that_does_not_read(server):
     )
 
 
+def test_several_clients_type_at_once(server):
+    """The last bytes of large messages, to a program that does not read: none is sent away."""
+    terminal = opened(
+        server, server.session(), command=["sh", "-c", "stty raw -echo; echo ready; exec sleep 1000"]
+    )
+    hello = (
+        f"GET {terminal['url']} HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
+        "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    ).encode()
+    message = b"\x82\xff" + (65536).to_bytes(8, "big") + bytes(4) + b"y" * 65536
+    with contextlib.ExitStack() as stack:
+        clients = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), PATIENCE))
+            for _ in range(4)
+        ]
+        for c in clients:
+            c.sendall(hello)
+            seen = b""
+            while b"ready" not in seen:
+                seen += c.recv(4096)
+        clients[0].sendall(message)
+        for c in clients:
+            c.sendall(message[:-1])
+        time.sleep(0.5)
+        for c in clients:
+            c.sendall(message[-1:])
+        time.sleep(0.5)
+        for c in clients:
+            c.settimeout(0.1)
+            with pytest.raises(TimeoutError):
+                print(c.recv(100))
+    assert described(server, terminal)["status"] == "running"
+
+
 def test_large_input_arrives(server):
     """More than any queue holds, to a program that reads: all of it, in order."""
     code = (
@@ -785,7 +820,7 @@ def test_server_stops_while_attached(serve):
 
     async def main():
         async with attach(server, terminals[0]) as c:
-            await c.type("trap '' HUP TERM INT; yes\r")
+            await c.type(f"trap '' HUP TERM INT; yes {session}\r")
             while len(c.seen) < 100_000:
                 await c.take()
             server.process.send_signal(signal.SIGTERM)
@@ -793,5 +828,7 @@ def test_server_stops_while_attached(serve):
 
     go(main())
     assert server.process.wait(PATIENCE * 3) == 0
-    left = subprocess.run(["pgrep", "-x", "yes"], capture_output=True, text=True, check=False)
+    left = subprocess.run(
+        ["pgrep", "-xf", f"yes {session}"], capture_output=True, text=True, check=False
+    )
     assert not left.stdout

@@ -21,9 +21,11 @@
 #include "service/session/session.h"
 #include "service/terminal/ring.h"
 
-#define LAG_BYTES  (128u * 1024) /* how far a client may be behind before the program waits */
-#define SLOW_US    (10 * USEC_PER_SEC)
-#define QUEUE_SIZE (3 * TERMINAL_INPUT_BYTES)
+#define LAG_BYTES (128u * 1024) /* how far a client may be behind before the program waits */
+#define SLOW_US   (10 * USEC_PER_SEC)
+/* Each client may send one more message while the queue has TERMINAL_INPUT_BYTES, and the beginning
+ * of the next. */
+#define QUEUE_SIZE ((TERMINAL_CLIENTS + 2) * TERMINAL_INPUT_BYTES)
 
 enum terminal_stop {
     TERMINAL_RUNS,
@@ -75,7 +77,7 @@ struct terminal {
     int64_t window_us, window_bytes;
 
     char kept[TERMINAL_KEPT_BYTES];
-    char input[QUEUE_SIZE];
+    char *input; /* QUEUE_SIZE bytes; NULL once it has exited */
 };
 
 /* ---- terminal.c ---- */

@@ -17,7 +17,7 @@
 
 #define READ_BYTES   16384
 #define WRITE_BYTES  4096
-#define DRAIN_READS  64                    /* after the end; a terminal holds less than that */
+#define DRAIN_BYTES  (80 * 1024)           /* after the end; a terminal holds less than that */
 #define GRACE_US     (1 * USEC_PER_SEC)    /* from the hang-up to the kill */
 #define HANG_US      (100 * USEC_PER_MSEC) /* how often to look at one that nobody has open */
 #define LAG_LOOK_US  (250 * USEC_PER_MSEC) /* how often to look for clients that do not move */
@@ -243,6 +243,18 @@ void terminal_audit(const struct terminal *t, const char *kind)
                     "terminal %s: cannot be written to the audit log: %s", t->id, err.msg);
 }
 
+/* Takes what was printed before the end. Others may go on printing, so there is a limit; with it
+ * the ring still has all that the slowest client lacks. */
+static void drain(struct terminal *t)
+{
+    int64_t most = t->ring.total + DRAIN_BYTES;
+
+    _Static_assert(LAG_BYTES + DRAIN_BYTES + 2 * READ_BYTES <= TERMINAL_KEPT_BYTES,
+                   "else it loses");
+    while (t->ring.total < most && read_some(t))
+        ;
+}
+
 static void finish(struct terminal *t)
 {
     struct gb_err err;
@@ -254,8 +266,7 @@ static void finish(struct terminal *t)
         service_log(t->service, LOG_LEVEL_WARNING, "terminal %s: processes may be left: %s", t->id,
                     err.msg);
     (void) pty_end(t->pty, &code);
-    for (int i = 0; i < DRAIN_READS && read_some(t); i++)
-        ;
+    drain(t);
     pty_free(t->pty);
     t->pty = NULL;
     t->exit_code = code; /* nobody looks at it yet */
@@ -264,6 +275,9 @@ static void finish(struct terminal *t)
     account_give_terminal(t->service, t->session->account);
     pthread_mutex_lock(&t->lock);
     t->exited = true;
+    free(t->input); /* the output is kept for as long as it is listed, which may be long */
+    t->input = NULL;
+    t->input_at = t->input_len = 0;
     pthread_cond_broadcast(&t->changed);
     pthread_mutex_unlock(&t->lock);
 }

@@ -34,6 +34,7 @@ void terminal_unref(struct terminal *t)
     pthread_mutex_destroy(&t->lock);
     if (t->wake_fd >= 0)
         (void) close(t->wake_fd);
+    free(t->input);
     free(t);
 }
 
@@ -56,7 +57,8 @@ static struct terminal *terminal_new(struct session *session,
     cond_init(&t->changed);
     memcpy(t->session_id, session->id, sizeof t->session_id);
     t->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (t->wake_fd < 0 || id_new("trm_", t->id, sizeof t->id) < 0) {
+    t->input = malloc(QUEUE_SIZE);
+    if (!t->input || t->wake_fd < 0 || id_new("trm_", t->id, sizeof t->id) < 0) {
         terminal_unref(t);
         return NULL;
     }
