@@ -31,6 +31,7 @@
 #define URL_DEFAULT  "http://127.0.0.1:8080"
 #define KEYS_BYTES   4096
 #define SILENCE_US   (75 * USEC_PER_SEC) /* the service sends a ping after 15 */
+#define ANSWER_US    USEC_PER_SEC        /* for a terminal */
 #define RETRY_US     (60 * USEC_PER_SEC) /* how long to try to get back */
 #define RETRY_MIN_US (250 * USEC_PER_MSEC)
 #define RETRY_MAX_US (5 * USEC_PER_SEC)
@@ -53,6 +54,9 @@ struct shell_run {
     bool own_terminal;
     int64_t offset; /* what was seen */
     bool attached;
+    bool old; /* what was printed before we came is being shown */
+    int64_t old_end, old_until_us;
+    size_t answer; /* how much of the answer that ends it has come */
     enum ending ending;
     int exit_code, signal;
     int signal_fd;
@@ -64,16 +68,30 @@ struct shell_run {
 
 /* ---- output ---- */
 
+/* All that was printed earlier is shown: asks the terminal whether it works, to know from the
+ * answer that those to older questions have come (old_drop()). */
+static int old_ask(struct shell_run *run)
+{
+    static const char question[] = "\033[5n";
+
+    if (!run->old || run->old_until_us > 0 || run->offset < run->old_end)
+        return 0;
+    run->old_until_us = clock_now_us() + ANSWER_US;
+    return io_write_all(STDOUT_FILENO, question, sizeof question - 1);
+}
+
 static int output_take(struct shell_run *run, const char *data, size_t len)
 {
     autofree char *shown = malloc(len + 1);
     size_t shown_len;
+    int r;
 
     if (!shown)
         return -ENOMEM;
     run->offset += (int64_t) len;
     shown_len = shell_filter(&run->filter, data, len, shown);
-    return io_write_all(STDOUT_FILENO, shown, shown_len);
+    r = io_write_all(STDOUT_FILENO, shown, shown_len);
+    return r < 0 ? r : old_ask(run);
 }
 
 static int size_send(struct shell_run *run)
@@ -100,8 +118,11 @@ static int message_take(struct shell_run *run, const char *data, size_t len)
         if (offset != run->offset)
             run->filter = (struct shell_filter){ 0 }; /* what it was in the middle of is gone */
         run->offset = offset;
+        run->old_end = json_integer_value(json_object_get(json, "end"));
         run->attached = true;
         r = size_send(run);
+        if (r == 0)
+            r = old_ask(run);
     } else if (type && strcmp(type, "exit") == 0) {
         run->exit_code = (int) json_integer_value(json_object_get(json, "exit_code")) & 0xff;
         run->ending = ENDED;
@@ -163,11 +184,50 @@ static size_t keys_take(struct shell_run *run, const char *keys, size_t len, cha
     return used;
 }
 
+/* What programs asked the terminal before we came was answered then, or was not; the answers that
+ * it gives now, when it is shown that again, are for nobody. Returns how many bytes of @keys to
+ * drop. */
+static size_t old_drop(struct shell_run *run, const char *keys, size_t len)
+{
+    static const char answer[] = "\033[0n";
+
+    for (size_t i = 0; run->old && i < len; i++) {
+        if (run->old_until_us > 0 && clock_now_us() > run->old_until_us) {
+            run->old = false; /* it does not answer */
+            return i;
+        }
+        run->answer = keys[i] == answer[run->answer] ? run->answer + 1 : keys[i] == answer[0];
+        if (answer[run->answer] == '\0') {
+            run->old = false;
+            return i + 1;
+        }
+    }
+    return run->old ? len : 0;
+}
+
+/* At the end: the answers are not for the shell that we return to either. */
+static void old_wait(struct shell_run *run)
+{
+    int64_t left;
+
+    while (run->old && (left = run->old_until_us - clock_now_us()) > 0) {
+        struct pollfd p = { STDIN_FILENO, POLLIN, 0 };
+        char keys[KEYS_BYTES];
+        ssize_t n = poll(&p, 1, (int) (left / USEC_PER_MSEC) + 1) > 0
+                        ? read(STDIN_FILENO, keys, sizeof keys)
+                        : 0;
+
+        if (n <= 0)
+            return;
+        (void) old_drop(run, keys, (size_t) n);
+    }
+}
+
 static void keys_read(struct shell_run *run)
 {
     char keys[KEYS_BYTES], out[2 * KEYS_BYTES];
     ssize_t n = read(STDIN_FILENO, keys, sizeof keys);
-    size_t len;
+    size_t len, dropped;
 
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return;
@@ -175,7 +235,8 @@ static void keys_read(struct shell_run *run)
         run->ending = DETACHED; /* the window is gone */
         return;
     }
-    len = keys_take(run, keys, (size_t) n, out);
+    dropped = old_drop(run, keys, (size_t) n);
+    len = keys_take(run, keys + dropped, (size_t) n - dropped, out);
     /* Without a connection they are lost, as on a line that is down. */
     if (len > 0)
         (void) link_send(&run->link, FRAME_BINARY, out, len);
@@ -387,6 +448,7 @@ static int prepare(const struct config *cfg, struct shell_run *run, struct gb_er
         return r;
     if (!cfg->shell_attach)
         return terminal_new(run, rest, err);
+    run->old = true;
     if (strcmp(cfg->shell_attach, "last") == 0)
         return terminal_last(run, err);
     return id_copy(cfg->shell_attach, run->terminal, "terminal", err);
@@ -503,6 +565,7 @@ int cmd_shell(const struct config *cfg)
         code = give_up(&run);
     } else {
         follow(&run);
+        old_wait(&run);
         tty_restore();
         code = conclude(cfg, &run);
     }

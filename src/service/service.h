@@ -539,8 +539,9 @@ int terminal_attach(struct terminal *terminal, int64_t offset, struct terminal_c
                     struct fault *fault);
 void terminal_detach(struct terminal_client *client); /* accepts NULL */
 
-/* Where its output begins; *@ret_missed: older output is gone. Before the first terminal_next(). */
-int64_t terminal_client_start(struct terminal_client *client, bool *ret_missed);
+/* Where its output begins, and *@ret_end: where that begins that was not there before it attached;
+ * *@ret_missed: older output is gone. Before the first terminal_next(). */
+int64_t terminal_client_start(struct terminal_client *client, int64_t *ret_end, bool *ret_missed);
 
 enum terminal_news {
     TERMINAL_NOTHING, /* within the time */

@@ -29,7 +29,7 @@ class Shell:
         self.master, self.slave = pty.openpty()
         self.resize(*size)
         self.before = termios.tcgetattr(self.slave)
-        self.seen, self.raw = b"", b""
+        self.seen, self.raw, self.answers = b"", b"", True
         self.process = gb.start(
             "shell", *args, stdin=self.slave, stdout=self.slave, stderr=self.slave, env=env,
             start_new_session=True,
@@ -44,7 +44,10 @@ class Shell:
     def take(self, seconds=0.2):
         if select.select([self.master], [], [], seconds)[0]:
             with contextlib.suppress(OSError):
-                self.raw += os.read(self.master, 65536)
+                data = os.read(self.master, 65536)
+                self.raw += data
+                for question in re.findall(rb"\x1b\[[56]n", data) if self.answers else ():
+                    os.write(self.master, b"\x1b[0n" if b"5" in question else b"\x1b[7;77R")
         self.seen = ESCAPES.sub(b"", self.raw).replace(b"\r", b"")
 
     def expect(self, pattern, start=0):
@@ -59,6 +62,11 @@ class Shell:
 
     def prompt(self):
         self.expect(rb"\$ $")
+
+    def come_back(self):
+        """Until it has shown what was printed before; keys are not taken until it is answered."""
+        while b"\x1b[5n" not in self.raw:
+            self.take()
 
     def line(self, text, pattern):
         start = len(self.seen)
@@ -121,10 +129,40 @@ def test_detach_and_come_back(gb, server, url):
     for name in (found[1].decode(), "last"):
         shell = Shell(gb, "--url", url, "--attach", name, session)
         shell.expect(rb"two-2\n")
+        shell.come_back()
         shell.line("echo three-$((x - 2))", rb"\nthree-3\n")
         shell.type("\r~.")
         assert shell.wait() == 0
     assert len(terminals(server, session)) == 1
+
+
+def test_old_questions(gb, server, url):
+    """What the terminal answers when it is shown again what programs once asked is no input."""
+    session = server.session()
+    shell = Shell(gb, "--url", url, session)
+    shell.prompt()
+    shell.line("stty -echo; printf 'one\\033[6n'; read -sd R x; echo; echo got-${#x}", rb"got-6\n")
+    shell.type("\r~.")
+    assert shell.wait() == 0
+    again = Shell(gb, "--url", url, "--attach", "last", session)
+    again.expect(rb"one")
+    again.come_back()
+    again.line("stty echo; echo is-$((1 + 1))", rb"\nis-2\n")
+    assert b"7;77R" not in again.seen and b"77R" not in again.seen
+    again.type("exit 3\r")
+    assert again.wait() == 3
+    # One that does not answer is not waited for long.
+    shell = Shell(gb, "--url", url, session)
+    shell.prompt()
+    shell.type("\r~.")
+    assert shell.wait() == 0
+    mute = Shell(gb, "--url", url, "--attach", "last", session)
+    mute.answers = False
+    mute.come_back()
+    time.sleep(1.2)
+    mute.line("echo mute-$((1 + 1))", rb"\nmute-2\n")
+    mute.type("exit 4\r")
+    assert mute.wait() == 4
 
 
 def test_new_session(gb, server, url):

@@ -119,6 +119,7 @@ def test_a_shell(server):
 
     async def main():
         async with attach(server, terminal) as c:
+            assert c.attached.pop("end") < 10000
             assert c.attached == {
                 "type": "attached", "offset": 0, "cols": 100, "rows": 30, "missed": False
             }
@@ -283,6 +284,7 @@ def test_reconnect(server):
             await c.expect(rb"while-4\n")
             assert c.seen[: len(start) + len(rest)] == start + rest
             assert c.attached["offset"] == 0
+            assert c.attached["end"] >= len(start) + len(rest)
         async with attach(server, terminal, "?offset=999999999") as c:
             assert c.attached["offset"] < 10000 and not c.attached["missed"]
             await c.line("echo more", rb"\nmore\n")

@@ -972,8 +972,9 @@ void terminal_detach(struct terminal_client *client)
     (void) client;
 }
 
-int64_t terminal_client_start(struct terminal_client *client, bool *ret_missed)
+int64_t terminal_client_start(struct terminal_client *client, int64_t *ret_end, bool *ret_missed)
 {
+    *ret_end = 0;
     (void) client;
     *ret_missed = false;
     return 0;

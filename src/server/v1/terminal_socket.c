@@ -64,14 +64,15 @@ static int send_json(struct terminal_link *link, json_t *json)
 static int send_attached(struct terminal_link *link)
 {
     struct terminal_info info;
-    int64_t offset;
+    int64_t offset, end;
     bool missed;
 
     terminal_get_info(link->terminal, &info);
-    offset = terminal_client_start(link->client, &missed);
-    return send_json(link, json_pack("{s:s,s:I,s:I,s:I,s:b}", "type", "attached", "offset",
-                                     (json_int_t) offset, "cols", (json_int_t) info.cols, "rows",
-                                     (json_int_t) info.rows, "missed", missed));
+    offset = terminal_client_start(link->client, &end, &missed);
+    return send_json(link, json_pack("{s:s,s:I,s:I,s:I,s:I,s:b}", "type", "attached", "offset",
+                                     (json_int_t) offset, "end", (json_int_t) end, "cols",
+                                     (json_int_t) info.cols, "rows", (json_int_t) info.rows,
+                                     "missed", missed));
 }
 
 static int send_exit(struct terminal_link *link)

@@ -21,6 +21,7 @@ int terminal_attach(struct terminal *t, int64_t offset, struct terminal_client *
     if (!full) {
         client->position = ring_seek(&t->ring, offset);
         client->missed = client->position > (offset < 0 ? 0 : offset);
+        client->end = t->ring.total;
         client->moved_us = clock_now_us();
         client->room_seen = t->room;
         t->clients[t->clients_len++] = client;
@@ -56,12 +57,13 @@ void terminal_detach(struct terminal_client *client)
     free(client);
 }
 
-int64_t terminal_client_start(struct terminal_client *client, bool *ret_missed)
+int64_t terminal_client_start(struct terminal_client *client, int64_t *ret_end, bool *ret_missed)
 {
     int64_t position;
 
     pthread_mutex_lock(&client->terminal->lock);
     position = client->position;
+    *ret_end = client->end;
     *ret_missed = client->missed;
     pthread_mutex_unlock(&client->terminal->lock);
     return position;

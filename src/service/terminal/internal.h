@@ -38,6 +38,7 @@ struct terminal_client {
 
     /* under terminal->lock */
     int64_t position;
+    int64_t end;      /* of what was there when it attached */
     int64_t moved_us; /* when it last took something, or got something to take */
     bool missed, slow;
     unsigned room_seen;
