@@ -90,6 +90,7 @@ static int output_take(struct shell_run *run, const char *data, size_t len)
         return -ENOMEM;
     run->offset += (int64_t) len;
     shown_len = shell_filter(&run->filter, data, len, shown);
+    tty_note(shown, shown_len);
     r = io_write_all(STDOUT_FILENO, shown, shown_len);
     return r < 0 ? r : old_ask(run);
 }

@@ -219,9 +219,13 @@ def test_the_terminal_is_as_before(gb, server, url):
     end = shell.raw[start:]
     for undone in (b"\x1b[?7h", b"\x1b(B", b"\x1b[4l", b"\x1b[<9u", b"\x1b[?5l"):
         assert undone in end, (undone, end)
-    # These move the cursor: home, or to where it was last saved.
-    for mover, back in ((b"\x1b[?1049l", b""), (b"\x1b[r", b"\x1b8")):
-        assert b"\x1b7" + mover + back in end
+    # These move the cursor: home, or to where it once was.
+    assert b"\x1b7\x1b[r\x1b8" in end and b"\x1b[?1049l" not in end
+    shell = Shell(gb, "--url", url, server.session())
+    shell.prompt()
+    shell.line(r"printf '\033[?1049h'; echo d-$((1 + 1))", rb"d-2\n")
+    shell.type("exit\r")
+    assert shell.wait() == 0 and b"\x1b[?1049l" in shell.raw
 
 
 @pytest.mark.parametrize("word", ["key", "signal"])

@@ -17,17 +17,25 @@
 
 #define SIDE_MAX 1000
 
-/* Ends keys as kitty and others report them, which each screen has of its own; leaves the other
- * screen; shows the cursor; ends mouse reports, bracketed paste, focus reports, application keys,
+/* Ends keys as kitty and others report them, which each screen has of its own. */
+static const char plain_keys[] = "\033[<9u";
+
+/* Only if it is shown: otherwise some terminals move the cursor to where it was when it last was.
+ */
+static const char other_screen[] = "\033[?1049";
+
+/* Shows the cursor; ends mouse reports, bracketed paste, focus reports, application keys,
  * reverse video, inserting, and updates that are held back; wraps lines again; and resets the
- * character set, margins and colours. The cursor is saved before what would move it. */
-static const char quiet[] = "\033[<9u\0337\033[?1049l\033[<9u\033[?25h"
+ * character set, margins and colours. The cursor is saved before the margins would move it. */
+static const char quiet[] = "\033[?25h"
                             "\033[?9l\033[?1000l\033[?1002l\033[?1003l\033[?1006l\033[?2004l"
                             "\033[?1004l\033[?1l\033>\033[>4;0m\033[?5l\033[4l\033[?2026l"
                             "\033[?7h\033(B\017\0337\033[r\0338\033[m";
 
 static struct termios before, raw;
 static volatile sig_atomic_t is_raw;
+static bool on_other_screen;
+static size_t matched; /* how much of other_screen was shown last */
 
 bool tty_is_there(void)
 {
@@ -68,10 +76,27 @@ int tty_raw(struct gb_err *err)
     return 0;
 }
 
+void tty_note(const char *shown, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        if (matched == sizeof other_screen - 1 && (shown[i] == 'h' || shown[i] == 'l'))
+            on_other_screen = shown[i] == 'h';
+        matched = matched < sizeof other_screen - 1 && shown[i] == other_screen[matched]
+                      ? matched + 1
+                      : shown[i] == other_screen[0];
+    }
+}
+
 void tty_restore(void)
 {
     if (!is_raw)
         return;
+    (void) io_write_all(STDOUT_FILENO, plain_keys, sizeof plain_keys - 1);
+    if (on_other_screen) {
+        (void) io_write_all(STDOUT_FILENO, other_screen, sizeof other_screen - 1);
+        (void) io_write_all(STDOUT_FILENO, "l", 1);
+        (void) io_write_all(STDOUT_FILENO, plain_keys, sizeof plain_keys - 1);
+    }
     (void) io_write_all(STDOUT_FILENO, quiet, sizeof quiet - 1);
     (void) tcsetattr(STDIN_FILENO, TCSAFLUSH, &before);
     is_raw = 0;
