@@ -530,7 +530,7 @@ static int conclude(const struct config *cfg, struct shell_run *run)
         say("%s", run->err->msg);
     if (run->ending != ENDED && run->err->code != ENOENT)
         say("%s; to come back: glovebox shell%s%s --attach %s %s",
-            run->ending == FAILED ? "the terminal may still run" : "the terminal still runs",
+            run->attached ? "the terminal still runs" : "the terminal may still run",
             url ? " --url " : "", url ? url : "", run->terminal, run->session);
     switch (run->ending) {
     case ENDED:
