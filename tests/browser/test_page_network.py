@@ -150,6 +150,24 @@ def test_terminal_comes_back(server, ann, visit):  # noqa: F811
     expect(text).to_contain_text("here=")  # what was on the screen before
 
 
+def test_old_questions_of_programs_are_not_answered_again(server, ann, visit):  # noqa: F811
+    """What a program asked the terminal is in the output that is shown again after a reload; the answer is not typed at
+    the prompt."""
+    visitor, page = visit(server, "/play", ann)
+    run_cell(page, 1, "1")
+    page.get_by_role("group", name="Panels").get_by_role("button", name="Terminal").click()
+    frame, text = terminal(page)
+    frame.locator(".xterm").click()
+    page.keyboard.type(r"printf '\033[c'; read -rsd c answer; echo got ${#answer} bytes" + "\n")
+    expect(text).to_contain_text(re.compile(r"got\s[1-9]"))  # the first time it is
+    page.reload()
+    frame, text = terminal(page)
+    frame.locator(".xterm").click()
+    page.keyboard.type("echo 'works' $((40 + 2))\n")
+    expect(text).to_contain_text("works 42")
+    assert "$ echo 'works'" in screen_text(text), screen_text(text)
+
+
 def test_restart(world, visit):  # noqa: F811
     """The page notices, tries again by itself, and goes on where it was."""
     options = scripted_model(world.folder / "model", STORY)

@@ -36,8 +36,13 @@ terminal.textarea?.setAttribute("aria-label", "Terminal");
 
 const encoder = new TextEncoder();
 
-terminal.onData((text) => toShell({ type: "input", bytes: encoder.encode(text) }));
-terminal.onBinary((text) => toShell({ type: "input", bytes: Uint8Array.from(text, (c) => c.charCodeAt(0)) }));
+let drawingOld = 0; // pieces of output that was there before us: answers to what is asked in it are no input
+
+const input = (bytes: Uint8Array): void => {
+  if (!drawingOld) toShell({ type: "input", bytes });
+};
+terminal.onData((text) => input(encoder.encode(text)));
+terminal.onBinary((text) => input(Uint8Array.from(text, (c) => c.charCodeAt(0))));
 terminal.onResize(({ cols, rows }) => toShell({ type: "resize", cols, rows }));
 // Ctrl+Shift+C copies the selection, as terminals do. Tab belongs to the program, so Ctrl+Shift+L leaves the terminal.
 terminal.attachCustomKeyEventHandler((event) => {
@@ -71,8 +76,14 @@ function colour(dark: boolean): void {
 }
 
 fromShell((message) => {
-  if (message.type === "output" && message.bytes instanceof Uint8Array) terminal.write(message.bytes, () => toShell({ type: "written", n: message.bytes.length }));
-  else if (message.type === "theme") colour(message.dark === true);
+  if (message.type === "output" && message.bytes instanceof Uint8Array) {
+    const old = message.old === true ? 1 : 0;
+    drawingOld += old;
+    terminal.write(message.bytes, () => {
+      drawingOld -= old;
+      toShell({ type: "written", n: message.bytes.length });
+    });
+  } else if (message.type === "theme") colour(message.dark === true);
   else if (message.type === "focus") terminal.focus();
   else if (message.type === "reset") terminal.reset();
   else if (message.type === "note") terminal.write(`\r\n\x1b[2m${String(message.text).replace(/[^\x20-\x7e]/g, "")}\x1b[0m\r\n`);

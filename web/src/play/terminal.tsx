@@ -3,6 +3,9 @@
 // After the network or the server went away the socket is opened again where it was cut: the position in the output is
 // known, and the server keeps the last part of it. A browser cannot slow a WebSocket down, so a program that prints faster than
 // the frame draws would fill the memory; then the socket is closed until the frame has caught up.
+//
+// What was printed before this page came is drawn, too, with whatever programs asked the terminal in it. They had their
+// answers then: while the frame draws that, it sends nothing.
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import { get, Problem, say, send, socket } from "../api";
@@ -30,7 +33,8 @@ class Link {
   private ws: WebSocket | null = null;
   private connecting = false;
   private offset: number | null = null;
-  private waiting: Uint8Array[] = [];
+  private oldEnd = 0; // what comes before this position was shown to somebody else
+  private waiting: { bytes: Uint8Array; old: boolean }[] = [];
   private waitingBytes = 0;
   private inFrame = 0;
   private paused = false;
@@ -40,7 +44,8 @@ class Link {
   private size = { cols: 80, rows: 24 };
   frame: FrameHandle | null = null;
 
-  constructor(private readonly path: string, private readonly tell: (state: State) => void) {}
+  /** `ours`: this page has started it, so that nobody else can have answered what it asks. */
+  constructor(private readonly path: string, private readonly ours: boolean, private readonly tell: (state: State) => void) {}
 
   async connect(): Promise<void> {
     if (this.closed || this.ws || this.connecting) return;
@@ -75,9 +80,10 @@ class Link {
   }
   private take(data: string | ArrayBuffer): void {
     if (typeof data === "string") {
-      const message = JSON.parse(data) as { type?: string; offset?: number; missed?: boolean; exit_code?: number | null };
+      const message = JSON.parse(data) as { type?: string; offset?: number; end?: number; missed?: boolean; exit_code?: number | null };
       if (message.type === "attached") {
         if (message.missed && this.offset !== null) this.frame?.post({ type: "note", text: "[some output was skipped here]" });
+        if (this.offset === null && !this.ours) this.oldEnd = message.end ?? 0;
         this.offset = message.offset ?? 0;
         this.tries = 0;
         this.tell({ is: "open" });
@@ -86,8 +92,14 @@ class Link {
       return;
     }
     const bytes = new Uint8Array(data);
-    this.offset = (this.offset ?? 0) + bytes.length;
-    for (let at = 0; at < bytes.length; at += CHUNK) this.waiting.push(bytes.slice(at, at + CHUNK));
+    const start = this.offset ?? 0;
+    const old = Math.min(bytes.length, Math.max(0, this.oldEnd - start));
+    this.offset = start + bytes.length;
+    for (let at = 0; at < bytes.length; ) {
+      const to = Math.min(at + CHUNK, at < old ? old : bytes.length);
+      this.waiting.push({ bytes: bytes.slice(at, to), old: at < old });
+      at = to;
+    }
     this.waitingBytes += bytes.length;
     this.drain();
     if (this.waitingBytes > WAITING_MOST && this.ws) {
@@ -99,10 +111,10 @@ class Link {
   }
   private drain(): void {
     while (this.frame && this.waiting.length && this.inFrame < AHEAD) {
-      const piece = this.waiting.shift()!;
-      this.waitingBytes -= piece.length;
-      this.inFrame += piece.length;
-      this.frame.post({ type: "output", bytes: piece });
+      const { bytes, old } = this.waiting.shift()!;
+      this.waitingBytes -= bytes.length;
+      this.inFrame += bytes.length;
+      this.frame.post({ type: "output", bytes, old });
     }
     if (this.paused && !this.waiting.length) {
       this.paused = false;
@@ -143,6 +155,7 @@ const within = (x: unknown, most: number): x is number => typeof x === "number" 
 interface PaneProps {
   session: string;
   id: string;
+  ours: boolean;
   shown: boolean;
   /** Counts up when the terminal should take the focus. */
   focus: number;
@@ -150,12 +163,12 @@ interface PaneProps {
   onLeave(): void;
 }
 
-function Pane({ session, id, shown, focus, onState, onLeave }: PaneProps) {
+function Pane({ session, id, ours, shown, focus, onState, onLeave }: PaneProps) {
   const link = useRef<Link | null>(null);
   const [state, setState] = useState<State>({ is: "connecting" });
   const told = useRef(onState);
   told.current = onState;
-  link.current ??= new Link(`${sessionPath(session)}/terminals/${encodeURIComponent(id)}`, (next) => {
+  link.current ??= new Link(`${sessionPath(session)}/terminals/${encodeURIComponent(id)}`, ours, (next) => {
     setState(next);
     told.current(next);
   });
@@ -196,6 +209,7 @@ export default function Terminals() {
   const [focus, setFocus] = useState(0);
   const bar = useRef<HTMLDivElement>(null);
 
+  const made = useRef(new Set<string>());
   const creating = useRef(false);
   const create = async () => {
     if (creating.current) return;
@@ -204,9 +218,10 @@ export default function Terminals() {
     setError("");
     try {
       const live = await ensureBox();
-      const made = await send<Terminal>("POST", `${sessionPath(live.session_id)}/terminals`, { cols: 100, rows: 24 });
-      setList((old) => [...new Set([...(old ?? []), made.terminal_id])]);
-      setCurrent(made.terminal_id);
+      const { terminal_id: id } = await send<Terminal>("POST", `${sessionPath(live.session_id)}/terminals`, { cols: 100, rows: 24 });
+      made.current.add(id);
+      setList((old) => [...new Set([...(old ?? []), id])]);
+      setCurrent(id);
     } catch (problem) {
       if (!noticeEnd(problem)) setError(problem instanceof Problem && problem.type === "no-such-route" ? "This server has no terminals." : say(problem));
     } finally {
@@ -266,7 +281,7 @@ export default function Terminals() {
       </div>
       {error && <Note bad>{error}</Note>}
       {session && list?.map((id) => (
-        <Pane key={id} session={session} id={id} shown={id === current} focus={focus}
+        <Pane key={id} session={session} id={id} ours={made.current.has(id)} shown={id === current} focus={focus}
           onLeave={() => (bar.current?.querySelector("[aria-selected=true]") as HTMLElement | null)?.focus()}
           onState={(next) => (next.is === "exited" || next.is === "gone") && setEnded((old) => ({ ...old, [id]: true }))} />
       ))}
