@@ -7,6 +7,7 @@ selection. None may run, ask another server for something, or get as far as the 
 import contextlib
 import json
 import re
+import socket
 import urllib.parse
 
 import pytest
@@ -200,6 +201,28 @@ def test_displays(play, visit):  # noqa: F811
     expect(out.locator("iframe.frame-live").first).to_be_visible()
     check(play)
     visit.visitors[-1].errors.clear()  # of the scripts in the frames
+
+
+def test_html_connects_to_nobody(play):
+    """Browsers connect before they ask the policy, and the name of a machine can carry data. A tree is moved, not parsed twice."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        away = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        hints = (f"<link rel=preconnect href={away}><link rel=dns-prefetch href={away}><base href={away}>"
+                 f"<meta http-equiv=refresh content='0;url={away}'><iframe src={away}></iframe>")
+        html = (f"<p id=there>there</p>{hints}<noscript><p title='</noscript>{hints}'></noscript>"
+                f"<svg><style><!--</style>{hints}--></svg><math><mtext><table><mglyph><style><!--</style>{hints}"
+                f"</mglyph></table></mtext></math><template>{hints}</template>"
+                f"<a href={away}>away</a><svg><a xlink:href={away}><text>away</text></a></svg><a href=#there>here</a>")
+        out = run_cell(play, 1, f"from IPython.display import display\ndisplay({{'text/html': {html!r}}}, raw=True)")
+        shown = out.frame_locator("iframe.frame-html")
+        expect(shown.locator("#there")).to_be_visible()
+        play.wait_for_timeout(1000)
+        assert shown.locator("link, base, meta[http-equiv], iframe, object, embed").count() == 0
+        assert shown.locator("a").evaluate_all("all => all.map((a) => a.getAttribute('href') ?? a.getAttribute('xlink:href'))") == [None, None, "#there"]
+        listener.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            listener.accept()
+    check(play)
 
 
 def test_live_frame_cannot_get_out(play):
