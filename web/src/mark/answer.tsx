@@ -12,7 +12,7 @@ import { originOf } from "./marks";
 import { doing, isOver, type LiveStep } from "./reduce";
 import { Artifacts, LazyChart, TableResult } from "./results";
 import { Story } from "./story";
-import { running as runningAnswers, thread, type Running } from "./thread";
+import { isPending, running as runningAnswers, thread, type Running } from "./thread";
 import type { Answer, Mark, Message, Table } from "./types";
 
 const NOTHING = store<Running | null>(null);
@@ -36,6 +36,7 @@ function Clock({ since }: { since: number }) {
 interface WorkProps {
   answer: Answer | null;
   live: Running | null;
+  queued: boolean; // for its turn, behind another answer of the chat
   focus: Focus | null;
   open: boolean;
   onToggle(): void;
@@ -48,7 +49,7 @@ interface Focus {
 }
 
 /** What it thought, wrote and ran: one line, or all of it. */
-function Work({ answer, live, focus, open, onToggle }: WorkProps) {
+function Work({ answer, live, queued, focus, open, onToggle }: WorkProps) {
   const [opened, setOpened] = useState<Record<number, boolean>>({});
   useEffect(() => {
     if (focus) setOpened((old) => ({ ...old, [focus.step]: true }));
@@ -64,8 +65,8 @@ function Work({ answer, live, focus, open, onToggle }: WorkProps) {
   const summary = over
     ? steps.length
       ? `${plural(steps.length, "step")}${queries ? `, ${plural(queries, "query", "queries")}` : ""}, ran for ${duration(wall)}`
-      : "No program was needed"
-    : live ? doing(live) : "Waiting";
+      : answer?.status === "ok" ? "No program was needed" : "No program was run"
+    : queued ? "Waiting for the answer above" : live?.waiting && !live.message_id ? "Waiting for the server" : live ? doing(live) : "Waiting";
   if (over && steps.length === 0 && !live?.moments.length) return null;
   return (
     <div class={open ? "work open" : "work"}>
@@ -138,6 +139,13 @@ function explain(mark: Mark, answer: Answer): string {
   return `${verb} ${step || "in what the programs printed, the data or the question"}${mark.kind === "value" ? exact : ""}`;
 }
 
+/** Whether an earlier answer of the chat is under way: they come one after the other. */
+function isBehind(id: string | null): boolean {
+  const { messages } = thread.get();
+  const at = messages.findIndex((one) => one.message_id === id);
+  return messages.slice(0, at < 0 ? messages.length : at).some(isPending);
+}
+
 export interface AnswerProps {
   message: Message | null;
   question: Message | undefined;
@@ -195,8 +203,8 @@ export function AnswerView({ message, question, live: given, versions, version, 
   const drawn = charts.some(Boolean) || tables.some(Boolean);
   return (
     <article class={`answer ${status}`} ref={root} aria-label="Answer" aria-busy={!answer && !live?.problem}>
-      <Work answer={answer} live={live} focus={focus} open={open} onToggle={() => setOpen(!open)} />
-      {live?.waiting && <p class="note warn" role="status"><Icon name="warning" size={16} /> The connection broke. Coming back; meanwhile the answer goes on at the server…</p>}
+      <Work answer={answer} live={live} queued={!answer && !live?.moments.length && !live?.story && isBehind(id)} focus={focus} open={open} onToggle={() => setOpen(!open)} />
+      {live?.waiting && <p class="note warn" role="status"><Icon name="warning" size={16} /> {live.message_id ? "The connection broke. Coming back; meanwhile the answer goes on at the server…" : "The connection broke. When the server is back, this page looks whether the question has arrived."}</p>}
       {live && !live.waiting && live.broken > 0 && status !== "error" && live.answer && <p class="note">The connection broke {live.broken === 1 ? "once" : `${live.broken} times`} meanwhile; nothing is missing.</p>}
       {live?.problem && <Note bad>{live.problem}</Note>}
       {status === "error" && story && <div class="note bad" role="alert"><Story text={story} /></div>}

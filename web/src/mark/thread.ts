@@ -2,10 +2,14 @@
 //
 // An answer goes on without us. So a stream that breaks is followed again from the last event that we have; if the question
 // itself may not have arrived, the chat is read to see whether it did, and it is never sent twice by itself.
+//
+// A browser has six connections to a server, for all of its tabs. So only answers of the chat that is shown are followed, and few at
+// a time: those of one chat come one after the other. The rest waits for its turn without a connection, so that there is one for the
+// button that stops them.
 import { events, get, identity, isAbort, online, Problem, say, send } from "../api";
 import { navigate } from "../router";
 import { store, type Store } from "../store";
-import { attempt } from "../ui/parts";
+import { attempt, toast } from "../ui/parts";
 import { noteChat, refreshChats } from "./chats";
 import { onOther, who } from "./data";
 import { isOver, reduce, START, type AnswerEvent, type Live } from "./reduce";
@@ -54,7 +58,22 @@ const KEPT = 50;
 export const draftOf = new Map<string, number>();
 
 let lastSerial = 0;
-const emptyThread = (): Thread => ({ ...EMPTY, serial: ++lastSerial });
+
+/** Ends when another chat is shown. */
+let shown = new AbortController();
+
+/** The place of the chat that was shown is taken: its answers are not followed any more. */
+function emptyThread(): Thread {
+  shown.abort();
+  shown = new AbortController();
+  return { ...EMPTY, serial: ++lastSerial };
+}
+
+/** Whether an answer is under way. */
+export function isPending(message: Message): boolean {
+  const live = running.get(message.message_id);
+  return message.role === "assistant" && message.status === "pending" && !(live && isOver(live.get()));
+}
 
 /** Something that the thread refers to has changed. */
 const touch = () => thread.set((old) => ({ ...old }));
@@ -133,7 +152,7 @@ export async function reload(): Promise<void> {
     if (thread.get().chatId !== chatId) return;
     thread.set((old) => ({ ...old, loading: false, error: "", messages: merge(old.messages, read) }));
     for (const message of read)
-      if (message.role === "assistant" && message.status === "pending" && !running.has(message.message_id)) void follow(message.message_id);
+      if (isPending(message) && !followed.has(message.message_id)) void follow(message.message_id, running.get(message.message_id));
   } catch (error) {
     if (isAbort(error) || thread.get().chatId !== chatId) return;
     const gone = error instanceof Problem && error.status === 404;
@@ -199,20 +218,57 @@ const pause = (ms: number) =>
     }
   });
 
-/** Follows an answer to its end, however often the line breaks. */
-export async function follow(id: string, live: Store<Running> = newRunning()): Promise<void> {
+const STREAMS = 2; // of this tab at a time
+let streams = 0;
+let waiting: (() => void)[] = [];
+
+/** Answers that have a stream or wait for one. */
+const followed = new Set<string>();
+
+async function takeStream(home: AbortSignal): Promise<boolean> {
+  while (streams >= STREAMS && !home.aborted)
+    await new Promise<void>((resolve) => {
+      waiting.push(resolve);
+      home.addEventListener("abort", () => resolve(), { once: true });
+    });
+  if (home.aborted) return false;
+  streams++;
+  return true;
+}
+
+function giveStream(): void {
+  streams--;
+  const all = waiting;
+  waiting = [];
+  for (const wake of all) wake(); // in their order; who is too late waits again
+}
+
+/** Follows an answer to its end, however often the line breaks, or until another chat is shown. */
+async function follow(id: string, live: Store<Running> = newRunning(), home: AbortSignal = shown.signal): Promise<void> {
+  followed.add(id);
   keep(id, live);
   touch(); // whoever shows the message looks for it again
+  try {
+    if (!(await takeStream(home))) return;
+    await followNow(id, live, home).finally(giveStream);
+  } finally {
+    followed.delete(id);
+    live.set((old) => ({ ...old, waiting: false }));
+  }
+  if (isOver(live.get())) ended(live.get());
+}
+
+async function followNow(id: string, live: Store<Running>, home: AbortSignal): Promise<void> {
   const feed = feeder(live);
-  for (let attempt = 0; !isOver(live.get()); attempt++) {
+  for (let attempt = 0; !isOver(live.get()) && !home.aborted; attempt++) {
     try {
-      await events(`/api/v1/messages/${encodeURIComponent(id)}/events`, { lastId: live.get().lastId }, feed.take);
+      await events(`/api/v1/messages/${encodeURIComponent(id)}/events`, { lastId: live.get().lastId, signal: home }, feed.take);
       feed.flush();
       if (isOver(live.get())) break;
       live.set((old) => ({ ...old, broken: old.broken + 1, waiting: true }));
     } catch (error) {
       feed.flush();
-      if (isOver(live.get())) break;
+      if (isOver(live.get()) || home.aborted) break;
       if (error instanceof Problem && error.status !== 0 && error.status < 500 && error.status !== 429) {
         live.set((old) => ({ ...old, waiting: false, problem: say(error) }));
         break;
@@ -221,8 +277,6 @@ export async function follow(id: string, live: Store<Running> = newRunning()): P
     }
     await pause(Math.min(10_000, 500 * 2 ** Math.min(attempt, 5)));
   }
-  live.set((old) => ({ ...old, waiting: false }));
-  ended(live.get());
 }
 
 function ended({ answer, chat_id }: Live): void {
@@ -290,31 +344,49 @@ async function findLost(chatId: string | null, { text: query, known }: Draft): P
 async function stream(draft: Draft, path: string, body: unknown): Promise<void> {
   const live = draft.running;
   const feed = feeder(live);
+  const home = shown.signal;
+  const line = new AbortController();
+  const mayStay = streams < STREAMS;
+  if (mayStay) streams++;
   let began = false;
   const take = (event: AnswerEvent) => {
     feed.take(event);
     if (event.event === "chat" && !began) {
       began = true;
       feed.flush();
+      followed.add(live.get().message_id ?? "");
       void stored(draft, live.get());
       stopIfAsked(draft);
+      if (!mayStay || home.aborted) line.abort(); // it has arrived, and goes on without us
     }
   };
+  const leave = () => began && line.abort();
+  home.addEventListener("abort", leave);
   const chatId = thread.get().chatId;
   const mine = who(identity.get());
   try {
-    await events(path, { method: "POST", ...(body === undefined ? {} : { json: body }) }, take);
+    await events(path, { method: "POST", signal: line.signal, ...(body === undefined ? {} : { json: body }) }, take);
     feed.flush();
   } catch (error) {
     feed.flush();
     if (!began && !(error instanceof Problem && error.status === 0)) {
       toStop.delete(draft.key);
-      changeDraft(draft.key, { failed: say(error) });
+      if (thread.get().drafts.some((one) => one.key === draft.key)) changeDraft(draft.key, { failed: say(error) });
+      else if (who(identity.get()) === mine) toast(`“${draft.text.slice(0, 60)}${draft.text.length > 60 ? "…" : ""}” was not asked: ${say(error)}`, true);
       throw error;
     }
+  } finally {
+    home.removeEventListener("abort", leave);
+    followed.delete(live.get().message_id ?? "");
+    if (mayStay) giveStream();
   }
   if (isOver(live.get())) {
     ended(live.get());
+    return;
+  }
+  if (began && home.aborted) return; // whoever shows the chat again follows it
+  if (line.signal.aborted) {
+    await follow(live.get().message_id!, live, home);
     return;
   }
   live.set((old) => ({ ...old, broken: old.broken + 1, waiting: true }));
@@ -325,7 +397,7 @@ async function stream(draft: Draft, path: string, body: unknown): Promise<void> 
     return;
   }
   stopIfAsked(draft);
-  await follow(live.get().message_id!, live);
+  await follow(live.get().message_id!, live, home);
 }
 
 async function lookFor(draft: Draft, chatId: string | null, asker: string): Promise<boolean> {

@@ -17,7 +17,7 @@ import { decoded, loadVerified, who } from "./data";
 import { Empty } from "./empty";
 import { isOver } from "./reduce";
 import { removeChat, RenameDialog, Sidebar, slug } from "./sidebar";
-import { ask, newChat, openChat, reload, running, stop, thread, type Thread } from "./thread";
+import { ask, isPending, newChat, openChat, reload, stop, thread, type Thread } from "./thread";
 import type { Chat } from "./types";
 
 const KEYS: [string, string][] = [
@@ -43,12 +43,7 @@ function Help({ onClose }: { onClose(): void }) {
 /** Whether an answer of the chat that is shown is under way. */
 function isBusy(now: Thread): boolean {
   if (now.drafts.some((one) => !one.failed && !isOver(one.running.get()))) return true;
-  return now.messages.some((one) => one.role === "assistant" && one.status === "pending" && !isOverById(one.message_id));
-}
-
-function isOverById(id: string): boolean {
-  const live = running.get(id);
-  return live ? isOver(live.get()) : false;
+  return now.messages.some(isPending);
 }
 
 function typing(target: EventTarget | null): boolean {
