@@ -1,7 +1,7 @@
 // First run, sign-in, sign-up, and the account's own settings.
 import { useState } from "preact/hooks";
 
-import { identity, keepTokens, say, send, setIdentity } from "./api";
+import { ended, identity, keepTokens, say, send, setIdentity, takeKey } from "./api";
 import { navigate } from "./router";
 import { authState, loadAuthState } from "./session";
 import { useStore } from "./store";
@@ -37,7 +37,7 @@ export function SignIn({ why }: { why?: string }) {
   const [key, setKey] = useState("");
   const form = useForm(async () => {
     if (shown === "key") {
-      setIdentity({ key: key.trim() });
+      await takeKey(key.trim());
       return;
     }
     const body: Record<string, string> = { email: email.trim(), password };
@@ -47,6 +47,7 @@ export function SignIn({ why }: { why?: string }) {
     if (location.search.includes("invitation")) navigate(location.pathname, { replace: true });
   });
   const guest = useForm(async () => keepTokens(await send("POST", "/auth/guest")));
+  const over = useStore(ended);
   const canSignUp = first || (state && state.signup !== "closed");
   return (
     <div class="welcome">
@@ -57,7 +58,8 @@ export function SignIn({ why }: { why?: string }) {
             Nobody has an account here yet. The first one is the operator's: it can see the dashboard, add data sources and invite others. Nothing leaves this machine unless you connect a hosted model or a database elsewhere.
           </p>
         )}
-        {why && <p>{why}</p>}
+        {over && <Note>{over}</Note>}
+        {why && !over && <p>{why}</p>}
         <form onSubmit={form.submit}>
           {shown === "key" ? (
             <Field label="API key" hint="From: glovebox key create">

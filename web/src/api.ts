@@ -41,7 +41,8 @@ function load(): Identity {
 
 export const identity = store<Identity>(load());
 
-export function setIdentity(next: Identity): void {
+export function setIdentity(next: Identity, why = ""): void {
+  ended.set(why);
   if (next.tokens || next.key) localStorage.setItem(STORAGE, JSON.stringify(next));
   else localStorage.removeItem(STORAGE);
   identity.set(next);
@@ -51,6 +52,9 @@ export function setIdentity(next: Identity): void {
 window.addEventListener("storage", (event) => {
   if (event.key === STORAGE || event.key === null) identity.set(load());
 });
+
+/** Why somebody who was signed in is not any more, if nobody here signed out. */
+export const ended = store("");
 
 /** Whether the server answers; the banner of the shell watches it. */
 export const online = store(true);
@@ -73,8 +77,8 @@ export function isAbort(error: unknown): boolean {
 
 /** What to tell a person about any failure. */
 export function say(error: unknown): string {
-  if (error instanceof Problem) return error.detail;
-  return error instanceof Error ? error.message : String(error);
+  const text = error instanceof Problem ? error.detail : error instanceof Error ? error.message : String(error);
+  return text.charAt(0).toUpperCase() + text.slice(1); // details of the API start as parts of sentences do
 }
 
 const UNREACHABLE = "The server cannot be reached. Your work is kept; this page tries again by itself.";
@@ -124,6 +128,13 @@ async function plainFetch(path: string, init: RequestInit): Promise<Response> {
   }
 }
 
+/** Keeps an API key, if the server knows it. */
+export async function takeKey(key: string): Promise<void> {
+  const reply = await plainFetch("/v1/sessions?limit=1", { headers: { Authorization: `Bearer ${key}` } });
+  if (reply.status === 401) throw await problemOf(reply);
+  setIdentity({ key });
+}
+
 async function refreshTokens(spent: string): Promise<void> {
   const turn = async () => {
     const tokens = load().tokens;
@@ -140,7 +151,7 @@ async function refreshTokens(spent: string): Promise<void> {
     const next = reply.ok ? ((await reply.json()) as Record<string, unknown>) : null;
     if (load().tokens?.refresh_token !== spent) return; // signed out meanwhile, or somebody else is here
     if (next) keepTokens(next);
-    else if (reply.status === 401) setIdentity({});
+    else if (reply.status === 401) setIdentity({}, "You have been signed out: the sign-in is over, or was ended elsewhere.");
     else throw await problemOf(reply);
   };
   if (navigator.locks) await navigator.locks.request("glovebox.refresh", turn);
@@ -183,7 +194,7 @@ export async function request(path: string, options: Options = {}): Promise<Resp
       await refreshTokens(tokens.refresh_token);
       continue;
     }
-    if (problem.status === 401 && problem.type === "key-unknown" && identity.get().key) setIdentity({});
+    if (problem.status === 401 && problem.type === "key-unknown" && identity.get().key) setIdentity({}, "The API key is not valid any more.");
     throw problem;
   }
 }
