@@ -10,7 +10,7 @@ import { IconButton } from "../ui/parts";
 import { chatList } from "./chats";
 import { chosenModel, loadModels, loadSources, models, onOther, sources } from "./data";
 import { addFiles, PendingFiles, pendingFiles } from "./files";
-import type { Question } from "./thread";
+import { thread, type Question } from "./thread";
 
 /** What is written and not sent, for each chat; "" is the new one. */
 const drafts = new Map<string, string>();
@@ -119,7 +119,13 @@ export function Composer({ chatId, busy, large, onSend, onStop }: ComposerProps)
     void loadModels();
     void loadSources();
   }, []);
-  useEffect(() => setText(drafts.get(key) ?? ""), [key]);
+  const last = useRef(key);
+  useEffect(() => {
+    // A new chat has got its id: what was written meanwhile is for it.
+    if (last.current === "" && key && thread.get().chatId === key && text) drafts.delete("");
+    else setText(drafts.get(key) ?? "");
+    last.current = key;
+  }, [key]);
   useEffect(() => {
     if (given.turn === taken) return;
     taken = given.turn;
