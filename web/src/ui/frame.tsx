@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 
 import { saveBlob } from "../api";
 import { dark } from "../theme";
+import { Spinner, toast } from "./parts";
 
 type Kind = "html" | "live" | "chart" | "terminal" | "pdf";
 
@@ -120,6 +121,7 @@ export function Chart({ figure, height, tools = true }: { figure: Figure; height
   };
   return (
     <figure class="chart">
+      {!drawn && !failed && <div class="chart-loading" style={{ height: `${high}px` }}><Spinner label="The chart is being drawn" /></div>}
       <Frame
         kind="chart"
         title={label}
@@ -137,7 +139,11 @@ export function Chart({ figure, height, tools = true }: { figure: Figure; height
           if (message.type !== "image" || typeof message.id !== "number") return;
           const format = waiting.current.get(message.id);
           waiting.current.delete(message.id);
-          if (!format || typeof message.url !== "string" || !/^data:image\/(png|svg\+xml)[;,]/.test(message.url)) return;
+          if (!format) return;
+          if (typeof message.url !== "string" || !/^data:image\/(png|svg\+xml)[;,]/.test(message.url)) {
+            toast(`The chart could not be saved as ${format.toUpperCase()}. JSON has all of it.`, true);
+            return;
+          }
           saveBlob(dataBlob(message.url), `${name}.${format}`);
         }}
       />
