@@ -84,6 +84,17 @@ export function QueryView({ query }: { query: Query }) {
   );
 }
 
+/** SVG as a picture, in which no script runs and which loads nothing. */
+function Drawing({ svg }: { svg: string }) {
+  const url = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
+  return (
+    <figure class="picture">
+      <img src={url} alt="Picture that the program drew" />
+      <figcaption><button type="button" class="link" onClick={() => saveBlob(new Blob([svg], { type: "image/svg+xml" }), "picture.svg")}>Save</button></figcaption>
+    </figure>
+  );
+}
+
 /** One thing that a program showed, in the best form that we can draw. */
 export function OutputView({ output }: { output: Output }) {
   for (const type of ["image/png", "image/jpeg", "image/gif", "image/webp"]) {
@@ -98,8 +109,10 @@ export function OutputView({ output }: { output: Output }) {
       );
     }
   }
-  const html = output["text/html"] ?? output["image/svg+xml"];
+  const html = output["text/html"];
   if (typeof html === "string") return <HtmlFrame html={html} />;
+  const svg = output["image/svg+xml"];
+  if (typeof svg === "string") return <Drawing svg={svg} />;
   const text = output["text/plain"] ?? output["text/markdown"];
   return typeof text === "string" ? <AnsiText text={text} label="Result" /> : null;
 }
