@@ -70,7 +70,7 @@ function PendingChip({ one }: { one: Pending }) {
   const file = useStore(attachments).get(one.id ?? "");
   return (
     <li class={one.error ? "chip file bad" : "chip file"}>
-      <Icon name={one.error ? "warning" : "file"} size={15} />
+      <Icon name={one.error || file?.profile?.error ? "warning" : "file"} size={15} />
       {file ? (
         <button type="button" class="link chip-name" onClick={() => setLook(true)} title="What is in it">{one.name}</button>
       ) : (
@@ -93,7 +93,8 @@ export function PendingFiles() {
 /** "2,005 rows, 9 columns" */
 export function summary(file: Attachment): string {
   const profile = file.profile;
-  if (!profile || profile.error) return bytes(file.size);
+  if (profile?.error) return `${bytes(file.size)}, could not be read`;
+  if (!profile) return bytes(file.size);
   const parts = profile.sheets?.length ? [plural(profile.sheets.length, "sheet")] : profile.tables?.length ? [plural(profile.tables.length, "table")] : [];
   if (profile.rows !== undefined) parts.push(`${profile.rows_exact === false ? "over " : ""}${plural(profile.rows, "row")}`);
   if (profile.columns_total) parts.push(plural(profile.columns_total, "column"));
@@ -146,7 +147,7 @@ function ColumnsTable({ table }: { table: ProfileTable }) {
   return (
     <section>
       {table.name && <h3>{table.name}</h3>}
-      <p>{facts.join(", ")}{table.duplicate_rows ? <span class="badge warn">{plural(table.duplicate_rows, "row")} that occur twice</span> : null}</p>
+      <p>{facts.join(", ")}{" "}{table.duplicate_rows ? <span class="badge warn">{plural(table.duplicate_rows, "row")} that occur twice</span> : null}</p>
       {table.notes?.map((note, i) => <Note key={i}>{note}</Note>)}
       {table.columns?.length ? (
         <div class="scroll-x" tabIndex={0} role="region" aria-label={`Columns${table.name ? ` of ${table.name}` : ""}`}>
