@@ -186,7 +186,12 @@ export function Menu({ label, icon = "more", items, text }: { label: string; ico
   const root = useRef<HTMLDivElement>(null);
   const list = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
-    if (open) list.current!.classList.toggle("up", opensUp(list.current!, root.current!));
+    if (!open) return;
+    const element = list.current!;
+    element.classList.toggle("up", opensUp(element, root.current!));
+    const { left, right } = element.getBoundingClientRect();
+    const beyond = Math.max(0, right + 8 - document.documentElement.clientWidth);
+    element.style.translate = `${beyond ? -Math.min(beyond, left - 8) : Math.max(0, 8 - left)}px`; // all of it is on the screen
   }, [open]);
   useEffect(() => {
     if (!open) return;
