@@ -11,7 +11,7 @@ import { Icon, type IconName } from "../ui/icon";
 import { lazy } from "../ui/lazy";
 import { attempt, confirmed, Menu, Note, Progress, Spinner, toast, useLoad } from "../ui/parts";
 import { Catalogue } from "./catalogue";
-import { decoded, loadSources } from "./data";
+import { decoded, loadSources, who } from "./data";
 import { addressOf } from "./source-body";
 import type { Source } from "./types";
 
@@ -180,5 +180,6 @@ export default function View() {
   const { tokens, key } = useStore(identity);
   if (!tokens && !key) return <SignIn why="Data sources are for people with an account." />;
   const id = path.startsWith("/sources/") ? decoded(path.slice(9)) : "";
-  return id ? <Detail key={id} id={id} /> : <List />;
+  const reader = who({ tokens, key }); // nothing of one user is left on the screen of the next
+  return id ? <Detail key={`${reader} ${id}`} id={id} /> : <List key={reader} />;
 }
