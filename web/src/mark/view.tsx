@@ -131,7 +131,7 @@ function Mark() {
           </>
         ) : (
           <>
-            <Head chat={chat ?? (chatId ? { chat_id: chatId, title, created: "", updated: "", model: null } : undefined)} title={title} onMenu={() => setDrawer(true)} />
+            <Head chat={now.gone ? undefined : chat ?? (chatId ? { chat_id: chatId, title, created: "", updated: "", model: null } : undefined)} title={title} onMenu={() => setDrawer(true)} />
             {now.gone ? (
               <div class="center"><div><Note bad>There is no such chat. It may have been deleted.</Note><button type="button" onClick={() => navigate("/")}>New chat</button></div></div>
             ) : now.loading ? (
