@@ -476,3 +476,8 @@ def test_api_key(closed, visit):  # noqa: F811
 
 def test_sample_is_ours():
     assert SAMPLE == open(SALES, "rb").read()
+    # The same question, to the other one.
+    model.select_option("a")
+    done(page).get_by_role("button", name="Answer again").click()
+    expect(answers(page)).to_contain_text("2 of 2")
+    expect(done(page)).to_contain_text("This is model a.")

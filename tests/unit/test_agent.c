@@ -994,7 +994,7 @@ static void test_bad_questions(void **state)
     assert_int_equal(answer_find(kit.agent, &alice, unknown, &answer, &fault), -1);
     assert_int_equal(fault.problem, PROBLEM_MESSAGE_UNKNOWN);
     assert_int_equal(answer_find(kit.agent, &alice, "'; DROP", &answer, &fault), -1);
-    assert_int_equal(agent_regenerate(kit.agent, &alice, unknown, &answer, &fault), -1);
+    assert_int_equal(agent_regenerate(kit.agent, &alice, unknown, NULL, &answer, &fault), -1);
     assert_int_equal(agent_stop(kit.agent, &alice, unknown, &count, &fault), -1);
     assert_int_equal(agent_forget(kit.agent, &alice, unknown, &fault), -1);
     free(big);
@@ -1023,7 +1023,7 @@ static void test_others(void **state)
         assert_int_equal(fault.problem, PROBLEM_MESSAGE_UNKNOWN);                                  \
     } while (0)
     NOT_THERE(answer_find(kit.agent, &bob, answer_message_id(answer), &other, &fault));
-    NOT_THERE(agent_regenerate(kit.agent, &bob, answer_message_id(answer), &other, &fault));
+    NOT_THERE(agent_regenerate(kit.agent, &bob, answer_message_id(answer), NULL, &other, &fault));
     NOT_THERE(agent_recheck(kit.agent, &bob, answer_message_id(answer), 0, &json, &fault));
     NOT_THERE(agent_trace(kit.agent, &bob, answer_message_id(answer), &json, &fault));
 #undef NOT_THERE
@@ -1044,7 +1044,8 @@ static void test_regenerate(void **state)
     kit_init(&kit, "[{\"asked\": \"Go\", \"text\": \"Once.\"}]", NULL);
     first = ask(&kit, NULL, "Go");
     assert_int_equal(
-        agent_regenerate(kit.agent, &alice, text_of(first, "message_id"), &answer, &fault), 0);
+        agent_regenerate(kit.agent, &alice, text_of(first, "message_id"), NULL, &answer, &fault),
+        0);
     second = response_of(answer);
     check_status(second, "ok");
     assert_string_equal(text_of(second, "chat_id"), text_of(first, "chat_id"));
@@ -1222,7 +1223,7 @@ static void check_unfinished(bool restarts)
     check_status(response, "error");
     check_has(response, "answer_story", "interrupted");
     json_decref(response);
-    assert_int_equal(agent_regenerate(kit.agent, &alice, answer_id, &answer, &fault), 0);
+    assert_int_equal(agent_regenerate(kit.agent, &alice, answer_id, NULL, &answer, &fault), 0);
     response = response_of(answer);
     check_status(response, "ok");
     check_has(response, "answer_story", "Yes.");

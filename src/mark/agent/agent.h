@@ -107,9 +107,10 @@ struct agent_question {
 int agent_ask(struct agent *agent, const struct caller *caller,
               const struct agent_question *question, struct answer **ret_answer,
               struct fault *fault);
-/* A new answer to the question of message @message_id, which is an answer. */
+/* A new answer to the question of message @message_id, which is an answer; by @model, or if that is
+ * NULL by the chat's. */
 int agent_regenerate(struct agent *agent, const struct caller *caller, const char *message_id,
-                     struct answer **ret_answer, struct fault *fault);
+                     const char *model, struct answer **ret_answer, struct fault *fault);
 /* Asks @question in place of message @message_id, which is a question: that one and everything
  * after it in its chat is deleted, and the chat's session ends, so that programs of answers that
  * are gone leave nothing behind. Without attachments or sources (NULL) it has those of the old one;

@@ -327,7 +327,7 @@ int agent_get_answer(struct agent *agent, const struct caller *caller, const cha
 }
 
 int agent_regenerate(struct agent *agent, const struct caller *caller, const char *message_id,
-                     struct answer **ret_answer, struct fault *fault)
+                     const char *model, struct answer **ret_answer, struct fault *fault)
 {
     struct store_message before = { 0 }, question = { 0 };
     struct answer *answer = NULL;
@@ -354,7 +354,7 @@ int agent_regenerate(struct agent *agent, const struct caller *caller, const cha
     memcpy(answer->question_id, before.reply_to, sizeof answer->question_id);
     answer->seq = question.seq;
     answer->wanted = message_sources(&question);
-    if (pick_model(agent, caller, NULL, &chat, &answer->model, fault) == 0 &&
+    if (pick_model(agent, caller, model, &chat, &answer->model, fault) == 0 &&
         spending_check(agent, caller, answer->model, fault) == 0 &&
         agent_begin(agent, answer, NULL, NULL, fault) == 0) {
         *ret_answer = TAKE_PTR(answer);

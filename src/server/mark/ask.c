@@ -191,10 +191,14 @@ void mark_edit(struct request *rq)
 
 void mark_regenerate(struct request *rq)
 {
+    struct body_regenerate body = { 0 };
     struct answer *answer = NULL;
     struct fault fault = { 0 };
 
-    if (agent_regenerate(agent_of(rq), &rq->caller, request_param(rq, "id"), &answer, &fault) < 0)
+    if (request_json(rq, &body) < 0)
+        return;
+    if (agent_regenerate(agent_of(rq), &rq->caller, request_param(rq, "id"), body.model, &answer,
+                         &fault) < 0)
         reply_fault(rq, &fault);
     else
         reply_answer(rq, answer);

@@ -125,7 +125,7 @@ const struct schema *const mark_schemas[] = {
     &schema_chat_change, &schema_feedback, &schema_chat_created, &schema_chat, &schema_chat_page,
     &schema_rating, &schema_mark_message, &schema_message_page,
     /* asking */
-    &schema_ask, &schema_edit, &schema_recheck_body, &schema_mark_query, &schema_mark_column, &schema_mark_chart, &schema_mark_table, &schema_mark_step, &schema_mark_value,
+    &schema_ask, &schema_edit, &schema_regenerate_body, &schema_recheck_body, &schema_mark_query, &schema_mark_column, &schema_mark_chart, &schema_mark_table, &schema_mark_step, &schema_mark_value,
     &schema_mark_place, &schema_mark_numbers, &schema_mark_artifact, &schema_mark_usage,
     &schema_mark_amounts, &schema_mark_limits, &schema_mark_budget, &schema_mark_spent,
     &schema_mark_response, &schema_mark_event, &schema_stopped, &schema_recheck_item, &schema_recheck_error,

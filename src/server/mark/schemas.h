@@ -68,6 +68,9 @@ struct body_edit {
     const json_t *attachments, *sources;
 };
 
+struct body_regenerate {
+    const char *model;
+};
 struct body_recheck {
     bool live;
 };
@@ -76,13 +79,13 @@ struct query_mark_events {
     int64_t after;
 };
 
-extern const struct schema schema_ask, schema_edit, schema_recheck_body, schema_mark_events_query,
-    schema_mark_query, schema_mark_column, schema_mark_chart, schema_mark_table, schema_mark_step,
-    schema_mark_value, schema_mark_place, schema_mark_numbers, schema_mark_artifact,
-    schema_mark_usage, schema_mark_response, schema_mark_event, schema_stopped, schema_recheck_item,
-    schema_recheck_error, schema_recheck, schema_exchange, schema_trace, schema_price, schema_model,
-    schema_model_page, schema_mark_amounts, schema_mark_limits, schema_mark_budget,
-    schema_mark_spent;
+extern const struct schema schema_ask, schema_edit, schema_regenerate_body, schema_recheck_body,
+    schema_mark_events_query, schema_mark_query, schema_mark_column, schema_mark_chart,
+    schema_mark_table, schema_mark_step, schema_mark_value, schema_mark_place, schema_mark_numbers,
+    schema_mark_artifact, schema_mark_usage, schema_mark_response, schema_mark_event,
+    schema_stopped, schema_recheck_item, schema_recheck_error, schema_recheck, schema_exchange,
+    schema_trace, schema_price, schema_model, schema_model_page, schema_mark_amounts,
+    schema_mark_limits, schema_mark_budget, schema_mark_spent;
 
 /* ---- exports (schemas_exports.c) ---- */
 

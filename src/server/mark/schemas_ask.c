@@ -44,6 +44,13 @@ static const struct field fields_edit[] = {
 };
 REQUEST(edit, struct body_edit, "A question in place of another.");
 
+static const struct field fields_regenerate_body[] = {
+    { "model", FIELD_TEXT, 0, AT(body_regenerate, model), 1, MODEL_BYTES,
+      .help = "a name from GET /api/v1/models; defaults to the chat's, then to the default one" },
+    END,
+};
+REQUEST(regenerate_body, struct body_regenerate, "How to answer again.");
+
 static const struct field fields_mark_events_query[] = {
     { "after", FIELD_INT, 0, AT(query_mark_events, after), 0, INT64_MAX,
       .help = "the id of the last event that you have; goes before Last-Event-ID" },

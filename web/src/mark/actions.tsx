@@ -7,6 +7,7 @@ import { useStore } from "../store";
 import { Icon } from "../ui/icon";
 import { lazy } from "../ui/lazy";
 import { attempt, copyText, Dialog, Field, IconButton, Menu, Note, toast, type MenuItem } from "../ui/parts";
+import { choices } from "./composer";
 import { loadVerified, verified } from "./data";
 import { saveExport } from "./results";
 import { regenerate, setMessage } from "./thread";
@@ -64,7 +65,7 @@ export function Actions({ answer, message, question, versions, version, onVersio
       setMessage(id, { feedback: saved });
       return true;
     });
-  const again = () => void attempt(() => regenerate(message, question));
+  const again = () => void attempt(() => regenerate(message, question, choices().model));
   const items: MenuItem[] = [
     { label: "What the model saw", icon: "eye", run: () => setDialog("trace") },
     ...(proof?.mine

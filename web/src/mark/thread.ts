@@ -465,10 +465,10 @@ export async function edit(message: Message, question: Question): Promise<void> 
 }
 
 /** Another answer to the same question. */
-export async function regenerate(message: Message, question: Message | undefined): Promise<void> {
+export async function regenerate(message: Message, question: Message | undefined, model?: string): Promise<void> {
   const draft = begin(question?.text ?? "", [], question ? { of: question.message_id } : {});
   try {
-    await stream(draft, `/api/v1/messages/${message.message_id}/regenerate`, undefined);
+    await stream(draft, `/api/v1/messages/${message.message_id}/regenerate`, model ? { model } : undefined);
   } catch (error) {
     dropDraft(draft.key);
     if (isLost(error)) void pause(2000).then(reload); // which follows the answer if there is one
