@@ -19,6 +19,10 @@ mark.chart({"data": [{"type": "scatter", "mode": "lines", "x": list(range(101)),
 REPLIES = [
     {"asked": "draw squares", **run(LINE)},
     {"asked": "draw squares", **answer("Here they are.")},
+    {"asked": "draw a circle", **run(
+        "from IPython.display import display\n"
+        "display({'image/svg+xml': '<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"9\" height=\"9\"><circle r=\"4\"/></svg>'}, raw=True)")},
+    {"asked": "draw a circle", **answer("A circle.")},
     {"asked": "piece by piece", "thinking": "First I think about the squares. " * 40, "piece_ms": 40,
      **run("# each line of this is written before it runs\n" * 40 + LINE)},
     {"asked": "piece by piece", "piece_ms": 60, **answer("Word after word after word. " * 1500)},
@@ -193,6 +197,88 @@ def test_escape_stops_a_story(server, ann, visit):  # noqa: F811
     assert answer.locator(".story").inner_text().count("Word") < 400
 
 
+def test_many_questions_in_line(server, ann, visit):  # noqa: F811
+    """A browser has six connections to a server; answers that wait for their turn do not take all of them."""
+    page = visit.signed_in(server, ann)
+    ask(page, "Please wait for it")
+    expect(answers(page)).to_contain_text("started")
+    page.wait_for_url("**/chat/*")
+    for n in range(7):
+        ask(page, f"hello {n}")
+        expect(answers(page)).to_have_count(n + 2)
+        expect(answers(page).last).to_contain_text("Waiting for the answer above")
+    page.get_by_role("button", name="Stop the answer").click()
+    expect(page.locator("article[aria-busy=true]")).to_have_count(0)
+    expect(answers(page).last).to_contain_text("Stopped")
+    ask(page, "hello again")
+    expect(done(page, 8)).to_contain_text("What do you want to know?")
+
+
+def test_leave_and_come_back(server, ann, visit):  # noqa: F811
+    visitor, page = visit(server, "/", ann)
+    ask(page, "Tell it slowly")
+    story = answers(page).locator(".story")
+    expect(story).to_contain_text("Word after word")
+    page.wait_for_url("**/chat/*")
+    page.keyboard.press("Control+k")
+    ask(page, "hello")
+    expect(done(page)).to_contain_text("What do you want to know?")
+    assert not [url for url in visitor.requests if url.endswith("/events")]  # nobody follows what is not shown
+    page.get_by_role("navigation", name="Chats").get_by_role("link", name="Tell it slowly").click()
+    expect(story).to_contain_text("Word after word")
+    before = len(story.inner_text())
+    page.wait_for_function("n => document.querySelector('.story').textContent.length > n + 20", arg=before)
+    assert len([url for url in visitor.requests if url.endswith("/events")]) == 1
+    page.keyboard.press("Escape")
+    expect(done(page)).to_contain_text("Stopped")
+
+
+def ask_held(page, question):
+    """A question that stays on its way to the server until the test lets it go."""
+    waiting = []
+    page.route("**/api/v1/chat", lambda route: waiting.append(route))
+    ask(page, question)
+    expect(answers(page)).to_have_count(1)
+    while not waiting:
+        page.wait_for_timeout(50)
+    return waiting[0]
+
+
+def test_what_is_written_while_a_chat_begins(server, ann, visit):  # noqa: F811
+    page = visit.signed_in(server, ann)
+    question = ask_held(page, "hello")
+    box = page.get_by_role("textbox", name="Question").last
+    box.fill("and then")
+    question.continue_()
+    page.wait_for_url("**/chat/*")
+    done(page)
+    expect(box).to_have_value("and then")
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("textbox", name="Question")).to_have_value("")
+
+
+def test_a_question_that_is_refused_behind_ones_back(server, ann, visit):  # noqa: F811
+    page = visit.signed_in(server, ann)
+    question = ask_held(page, "hello pears")
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("heading", name="What do you want to know?")).to_be_visible()
+    question.fulfill(status=429, json={"type": "urn:glovebox:problem:busy", "detail": "too many answers are under way"})
+    expect(page.locator(".toast.bad")).to_contain_text("“hello pears” was not asked: Too many answers are under way")
+
+
+def test_svg_is_a_picture(server, ann, visit):  # noqa: F811
+    reply = ann.ask_mark("draw a circle")
+    page = visit.signed_in(server, ann, f"/chat/{reply['chat_id']}")
+    answer = done(page)
+    answer.get_by_role("button", name=re.compile(r"^\s*1 step")).click()
+    answer.get_by_role("button", name=re.compile("Step 1")).click()
+    picture = answer.get_by_role("img", name="Picture that the program drew")
+    expect(picture).to_have_attribute("src", re.compile("^data:image/svg"))
+    page.wait_for_function("() => document.querySelector('.picture img').naturalWidth === 9")
+    name, content = saved(page, lambda: answer.get_by_role("button", name="Save", exact=True).click())
+    assert name == "picture.svg" and content.startswith(b"<svg")
+
+
 def test_question_back(server, ann, visit):  # noqa: F811
     page = visit.signed_in(server, ann)
     ask(page, "which one")
@@ -257,9 +343,9 @@ def test_chats(server, ann, visit):  # noqa: F811
 def test_drop_and_paste(server, ann, visit):  # noqa: F811
     page = visit.signed_in(server, ann)
     page.get_by_role("textbox", name="Question").wait_for()
-    give = """([kind, name]) => {
+    give = """([kind, name, text]) => {
         const data = new DataTransfer();
-        data.items.add(new File(["a,b\\n1,2\\n"], name, { type: "text/csv" }));
+        data.items.add(new File([text ?? "a,b\\n1,2\\n"], name, { type: "text/csv" }));
         const target = document.getElementById("composer");
         target.dispatchEvent(kind === "paste" ? new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true })
                                               : new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
@@ -271,6 +357,8 @@ def test_drop_and_paste(server, ann, visit):  # noqa: F811
     expect(files).to_contain_text(["1 row, 2 columns", "1 row, 2 columns"])
     page.get_by_role("button", name="Remove pasted.csv").click()
     expect(files).to_have_count(1)
+    page.evaluate(give, ["drop", "broken.parquet", "PAR1 and no more"])
+    expect(files.nth(1)).to_contain_text("could not be read")
 
 
 def test_keyboard_and_phone(server, ann, visit):  # noqa: F811
@@ -282,6 +370,10 @@ def test_keyboard_and_phone(server, ann, visit):  # noqa: F811
     page.get_by_role("navigation", name="Chats").get_by_role("link", name="hello").click()
     expect(done(page)).to_contain_text("What do you want to know?")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    push(page.get_by_role("button", name="More about this answer"))
+    menu = page.get_by_role("menu", name="More about this answer").bounding_box()
+    assert menu["x"] >= 0 and menu["x"] + menu["width"] <= 360, menu
+    page.keyboard.press("Escape")
     page.get_by_role("textbox", name="Question").blur()
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keys and help")).to_be_visible()
@@ -414,6 +506,11 @@ def test_choose_a_model(world, visit):  # noqa: F811
     page.reload()
     expect(done(page)).to_contain_text("This is model b.")
     expect(model).to_have_value("b")
+    # The same question, to the other one.
+    model.select_option("a")
+    done(page).get_by_role("button", name="Answer again").click()
+    expect(answers(page)).to_contain_text("2 of 2")
+    expect(done(page)).to_contain_text("This is model a.")
     # In a browser where nobody has chosen, a chat goes on with its own model.
     other = visit.signed_in(server, ann, page.url)
     done(other)
@@ -463,8 +560,10 @@ def test_api_key(closed, visit):  # noqa: F811
         page.get_by_role("button", name="Use this key").click()
 
     give(token[:-4] + "AAAA")
-    expect(page.get_by_role("button", name="Use an API key")).to_be_visible()  # it is forgotten again
-    give(token)
+    expect(page.get_by_role("alert")).to_be_visible()  # it is not kept
+    assert not page.evaluate("localStorage.getItem('glovebox.identity')")
+    page.get_by_label("API key").fill(token)
+    page.get_by_role("button", name="Use this key").click()
     expect(page.get_by_role("heading", name="What do you want to know?")).to_be_visible()
     ask(page, "hello")
     expect(done(page)).to_contain_text("What do you want to know?")
@@ -474,10 +573,20 @@ def test_api_key(closed, visit):  # noqa: F811
     assert token not in page.evaluate("JSON.stringify({ ...localStorage, ...sessionStorage })")
 
 
+def test_a_sign_in_that_was_ended_elsewhere(server, ann, visit):  # noqa: F811
+    page = visit.signed_in(server, ann)
+    page.get_by_role("textbox", name="Question").wait_for()
+    ann.good("PATCH", "/auth/me", {"password": PASSWORD + "!", "current_password": PASSWORD})
+    ask(page, "hello")
+    expect(page.get_by_text("You have been signed out")).to_be_visible()
+    page.get_by_label("E-mail address").fill(ann.account["email"])
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("The address or the password is wrong")
+    page.get_by_label("Password").fill(PASSWORD + "!")
+    page.get_by_role("button", name="Sign in", exact=True).click()
+    expect(page.get_by_role("heading", name="What do you want to know?")).to_be_visible()
+
+
 def test_sample_is_ours():
     assert SAMPLE == open(SALES, "rb").read()
-    # The same question, to the other one.
-    model.select_option("a")
-    done(page).get_by_role("button", name="Answer again").click()
-    expect(answers(page)).to_contain_text("2 of 2")
-    expect(done(page)).to_contain_text("This is model a.")
