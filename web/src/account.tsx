@@ -96,7 +96,7 @@ export function SignIn({ why }: { why?: string }) {
         {state?.guest && (
           <form onSubmit={guest.submit} class="guest">
             <button class="wide" disabled={guest.busy}>Look around with the demo</button>
-            <small>Sample data, a canned conversation and real programs. No account; gone after a day.</small>
+            <small>Sample data, a scripted model and real programs. No account; gone after a day.</small>
             {guest.error && <Note bad>{guest.error}</Note>}
           </form>
         )}
