@@ -31,8 +31,19 @@ static const struct db_statement write_spent = {
 };
 static const struct db_statement list_spent = {
     DB_READ,
-    "SELECT owner, day, bytes, cost, tokens, us FROM mark_spent WHERE day >= ?1 "
-    "ORDER BY day DESC, cost DESC, tokens DESC, owner LIMIT ?2",
+    "SELECT owner, day, bytes, cost, tokens, us FROM mark_spent WHERE day = ?1 "
+    "ORDER BY cost DESC, tokens DESC, owner LIMIT ?2",
+    "read what was spent",
+};
+/* Not as integers, whose sum can be one too many for SQLite. */
+#define SUM_OF(column)                                                                             \
+    "CAST(CASE WHEN SUM(" column " * 1e0) > 2e18 THEN 2e18 ELSE SUM(" column                       \
+    " * 1e0) END AS BIGINT)"
+static const struct db_statement list_days = {
+    DB_READ,
+    "SELECT '' AS owner, day, " SUM_OF("bytes") ", " SUM_OF("cost") ", " SUM_OF(
+        "tokens") ", " SUM_OF("us") " FROM mark_spent WHERE day >= ?1 GROUP BY day ORDER BY day "
+                                    "DESC LIMIT ?2",
     "read what was spent",
 };
 static const struct db_statement prune_spent = {
@@ -161,8 +172,9 @@ static bool row_read(struct db_query *q, struct store_spent_row *row)
            amounts_valid(&row->spent, 0);
 }
 
-int store_spent_list(struct store *store, const char *day, size_t max,
-                     struct store_spent_row **ret_rows, size_t *ret_len, struct gb_err *err)
+static int rows_read(struct store *store, const struct db_statement *statement, const char *day,
+                     size_t max, struct store_spent_row **ret_rows, size_t *ret_len,
+                     struct gb_err *err)
 {
     autofree struct store_spent_row *rows = NULL;
     struct db_query q;
@@ -175,7 +187,7 @@ int store_spent_list(struct store *store, const char *day, size_t max,
     if (r < 0)
         return r;
     db_read_begin(store->db);
-    q = db_query_begin(store->db, &list_spent, "ti", day, (int64_t) max);
+    q = db_query_begin(store->db, statement, "ti", day, (int64_t) max);
     while ((r = db_query_step(&q, err)) > 0) {
         if (db_grow(&rows, len, sizeof *rows) < 0) {
             r = gb_fail(err, ENOMEM, "read what was spent");
@@ -194,6 +206,18 @@ int store_spent_list(struct store *store, const char *day, size_t max,
     *ret_rows = TAKE_PTR(rows);
     *ret_len = len;
     return 0;
+}
+
+int store_spent_list(struct store *store, const char *day, size_t max,
+                     struct store_spent_row **ret_rows, size_t *ret_len, struct gb_err *err)
+{
+    return rows_read(store, &list_spent, day, max, ret_rows, ret_len, err);
+}
+
+int store_spent_days(struct store *store, const char *since, size_t max,
+                     struct store_spent_row **ret_rows, size_t *ret_len, struct gb_err *err)
+{
+    return rows_read(store, &list_days, since, max, ret_rows, ret_len, err);
 }
 
 int store_spent_prune(struct store *store, const char *day, struct gb_err *err)

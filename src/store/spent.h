@@ -18,13 +18,17 @@ int store_spent_add(struct store *store, const char *owner, const char *day,
 /* Zero if there is none. */
 int store_spent_get(struct store *store, const char *owner, const char *day,
                     struct store_spent *ret_spent, struct gb_err *err);
-#define STORE_SPENT_ROWS_MAX 20000
+#define STORE_SPENT_ROWS_MAX 1000
 struct store_spent_row {
     char owner[STORE_ID_MAX], day[STORE_DAY_MAX];
     struct store_spent spent;
 };
-/* What everybody spent since @day, the last day first; at most @max rows. The caller frees them. */
+/* What everybody spent on @day, those who spent most first; at most @max rows. The caller frees
+ * them. */
 int store_spent_list(struct store *store, const char *day, size_t max,
+                     struct store_spent_row **ret_rows, size_t *ret_len, struct gb_err *err);
+/* What all together spent on each day from @since on, the last first; owner is "". */
+int store_spent_days(struct store *store, const char *since, size_t max,
                      struct store_spent_row **ret_rows, size_t *ret_len, struct gb_err *err);
 /* Days before @day are forgotten. */
 int store_spent_prune(struct store *store, const char *day, struct gb_err *err);

@@ -8,6 +8,8 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "store/sources.h"
 #include "store/spent.h"
@@ -59,18 +61,48 @@ static void test_list(void **state)
     assert_int_equal(store_spent_add(f->store, "ann", "2026-11-15", &little, &f->err), 0);
     assert_int_equal(store_spent_add(f->store, "ann", DAY, &little, &f->err), 0);
     assert_int_equal(store_spent_add(f->store, "bob", DAY, &much, &f->err), 0);
-    assert_int_equal(store_spent_list(f->store, "2026-11-15", 10, &rows, &len, &f->err), 0);
-    assert_int_equal(len, 3);
+    assert_int_equal(store_spent_list(f->store, DAY, 10, &rows, &len, &f->err), 0);
+    assert_int_equal(len, 2);
     assert_string_equal(rows[0].owner, "bob");
     assert_true(rows[0].spent.cost == 90 && rows[1].spent.us == 4);
     assert_string_equal(rows[1].day, DAY);
-    assert_string_equal(rows[2].day, "2026-11-15");
     free(rows);
-    assert_int_equal(store_spent_list(f->store, "2026-11-15", 1, &rows, &len, &f->err), 0);
+    assert_int_equal(store_spent_list(f->store, DAY, 1, &rows, &len, &f->err), 0);
     assert_int_equal(len, 1);
     free(rows);
     assert_int_equal(store_spent_list(f->store, "today", 1, &rows, &len, &f->err), -EINVAL);
     assert_int_equal(store_spent_list(f->store, DAY, 0, &rows, &len, &f->err), -EINVAL);
+}
+
+static void test_days(void **state)
+{
+    struct harness_store *f = *state;
+    struct store_spent little = { 1, 10, 3, 4 }, huge = { INT64_MAX / 4, 0, 0, 0 };
+    struct store_spent_row *rows;
+    char owner[16];
+    size_t len;
+
+    assert_int_equal(store_spent_add(f->store, "ann", "2026-11-14", &little, &f->err), 0);
+    for (int i = 0; i < 1500; i++) { /* more owners than a list has rows */
+        snprintf(owner, sizeof owner, "user-%d", i);
+        assert_int_equal(store_spent_add(f->store, owner, "2026-11-15", &little, &f->err), 0);
+    }
+    for (int i = 0; i < 8; i++) { /* more than a number can be */
+        snprintf(owner, sizeof owner, "user-%d", i);
+        assert_int_equal(store_spent_add(f->store, owner, DAY, &huge, &f->err), 0);
+    }
+    assert_int_equal(store_spent_days(f->store, "2026-11-15", 10, &rows, &len, &f->err), 0);
+    assert_int_equal(len, 2);
+    assert_string_equal(rows[0].day, DAY);
+    assert_true(rows[0].spent.bytes >= INT64_C(2000000000000000000) && rows[0].spent.cost == 0);
+    assert_string_equal(rows[1].day, "2026-11-15");
+    assert_true(rows[1].spent.bytes == 1500 && rows[1].spent.cost == 15000);
+    assert_true(rows[1].spent.tokens == 4500 && rows[1].spent.us == 6000);
+    free(rows);
+    assert_int_equal(store_spent_days(f->store, "2026-11-17", 10, &rows, &len, &f->err), 0);
+    assert_int_equal(len, 0);
+    free(rows);
+    assert_int_equal(store_spent_days(f->store, "today", 10, &rows, &len, &f->err), -EINVAL);
 }
 
 static void *spend(void *arg)
@@ -150,8 +182,8 @@ static void test_bad(void **state)
 int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
-        WITH_STORE(test_adds),    WITH_STORE(test_list), WITH_STORE(test_at_once),
-        WITH_STORE(test_budgets), WITH_STORE(test_bad),
+        WITH_STORE(test_adds),    WITH_STORE(test_list),    WITH_STORE(test_days),
+        WITH_STORE(test_at_once), WITH_STORE(test_budgets), WITH_STORE(test_bad),
     };
 
     if (!harness_choose(argc, argv))

@@ -559,52 +559,34 @@ static int append_amounts(json_t *list, const char *name, const char *value,
     return json_array_append_new(list, json);
 }
 
-/* Rows come by day, the last first, and within it by what was spent. */
-static int add_rows(const struct store_spent_row *rows, size_t len, const char *today, size_t max,
-                    json_t *days, json_t *owners, bool *ret_more)
-{
-    struct store_spent sum = { 0 };
-    int r = 0;
-
-    for (size_t i = 0; r == 0 && i < len; i++) {
-        bool last = i + 1 == len || strcmp(rows[i].day, rows[i + 1].day) != 0;
-
-        spent_add(&sum, &rows[i].spent);
-        if (strcmp(rows[i].day, today) == 0 && json_array_size(owners) < max)
-            r = append_amounts(owners, "owner", rows[i].owner, &rows[i].spent);
-        else if (strcmp(rows[i].day, today) == 0)
-            *ret_more = true;
-        if (r == 0 && last) {
-            r = append_amounts(days, "day", rows[i].day, &sum);
-            sum = (struct store_spent){ 0 };
-        }
-    }
-    return r;
-}
-
 int budget_overview(struct budgets *budgets, int days, size_t max, json_t **ret_json,
                     struct fault *fault)
 {
     int64_t now_us = clock_wall_us();
-    autofree struct store_spent_row *rows = NULL;
+    autofree struct store_spent_row *rows = NULL, *sums = NULL;
     json_t *by_day = json_array(), *owners = json_array();
     char since[STORE_DAY_MAX], today[STORE_DAY_MAX];
+    struct store *store = budgets->config.store;
     struct gb_err err = { 0 };
-    size_t len = 0;
-    bool more = false;
+    size_t len = 0, sums_len = 0;
     int r;
 
     budget_day(now_us, today);
     budget_day(now_us - (int64_t) (days - 1) * DAY_SECONDS * USEC_PER_SEC, since);
-    r = store_spent_list(budgets->config.store, since, STORE_SPENT_ROWS_MAX, &rows, &len, &err);
+    r = store_spent_list(store, today, max + 1, &rows, &len, &err);
+    if (r == 0)
+        r = store_spent_days(store, since, (size_t) days + 1, &sums, &sums_len, &err);
     if (r < 0) {
         json_decref(by_day);
         json_decref(owners);
         return fail_budget(budgets, &err, fault);
     }
-    r = add_rows(rows, len, today, max, by_day, owners, &more);
+    for (size_t i = 0; r == 0 && i < len && i < max; i++)
+        r = append_amounts(owners, "owner", rows[i].owner, &rows[i].spent);
+    for (size_t i = 0; r == 0 && i < sums_len; i++)
+        r = append_amounts(by_day, "day", sums[i].day, &sums[i].spent);
     *ret_json = json_pack("{s:s,s:o,s:o,s:b}", "today", today, "days", by_day, "owners", owners,
-                          "more", more || len == STORE_SPENT_ROWS_MAX);
+                          "more", len > max);
     if (r == 0 && *ret_json)
         return 0;
     json_decref(*ret_json);
