@@ -86,6 +86,35 @@ static void test_whole(void **state)
     json_decref(json);
 }
 
+/* Who may use a route is said as the document has it. */
+static void test_access(void **state)
+{
+    static const struct {
+        const char *security, *text;
+    } cases[] = {
+        { NULL, "Needs a key or a token, except on loopback" },
+        { "[]", "Needs no key" },
+        { "[{\"password\": []}, {\"bearer\": []}, {\"key\": []}]", "Needs a key or a token<" },
+        { "[{\"password\": []}, {\"bearer\": []}]", "Needs the access token of an operator" },
+    };
+
+    (void) state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *json = document("plain");
+        json_t *route = json_object_get(json_object_get(json, "paths"), "plain");
+        char *html;
+
+        if (cases[i].security)
+            (void) json_object_set_new(json_object_get(route, "plain"), "security",
+                                       json_loads(cases[i].security, 0, NULL));
+        html = docs_draw(json);
+        assert_non_null(html);
+        assert_non_null(strstr(html, cases[i].text));
+        free(html);
+        json_decref(json);
+    }
+}
+
 /* Not of the form that it should have: it is ours, but must not crash. */
 static void test_odd(void **state)
 {
@@ -118,6 +147,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_escaped),
         cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_access),
         cmocka_unit_test(test_odd),
     };
 

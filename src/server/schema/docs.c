@@ -416,11 +416,18 @@ static void put_responses(const struct drawing *d, const json_t *operation)
 
 static const char *access_text(const json_t *operation)
 {
-    const json_t *security = json_object_get(operation, "security");
+    json_t *security = json_object_get(operation, "security"), *way;
+    bool key = false;
+    size_t i;
 
     if (!security)
         return "Needs a key or a token, except on loopback";
-    return json_array_size(security) == 0 ? "Needs no key" : "Needs a key or a token";
+    if (json_array_size(security) == 0)
+        return "Needs no key";
+    json_array_foreach (security, i, way)
+        key = key || json_object_get(way, "key");
+    return key ? "Needs a key or a token"
+               : "Needs the access token of an operator's account; a key does not do";
 }
 
 static void put_method(FILE *out, const char *method)
