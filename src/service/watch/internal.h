@@ -7,9 +7,9 @@
 #include "service/watch/sampler.h"
 #include "service/watch/watch.h"
 
-#define SAMPLE_US    (5 * INT64_C(1000000))
-#define SAMPLES      (WATCH_MINUTES_MAX * 60 / 5)
-#define SESSIONS_MAX 256 /* whose memory is measured for one sample */
+#define SAMPLE_US (5 * INT64_C(1000000))
+#define SAMPLES   (WATCH_MINUTES_MAX * 60 / 5)
+#define ASKED_MAX 256 /* sessions whose memory is measured for one sample */
 
 /* What happened since the sample before, and what there was at its time. -1: unknown. */
 struct sample {
@@ -29,6 +29,7 @@ struct watch {
     struct sample ring[SAMPLES];
 
     bool chain_busy; /* somebody verifies a piece */
+    bool chain_anew; /* and somebody else wants to begin again meanwhile */
     struct audit_progress chain;
     int64_t chain_begun_us, chain_completed_us; /* of the wall clock; 0: never */
 };

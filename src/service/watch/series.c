@@ -48,30 +48,52 @@ void watch_host_memory(int64_t *ret_used, int64_t *ret_total)
         *ret_used = (total - available) * 1024;
 }
 
-/* Of all sessions together; -1 if that cannot be measured, or there are too many to ask for all. */
-static int64_t boxes_memory(struct service *service, const struct engine_info *info)
+/* References to all sessions; NULL: there is no memory. */
+static struct session **sessions_take(struct service *service, size_t *ret_len)
 {
-    struct session *session, *all[SESSIONS_MAX];
-    int64_t sum = 0;
+    struct session *session, **all;
     size_t len = 0;
-    bool known;
 
     pthread_mutex_lock(&service->lock);
-    known = info->cgroup_mode != CGROUP_OFF && service->sessions.len <= SESSIONS_MAX;
+    all = calloc(service->sessions.len + 1, sizeof *all);
     TAILQ_FOREACH(session, &service->sessions_by_age, by_age)
     {
-        if (!known || len == SESSIONS_MAX)
+        if (!all || len == service->sessions.len)
             break;
         all[len++] = session_ref(session);
     }
     pthread_mutex_unlock(&service->lock);
-    for (size_t i = 0; i < len; i++) {
-        struct box_usage usage = watch_usage(all[i]);
+    *ret_len = len;
+    return all;
+}
 
-        sum += usage.memory_bytes > 0 ? usage.memory_bytes : 0;
-        session_unref(all[i]);
+/* Of all sessions together; -1 if that cannot be measured. The builder is asked for a bounded
+ * number of them, from @turn on; of the others what was measured last counts. */
+static int64_t boxes_memory(struct service *service, const struct engine_info *info, size_t turn)
+{
+    struct session **all;
+    int64_t sum = 0;
+    size_t len = 0;
+
+    if (info->cgroup_mode == CGROUP_OFF)
+        return -1;
+    all = sessions_take(service, &len);
+    for (size_t i = 0; i < len; i++) {
+        struct session *session = all[(turn + i) % len];
+        int64_t bytes;
+
+        if (i < ASKED_MAX) {
+            bytes = watch_usage(session).memory_bytes;
+        } else {
+            pthread_mutex_lock(&session->lock);
+            bytes = session->usage.memory_bytes;
+            pthread_mutex_unlock(&session->lock);
+        }
+        sum += bytes > 0 ? bytes : 0;
+        session_unref(session);
     }
-    return known ? sum : -1;
+    free(all);
+    return all ? sum : -1;
 }
 
 struct counters {
@@ -115,7 +137,7 @@ static void sample_take(struct watch *watch, struct counters *before)
     sample.sessions = (int32_t) service->sessions.len;
     pthread_mutex_unlock(&service->lock);
     sample.memory_server = own_memory();
-    sample.memory_boxes = boxes_memory(service, &info);
+    sample.memory_boxes = boxes_memory(service, &info, (size_t) watch->taken * ASKED_MAX);
     watch_host_memory(&sample.memory_host, &total);
     pthread_mutex_lock(&watch->lock);
     watch->ring[watch->taken++ % SAMPLES] = sample;
