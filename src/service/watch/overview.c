@@ -136,6 +136,15 @@ static json_t *chain_to_json(struct watch *watch, int64_t entries)
                      "begun", time_json(begun), "completed", time_json(completed));
 }
 
+/* With the lock held: from the first entry on. */
+static void chain_begin(struct watch *watch)
+{
+    watch->chain = (struct audit_progress){ 0 };
+    watch->chain_begun_us = unix_now_us();
+    watch->chain_completed_us = 0;
+    watch->chain_anew = false;
+}
+
 /* A copy of how far it got, if nobody else is at it. */
 static bool chain_take(struct watch *watch, bool anew, struct audit_progress *ret_chain)
 {
@@ -143,14 +152,13 @@ static bool chain_take(struct watch *watch, bool anew, struct audit_progress *re
 
     pthread_mutex_lock(&watch->lock);
     mine = !watch->chain_busy;
+    if (anew || watch->chain_begun_us == 0)
+        chain_begin(watch);
     if (mine) {
         watch->chain_busy = true;
-        if (anew || watch->chain_begun_us == 0) {
-            watch->chain = (struct audit_progress){ 0 };
-            watch->chain_begun_us = unix_now_us();
-            watch->chain_completed_us = 0;
-        }
         *ret_chain = watch->chain;
+    } else {
+        watch->chain_anew = watch->chain_anew || anew;
     }
     pthread_mutex_unlock(&watch->lock);
     return mine;
@@ -159,10 +167,13 @@ static bool chain_take(struct watch *watch, bool anew, struct audit_progress *re
 static void chain_put(struct watch *watch, const struct audit_progress *chain)
 {
     pthread_mutex_lock(&watch->lock);
-    watch->chain = *chain;
     watch->chain_busy = false;
-    if (chain->complete)
-        watch->chain_completed_us = unix_now_us();
+    if (!watch->chain_anew) {
+        watch->chain = *chain;
+        if (chain->complete)
+            watch->chain_completed_us = unix_now_us();
+    }
+    watch->chain_anew = false;
     pthread_mutex_unlock(&watch->lock);
 }
 
