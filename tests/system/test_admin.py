@@ -217,7 +217,7 @@ def test_series(server, ada):
 def test_templates_packages_sources_models(server, ada, bob):
     templates = ada.good("GET", "/admin/v1/templates")
     assert any(t["default"] for t in templates["templates"])
-    assert ada.good("GET", "/admin/v1/packages") == {"layers": [], "sets": [], "more": False, "count": 0}
+    assert ada.good("GET", "/admin/v1/packages") == {"layers": [], "sets": [], "more": False, "count": 0, "bytes": 0}
     assert ada.good("GET", "/admin/v1/sources") == {"sources": []}
     models = ada.good("GET", "/admin/v1/models")
     assert [m["name"] for m in models["models"]] == ["demo"] and models["totals"]["calls"] == 0
@@ -238,7 +238,7 @@ def test_packages_and_sources(serve, tmp_path):
         session = bob.session()
         page = ada.good("GET", "/admin/v1/packages")
         layer = page["layers"][0]
-        assert page["count"] == 1 and layer["count"] == 2 and layer["bytes"] > 0 and layer["uses"] >= 1
+        assert page["count"] == 1 and page["bytes"] > 0 and layer["count"] == 2 and layer["bytes"] > 0 and layer["uses"] >= 1
         assert layer["packages"] == [{"name": "alpha-one", "version": "1.0"}, {"name": "beta", "version": "1.5"}]
         assert page["sets"] == [{"owner": "user-" + bob.account["user_id"], "name": "bob@example.com",
                                  "requirements": ["alpha-one"], "layer": layer["layer"]}]

@@ -308,7 +308,9 @@ static const struct schema schema_admin_layer = { "admin_layer", "Packages as fi
 static const struct field fields_admin_packages[] = {
     { "layers", FIELD_LIST, FIELD_REQUIRED, .of = &schema_admin_layer },
     ALWAYS("sets", FIELD_LIST, "default sets: owner, name, requirements, layer"),
-    ALWAYS("more", FIELD_BOOL, NULL), ALWAYS("count", FIELD_INT, "of layers"),
+    ALWAYS("more", FIELD_BOOL, "whether there are other layers or sets"),
+    ALWAYS("count", FIELD_INT, "of layers"),
+    ALWAYS("bytes", FIELD_INT, "of all layers; files that several have count once"),
     END,
 };
 RESPONSE(admin_packages, NULL);

@@ -81,13 +81,21 @@ static json_t *layer_show(struct layers *layers, const struct found *found)
     return json;
 }
 
+struct sets {
+    json_t *list;
+    size_t max;
+    bool more;
+};
+
 static int set_show(void *arg, const char *name, json_t *set)
 {
-    json_t *list = arg, *requirements = json_object_get(set, "requirements");
+    json_t *requirements = json_object_get(set, "requirements");
+    struct sets *sets = arg;
 
-    if (json_array_size(list) >= FILES_MAX)
+    sets->more = json_array_size(sets->list) >= sets->max;
+    if (sets->more)
         return 1;
-    (void) json_array_append_new(list,
+    (void) json_array_append_new(sets->list,
                                  json_pack("{s:s,s:o,s:O?}", "owner", name, "requirements",
                                            requirements ? json_incref(requirements) : json_array(),
                                            "layer", json_object_get(set, "key")));
@@ -97,9 +105,10 @@ static int set_show(void *arg, const char *name, json_t *set)
 json_t *layers_to_json(struct layers *layers, size_t max)
 {
     struct listing *listing = calloc(1, sizeof *listing);
-    json_t *list = json_array(), *sets = json_array(), *json = NULL;
+    json_t *list = json_array(), *json = NULL;
+    struct sets sets = { json_array(), max, false };
     struct gb_err ignored;
-    bool failed = !listing || !list || !sets;
+    bool failed = !listing || !list || !sets.list;
 
     if (listing && layers) {
         listing->layers = layers;
@@ -107,13 +116,13 @@ json_t *layers_to_json(struct layers *layers, size_t max)
         qsort(listing->found, listing->len, sizeof *listing->found, by_use);
         for (size_t i = 0; !failed && i < listing->len && i < max; i++)
             failed = json_array_append_new(list, layer_show(layers, &listing->found[i])) < 0;
-        (void) set_each(layers, set_show, sets, &ignored);
+        (void) set_each(layers, set_show, &sets, &ignored);
     }
     if (!failed)
-        json = json_pack("{s:O,s:O,s:b,s:I}", "layers", list, "sets", sets, "more",
-                         listing->len > max, "count", (json_int_t) listing->len);
+        json = json_pack("{s:O,s:O,s:b,s:I}", "layers", list, "sets", sets.list, "more",
+                         listing->len > max || sets.more, "count", (json_int_t) listing->len);
     json_decref(list);
-    json_decref(sets);
+    json_decref(sets.list);
     free(listing);
     return json;
 }

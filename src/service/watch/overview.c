@@ -77,7 +77,11 @@ int watch_overview(struct service *service, json_t **ret_json, struct fault *fau
 
 int watch_packages(struct service *service, size_t max, json_t **ret_json, struct fault *fault)
 {
+    struct service_stats stats;
+
+    service_get_stats(service, &stats);
     *ret_json = layers_to_json(packages_layers(service), max);
+    (void) json_object_set_new(*ret_json, "bytes", json_integer(stats.layers_bytes));
     return *ret_json ? 0 : fault_no_memory(fault);
 }
 
