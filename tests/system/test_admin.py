@@ -551,5 +551,6 @@ def test_guests_stay_guests(serve):  # noqa: F811
     guest = server.good("POST", "/auth/guest", {}, 201)["user_id"]
     for role in ("operator", "user"):
         refused(ada, 404, "user-unknown", "PATCH", f"/admin/v1/users/{guest}", {"role": role})
-    own = next(user for user in ada.good("GET", "/admin/v1/users")["users"] if user["email"] == "ada@example.com")
-    assert own["role"] == "operator"
+    users = {user["role"]: user for user in ada.good("GET", "/admin/v1/users")["users"]}
+    assert users["operator"]["email"] == "ada@example.com" and users["operator"]["sessions"] is None
+    assert (users["guest"]["sessions"], users["guest"]["executions"], users["guest"]["rate_per_minute"]) == (4, 2, 120)

@@ -70,6 +70,11 @@ int auth_sign_out(struct auth *auth, const char *refresh_token, struct fault *fa
 #define AUTH_GUESTS_MAX 20                         /* at a time */
 #define AUTH_GUEST_US   (INT64_C(86400) * 1000000) /* how long an account of one lives */
 
+/* Quotas of a guest. */
+#define AUTH_GUEST_SESSIONS   4
+#define AUTH_GUEST_EXECUTIONS 2
+#define AUTH_GUEST_RATE       120 /* per minute */
+
 struct auth_state {
     bool accounts;      /* somebody has one, guests aside */
     const char *signup; /* "open", "invite" or "closed" for this peer */

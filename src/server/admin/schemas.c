@@ -234,6 +234,8 @@ static const struct field fields_admin_user[] = {
     ALWAYS("user_id", FIELD_TEXT, NULL), ALWAYS("email", FIELD_TEXT, NULL),
     ALWAYS("name", FIELD_TEXT, NULL), ALWAYS("role", FIELD_TEXT, NULL),
     ALWAYS("created", FIELD_TEXT, NULL),
+    MAYBE("sessions", FIELD_INT, "quota; null: as a key without its own, as below"),
+    MAYBE("executions", FIELD_INT, NULL), MAYBE("rate_per_minute", FIELD_INT, NULL),
     MAYBE("now", FIELD_OBJECT, "sessions and executions at this moment"),
     MAYBE("budget", FIELD_OBJECT,
           "as GET /api/v1/budget; own is what was set for this account: null is the default, -1 "

@@ -37,7 +37,20 @@ static int caller_of(struct request *rq, const char *user_id, struct caller *ret
 
 /* ---- showing ---- */
 
-/* Adds what somebody uses; takes nothing. */
+/* As authenticate_user() has them: null is the server's default. */
+static void add_quota(json_t *user)
+{
+    bool guest = strcmp(text_of(user, "role"), "guest") == 0;
+
+    (void) json_object_set_new(user, "sessions",
+                               guest ? json_integer(AUTH_GUEST_SESSIONS) : json_null());
+    (void) json_object_set_new(user, "executions",
+                               guest ? json_integer(AUTH_GUEST_EXECUTIONS) : json_null());
+    (void) json_object_set_new(user, "rate_per_minute",
+                               guest ? json_integer(AUTH_GUEST_RATE) : json_null());
+}
+
+/* Adds what somebody may use and uses; takes nothing. */
 static void add_use(struct request *rq, json_t *user, const json_t *accounts)
 {
     struct caller caller;
@@ -47,6 +60,7 @@ static void add_use(struct request *rq, json_t *user, const json_t *accounts)
 
     if (caller_of(rq, text_of(user, "user_id"), &caller, &ignored) < 0)
         return;
+    add_quota(user);
     (void) json_object_set_new(user, "now", admin_now(accounts, caller.principal.id));
     if (budget_to_json(budgets, &caller, &budget, &ignored) < 0)
         return;

@@ -143,10 +143,6 @@ static int check_origin(struct request *rq)
 #define SOCKET_TOKEN_MAX 2048 /* with its NUL */
 #define USER_PREFIX      "user-"
 
-#define GUEST_SESSIONS   4
-#define GUEST_EXECUTIONS 2
-#define GUEST_RATE       120 /* per minute */
-
 static const char *token_of(const struct request *rq)
 {
     const char *authorization = rq->headers.authorization;
@@ -212,9 +208,9 @@ static int authenticate_user(struct request *rq, const char *token)
     rq->user_stamp = user.stamp;
     if (user.is_guest) {
         rq->caller.is_guest = true;
-        rq->caller.limits = (struct key_limits){ .sessions = GUEST_SESSIONS,
-                                                 .in_flight = GUEST_EXECUTIONS,
-                                                 .rate_per_minute = GUEST_RATE };
+        rq->caller.limits = (struct key_limits){ .sessions = AUTH_GUEST_SESSIONS,
+                                                 .in_flight = AUTH_GUEST_EXECUTIONS,
+                                                 .rate_per_minute = AUTH_GUEST_RATE };
     }
     return rq->route->auth == ROUTE_OPERATOR && !user.is_operator ? refuse_stranger(rq) : 0;
 }
