@@ -298,6 +298,10 @@ def test_keys(server, ada):
     # pages
     for i in range(3):
         key_of(server, ada, name=f"k{i}")
+    active = ada.good("GET", "/admin/v1/keys?active=true&limit=2")
+    assert [k["name"] for k in active["keys"]] == ["k0", "k1"] and active["more"] and active["total"] == 3
+    rest = ada.good("GET", f"/admin/v1/keys?active=true&limit=2&after={active['keys'][-1]['id']}")
+    assert [k["name"] for k in rest["keys"]] == ["k2"] and not rest["more"]
     first = ada.good("GET", "/admin/v1/keys?limit=3")
     rest = ada.good("GET", f"/admin/v1/keys?limit=3&after={first['keys'][-1]['id']}")
     assert first["more"] and not rest["more"] and first["total"] == 4
@@ -519,7 +523,7 @@ def test_bad_input(server, ada):
         ("GET", "/admin/v1/sessions?limit=0"), ("GET", "/admin/v1/sessions?limit=201"), ("GET", "/admin/v1/sessions?after="),
         ("GET", "/admin/v1/sessions?after=ses_unknown"), ("GET", "/admin/v1/sessions?nonsense=1"),
         ("GET", "/admin/v1/executions?state=x"), ("GET", "/admin/v1/executions?status=fine"),
-        ("GET", "/admin/v1/users?q="), ("GET", "/admin/v1/users?q=" + "x" * 201),
+        ("GET", "/admin/v1/keys?active=maybe"), ("GET", "/admin/v1/users?q="), ("GET", "/admin/v1/users?q=" + "x" * 201),
         ("GET", "/admin/v1/audit?before=0"), ("GET", "/admin/v1/audit?before=-1"), ("GET", "/admin/v1/audit?before=1e3"),
         ("GET", "/admin/v1/audit?since=yesterday"), ("GET", "/admin/v1/audit?until=9"), ("GET", "/admin/v1/audit?status=x"),
         ("GET", "/admin/v1/audit?who=" + "x" * 301), ("GET", "/admin/v1/overview?x=1"), ("GET", "/admin/v1/audit?limit=999"),

@@ -70,11 +70,13 @@ static json_t *key_show(struct request *rq, const struct store_key *key, const j
 void admin_keys(struct request *rq)
 {
     autofree struct store_key *keys = NULL;
-    struct query_admin_page query;
+    struct query_admin_keys query;
     struct gb_err err = { 0 };
     struct fault fault = { 0 };
     json_t *list, *accounts = NULL;
-    size_t len = 0, i = 0, max;
+    json_int_t total = 0;
+    size_t len = 0, max;
+    bool begun, more = false;
 
     if (request_query(rq, &query) < 0)
         return;
@@ -88,16 +90,21 @@ void admin_keys(struct request *rq)
         reply_fault(rq, &fault);
         return;
     }
-    while (query.after && i < len && strcmp(keys[i].id, query.after) != 0)
-        i++;
-    i += query.after && i < len;
     list = json_array();
-    for (; i < len && json_array_size(list) < max; i++)
-        (void) json_array_append_new(list, key_show(rq, &keys[i], accounts));
+    begun = !query.after;
+    for (size_t i = 0; i < len; i++) {
+        bool wanted = !query.active || keys[i].revoked_us == 0;
+
+        total += wanted;
+        if (begun && wanted && json_array_size(list) < max)
+            (void) json_array_append_new(list, key_show(rq, &keys[i], accounts));
+        else
+            more = more || (begun && wanted);
+        begun = begun || strcmp(keys[i].id, query.after) == 0;
+    }
     json_decref(accounts);
-    reply_json(
-        rq, MHD_HTTP_OK,
-        json_pack("{s:o,s:b,s:I}", "keys", list, "more", i < len, "total", (json_int_t) len));
+    reply_json(rq, MHD_HTTP_OK,
+               json_pack("{s:o,s:b,s:I}", "keys", list, "more", more, "total", total));
 }
 
 /* So that it takes effect at once. */

@@ -28,6 +28,16 @@ static const struct field fields_admin_page_query[] = {
 };
 REQUEST(admin_page_query, struct query_admin_page, NULL);
 
+static const struct field fields_admin_keys_query[] = {
+    { "after", FIELD_TEXT, 0, AT(query_admin_keys, after), 1, 64,
+      .help = "the last id of the previous page" },
+    { "active", FIELD_BOOL, 0, AT(query_admin_keys, active),
+      .help = "only those that are not revoked" },
+    ROW_LIMIT(query_admin_keys),
+    END,
+};
+REQUEST(admin_keys_query, struct query_admin_keys, NULL);
+
 static const struct field fields_admin_series_query[] = {
     { "minutes", FIELD_INT, 0, AT(query_admin_series, minutes), 1, WATCH_MINUTES_MAX,
       .help = "how far back; defaults to 15" },
@@ -66,7 +76,7 @@ static const struct field fields_admin_audit_query[] = {
     { "session_id", FIELD_TEXT, 0, AT(query_admin_audit, session_id), 1, 64,
       .help = "only entries of this session" },
     { "kind", FIELD_TEXT, 0, AT(query_admin_audit, kind), 1, 15,
-      .help = "cell, script, command, shell, install, answer or operator" },
+      .help = "cell, script, command, shell, terminal, terminal_end, install, answer or operator" },
     { "status", FIELD_CHOICE, 0, AT(query_admin_audit, status), .choices = statuses,
       .help = "only executions that ended like this" },
     { "before", FIELD_INT, 0, AT(query_admin_audit, before), 1, INT64_MAX,
@@ -225,7 +235,7 @@ RESPONSE(admin_key, "An API key.");
 
 static const struct field fields_admin_keys[] = {
     { "keys", FIELD_LIST, FIELD_REQUIRED, .of = &schema_admin_key },
-    ALWAYS("more", FIELD_BOOL, NULL), ALWAYS("total", FIELD_INT, NULL),
+    ALWAYS("more", FIELD_BOOL, NULL), ALWAYS("total", FIELD_INT, "of those that match"),
     END,
 };
 RESPONSE(admin_keys, NULL);

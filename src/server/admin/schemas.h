@@ -8,6 +8,12 @@ struct query_admin_page {
     int64_t limit;
 };
 
+struct query_admin_keys {
+    const char *after;
+    bool active;
+    int64_t limit;
+};
+
 struct query_admin_series {
     int64_t minutes;
 };
@@ -51,9 +57,10 @@ struct body_admin_invite {
     int64_t hours;
 };
 
-extern const struct schema schema_admin_page_query, schema_admin_series_query,
-    schema_admin_executions_query, schema_admin_users_query, schema_admin_audit_query,
-    schema_admin_key_create, schema_admin_user_change, schema_admin_budget, schema_admin_invite;
+extern const struct schema schema_admin_page_query, schema_admin_keys_query,
+    schema_admin_series_query, schema_admin_executions_query, schema_admin_users_query,
+    schema_admin_audit_query, schema_admin_key_create, schema_admin_user_change,
+    schema_admin_budget, schema_admin_invite;
 
 extern const struct schema schema_admin_overview, schema_admin_series, schema_admin_sessions,
     schema_admin_executions, schema_admin_key, schema_admin_keys, schema_admin_user,
