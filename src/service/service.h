@@ -189,7 +189,7 @@ struct audit_entry;
 int service_audit(struct service *service, const struct audit_entry *entry, struct gb_err *err);
 
 /* The bounds of the histogram of durations in microseconds; the last bucket is unbounded. */
-#define SERVICE_BUCKETS 14
+#define SERVICE_BUCKETS 19
 extern const int64_t service_bucket_us[SERVICE_BUCKETS - 1];
 #define STATUS(...) +1
 enum {

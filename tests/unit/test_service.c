@@ -495,6 +495,19 @@ static bool dir_remove(void)
     return rmdir(data_dir) == 0;
 }
 
+/* Of durations that the limits allow there is more to say than that they were long. */
+static void test_buckets(void **state)
+{
+    struct service_config config;
+
+    (void) state;
+    service_config_default(&config);
+    for (size_t i = 1; i < SERVICE_BUCKETS - 1; i++)
+        assert_true(service_bucket_us[i - 1] < service_bucket_us[i]);
+    assert_true(service_bucket_us[SERVICE_BUCKETS - 2] >= config.wall_max_us);
+    assert_true(service_bucket_us[SERVICE_BUCKETS - 2] >= config.command_wall_max_us);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -510,6 +523,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_upload_too_large),
         cmocka_unit_test(test_archive),
         cmocka_unit_test(test_end),
+        cmocka_unit_test(test_buckets),
     };
     struct service_config config;
     struct gb_err err;

@@ -8,8 +8,8 @@ import { Badge, Bars, Shown, Tile, useLive } from "./parts";
 import { Plot } from "./plot";
 import { WHY, type Chain, type Overview, type Series } from "./types";
 
-const perSecond = (n: number): string => (n === 0 ? "0/s" : n < 0.1 ? `${n.toFixed(2)}/s` : n < 10 ? `${n.toFixed(1)}/s` : `${Math.round(n)}/s`);
-const ms = (n: number): string => (n === 0 ? "0" : duration(n));
+const perSecond = (n: number): string => (n === 0 ? "0/s" : n < 1 ? `${n.toFixed(2)}/s` : n < 10 ? `${n.toFixed(1)}/s` : `${Math.round(n)}/s`);
+const ms = (n: number): string => (n === 0 ? "0" : n < 60_000 ? duration(n) : n < 3_600_000 ? `${(n / 60_000).toFixed(1)} min` : `${(n / 3_600_000).toFixed(1)} h`);
 const whole = (n: number): string => (Number.isInteger(n) ? count(n) : n.toFixed(1));
 
 function Tiles({ now, series, chain }: { now: Overview; series: Series | undefined; chain: Chain | undefined }) {
