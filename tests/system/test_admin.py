@@ -411,6 +411,12 @@ def test_audit_search(server, ada, bob):
         page = audit(ada, "?" + query)
         assert len(page["entries"]) == count, (query, page)
         assert page["before"] is None
+    # a key by its name
+    key, robot = key_of(server, ada, name="Nightly")
+    robot.good("POST", "/v1/execute", {"code": "1"})
+    entries = wait_audit(ada, "?who=nightly", 1)
+    assert [e["who"] for e in entries] == [key["id"]] and audit(ada, f"?who={key['id']}")["entries"] == entries
+    entries = audit(ada)["entries"]
     # page by page, all of them once
     found, query = [], "?limit=1"
     while True:

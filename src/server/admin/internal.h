@@ -30,8 +30,8 @@ void names_release(struct names *names);
 /* Sets "name" in each object of the list, which has the principal in @member. */
 void names_add(struct names *names, json_t *list, const char *member);
 
-/* The principal that @text means: one as it is in the audit log, or the address of an account.
- * False: nobody has that address. */
+/* The principal that @text means: one as it is in the audit log, the name of a key, or the
+ * address of an account. False: nobody has that address. */
 bool names_find(struct request *rq, const char *text, char ret_principal[PRINCIPAL_ID_MAX]);
 
 /* ---- acts.c ---- */

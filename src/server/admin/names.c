@@ -2,7 +2,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
+#include "base/autoclean.h"
 #include "server/admin/internal.h"
 
 #include "base/banned.h"
@@ -81,6 +83,27 @@ void names_add(struct names *names, json_t *list, const char *member)
     }
 }
 
+/* The last key with that name, unless it is the id of one. */
+static bool find_key(struct request *rq, const char *text, char ret_principal[PRINCIPAL_ID_MAX])
+{
+    autofree struct store_key *keys = NULL;
+    const char *id = NULL;
+    struct gb_err ignored;
+    size_t len = 0;
+
+    if (keys_list(mark_store(rq->server->config.mark), &keys, &len, &ignored) < 0)
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        if (strcmp(keys[i].id, text) == 0)
+            return false;
+        if (strcasecmp(keys[i].name, text) == 0)
+            id = keys[i].id;
+    }
+    if (id)
+        snprintf(ret_principal, PRINCIPAL_ID_MAX, "%s", id);
+    return id;
+}
+
 bool names_find(struct request *rq, const char *text, char ret_principal[PRINCIPAL_ID_MAX])
 {
     json_t *users = NULL, *user;
@@ -88,6 +111,8 @@ bool names_find(struct request *rq, const char *text, char ret_principal[PRINCIP
     bool found = false;
     size_t i;
 
+    if (strcmp(text, PRINCIPAL_TEXT_LOCAL) != 0 && find_key(rq, text, ret_principal))
+        return true;
     if (!strchr(text, '@')) {
         found = strlen(text) < PRINCIPAL_ID_MAX;
         snprintf(ret_principal, PRINCIPAL_ID_MAX, "%s", text);

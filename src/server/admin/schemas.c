@@ -72,7 +72,7 @@ static const struct field fields_admin_audit_query[] = {
       .help = "began then or later, such as 2026-11-16T00:00:00Z" },
     { "until", FIELD_TEXT, 0, AT(query_admin_audit, until), 1, 40, .help = "began before" },
     { "who", FIELD_TEXT, 0, AT(query_admin_audit, who), 1, 300,
-      .help = "a principal, the id of a key, the address of an account, or local" },
+      .help = "a principal, the id or the name of a key, the address of an account, or local" },
     { "session_id", FIELD_TEXT, 0, AT(query_admin_audit, session_id), 1, 64,
       .help = "only entries of this session" },
     { "kind", FIELD_TEXT, 0, AT(query_admin_audit, kind), 1, 15,
