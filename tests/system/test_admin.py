@@ -82,26 +82,33 @@ def test_every_route_is_for_operators(server, ada, bob):
               for m in item if p.startswith("/admin/")}
     assert len(listed) == len(ROUTES)
     _, key = key_of(server, ada)
+    _, small = key_of(server, ada, sessions=0, executions=0)
+    guest = Server(server.process, server.port, server.data, server.good("POST", "/auth/guest", {}, 201)["access_token"])
     for method, path, body in ROUTES:
         assert "sign in as an operator" in refused(server, 401, "sign-in-needed", method, path, body)["detail"]
         refused(bob, 403, "not-operator", method, path, body)
-        refused(key, 403, "not-operator", method, path, body)
+        for other in (key, small, guest):
+            refused(other, 403, "not-operator", method, path, body)
         forged = Server(server.process, server.port, server.data, ada.key[:-4] + "AAAA")
         refused(forged, 401, "token-invalid", method, path, body)
         unknown = Server(server.process, server.port, server.data, "gb_0123456789ab_" + "0" * 64)
         refused(unknown, 401, "key-unknown", method, path, body)
     # What they were refused has not happened.
-    assert ada.good("GET", "/admin/v1/users")["total"] == 2
-    assert ada.good("GET", "/admin/v1/keys")["total"] == 1
+    assert ada.good("GET", "/admin/v1/users")["total"] == 3
+    assert ada.good("GET", "/admin/v1/keys?active=true")["total"] == 2
     bob_id = bob.account["user_id"]
     refused(bob, 403, "not-operator", "PATCH", f"/admin/v1/users/{bob_id}", {"role": "operator"})
     assert bob.good("GET", "/auth/me")["role"] == "user"
 
 
 def test_pages_of_other_sites(ada):
-    for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
-        reply = ada.ask("GET", "/admin/v1/overview", **{k.replace("-", "_"): v for k, v in headers.items()})
-        assert reply.status == 403, reply
+    """With the operator's token, which they cannot have."""
+    for method, path, body in ROUTES:
+        for headers in ({"Origin": "http://evil.example"}, {"Origin": "null"}, {"Sec_Fetch_Site": "cross-site"},
+                        {"Sec_Fetch_Site": "same-site"}, {"Host": "evil.example"}):
+            reply = ada.ask(method, path, body, **headers)
+            assert reply.status in (403, 421), (method, path, headers, reply)
+    assert ada.good("GET", "/admin/v1/keys")["total"] == 0 and ada.good("GET", "/admin/v1/users")["total"] == 1
 
 
 def test_a_role_ends_at_once(server, ada, bob):
@@ -176,6 +183,35 @@ def test_executions_and_why_they_were_stopped(server, ada, bob):
     # a page
     page = ada.good("GET", "/admin/v1/executions?state=finished&limit=2")
     assert page["more"] and len(page["executions"]) == 2
+
+
+def test_same_as_the_metrics(server, ada, bob):
+    """What operators see is what their monitoring sees."""
+    session = bob.session()
+    for code in ("1", "2", "1 / 0"):
+        bob.run(session, code)
+    assert bob.run(session, "while True: pass", timeout=0.5)["status"] == "timeout"
+    server.good("POST", "/v1/execute", {"code": "1"})
+
+    def look():
+        text = server.ask("GET", "/metrics").body
+        return ada.good("GET", "/admin/v1/overview"), dict(
+            line.rsplit(" ", 1) for line in (text.decode() if isinstance(text, bytes) else text).splitlines() if line[:1] != "#")
+
+    wait_for(lambda: look()[0]["boxes"]["ready"] == 1, 60, "the box")  # nothing changes after that
+    seen, metrics = look()
+    pairs = {"glovebox_sessions_live": seen["sessions"]["live"], "glovebox_sessions_max": seen["sessions"]["most"],
+             "glovebox_sessions_made_total": seen["sessions"]["made"], "glovebox_boxes_ready": seen["boxes"]["ready"],
+             "glovebox_boxes_live": seen["boxes"]["live"], "glovebox_executions_running": seen["executions"]["running"],
+             "glovebox_executions_waiting": seen["executions"]["waiting"], "glovebox_refused_total": seen["executions"]["refused"],
+             "glovebox_kept_memory_bytes": seen["memory"]["kept_memory_bytes"]}
+    pairs.update((f'sandbox_executions_total{{status="{word}"}}', n) for word, n in seen["executions"]["by_status"].items())
+    assert {name: float(metrics[name]) for name in pairs} == pairs
+    assert seen["executions"]["by_status"]["ok"] == 3 and seen["executions"]["by_limit"]["wall_time"] == 1
+    # and what the audit log has
+    entries = wait_audit(ada, "", 5)
+    for word, n in seen["executions"]["by_status"].items():
+        assert sum(e["status"] == word for e in entries) == n, word
 
 
 def test_live_executions(server, ada, bob):
