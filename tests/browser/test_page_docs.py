@@ -19,7 +19,17 @@ def test_without_script(server, visit):  # noqa: F811
         assert path in text, path
         for method in methods:
             assert page.locator(f"article[data-method='{method}'][data-path='{path}']").count() == 1, (method, path)
-    assert page.locator("html").evaluate("(e) => e.scrollWidth <= innerWidth")
+    assert page.locator("html").evaluate("(e) => e.scrollWidth") == PHONE["viewport"]["width"]
+
+
+def test_fits_a_phone(server, visit):  # noqa: F811
+    """A browser of a phone would make the page smaller rather than wider, so this is a narrow window."""
+    page = visit(server, "/docs", viewport={"width": 320, "height": 700})[1]
+    expect(page.get_by_role("button", name="Try it: GET /health", exact=True)).to_be_visible()
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    page.evaluate("document.querySelectorAll('article.route button[aria-expanded=false]').forEach((one) => one.click())")
+    expect(page.locator("form.try").last).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == 320
 
 
 def test_try_it(server, visit):  # noqa: F811
