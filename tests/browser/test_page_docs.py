@@ -5,6 +5,7 @@ import re
 import pytest
 
 from page_kit import PHONE, expect, push, visit, world  # noqa: F401 isort:skip
+from mark_kit import person
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +56,21 @@ def test_every_route_has_a_form(server, visit):  # noqa: F811
     expect(buttons).to_have_count(count)
     page.evaluate("document.querySelectorAll('article.route button[aria-expanded=false]').forEach((one) => one.click())")
     expect(page.locator("form.try")).to_have_count(count)
+
+
+def test_as_an_operator(world, visit):  # noqa: F811
+    """Who is signed in tries as that account, and an operator finds the way back to the dashboard."""
+    server = world.serve("--model", "demo")
+    ann, bob = person(server), person(server, "bob@example.com")
+    for who, status in ((ann, "200"), (bob, "403")):
+        page = visit.signed_in(server, who, "/docs")
+        expect(page.locator(".identity")).to_contain_text(f"You try routes as {who.account['email']}")
+        expect(page.get_by_role("link", name="Dashboard")).to_have_count(1 if who is ann else 0)
+        article = page.locator("article[data-path='/admin/v1/overview']")
+        expect(article).to_contain_text("Needs the access token of an operator's account")
+        push(article.get_by_role("button", name=re.compile("^Try it")))
+        push(article.get_by_role("button", name="Send"))
+        expect(article.locator(".reply-line .badge")).to_contain_text(status)
 
 
 def test_filter(server, visit):  # noqa: F811

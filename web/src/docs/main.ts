@@ -13,16 +13,20 @@ const SUN = "M12 8a4 4 0 100 8 4 4 0 000-8zM12 2v2M12 20v2M2 12h2M20 12h2M4.9 4.
 const MOON = "M20 14.5A8.5 8.5 0 119.5 4a7 7 0 0010.5 10.5z";
 const SVG = "http://www.w3.org/2000/svg";
 
-function themeButton(): HTMLElement {
-  const button = make("button", { type: "button", class: "icon-button" });
-  const icon = document.createElementNS(SVG, "svg");
+function icon(d: string): SVGElement {
+  const svg = document.createElementNS(SVG, "svg");
   const path = document.createElementNS(SVG, "path");
   const attributes = { class: "icon", width: "18", height: "18", viewBox: "0 0 24 24", fill: "none", stroke: "currentColor", "stroke-width": "1.7", "stroke-linecap": "round", "stroke-linejoin": "round", "aria-hidden": "true" };
-  for (const [name, value] of Object.entries(attributes)) icon.setAttribute(name, value);
-  icon.append(path);
-  button.append(icon);
+  for (const [name, value] of Object.entries(attributes)) svg.setAttribute(name, value);
+  path.setAttribute("d", d);
+  svg.append(path);
+  return svg;
+}
+
+function themeButton(): HTMLElement {
+  const button = make("button", { type: "button", class: "icon-button" });
   const draw = () => {
-    path.setAttribute("d", dark.get() ? SUN : MOON);
+    button.replaceChildren(icon(dark.get() ? SUN : MOON));
     button.setAttribute("aria-label", dark.get() ? "Light colours" : "Dark colours");
     button.title = dark.get() ? "Light colours" : "Dark colours";
   };
@@ -30,6 +34,25 @@ function themeButton(): HTMLElement {
   draw();
   button.addEventListener("click", () => theme.set(dark.get() ? "light" : "dark"));
   return button;
+}
+
+// ---- the bar ----
+
+const ICONS = { sources: "M5 6c0-1.7 3.1-3 7-3s7 1.3 7 3-3.1 3-7 3-7-1.3-7-3zM5 6v12c0 1.7 3.1 3 7 3s7-1.3 7-3V6M5 12c0 1.7 3.1 3 7 3s7-1.3 7-3", admin: "M4 18a9 9 0 1116 0M12 15l4-5" };
+
+function barLink(href: string, label: string, d: string): HTMLElement {
+  return make("a", { href }, icon(d), " ", make("span", {}, label));
+}
+
+/** As in the shell: those whose account is an operator's have the dashboard, too. */
+function drawBar(nav: HTMLElement): void {
+  nav.querySelectorAll("[data-mine]").forEach((one) => one.remove());
+  if (identity.get().tokens?.user.role !== "operator") return;
+  const sources = barLink("/sources", "Sources", ICONS.sources);
+  const admin = barLink("/admin", "Dashboard", ICONS.admin);
+  for (const one of [sources, admin]) one.dataset.mine = "";
+  nav.querySelector('a[href="/play"]')?.before(sources);
+  nav.querySelector('a[href="/docs"]')?.before(admin);
 }
 
 // ---- who tries ----
@@ -139,8 +162,13 @@ function addButtons(): void {
 
 document.getElementById("bar-end")!.append(themeButton());
 const who = document.getElementById("identity")!;
-identity.watch(() => drawIdentity(who));
-drawIdentity(who);
+const bar = document.querySelector<HTMLElement>(".bar nav")!;
+const draw = () => {
+  drawIdentity(who);
+  drawBar(bar);
+};
+identity.watch(draw);
+draw();
 addFilter(document.getElementById("filter")!);
 addButtons();
 followReading();
