@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 
 import { get, identity, say, send } from "../api";
 import { ago, bytes, count, duration, plural, timeOf } from "../format";
+import { follow } from "../router";
 import { useStore } from "../store";
 import { attempt, confirmed, copyText, Dialog, Field, Note, toast, useLoad } from "../ui/parts";
 import { Badge, money, Shown, SortTable, useLive, type Column } from "./parts";
@@ -27,7 +28,7 @@ function Spent({ budget }: { budget: Budget | undefined }) {
   const { used, limits } = budget;
   const most = limits.cost !== null ? ` of ${money(limits.cost)}` : "";
   return (
-    <span title={`Today: ${count(used.tokens ?? 0)} tokens${limits.tokens !== null ? ` of ${count(limits.tokens)}` : ""}, ${bytes(used.bytes)} read${limits.bytes !== null ? ` of ${bytes(limits.bytes)}` : ""}, ${duration((used.seconds ?? 0) * 1000)} of answers`}>
+    <span title={`Today: ${count(used.tokens ?? 0)} tokens${limits.tokens !== null ? ` of ${count(limits.tokens)}` : ""}, ${bytes(used.bytes)} read${limits.bytes !== null ? ` of ${bytes(limits.bytes)}` : ""}, ${duration((used.seconds ?? 0) * 1000)} of answers${limits.seconds !== null ? ` of ${duration(limits.seconds * 1000)}` : ""}`}>
       {money(used.cost)}{most}
       <small class="why"> {count(used.tokens ?? 0)} tokens{limits.tokens !== null && ` of ${count(limits.tokens)}`}</small>
     </span>
@@ -82,12 +83,12 @@ function NewKey({ onClose, onMade }: { onClose(): void; onMade(key: Key): void }
 
 export function Keys() {
   const [after, setAfter] = useState<string[]>([]);
+  const [revoked, setRevoked] = useState(false);
   const last = after.at(-1);
-  const page = useLive((signal) => get<KeyPage>(`/admin/v1/keys?limit=100${last ? `&after=${encodeURIComponent(last)}` : ""}`, signal), [last], 5000);
+  const page = useLive((signal) => get<KeyPage>(`/admin/v1/keys?limit=100&active=${!revoked}${last ? `&after=${encodeURIComponent(last)}` : ""}`, signal), [last, revoked], 5000);
   const standard = useLoad((signal) => get<Overview>("/admin/v1/overview", signal), []).value?.key_defaults;
   const [making, setMaking] = useState(false);
   const [made, setMade] = useState<Key | null>(null);
-  const [revoked, setRevoked] = useState(false);
   const revoke = async (key: Key) => {
     if (!(await confirmed("Revoke this key?", `Whoever uses "${key.name || key.id}" is refused from now on, and its sessions end. This cannot be undone.`, "Revoke the key"))) return;
     await attempt(async () => {
@@ -97,9 +98,9 @@ export function Keys() {
     page.reload();
   };
   const columns: Column<Key>[] = [
-    { key: "name", label: "Name", by: (k) => k.name || k.id, show: (k) => <>{k.name || "without a name"} <code class="id">{k.id}</code></> },
+    { key: "name", label: "Name", by: (k) => k.name || k.id, show: (k) => <>{k.name || "without a name"} <a href={`/admin/audit?who=${encodeURIComponent(k.id)}`} onClick={follow}><code class="id">{k.id}</code><span class="visually-hidden"> in the audit log</span></a></> },
     { key: "created", label: "Created", by: (k) => k.created, show: (k) => <time title={timeOf(k.created)}>{ago(k.created)}</time> },
-    { key: "used", label: "Last used", by: (k) => k.last_used, show: (k) => (k.last_used ? ago(k.last_used) : "never") },
+    { key: "used", label: "Last used", by: (k) => k.last_used, show: (k) => (k.last_used ? <time title={timeOf(k.last_used)}>{ago(k.last_used)}</time> : "never") },
     { key: "sessions", label: "Sessions", by: (k) => k.now?.sessions ?? 0, show: (k) => share(k.now?.sessions, k.sessions, standard?.sessions), number: true },
     { key: "executions", label: "Executions", by: (k) => k.now?.executions ?? 0, show: (k) => share(k.now?.executions, k.executions, standard?.executions), number: true },
     { key: "rate", label: "Per minute", by: (k) => k.rate_per_minute, show: (k) => { const most = k.rate_per_minute ?? standard?.rate_per_minute; return most === null || most === undefined ? "any" : count(most); }, number: true },
@@ -111,10 +112,11 @@ export function Keys() {
       {(value) => (
         <>
           <div class="row spread">
-            <label class="choice"><input type="checkbox" checked={revoked} onChange={(e) => setRevoked(e.currentTarget.checked)} /> Show revoked keys</label>
+            <label class="choice"><input type="checkbox" checked={revoked} onChange={(e) => { setRevoked(e.currentTarget.checked); setAfter([]); }} /> Show revoked keys</label>
             <button type="button" class="primary" onClick={() => setMaking(true)}>New key</button>
           </div>
-          <section class="card"><SortTable label="API keys" columns={columns} rows={value.keys.filter((k) => revoked || !k.revoked)} id={(k) => k.id} empty="There is no key. Clients on other machines need one." /></section>
+          <section class="card"><SortTable label="API keys" columns={columns} rows={value.keys} id={(k) => k.id} empty="There is no key. Clients on other machines need one." /></section>
+          <p class="quiet">{plural(value.total, "key")}.</p>
           {(value.more || after.length > 0) && (
             <div class="row">
               <button type="button" disabled={after.length === 0} onClick={() => setAfter(after.slice(0, -1))}>Previous page</button>
@@ -202,10 +204,12 @@ function Manage({ user, mine, onClose, onChanged }: { user: Account; mine: boole
     <Dialog title={user.email} onClose={onClose}>
       <BudgetForm user={user} onSaved={onChanged} />
       <h3>Account</h3>
+      <p class="quiet"><a href={`/admin/audit?who=${encodeURIComponent(user.email)}`} onClick={follow}>See in the audit log what it did</a></p>
+      {user.role === "guest" && <p class="quiet">A guest has no password and is deleted after a day, with everything that belongs to it.</p>}
       {mine ? <p class="quiet">This is your own account: its password and deletion are in the settings.</p> : (
         <div class="row">
-          <button type="button" onClick={() => void role()}>{up ? "Make operator" : "Make an ordinary user"}</button>
-          <button type="button" onClick={() => void reset()}>New password</button>
+          {user.role !== "guest" && <button type="button" onClick={() => void role()}>{up ? "Make operator" : "Make an ordinary user"}</button>}
+          {user.role !== "guest" && <button type="button" onClick={() => void reset()}>New password</button>}
           <button type="button" class="danger" onClick={() => void remove()}>Delete the account</button>
         </div>
       )}
@@ -218,7 +222,7 @@ export function Users() {
   const [q, setQ] = useState("");
   const [after, setAfter] = useState<string[]>([]);
   const last = after.at(-1);
-  const query = `${q ? `&q=${encodeURIComponent(q)}` : ""}${last ? `&after=${encodeURIComponent(last)}` : ""}`;
+  const query = `${q.trim() ? `&q=${encodeURIComponent(q.trim())}` : ""}${last ? `&after=${encodeURIComponent(last)}` : ""}`;
   const page = useLive((signal) => get<UserPage>(`/admin/v1/users?limit=100${query}`, signal), [query], 5000);
   const standard = useLoad((signal) => get<Overview>("/admin/v1/overview", signal), []).value?.key_defaults;
   const [managed, setManaged] = useState<string | null>(null);
@@ -228,15 +232,15 @@ export function Users() {
     { key: "email", label: "Account", by: (u) => u.email, show: (u) => <>{u.email}{u.name && <small class="why"> {u.name}</small>}{u.user_id === me && <small class="why"> you</small>}</> },
     { key: "role", label: "Role", by: (u) => u.role, show: (u) => <Badge word={u.role} /> },
     { key: "created", label: "Since", by: (u) => u.created, show: (u) => <time title={timeOf(u.created)}>{ago(u.created)}</time> },
-    { key: "sessions", label: "Sessions", by: (u) => u.now?.sessions ?? 0, show: (u) => share(u.now?.sessions, null, standard?.sessions), number: true },
-    { key: "executions", label: "Running", by: (u) => u.now?.executions ?? 0, show: (u) => share(u.now?.executions, null, standard?.executions), number: true },
+    { key: "sessions", label: "Sessions", by: (u) => u.now?.sessions ?? 0, show: (u) => share(u.now?.sessions, u.sessions, standard?.sessions), number: true },
+    { key: "executions", label: "Running", by: (u) => u.now?.executions ?? 0, show: (u) => share(u.now?.executions, u.executions, standard?.executions), number: true },
     { key: "spent", label: "Spent today", by: (u) => u.budget?.used.cost ?? 0, show: (u) => <Spent budget={u.budget} />, number: true },
     { key: "manage", label: "", show: (u) => <button type="button" onClick={() => setManaged(u.user_id)}>Manage<span class="visually-hidden"> {u.email}</span></button> },
   ];
   return (
     <>
       <div class="row spread">
-        <label class="search">Search <input type="search" value={q} placeholder="Address or name" onInput={(e) => { setQ(e.currentTarget.value.trim()); setAfter([]); }} /></label>
+        <label class="search">Search <input type="search" value={q} placeholder="Address or name" maxLength={200} onInput={(e) => { setQ(e.currentTarget.value); setAfter([]); }} /></label>
         <button type="button" class="primary" onClick={() => void invite()}>Invite somebody</button>
       </div>
       <Shown of={page}>

@@ -50,7 +50,7 @@ export function Stock() {
       <Shown of={packages}>
         {(value) => (
           <>
-            <p class="quiet">{plural(value.count, "layer")}, {bytes(value.layers.reduce((sum, one) => sum + one.bytes, 0))}. Callers that want the same packages share a layer.</p>
+            <p class="quiet">{plural(value.count, "layer")}, {bytes(value.bytes)} on disk. Callers that want the same packages share a layer.{value.more && " Those used last are shown."}</p>
             <section class="card"><SortTable label="Layers of packages" columns={LAYERS} rows={value.layers} id={(l) => l.layer} empty="Nobody has installed a package." /></section>
             <h2>Default sets</h2>
             <section class="card"><SortTable label="Default sets" columns={SETS} rows={value.sets} id={(s) => s.owner} empty="Nobody has packages in all new boxes." /></section>

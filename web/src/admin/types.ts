@@ -120,6 +120,9 @@ export interface Account {
   name: string;
   role: "operator" | "user" | "guest";
   created: string;
+  sessions: number | null;
+  executions: number | null;
+  rate_per_minute: number | null;
   now?: Now;
   budget?: Budget;
 }
@@ -176,6 +179,7 @@ export interface Packages {
   sets: { owner: string; name?: string; requirements: string[]; layer: string | null }[];
   more: boolean;
   count: number;
+  bytes: number;
 }
 
 export interface Source {
