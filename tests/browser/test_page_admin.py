@@ -1,6 +1,7 @@
 """The dashboard: every view has something to show, keys and users can be managed, sessions ended; and nobody else gets in."""
 
 import re
+import sqlite3
 
 import pytest
 
@@ -28,6 +29,13 @@ def test_view(stage, visit, view):  # noqa: F811
     expect(page.locator("main .spinner")).to_have_count(0)
     expect(page.locator("main .note.bad")).to_have_count(0)
     expect(page.get_by_role("heading", level=1)).not_to_have_text("Not found")
+
+
+@pytest.mark.parametrize("view", ADMIN_VIEWS)
+def test_fits_a_phone(stage, visit, view):  # noqa: F811
+    page = visit.signed_in(stage.server, stage.ann, f"/admin/{view}" if view else "/admin", viewport={"width": 360, "height": 740})
+    expect(page.locator("main .spinner")).to_have_count(0)
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
 def test_overview(stage, visit):  # noqa: F811
@@ -111,6 +119,24 @@ def test_keys(stage, visit):  # noqa: F811
     page.get_by_role("dialog").get_by_role("button", name="Revoke the key").click()
     expect(row).to_have_count(0)
     assert robot.ask("GET", "/v1/sessions").status == 401
+    page.get_by_label("Show revoked keys").check()
+    expect(row).to_contain_text("revoked")
+    row.get_by_role("link", name=re.compile("in the audit log")).click()
+    expect(page.get_by_label("Who", exact=True)).to_have_value(re.compile("^[0-9a-f]{12}$"))
+
+
+def test_a_guest_is_no_colleague(stage, visit):  # noqa: F811
+    """Its quotas are smaller; it has no password, and cannot become an operator."""
+    stage.server.good("POST", "/auth/guest", {}, 201)
+    page = visit.signed_in(stage.server, stage.ann, "/admin/users")
+    row = page.get_by_role("table", name="Accounts").get_by_role("row").filter(has_text="guest.invalid")
+    expect(row.locator("[data-label=Sessions]")).to_have_text("0 of 4")
+    expect(row.locator("[data-label=Running]")).to_have_text("0 of 2")
+    row.get_by_role("button", name=re.compile("^Manage")).click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.get_by_role("button", name="Delete the account")).to_be_visible()
+    expect(dialog.get_by_role("button", name="New password")).to_have_count(0)
+    expect(dialog.get_by_role("button", name="Make operator")).to_have_count(0)
 
 
 def test_invite_and_manage(stage, visit):  # noqa: F811
@@ -161,6 +187,35 @@ def test_audit_of_a_terminal(stage, visit):  # noqa: F811
         page.get_by_role("button", name="Search", exact=True).click()
         expect(entries.locator("[data-label=What]").first).to_contain_text(re.compile(rf"^{kind} in"))
         expect(entries.get_by_role("row")).to_have_count(2)
+
+
+def test_somebody_changed_the_log(stage, visit):  # noqa: F811
+    """The chain that was intact is found to be broken when it is checked from the start, and the overview says so."""
+    page = visit.signed_in(stage.server, stage.ann, "/admin/audit")
+    expect(page.get_by_role("heading", name="Chain intact")).to_be_visible()
+    db = sqlite3.connect(stage.server.data / "glovebox.db", timeout=30)
+    sql = db.execute("SELECT sql FROM sqlite_master WHERE name = 'audit_log_no_update'").fetchone()[0]
+    db.execute("DROP TRIGGER audit_log_no_update")
+
+    def change(old, new):
+        db.execute("UPDATE audit_log SET fields = replace(fields, ?, ?) WHERE seq = 2", (old, new))
+        db.commit()
+
+    try:
+        change('"kind"', '"Kind"')
+        page.get_by_role("button", name="Check from the start").click()
+        expect(page.get_by_role("heading", name="Chain broken")).to_be_visible()
+        expect(page.get_by_text(re.compile("The chain is broken. Entry 2: "))).to_be_visible()
+        page.get_by_role("navigation", name="Dashboard").get_by_role("link", name="Overview").click()
+        expect(page.locator("a.tile").filter(has_text="Audit log")).to_contain_text("broken")
+    finally:
+        change('"Kind"', '"kind"')
+        db.execute(sql)
+        db.commit()
+        db.close()
+    page.get_by_role("navigation", name="Dashboard").get_by_role("link", name="Audit log").click()
+    page.get_by_role("button", name="Check from the start").click()
+    expect(page.get_by_role("heading", name="Chain intact")).to_be_visible()
 
 
 @pytest.mark.parametrize("who", ["bob", None])
