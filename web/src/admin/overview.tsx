@@ -26,7 +26,7 @@ function Tiles({ now, series, chain }: { now: Overview; series: Series | undefin
       <Tile label="Memory of the host" value={full === null ? "–" : `${Math.round(full * 100)}%`} detail={`${bytes(memory.host_bytes)} of ${bytes(memory.host_total_bytes)}`} bad={full !== null && full > 0.92} />
       <Tile label="Memory of the server" value={bytes(memory.server_bytes)} detail={`${bytes(memory.kept_memory_bytes)} kept results`} />
       <Tile label="Audit log" value={chain ? <Badge word={chain.state} text={chain.state === "off" ? "off" : chain.state} /> : "–"} detail={chain ? `${count(chain.checked)} of ${plural(chain.entries, "entry", "entries")} checked` : ""} href="/admin/audit" bad={chain?.state === "broken"} />
-      <Tile label="Answers of Mark" value={count(now.mark.running)} detail={`${count(now.mark.waiting)} waiting · ${count(now.mark.ok)} done`} href="/admin/models" />
+      <Tile label="Answers of Mark" value={count(now.mark.running)} detail={`running · ${count(now.mark.waiting)} waiting · ${count(now.mark.ok)} done`} href="/admin/models" />
     </div>
   );
 }

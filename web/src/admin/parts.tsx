@@ -68,7 +68,7 @@ export function Ending({ status, limit, refused }: { status: string; limit?: str
 export function Who({ name, kind, principal }: { name: string; kind?: string; principal: string }) {
   const is = kind ?? (principal === "local" ? "local" : principal.startsWith("user-") ? "user" : "key");
   return (
-    <span class="who" title={principal}>
+    <span class="who" title={`${name} (${principal})`}>
       <Icon name={is === "user" ? "user" : is === "key" ? "key" : "terminal"} size={15} />
       <span>{name}</span>
     </span>
@@ -122,7 +122,7 @@ export function SortTable<T>({ label, columns, rows, id, empty, first, down }: S
           {!sort && <option value="">as it comes</option>}
           {columns.filter((column) => column.by).map((column) => <option key={column.key} value={column.key}>{column.label}</option>)}
         </select>
-        <button type="button" onClick={() => sort && setSort({ ...sort, down: !sort.down })}>{sort?.down ? "descending" : "ascending"}</button>
+        <button type="button" disabled={!sort} onClick={() => sort && setSort({ ...sort, down: !sort.down })}>{sort?.down ? "descending" : "ascending"}</button>
       </label>
       <table class="plain" aria-label={label}>
         <thead>

@@ -27,6 +27,8 @@ const BOTTOM = 22;
 
 const clock = (t: number): string => new Date(t * 1000).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
 const clockExact = (t: number): string => new Date(t * 1000).toLocaleTimeString("en-GB");
+/** With seconds where minutes would all be the same. */
+const tick = (t: number, time: number[]): string => (time[time.length - 1]! - time[0]! < 180 ? clockExact(t) : clock(t));
 
 /** The next of 1, 2, 5 times a power of ten. */
 function niceTop(value: number): number {
@@ -110,7 +112,7 @@ export function Plot({ title, lines, time, show, least = 0 }: PlotProps) {
             </g>
           ))}
           {ticks.map((i, n) => (
-            <text key={i} x={x(i)} y={HEIGHT - 5} text-anchor={n === 0 ? "start" : n === ticks.length - 1 ? "end" : "middle"}>{clock(time[i]!)}</text>
+            <text key={i} x={x(i)} y={HEIGHT - 5} text-anchor={n === 0 ? "start" : n === ticks.length - 1 ? "end" : "middle"}>{tick(time[i]!, time)}</text>
           ))}
           {lines.map((line) =>
             stretches(line.values).map((points) => {

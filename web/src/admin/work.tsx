@@ -83,7 +83,7 @@ export function Executions() {
     { key: "who", label: "Who", by: (x) => x.name, show: (x) => <Who name={x.name} kind={x.principal_kind} principal={x.principal} /> },
     { key: "kind", label: "Kind", by: (x) => x.kind, show: (x) => <>{x.kind}{x.session_id ? <small class="why"> in <Id id={x.session_id} /></small> : <small class="why"> one-shot</small>}</> },
     { key: "begun", label: "Begun", by: (x) => x.begun, show: (x) => <time title={timeOf(x.begun)}>{ago(x.begun)}</time> },
-    { key: "seconds", label: "Took", by: (x) => x.seconds, show: (x) => seconds(x.seconds), number: true },
+    { key: "seconds", label: state === "live" ? "Running for" : "Took", by: (x) => x.seconds, show: (x) => seconds(x.seconds), number: true },
   ];
   const running: Column<Execution>[] = [
     ...common,
@@ -113,7 +113,7 @@ export function Executions() {
             </section>
             <p class="quiet">
               {value.more && "There are more; these are the first 200. "}
-              {state === "live" ? "Neither code nor output is shown." : "Executions are known for 15 minutes after their end; the audit log has all of them."}
+              {state === "live" ? "Neither code nor output is shown." : <>Here are the latest, for some minutes after their end and while there is room for their output. <a href="/admin/audit" onClick={follow}>The audit log</a> has all of them.</>}
             </p>
           </>
         )}
