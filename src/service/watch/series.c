@@ -68,29 +68,30 @@ static struct session **sessions_take(struct service *service, size_t *ret_len)
 }
 
 /* Of all sessions together; -1 if that cannot be measured. The builder is asked for a bounded
- * number of them, from @turn on; of the others what was measured last counts. */
-static int64_t boxes_memory(struct service *service, const struct engine_info *info, size_t turn)
+ * number of them, new ones and those whose turn it is; of the others what was measured last
+ * counts. */
+static int64_t boxes_memory(struct service *service, const struct engine_info *info)
 {
+    int64_t sum = 0, since_us;
     struct session **all;
-    int64_t sum = 0;
-    size_t len = 0;
+    size_t len = 0, asked = 0;
 
     if (info->cgroup_mode == CGROUP_OFF)
         return -1;
     all = sessions_take(service, &len);
+    since_us = clock_now_us() - SAMPLE_US / 2 - SAMPLE_US * (int64_t) (len / ASKED_MAX);
     for (size_t i = 0; i < len; i++) {
-        struct session *session = all[(turn + i) % len];
-        int64_t bytes;
+        struct box_usage usage;
 
-        if (i < ASKED_MAX) {
-            bytes = watch_usage(session).memory_bytes;
-        } else {
-            pthread_mutex_lock(&session->lock);
-            bytes = session->usage.memory_bytes;
-            pthread_mutex_unlock(&session->lock);
+        pthread_mutex_lock(&all[i]->lock);
+        usage = all[i]->usage;
+        pthread_mutex_unlock(&all[i]->lock);
+        if ((usage.measured_us == 0 || usage.measured_us < since_us) && asked < ASKED_MAX) {
+            usage = watch_usage(all[i]);
+            asked++;
         }
-        sum += bytes > 0 ? bytes : 0;
-        session_unref(session);
+        sum += usage.memory_bytes > 0 ? usage.memory_bytes : 0;
+        session_unref(all[i]);
     }
     free(all);
     return all ? sum : -1;
@@ -137,7 +138,7 @@ static void sample_take(struct watch *watch, struct counters *before)
     sample.sessions = (int32_t) service->sessions.len;
     pthread_mutex_unlock(&service->lock);
     sample.memory_server = own_memory();
-    sample.memory_boxes = boxes_memory(service, &info, (size_t) watch->taken * ASKED_MAX);
+    sample.memory_boxes = boxes_memory(service, &info);
     watch_host_memory(&sample.memory_host, &total);
     pthread_mutex_lock(&watch->lock);
     watch->ring[watch->taken++ % SAMPLES] = sample;
