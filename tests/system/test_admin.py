@@ -82,7 +82,7 @@ def test_every_route_is_for_operators(server, ada, bob):
               for m in item if p.startswith("/admin/")}
     assert len(listed) == len(ROUTES)
     _, key = key_of(server, ada)
-    _, small = key_of(server, ada, sessions=0, executions=0)
+    _, small = key_of(server, ada, sessions=1, executions=1)
     guest = Server(server.process, server.port, server.data, server.good("POST", "/auth/guest", {}, 201)["access_token"])
     for method, path, body in ROUTES:
         assert "sign in as an operator" in refused(server, 401, "sign-in-needed", method, path, body)["detail"]
@@ -572,10 +572,12 @@ def test_bad_input(server, ada):
     ]
     for method, path in bad:
         assert ada.ask(method, path).status == 422, path
-    bodies = [{"name": 1}, {"name": "x" * 200}, {"sessions": -1}, {"sessions": "many"}, {"sessions": 1e30},
+    bodies = [{"name": 1}, {"name": "x" * 200}, {"sessions": -1}, {"executions": 0}, {"sessions": "many"}, {"sessions": 1e30},
               {"rate_per_minute": 0}, {"admin": True}, [], None, "text"]
     for body in bodies:
         assert ada.ask("POST", "/admin/v1/keys", json.dumps(body)).status in (400, 422), body
+    problem = ada.problem(422, "POST", "/admin/v1/keys", {"name": "x", "sessions": 0})
+    assert problem["errors"][0]["loc"] == ["body", "sessions"], problem
     assert ada.ask("POST", "/admin/v1/keys", {"name": "a\nb"}).status in (422, 503)
     assert ada.good("GET", "/admin/v1/keys")["total"] == 0
     for body in ({}, {"role": "king"}, {"role": None}, {"role": "guest"}, []):

@@ -93,9 +93,9 @@ REQUEST(admin_audit_query, struct query_admin_audit, NULL);
 static const struct field fields_admin_key_create[] = {
     { "name", FIELD_TEXT, 0, AT(body_admin_key, name), 0, 128, .help = "for people",
       .example = "\"nightly reports\"" },
-    { "sessions", FIELD_INT, 0, AT(body_admin_key, sessions), 0, QUOTA_MAX,
+    { "sessions", FIELD_INT, 0, AT(body_admin_key, sessions), 1, QUOTA_MAX,
       .help = "at one time; the server's default if it is left out, as below" },
-    { "executions", FIELD_INT, 0, AT(body_admin_key, executions), 0, QUOTA_MAX,
+    { "executions", FIELD_INT, 0, AT(body_admin_key, executions), 1, QUOTA_MAX,
       .help = "that run or wait at one time" },
     { "rate_per_minute", FIELD_INT, 0, AT(body_admin_key, rate_per_minute), 1, QUOTA_MAX,
       .help = "executions and new sessions" },

@@ -64,7 +64,7 @@ function NewKey({ onClose, onMade }: { onClose(): void; onMade(key: Key): void }
   };
   const row = (key: keyof typeof quota, label: string, hint: string) => (
     <Field label={label} hint={hint}>
-      {(id) => <input id={id} type="number" min={key === "rate_per_minute" ? 1 : 0} max={1e9} value={quota[key]} onInput={(e) => setQuota({ ...quota, [key]: e.currentTarget.value })} />}
+      {(id) => <input id={id} type="number" min={1} max={1e9} value={quota[key]} onInput={(e) => setQuota({ ...quota, [key]: e.currentTarget.value })} />}
     </Field>
   );
   return (
