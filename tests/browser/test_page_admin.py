@@ -32,10 +32,12 @@ def test_view(stage, visit, view):  # noqa: F811
 
 
 @pytest.mark.parametrize("view", ADMIN_VIEWS)
-def test_fits_a_phone(stage, visit, view):  # noqa: F811
+def test_fits_small_screens(stage, visit, view):  # noqa: F811
     page = visit.signed_in(stage.server, stage.ann, f"/admin/{view}" if view else "/admin", viewport={"width": 360, "height": 740})
     expect(page.locator("main .spinner")).to_have_count(0)
-    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    for width in (360, 768, 1024):
+        page.set_viewport_size({"width": width, "height": 740})
+        assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
 def test_overview(stage, visit):  # noqa: F811
