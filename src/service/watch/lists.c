@@ -61,8 +61,10 @@ struct box_usage watch_usage(struct session *session)
     pthread_mutex_lock(&session->lock);
     usage = session->usage;
     fresh = usage.measured_us > 0 && now - usage.measured_us < USAGE_US;
-    if (!fresh)
-        session->usage.measured_us = now; /* whoever comes meanwhile gets the old values */
+    if (usage.measured_us == 0)
+        session->usage = (struct box_usage){ now, -1, -1, -1 }; /* for whoever comes meanwhile */
+    else if (!fresh)
+        session->usage.measured_us = now; /* who gets the old values */
     pthread_mutex_unlock(&session->lock);
     if (fresh)
         return usage;
