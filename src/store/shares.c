@@ -1,4 +1,9 @@
-/* Notebooks that people share. */
+/*
+ * Notebooks that people share.
+ *
+ * A share ends with the key that made it, since nobody could take it back any more. A running
+ * service takes a revoked key for another moment, so this is looked at when a share is read.
+ */
 #include "store/shares.h"
 
 #include <errno.h>
@@ -9,6 +14,8 @@
 #include "store/internal.h"
 
 #include "base/banned.h"
+
+#define REVOKED_KEYS "(SELECT id FROM api_keys WHERE revoked_us IS NOT NULL)"
 
 static const struct db_statement sum_shares = {
     DB_WRITE,
@@ -25,7 +32,7 @@ static const struct db_statement add_share = {
 static const struct db_statement get_share = {
     DB_READ,
     "SELECT id, owner, title, size, created_us, expires_us, notebook FROM shares "
-    "WHERE id = ?1 AND expires_us > ?2",
+    "WHERE id = ?1 AND expires_us > ?2 AND owner NOT IN " REVOKED_KEYS,
     "read a share",
 };
 static const struct db_statement list_shares = {
@@ -46,7 +53,7 @@ static const struct db_statement prune_owner = {
 };
 static const struct db_statement prune_all = {
     DB_WRITE,
-    "DELETE FROM shares WHERE expires_us <= ?1",
+    "DELETE FROM shares WHERE expires_us <= ?1 OR owner IN " REVOKED_KEYS,
     "remove expired shares",
 };
 

@@ -133,6 +133,27 @@ def test_two_keys(gb, serve, tmp_path):
     server.good("DELETE", path, status=204)
 
 
+def test_a_key_takes_its_shares_with_it(gb, serve, tmp_path):
+    """Nobody could take them back any more."""
+    data = tmp_path / "data"
+    ann, bob = make_key(gb, data), make_key(gb, data)
+    server = serve("--require-key", "--sweep", "0.1", data=data)
+    server.key = bob
+    of_bob = share(server)
+    server.key = ann
+    of_ann = share(server)
+    assert gb("key", "revoke", ann.split("_")[1], "--data", data).code == 0
+    server.key = bob
+    server.problem(404, "GET", "/v1/shares/" + of_ann["share_id"])
+    assert server.good("GET", "/v1/shares/" + of_bob["share_id"])["notebook"] == NOTEBOOK
+
+    def stored():
+        with contextlib.closing(sqlite3.connect(data / "glovebox.db")) as db:
+            return db.execute("SELECT id FROM shares").fetchall()
+
+    wait_for(lambda: stored() == [(of_bob["share_id"],)], 60, "the sweep")
+
+
 def test_an_account_takes_its_shares_with_it(serve):
     server = serve("--model", "none")
     ann, bob = person(server), person(server, "bob@example.com")
