@@ -145,6 +145,8 @@ static void test_depth(void **state)
     assert_true(json_too_deep("{\"a\":[{\"b\":[", 12, 3));
     assert_false(json_too_deep("]]]]", 4, 3));
     assert_false(json_too_deep("\"\\", 2, 3));
+    assert_false(json_too_many("[{},[],\"[[[[\"]", 14, 3));
+    assert_true(json_too_many("[{},[],{}", 9, 3));
 }
 
 static void check_schema(const struct schema *schema, json_t *names)

@@ -115,6 +115,17 @@ static void test_bounds(void **state)
     assert_int_equal(json_array_size(json_object_get(reply, "matches")), 200);
     json_decref(reply);
 
+    list = json_array(); /* more than there can be is not even read */
+    for (int i = 0; i < 5000; i++)
+        (void) json_array_append_new(list, json_object());
+    answer = json_pack("{s:[{s:s}],s:o,s:i}", "matches", "text", "x", "more", list, "start", 0);
+    free(text);
+    text = json_dumps(answer, 0);
+    json_decref(answer);
+    reply = look_reply(LOOK_COMPLETE, text, strlen(text), OFFSET, CURSOR);
+    assert_int_equal(json_array_size(json_object_get(reply, "matches")), 0);
+    json_decref(reply);
+
     for (size_t i = 0; i < 800; i += 4) /* 200 characters of 4 bytes, and one more */
         memcpy(name + i, "\xf0\x9f\x98\x80", 4);
     name[800] = '\0';

@@ -11,6 +11,7 @@
 #include "base/banned.h"
 
 #define DEPTH_MAX     8
+#define OBJECTS_MAX   4096u /* and arrays, of an answer */
 #define MATCHES_MAX   200u
 #define VARIABLES_MAX 500u
 #define NAME_CHARS    200u /* of a name, a match or a summary */
@@ -151,7 +152,7 @@ json_t *look_reply(enum look_op op, const char *text, size_t len, int64_t offset
 {
     json_t *answer = NULL, *reply = NULL;
 
-    if (text && !json_too_deep(text, len, DEPTH_MAX))
+    if (text && !json_too_deep(text, len, DEPTH_MAX) && !json_too_many(text, len, OBJECTS_MAX))
         answer = json_loadb(text, len, 0, NULL);
     if (!json_is_object(answer))
         reply = look_reply_empty(op, cursor, false);
