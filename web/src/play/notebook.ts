@@ -280,6 +280,16 @@ export function toIpynb(notebook: Notebook, outputs = true): Mime {
   };
 }
 
+/** As text that the server takes: without NUL, without halves of characters, and no integer that has more than 64 bits. */
+export function toText(value: unknown): string {
+  const { rawJSON } = JSON as { rawJSON?(text: string): unknown };
+  return JSON.stringify(value, (_key, one: unknown) => {
+    if (typeof one === "string") return /[\0\ud800-\udfff]/.test(one) ? one.replace(/\0|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g, "\ufffd") : one;
+    if (typeof one === "number" && Number.isInteger(one) && Math.abs(one) >= 2 ** 63) return rawJSON ? rawJSON(one.toExponential()) : String(one);
+    return one;
+  });
+}
+
 /** The code as a script, with Markdown as comments, in the "percent" form that editors know. */
 export function toScript(notebook: Notebook): string {
   return notebook.cells
@@ -307,8 +317,8 @@ export function appendStream(outputs: Output[], name: "stdout" | "stderr", text:
   let joined = last.text + text;
   let leftOut = last.left_out ?? 0;
   if (joined.length > TEXT_MAX + TAIL) {
-    const head = joined.slice(0, TEXT_MAX - TAIL).replace(MARK, "");
-    const tail = joined.slice(-TAIL);
+    const head = joined.slice(0, TEXT_MAX - TAIL).replace(MARK, "").replace(/[\ud800-\udbff]$/, ""); // no half of a character
+    const tail = joined.slice(-TAIL).replace(/^[\udc00-\udfff]/, "");
     leftOut += joined.length - head.length - tail.length;
     joined = head + MARK + tail;
   }

@@ -1,11 +1,11 @@
 // Sharing: a read-only copy of the notebook on this server, for everybody who may use it.
 import { useState } from "preact/hooks";
 
-import { get, Problem, say, send } from "../api";
+import { get, Problem, request, say, send } from "../api";
 import { ago, timeOf } from "../format";
 import { attempt, confirmed, copyText, Dialog, Field, IconButton, Note, Spinner, useLoad } from "../ui/parts";
 import { head, notebook } from "./book";
-import { toIpynb } from "./notebook";
+import { toIpynb, toText } from "./notebook";
 
 interface Share {
   share_id: string;
@@ -30,7 +30,8 @@ export default function ShareDialog({ onClose }: { onClose(): void }) {
     setBusy(true);
     setError("");
     try {
-      setMade(await send<Share>("POST", "/v1/shares", { title: title.trim() || "Untitled", notebook: toIpynb(notebook(), outputs) }));
+      const body = toText({ title: title.trim() || "Untitled", notebook: toIpynb(notebook(), outputs) });
+      setMade((await (await request("/v1/shares", { method: "POST", body, headers: { "Content-Type": "application/json" } })).json()) as Share);
     } catch (problem) {
       setError(problem instanceof Problem && problem.type === "no-such-route" ? "This server cannot share notebooks. Download the notebook and send the file instead." : say(problem));
     } finally {
