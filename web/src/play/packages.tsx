@@ -6,6 +6,7 @@ import { bytes, plural } from "../format";
 import { store, useStore } from "../store";
 import { attempt, Field, IconButton, Note, Progress, toast } from "../ui/parts";
 import { box, ensureBox, liveSession, noticeEnd, sessionPath, type Template } from "./box";
+import { requirementsOf } from "./requirements";
 import { finished } from "./run";
 
 interface Package {
@@ -57,7 +58,7 @@ const text = store("");
 
 async function install(): Promise<void> {
   const wanted = text.get();
-  const packages = wanted.split(/[\s,]+(?![^[]*\])/).map((one) => one.trim()).filter(Boolean);
+  const packages = requirementsOf(wanted);
   if (!packages.length) return;
   const abort = new AbortController();
   const tell = (news: Partial<Install>) => latest.set((old) => (old?.abort === abort ? { ...old, ...news } : old));
