@@ -41,19 +41,24 @@ export default function Variables() {
     }
     if (running) return;
     let gone = false;
-    get<Reply>(`${sessionPath(session)}/variables`).then(
-      (value) => {
-        if (gone || liveSession()?.session_id !== session) return;
-        if (!value.busy) setReply(value);
-        setError("");
-      },
-      (problem: unknown) => {
-        if (gone || noticeEnd(problem)) return;
-        setError(problem instanceof Problem && problem.type === "no-such-route" ? "This server cannot list variables." : say(problem));
-      },
-    );
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const ask = (pause: number): void =>
+      void get<Reply>(`${sessionPath(session)}/variables`).then(
+        (value) => {
+          if (gone || liveSession()?.session_id !== session) return;
+          if (!value.busy) setReply(value);
+          else timer = setTimeout(() => ask(Math.min(10_000, 2 * pause)), pause); // a completion, or a run of another tab
+          setError("");
+        },
+        (problem: unknown) => {
+          if (gone || noticeEnd(problem)) return;
+          setError(problem instanceof Problem && problem.type === "no-such-route" ? "This server cannot list variables." : say(problem));
+        },
+      );
+    ask(300);
     return () => {
       gone = true;
+      clearTimeout(timer);
     };
   }, [session, turn, running]);
   const all = reply?.variables ?? [];
