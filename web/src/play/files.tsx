@@ -66,17 +66,21 @@ export default function Files({ dropped, onTaken, onOpenNotebook }: FilesProps) 
   const [asking, setAsking] = useState<{ kind: "folder" } | { kind: "rename"; entry: Entry } | null>(null);
   const picker = useRef<HTMLInputElement>(null);
   const session = state.is === "live" ? state.session.session_id : null;
+  const shownDir = useRef(dir);
+  shownDir.current = dir;
 
   const load = async (after?: string) => {
     const id = liveSession()?.session_id;
     if (!id) return;
+    const other = () => shownDir.current !== dir || liveSession()?.session_id !== id; // another folder or box is shown by now
     const query = new URLSearchParams({ limit: "500", ...(dir ? { dir } : {}), ...(after ? { after } : {}) });
     try {
       const more = await get<Listing>(`${sessionPath(id)}/files?${query.toString()}`);
+      if (other()) return;
       setList((old) => (after && old ? { ...more, files: [...old.files, ...more.files] } : more));
       setError("");
     } catch (problem) {
-      if (!noticeEnd(problem)) setError(say(problem));
+      if (!other() && !noticeEnd(problem)) setError(say(problem));
     }
   };
   useEffect(() => {
