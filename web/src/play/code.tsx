@@ -19,6 +19,9 @@ let unsupported = false; // a server without the route
 
 const TYPES: Record<string, string> = { function: "function", class: "class", module: "namespace", keyword: "keyword", param: "variable", statement: "variable", instance: "variable", property: "property", method: "method", path: "text", magic: "keyword" };
 
+/** Where Tab completes: after a name, a dot, a magic, and in a key or a path. Elsewhere it indents. */
+const completesAfter = (line: string): boolean => /[\w.%]$|[\w\])]\[$/.test(line) || (line.match(/["']/g) ?? []).length % 2 === 1;
+
 /** A place in code points, as the server counts, as a place in UTF-16 units, and back. */
 const unitsOf = (text: string, points: number): number => Array.from(text).slice(0, points).join("").length;
 const pointsOf = (text: string): number => Array.from(text).length;
@@ -124,7 +127,7 @@ export default function Code({ value, label, readOnly, plain, onChange, onFocus,
         { key: "Tab", run: () => {
           if (!view.current || plain) return false;
           if (completionStatus(view.current.state) === "active") return acceptCompletion(view.current);
-          if (!view.current.state.selection.main.empty || !/[\w.%]$/.test(before())) return false;
+          if (!view.current.state.selection.main.empty || !completesAfter(before())) return false;
           return startCompletion(view.current);
         } },
         { key: "Shift-Tab", run: () => {

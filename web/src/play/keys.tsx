@@ -10,7 +10,7 @@ const GROUPS: [string, [string, string][]][] = [
   ]],
   ["In the text of a cell", [
     ["Esc", "leave the text; then Tab moves through the page"],
-    ["Tab", "complete after a name, otherwise indent"],
+    ["Tab", "complete after a name, in a key or a path; otherwise indent"],
     ["Shift+Tab", "help about what is before the cursor; at the start of a line, unindent"],
     ["Ctrl+Shift+-", "split the cell here"],
     ["↑ ↓ at the edge", "go to the cell above or below"],
