@@ -31,8 +31,13 @@ const PANEL = "glovebox.play.panel";
 const narrow = () => window.matchMedia("(max-width: 60rem)").matches;
 
 function storedPanel(): PanelName | null {
-  const name = localStorage.getItem(PANEL);
-  return !narrow() && PANELS.some((one) => one.name === name) ? (name as PanelName) : null;
+  if (narrow()) return null;
+  try {
+    const name = localStorage.getItem(PANEL);
+    return PANELS.find((one) => one.name === name)?.name ?? null;
+  } catch {
+    return null; // only convenience
+  }
 }
 
 /** What this is, for those who see it for the first time. */
