@@ -26,13 +26,6 @@ let revision = 0;
 /** Set by run.ts and box.ts, which know these. */
 export const extra = { session: null as string | null, running: {} as Record<string, string> };
 
-export const EXAMPLE = `import numpy as np
-import plotly.express as px
-
-# A random walk. Change the seed and run again.
-walk = np.random.default_rng(7).normal(size=500).cumsum()
-px.line(y=walk, title="A random walk in a sealed box")`;
-
 export const cellStore = (id: string): Store<Cell> | undefined => cells.get(id);
 export const getCell = (id: string): Cell | undefined => cells.get(id)?.get();
 export const allCells = (): Cell[] => order.get().map((id) => cells.get(id)!.get());
@@ -134,7 +127,7 @@ export async function openNotebook(one: Notebook): Promise<void> {
   changed();
 }
 
-export async function openNew(): Promise<void> {
+export async function openNew(example: string): Promise<void> {
   const who = owner();
   await settled();
   mine = who;
@@ -142,7 +135,7 @@ export async function openNew(): Promise<void> {
   extra.session = null;
   extra.running = {};
   head.set({ id: newId(), title: "Untitled", metadata: {} });
-  fill([newCell("code", EXAMPLE)]);
+  fill([newCell("code", example)]);
   untouched.set(true);
   saved.set("saved");
 }

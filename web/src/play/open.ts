@@ -3,6 +3,7 @@ import { saveBlob } from "../api";
 import { toast } from "../ui/parts";
 import { extra, head, notebook, openNew, openNotebook, openStored } from "./book";
 import { attach, box, writeAddress } from "./box";
+import { exampleCode } from "./example";
 import { fileNameOf, newCell, NotebookError, parseNotebook, toIpynb, toScript, type Notebook } from "./notebook";
 import { detach, resumeRuns } from "./run";
 import { listStored, loadStored, owner as ownerNow } from "./storage";
@@ -28,10 +29,11 @@ export async function openFromAddress(owner: string): Promise<void> {
   } catch {
     toast("This browser does not store notebooks (a private window?). Download yours before you leave.", true);
   }
+  const example = stored ? "" : await exampleCode();
   if (ownerNow() !== owner) return; // somebody else signed in meanwhile, and their notebook is being opened
   opened = owner;
   if (stored) await openStored(stored);
-  else await openNew();
+  else await openNew(example);
   await attach(session ?? extra.session);
   writeAddress();
   resumeRuns();
@@ -54,8 +56,9 @@ export async function openById(id: string): Promise<void> {
 }
 
 export async function startNew(): Promise<void> {
+  const example = await exampleCode();
   detach();
-  await openNew();
+  await openNew(example);
   box.set({ is: "none" });
   await attach(null);
   writeAddress();
