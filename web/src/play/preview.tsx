@@ -49,6 +49,9 @@ async function load(session: string, entry: Entry, signal: AbortSignal): Promise
   return { kind, text: new TextDecoder().decode(data), cut };
 }
 
+/** Whether a number can take the place of this text: not of long or padded integers, which are names of something. */
+const isNumber = (text: string): boolean => /^[+-]?(\d{1,15}(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i.test(text) && !/^[+-]?0\d/.test(text) && text.length < 30;
+
 /** Numbers as numbers, so that columns sort as people expect. */
 function typed(rows: string[][]): { columns: { name: string }[]; rows: unknown[][] } {
   const [first = [], ...rest] = rows;
@@ -56,7 +59,7 @@ function typed(rows: string[][]): { columns: { name: string }[]; rows: unknown[]
   const columns = Array.from({ length: width }, (_, c) => ({ name: first[c]?.trim() || `column ${c + 1}` }));
   const numeric = columns.map((_, c) => {
     const some = rest.slice(0, 1000).map((row) => row[c] ?? "").filter((text) => text !== "");
-    return some.length > 0 && some.every((text) => /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text) && !/^[+-]?0\d/.test(text) && text.length < 16);
+    return some.length > 0 && some.every(isNumber);
   });
   return {
     columns,
