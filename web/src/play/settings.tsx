@@ -110,10 +110,12 @@ export default function BoxSettings({ focus, onClose, onNewBox }: { focus?: stri
           </div>
         ) : <small>Boxes have no network here. Packages can be installed nevertheless, if the operator set up an index.</small>}
       </fieldset>
-      {differs && <Note>These changes need a new box. Variables, files and terminals of the present one are then gone; the notebook stays.</Note>}
-      <div class="row end">
-        {live ? <button type="button" class={differs ? "danger" : "danger-text"} onClick={() => keep(true)}>Start a new box</button> : <button type="button" onClick={onClose}>Cancel</button>}
-        <button type="button" class={differs ? "" : "primary"} onClick={() => keep(false)}>{differs ? "Keep for the next box" : "Save"}</button>
+      <div class="box-end">
+        {differs && <Note>These changes need a new box. Variables, files and terminals of the present one are then gone; the notebook stays.</Note>}
+        <div class="row end">
+          {live ? <button type="button" class={differs ? "danger" : "danger-text"} onClick={() => keep(true)}>Start a new box</button> : <button type="button" onClick={onClose}>Cancel</button>}
+          <button type="button" class={differs ? "" : "primary"} onClick={() => keep(false)}>{differs ? "Keep for the next box" : "Save"}</button>
+        </div>
       </div>
     </Dialog>
   );
