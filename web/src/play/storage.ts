@@ -50,6 +50,14 @@ function done<T>(request: IDBRequest<T>): Promise<T> {
   });
 }
 
+/** A browser that is full may say so only when it writes, after the request has succeeded. */
+function written(transaction: IDBTransaction): Promise<void> {
+  return new Promise((resolve, reject) => {
+    transaction.oncomplete = () => resolve();
+    transaction.onabort = () => reject(transaction.error ?? new Error("the browser could not store this"));
+  });
+}
+
 export async function loadStored(id: string): Promise<Stored | null> {
   const one = await done((await open()).transaction("notebooks").objectStore("notebooks").get(id) as IDBRequest<Stored | undefined>);
   return one && one.owner !== owner() ? null : merged(id, one ?? null);
@@ -79,9 +87,12 @@ export async function saveStored(one: Stored): Promise<boolean> {
   const database = await open();
   if (forgotten.has(one.owner)) return true;
   const store = database.transaction("notebooks", "readwrite").objectStore("notebooks");
+  const end = written(store.transaction);
+  end.catch(() => undefined); // it is waited for only if something is written
   const old = await done(store.get(one.id) as IDBRequest<Stored | undefined>);
   if (old && old.revision > one.revision) return false;
   await done(store.put({ ...one, revision: one.revision + 1 }));
+  await end;
   return true;
 }
 
