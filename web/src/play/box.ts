@@ -176,7 +176,7 @@ async function make(): Promise<Session> {
       ...(Object.keys(limits).length ? { limits } : {}),
     });
     if (my !== turn) {
-      void send("DELETE", sessionPath(session.session_id)).catch(() => undefined);
+      void closeBox(session.session_id);
       throw new DOMException("the notebook was closed", "AbortError");
     }
     lost.set(null);
@@ -189,6 +189,9 @@ async function make(): Promise<Session> {
   }
 }
 
+/** Closes a box, unless it is gone already. */
+export const closeBox = (id: string): Promise<void> => send<void>("DELETE", sessionPath(id)).catch(() => undefined);
+
 /** Ends the box, with its files. */
 export async function endBox(): Promise<void> {
   const live = liveSession();
@@ -197,7 +200,7 @@ export async function endBox(): Promise<void> {
   lost.set(null);
   changed();
   writeAddress();
-  if (live) await send("DELETE", sessionPath(live.session_id)).catch(() => undefined);
+  if (live) await closeBox(live.session_id);
 }
 
 let active = false; // somebody did something since the last look

@@ -6,8 +6,8 @@ import { useStore } from "../store";
 import { Icon, type IconName } from "../ui/icon";
 import { attempt, confirmed, Dialog, IconButton, Menu, Note, Spinner, useLoad } from "../ui/parts";
 import { stop } from "./actions";
-import { clearOutputs, head, saved, setTitle, untouched } from "./book";
-import { box, liveSession, size, type BoxState } from "./box";
+import { clearOutputs, extra, head, saved, setTitle, untouched } from "./book";
+import { box, closeBox, liveSession, size, type BoxState } from "./box";
 import { exportIpynb, exportScript, importText, openById, startNew } from "./open";
 import { restart, runAll, runs } from "./run";
 import { listStored, removeStored } from "./storage";
@@ -58,9 +58,10 @@ function Recent({ onClose }: { onClose(): void }) {
               onClose();
               if (one.id !== here) void attempt(() => openById(one.id));
             }}><Icon name="docs" /><span class="entry-name">{one.title}</span><small>{one.id === here ? "open" : ago(one.updated / 1000)}</small></button>
-            <IconButton icon="trash" label={`Delete ${one.title}`} disabled={one.id === here} onClick={() => void confirmed(`Delete ${one.title}?`, "The notebook is deleted from this browser.", "Delete").then(async (yes) => {
+            <IconButton icon="trash" label={`Delete ${one.title}`} disabled={one.id === here} onClick={() => void confirmed(`Delete ${one.title}?`, "The notebook is deleted from this browser, and its box is closed.", "Delete").then(async (yes) => {
               if (!yes) return;
               await attempt(() => removeStored(one.id));
+              if (one.session && one.session !== extra.session && !list.value!.some((other) => other.id !== one.id && other.session === one.session)) await closeBox(one.session);
               list.reload();
             })} />
           </li>
