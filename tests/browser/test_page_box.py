@@ -66,7 +66,8 @@ def test_memory_limit(server, visit):  # noqa: F811
     run_cell(page, 1, "print('a box with more')")
     dialog = box(page)
     dialog.get_by_label("Memory").select_option(label="256 MB")
-    expect(dialog).to_contain_text("These changes need a new box")
+    expect(dialog.get_by_text("These changes need a new box")).to_be_in_viewport()
+    expect(dialog.get_by_role("button", name="Start a new box")).to_be_in_viewport(ratio=1)
     dialog.get_by_role("button", name="Start a new box").click()
     expect(page.get_by_title("The box: template, limits, a new one")).to_contain_text("256 MB")
     run_cell(page, 2, "kept = []\nwhile True: kept.append(bytearray(b'x') * (8 << 20))")
@@ -144,6 +145,37 @@ def test_previews(server, visit):  # noqa: F811
     expect(open_preview(page, "note.txt")).to_contain_text("a note <b>of mine</b>")
 
 
+def test_numbers_sort_as_numbers(server, visit):  # noqa: F811
+    """Also with all the digits that pandas writes; names of digits stay as they are."""
+    page = visit(server, "/play")[1]
+    run_cell(page, 1, "open('t.csv', 'w').write('share,id\\n10.123456789012345,00012\\n0.1,12345678901234567890\\n0.016666666666666666,7\\n-2.5,8\\n')")
+    panel(page, "Files")
+    table = open_preview(page, "t.csv").get_by_role("table")
+    table.get_by_role("columnheader", name="share").get_by_role("button").click()
+    expect(table.get_by_role("columnheader", name="share")).to_have_attribute("aria-sort", "ascending")
+    rows = table.get_by_role("row")
+    expect(rows).to_contain_text(["share", "-2.5", "0.016667", "0.1", "10.123457"])
+    expect(rows.nth(3)).to_contain_text("12345678901234567890")
+    expect(rows.nth(4)).to_contain_text("00012")
+
+
+def test_a_slow_folder_does_not_come_back(server, visit):  # noqa: F811
+    page = visit(server, "/play")[1]
+    run_cell(page, 1, "import os\nos.makedirs('slow')\nopen('slow/inside.txt', 'w')\nopen('root.txt', 'w')")
+    held = []
+    page.route("**/files?*dir=slow*", lambda route: held.append(route))
+    side = panel(page, "Files")
+    side.get_by_role("button", name="slow", exact=True).click()
+    expect(side.get_by_role("navigation", name="Folder")).to_contain_text("slow")
+    side.get_by_role("button", name="/workspace").click()
+    expect(side.get_by_role("list", name="Files")).to_contain_text("root.txt")
+    with page.expect_response("**/files?*dir=slow*"):
+        held[0].continue_()
+    page.wait_for_timeout(300)
+    expect(side.get_by_role("list", name="Files")).to_contain_text("root.txt")
+    expect(side).not_to_contain_text("inside.txt")
+
+
 DROP = """(target, names) => {
     const data = new DataTransfer();
     for (const name of names) data.items.add(new File([`text of ${name}`], name));
@@ -177,7 +209,7 @@ def test_packages(server, index, visit):  # noqa: F811
     side = panel(page, "Packages")
     index.gate.clear()  # the index hangs, so that there is something to see
     try:
-        side.get_by_label("Install packages").fill("alpha-one")
+        side.get_by_label("Install packages").fill("alpha-one >= 1, < 2")
         side.get_by_role("button", name="Install", exact=True).click()
         expect(side.get_by_role("progressbar", name="Installing")).to_be_visible()
         expect(side.get_by_role("button", name="Cancel")).to_be_visible()

@@ -1,6 +1,6 @@
 """
-What needs no browser of the page: notebook files of the playground, in and out (web/src/play/notebook.ts), and what Mark's
-view computes (web/tests/mark.test.ts). Both run in Node.js, which tools/web.sh finds or installs.
+What needs no browser of the page: notebook files of the playground, in and out (web/src/play/notebook.ts), names of packages
+(web/src/play/requirements.ts), and what Mark's view computes (web/tests/mark.test.ts). Both run in Node.js, which tools/web.sh finds or installs.
 """
 
 import json
@@ -24,7 +24,9 @@ def program():
 def node(program, tmp_path_factory):
     """Calls node(javascript, input): the module is `book`, the input is `given`, and what is returned comes back as JSON."""
     built = tmp_path_factory.mktemp("notebook") / "notebook.mjs"
-    subprocess.run([program, "node_modules/rolldown/bin/cli.mjs", "src/play/notebook.ts", "--format", "esm", "--file", built],
+    entry = built.with_name("entry.ts")
+    entry.write_text("".join(f"export * from {json.dumps(str(WEB / 'src/play' / name))};\n" for name in ("notebook.ts", "requirements.ts")))
+    subprocess.run([program, "node_modules/rolldown/bin/cli.mjs", entry, "--format", "esm", "--file", built],
                    cwd=WEB, check=True, capture_output=True)
 
     def call(code, given=None):
@@ -122,6 +124,30 @@ def test_long_output_keeps_its_beginning_and_its_end(node):
                 "const [one] = outputs; return { n: outputs.length, length: one.text.length, out: one.left_out, start: one.text.slice(0, 2), end: one.text.slice(-10000, -9990) };")["value"]
     assert last["n"] == 1 and last["start"] == "0:" and last["end"].startswith("399:")
     assert last["length"] < 2_500_000 and abs(last["length"] + last["out"] - 4_000_000) < 100
+
+
+def test_long_output_is_not_cut_in_a_character(node):
+    text = node("let outputs = []; for (let i = 0; i < 40; i++) outputs = book.appendStream(outputs, 'stdout', (i ? '' : 'x') + '\\u{1f600}'.repeat(50_000) + '\\n');"
+                "return outputs[0].text;")["value"]
+    assert text.encode("utf-8") and "\u22ee" in text  # a half would not be encoded
+
+
+def test_what_the_server_does_not_take(node):
+    """NUL, halves of characters and integers of more than 64 bits, which programs print and draw."""
+    text = node("return book.toText({ a: 'x\\0y', b: ['\\ud800', 'a\\udc00\\ud83d\\ude00'], big: [1e20, -1e20, 2 ** 63, 1e300], n: 5, f: 0.5, none: null });")["value"]
+    assert "\\u" not in text
+    assert json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < 19 else "too big") == {
+        "a": "x\ufffdy", "b": ["\ufffd", "a\ufffd\U0001f600"], "big": [1e20, -1e20, 2.0**63, 1e300], "n": 5, "f": 0.5, "none": None}
+
+
+@pytest.mark.parametrize("text, want", [
+    ("", []), (" , ", []), ("humanize", ["humanize"]), ("a b,c\nd", ["a", "b", "c", "d"]),
+    ("pandas>=2,<3", ["pandas>=2,<3"]), ("pandas >= 2, < 3 , numpy", ["pandas>=2,<3", "numpy"]), ("polars ~=1.0 x==2.*", ["polars~=1.0", "x==2.*"]),
+    ("a[b, c]>=1 d", ["a[b,c]>=1", "d"]), ("pip install one two", ["one", "two"]), ("!pip3 install one", ["one"]), ("%pip install one", ["one"]),
+    ("x @ https://example.com/x-1.whl", ["x @ https://example.com/x-1.whl"]), ("x; python_version < '3.9'", ["x; python_version < '3.9'"]),
+    ("good >", ["good", ">"]), ("$x", ["$x"]), ("-r file.txt", ["-r", "file.txt"])])
+def test_names_of_packages(node, text, want):
+    assert node("return book.requirementsOf(given);", text)["value"] == want
 
 
 def test_a_traceback_is_shown_once(node):

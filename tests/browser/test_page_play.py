@@ -6,7 +6,8 @@ import re
 import pytest
 
 from page_kit import cell, editor, expect, panel, run_cell, saved, screen_text, terminal, visit, world  # noqa: F401 isort:skip
-from conftest import need
+from conftest import need, wait_for
+from test_serve_sessions import make_key
 
 
 @pytest.fixture(scope="module")
@@ -212,9 +213,51 @@ def test_completion_and_variables(server, visit):  # noqa: F811
     page.keyboard.insert_text(".app")
     expect(page.get_by_role("option", name=re.compile("append")).first).to_be_visible()
     page.keyboard.press("Escape")
+    # Keys as well, by Tab.
+    run_cell(page, 2, "prices = {'first price': 1}")
+    code = editor(page, 3)
+    page.keyboard.insert_text("prices['fi")
+    page.keyboard.press("Tab")
+    page.get_by_role("option", name="first price").click()
+    expect(code).to_have_text("prices['first price")
     variables = panel(page, "Variables").get_by_role("list", name="Variables")
     expect(variables).to_contain_text("long_name_of_mine")
     expect(variables).to_contain_text("list")
+
+
+def test_variables_are_asked_for_again(server, visit):  # noqa: F811
+    """The box may be busy with a completion just then."""
+    page = visit(server, "/play")[1]
+    replies = []
+
+    def busy_at_first(route):
+        replies.append(route)
+        if len(replies) > 2:
+            route.continue_()
+        else:
+            route.fulfill(json={"variables": [], "truncated": False, "busy": True})
+
+    page.route("**/variables", busy_at_first)
+    run_cell(page, 1, "price = 5")
+    expect(panel(page, "Variables").get_by_role("list", name="Variables")).to_contain_text("price")
+    assert len(replies) > 2
+
+
+def answer_with(reply):
+    return lambda route: route.fulfill(json=reply)
+
+
+def test_first_cell_runs(server, visit):  # noqa: F811
+    """It uses what the template has."""
+    for packages, word in ((["numpy", "plotly"], "plotly"), (["numpy", "matplotlib"], "matplotlib"), ([], "Counter")):
+        page = visit(server, "/settings")[1]
+        reply = {"templates": [{"name": "system", "kind": "system", "default": True, "packages": [{"name": n, "version": "1"} for n in packages]}]}
+        page.route("**/v1/templates", answer_with(reply))
+        page.goto("/play")
+        expect(cell(page, 1).get_by_role("textbox")).to_contain_text(word)
+    editor(page, 1)
+    page.keyboard.press("Control+Enter")
+    expect(cell(page, 1).get_by_label("Receipt")).to_contain_text("Done")
 
 
 def test_highlighting(server, visit):  # noqa: F811
@@ -253,7 +296,9 @@ def test_files(server, visit, tmp_path):  # noqa: F811
 
 def test_share(server, visit):  # noqa: F811
     page = visit(server, "/play")[1]
-    run_cell(page, 1, "print('to be shared')")
+    # A NUL and a number of more than 64 bits are no reason to refuse it.
+    run_cell(page, 1, "print('to be shared', chr(0))\n"
+                      "display({'application/json': {'big': 1e20}, 'text/plain': 'x'}, raw=True)")
     menu(page, "Share a read-only copy")
     dialog = page.get_by_role("dialog", name="Share a read-only copy")
     dialog.get_by_label("Title").fill("For you")
@@ -264,6 +309,7 @@ def test_share(server, visit):  # noqa: F811
     other = visit(server, "/shared/" + address.rpartition("/")[2])[1]
     expect(other.get_by_role("heading", name="For you")).to_be_visible()
     expect(other.get_by_role("region", name="Cell 1")).to_contain_text("to be shared")
+    expect(other.get_by_role("region", name="Cell 1")).to_contain_text("100000000000000000000")
     expect(other.get_by_role("button", name=re.compile("^Run"))).to_have_count(0)
 
     dialog.get_by_role("button", name="Take back the link to For you").click()
@@ -271,6 +317,32 @@ def test_share(server, visit):  # noqa: F811
     expect(dialog.get_by_role("list", name="Your links")).to_have_count(0)
     other.reload()
     expect(other.get_by_role("alert")).to_contain_text("no such notebook")
+
+
+def test_share_with_a_key(world, visit, tmp_path):  # noqa: F811
+    """Where keys are needed, the link alone is not enough, and any key is."""
+    data = tmp_path / "data"
+    ann, bob = make_key(world.gb, data), make_key(world.gb, data)
+    server = world.serve("--mark", "off", "--require-key", data=data)
+    server.key = ann
+    cells = [{"cell_type": "code", "metadata": {}, "execution_count": 1, "source": "6 * 7", "outputs": [
+        {"output_type": "stream", "name": "stdout", "text": "the answer\n"}]}]
+    made = server.good("POST", "/v1/shares", {"title": "For keys", "notebook": {"nbformat": 4, "cells": cells}}, 201)
+    page = visit(server, made["url"])[1]
+    expect(page.get_by_role("heading", name="Sign in").or_(page.get_by_label("API key"))).to_be_visible()
+    assert "the answer" not in page.locator("body").inner_text()
+    use = page.get_by_role("button", name="Use an API key")
+    if use.count():
+        use.click()
+    page.get_by_label("API key").fill(bob)
+    page.get_by_role("button", name="Use this key").click()
+    expect(page.get_by_role("heading", name="For keys")).to_be_visible()
+    expect(page.get_by_role("region", name="Cell 1")).to_contain_text("the answer")
+    # A copy of it runs in a box of the one who opened it.
+    page.get_by_role("button", name="Open a copy").click()
+    expect(cell(page, 1)).to_contain_text("the answer")
+    cell(page, 1).get_by_role("textbox").press("Control+Enter")
+    expect(cell(page, 1).get_by_role("group", name="Output of cell 1")).to_contain_text("42")
 
 
 def test_keeps_the_notebook(server, visit):  # noqa: F811
@@ -281,6 +353,54 @@ def test_keeps_the_notebook(server, visit):  # noqa: F811
     page.reload()
     expect(cell(page, 1)).to_contain_text("n is 5")
     expect(run_cell(page, 2, "print(n + 1)")).to_contain_text("6")
+
+
+# What Chromium does when its disk is full: the request succeeds, and the transaction does not.
+FULL = """() => {
+    const put = IDBObjectStore.prototype.put;
+    window.full = true;
+    IDBObjectStore.prototype.put = function (...words) {
+        const request = put.apply(this, words);
+        if (window.full) request.addEventListener("success", () => this.transaction.abort());
+        return request;
+    };
+}"""
+
+
+def test_browser_is_full(server, visit):  # noqa: F811
+    """It is said, and the page goes on."""
+    page = visit(server, "/play")[1]
+    run_cell(page, 1, "print('stored')")
+    expect(page.locator(".play-saved")).to_have_text("Stored in this browser")
+    page.evaluate(FULL)
+    run_cell(page, 2, "print('not stored')")
+    full = page.get_by_role("alert").filter(has_text="could not store the notebook")
+    expect(full).to_be_visible()
+    page.evaluate("window.full = false")
+    expect(run_cell(page, 3, "print('goes on')")).to_contain_text("goes on")
+    expect(full).to_have_count(0)
+    page.reload()
+    expect(cell(page, 2)).to_contain_text("not stored")
+
+
+def test_deleted_notebook(server, visit):  # noqa: F811
+    """Its box goes with it, which would otherwise count until it is idle for too long."""
+    page = visit(server, "/play")[1]
+    run_cell(page, 1, "print('old')")
+    page.wait_for_url("**session=*")
+    session = re.search(r"session=(\w+)", page.url).group(1)
+    title = page.get_by_label("Title of the notebook")
+    title.fill("Old one")
+    title.press("Enter")
+    expect(page.locator(".play-saved")).to_have_text("Stored in this browser")
+    menu(page, "New notebook")
+    expect(title).to_have_value("Untitled")
+    server.good("GET", f"/v1/sessions/{session}")
+    menu(page, "Notebooks in this browser")
+    page.get_by_role("button", name="Delete Old one").click()
+    page.get_by_role("dialog", name="Delete Old one?").get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("button", name="Delete Old one")).to_have_count(0)
+    wait_for(lambda: server.ask("GET", f"/v1/sessions/{session}").status == 404, 60, "the end of its box")
 
 
 def leave(page, n):
