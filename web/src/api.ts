@@ -43,8 +43,12 @@ export const identity = store<Identity>(load());
 
 export function setIdentity(next: Identity, why = ""): void {
   ended.set(why);
-  if (next.tokens || next.key) localStorage.setItem(STORAGE, JSON.stringify(next));
-  else localStorage.removeItem(STORAGE);
+  try {
+    if (next.tokens || next.key) localStorage.setItem(STORAGE, JSON.stringify(next));
+    else localStorage.removeItem(STORAGE);
+  } catch {
+    // A browser that is full, or lets pages store nothing: only this page is signed in, until the token ends
+  }
   identity.set(next);
 }
 

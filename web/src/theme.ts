@@ -4,7 +4,16 @@ import { store } from "./store";
 export type Theme = "system" | "light" | "dark";
 
 const STORAGE = "glovebox.theme";
-const wanted = localStorage.getItem(STORAGE);
+
+function stored(): string | null {
+  try {
+    return localStorage.getItem(STORAGE);
+  } catch {
+    return null; // a browser that lets pages store nothing
+  }
+}
+
+const wanted = stored();
 export const theme = store<Theme>(wanted === "light" || wanted === "dark" ? wanted : "system");
 const system = window.matchMedia("(prefers-color-scheme: dark)");
 
@@ -19,9 +28,13 @@ function apply(): void {
 }
 
 theme.watch((value) => {
-  if (value === "system") localStorage.removeItem(STORAGE);
-  else localStorage.setItem(STORAGE, value);
   apply();
+  try {
+    if (value === "system") localStorage.removeItem(STORAGE);
+    else localStorage.setItem(STORAGE, value);
+  } catch {
+    // only convenience
+  }
 });
 system.addEventListener("change", apply);
 apply();

@@ -104,8 +104,15 @@ export function decoded(part: string): string {
 
 /** A choice that this browser remembers. */
 export function remembered(key: string): Store<string> {
-  const one = store(localStorage.getItem(key) ?? "");
-  one.watch((value) => (value ? localStorage.setItem(key, value) : localStorage.removeItem(key)));
+  const kept = (use: () => string | null | void): string => {
+    try {
+      return use() ?? "";
+    } catch {
+      return ""; // a browser that is full, or lets pages store nothing
+    }
+  };
+  const one = store(kept(() => localStorage.getItem(key)));
+  one.watch((value) => kept(() => (value ? localStorage.setItem(key, value) : localStorage.removeItem(key))));
   return one;
 }
 
