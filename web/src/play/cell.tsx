@@ -13,7 +13,7 @@ import { focusOn, focusWish, joinBelow, runCell, saveNow, split, step, stop } fr
 import { addCell, cellStore, duplicate, mode, move, order, remove, selected, setKind, untouched, update } from "./book";
 import { liveSession, noticeEnd, sessionPath } from "./box";
 import type { CodeProps } from "./code";
-import { useNear } from "./near";
+import { useNear, useSeen } from "./near";
 import type { Cell } from "./notebook";
 import { Markdown, Outputs } from "./output";
 import { ReceiptBar, type Reason } from "./receipt";
@@ -109,6 +109,7 @@ function Live({ id, onSetting }: { id: string; onSetting(setting: NonNullable<Re
   const root = useRef<HTMLElement>(null);
   const view = useRef<EditorView | null>(null);
   const near = useNear(root);
+  const seen = useSeen(near);
   const drawn = cell.kind === "markdown" && !editing && cell.source.trim() !== "";
   const Editor = useCode((near || editing) && !drawn);
   const noEditor = useStore(codeFailed) && !Editor && !drawn;
@@ -177,7 +178,7 @@ function Live({ id, onSetting }: { id: string; onSetting(setting: NonNullable<Re
       </div>
       <div class="cell-main">
         {drawn ? (
-          <div class="cell-markdown" onDblClick={() => focusOn(id, "edit")}><Markdown text={cell.source} attachments={cell.attachments} /></div>
+          <div class="cell-markdown" onDblClick={() => focusOn(id, "edit")}>{seen ? <Markdown text={cell.source} attachments={cell.attachments} /> : <PlainCode text={cell.source} />}</div>
         ) : (
           <div class="cell-input" onMouseDown={() => !Editor && focusOn(id, "edit")}>
             {Editor ? (
@@ -220,13 +221,14 @@ function Live({ id, onSetting }: { id: string; onSetting(setting: NonNullable<Re
 export const StaticCell = memo(function StaticCell({ cell, at }: { cell: Cell; at: number }) {
   const root = useRef<HTMLElement>(null);
   const near = useNear(root);
+  const seen = useSeen(near);
   const Editor = useCode(near && cell.kind === "code");
   return (
     <section ref={root} class={`cell cell-${cell.kind}`} aria-label={`Cell ${at + 1}`}>
       <div class="cell-side">{cell.kind === "code" && <span class="cell-count">[{cell.count ?? " "}]</span>}</div>
       <div class="cell-main">
         {cell.kind === "markdown" ? (
-          <div class="cell-markdown"><Markdown text={cell.source} attachments={cell.attachments} /></div>
+          <div class="cell-markdown">{seen ? <Markdown text={cell.source} attachments={cell.attachments} /> : <PlainCode text={cell.source} />}</div>
         ) : (
           <div class="cell-input">{Editor ? <Editor value={cell.source} label={`Code of cell ${at + 1}`} readOnly /> : <PlainCode text={cell.source} />}</div>
         )}

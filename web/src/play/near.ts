@@ -1,6 +1,6 @@
 // What is far from the visible part of the notebook is not drawn: editors and frames cost memory.
 import type { RefObject } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 const observers = new WeakMap<Element, IntersectionObserver>();
 const calls = new WeakMap<Element, (near: boolean) => void>();
@@ -17,6 +17,13 @@ function observerOf(root: Element): IntersectionObserver {
     observers.set(root, one);
   }
   return one;
+}
+
+/** Whether an element was near at some time: what is drawn once stays. */
+export function useSeen(near: boolean): boolean {
+  const seen = useRef(false);
+  if (near) seen.current = true;
+  return seen.current;
 }
 
 /** Whether an element is in or near the visible part of the scrolling area around it. */

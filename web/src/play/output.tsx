@@ -142,9 +142,18 @@ function Failure({ output }: { output: Extract<Output, { output_type: "error" }>
   return (
     <div class="failure">
       <p class="failure-head"><strong>{plainText(output.ename)}</strong>{output.evalue ? `: ${plainText(output.evalue.slice(0, 500))}` : ""}</p>
-      {output.traceback && <AnsiText text={output.traceback.trimEnd()} bad label="Traceback" />}
+      {output.traceback && <Printed text={output.traceback.trimEnd()} bad label="Traceback" />}
     </div>
   );
+}
+
+const COLOURFUL = 500; // escape sequences
+
+/** Text of a program. With many colours it has many elements, so it is drawn only where it is looked at. */
+function Printed({ text, bad, label }: { text: string; bad: boolean; label: string }) {
+  const many = useMemo(() => text.split("\x1b", COLOURFUL).length >= COLOURFUL, [text]);
+  const shown = <AnsiText text={text} bad={bad} label={label} />;
+  return many ? <Near least={480}>{shown}</Near> : shown;
 }
 
 function One({ output, onAll }: { output: Output; onAll?: ((name: "stdout" | "stderr") => void) | undefined }) {
@@ -152,7 +161,7 @@ function One({ output, onAll }: { output: Output; onAll?: ((name: "stdout" | "st
     case "stream":
       return (
         <>
-          <AnsiText text={output.text} bad={output.name === "stderr"} label={output.name === "stderr" ? "Printed to stderr" : "Printed"} />
+          <Printed text={output.text} bad={output.name === "stderr"} label={output.name === "stderr" ? "Printed to stderr" : "Printed"} />
           {output.left_out !== undefined && (
             <p class="note">{bytes(output.left_out)} in the middle are not kept in the page. {onAll && <button type="button" class="link" onClick={() => onAll(output.name)}>Download all of it</button>}</p>
           )}

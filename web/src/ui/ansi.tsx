@@ -79,13 +79,17 @@ function overwrite(text: string): string {
     .join("\n");
 }
 
+const PARTS_MAX = 5000; // changes of colour that are drawn; nobody looks at more
+
 export function ansiParts(text: string): { text: string; style: Style }[] {
   const parts: { text: string; style: Style }[] = [];
   let style: Style = {};
   let from = 0;
   const add = (piece: string) => {
-    if (piece) parts.push({ text: piece, style });
+    if (piece && parts.length < PARTS_MAX) parts.push({ text: piece, style });
+    else if (piece) rest.push(piece);
   };
+  const rest: string[] = []; // what comes after, without colours
   const seen = overwrite(text);
   for (const match of seen.matchAll(SPECIAL)) {
     add(seen.slice(from, match.index));
@@ -93,6 +97,7 @@ export function ansiParts(text: string): { text: string; style: Style }[] {
     if (match[2] === "m" && !/[<-?]/.test(match[1]!)) style = apply(style, (match[1] || "0").split(/[;:]/).slice(0, 32).map(Number));
   }
   add(seen.slice(from));
+  if (rest.length) parts.push({ text: rest.join(""), style: {} });
   return parts;
 }
 
