@@ -345,6 +345,21 @@ def test_share_with_a_key(world, visit, tmp_path):  # noqa: F811
     expect(cell(page, 1).get_by_role("group", name="Output of cell 1")).to_contain_text("42")
 
 
+def test_share_of_a_hostile_size(server, visit):  # noqa: F811
+    """Colours at each letter and much Markdown: only what is looked at is drawn."""
+    colours = {"output_type": "stream", "name": "stdout", "text": "\x1b[1mx\x1b[0my" * 8000}
+    cells = [{"cell_type": "code", "metadata": {}, "execution_count": 1, "source": "x", "outputs": [colours] * 12} for _ in range(2)]
+    cells += [{"cell_type": "markdown", "metadata": {}, "source": "*a* `b` " * 50} for _ in range(1000)]
+    made = server.good("POST", "/v1/shares", {"title": "Much", "notebook": {"nbformat": 4, "cells": cells}}, 201)
+    page = visit(server, made["url"])[1]
+    expect(page.get_by_label("Printed").first).to_contain_text("xyxy")
+    assert page.evaluate("document.querySelectorAll('*').length") < 40_000  # of about 300,000
+    last = page.get_by_role("region", name="Cell 1002")
+    last.scroll_into_view_if_needed()
+    expect(last.locator("em").first).to_have_text("a")
+    assert page.evaluate("document.querySelectorAll('*').length") < 60_000
+
+
 def test_keeps_the_notebook(server, visit):  # noqa: F811
     """A reload has the notebook, its outputs and its box."""
     page = visit(server, "/play")[1]
@@ -381,6 +396,20 @@ def test_browser_is_full(server, visit):  # noqa: F811
     expect(full).to_have_count(0)
     page.reload()
     expect(cell(page, 2)).to_contain_text("not stored")
+
+
+# A browser whose owner lets pages store nothing.
+BLOCKED = """for (const name of ["localStorage", "sessionStorage", "indexedDB"])
+    Object.defineProperty(window, name, { get() { throw new DOMException("blocked", "SecurityError"); } });"""
+
+
+def test_browser_stores_nothing(server, visit):  # noqa: F811
+    visitor, page = visit(server, "/docs")
+    visitor.context.add_init_script(BLOCKED)
+    page.goto("/play")
+    expect(page.locator(".toast").filter(has_text="does not store notebooks")).to_be_visible()
+    expect(run_cell(page, 1, "print('works')")).to_contain_text("works")
+    expect(page.get_by_role("alert").filter(has_text="could not store the notebook")).to_be_visible()
 
 
 def test_deleted_notebook(server, visit):  # noqa: F811
