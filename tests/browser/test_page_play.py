@@ -398,6 +398,18 @@ def test_browser_is_full(server, visit):  # noqa: F811
     expect(cell(page, 2)).to_contain_text("not stored")
 
 
+def test_closed_before_it_was_stored(server, visit):  # noqa: F811
+    """A notebook that no save has reached yet is there after a reload, from the last keystrokes."""
+    page = visit(server, "/play")[1]
+    cell(page, 1).wait_for()
+    page.evaluate(FULL)
+    expect(run_cell(page, 1, "n = 5\nprint('n is', n)")).to_contain_text("n is 5")
+    page.wait_for_url("**session=*")
+    page.reload()
+    expect(cell(page, 1)).to_contain_text("n is 5")
+    expect(run_cell(page, 2, "print(n + 1)")).to_contain_text("6")
+
+
 # A browser whose owner lets pages store nothing.
 BLOCKED = """for (const name of ["localStorage", "sessionStorage", "indexedDB"])
     Object.defineProperty(window, name, { get() { throw new DOMException("blocked", "SecurityError"); } });"""

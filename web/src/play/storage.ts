@@ -79,6 +79,8 @@ export async function listStored(): Promise<Listed[]> {
       cursor.continue();
     };
   });
+  const kept = unsavedOf(mine); // perhaps of a notebook that was never stored: the page was closed too soon
+  if (kept && !list.some((one) => one.id === kept.id)) list.push({ id: kept.id, title: kept.title, updated: kept.updated, session: kept.session });
   return list.sort((a, b) => b.updated - a.updated);
 }
 
