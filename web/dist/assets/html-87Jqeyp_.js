@@ -1,0 +1,10 @@
+import{n as e,t}from"./channel-D4S0zGaT.js";var n=`<meta name="color-scheme" content="light dark"><style>
+:root { color-scheme: light; } :root.dark { color-scheme: dark; }
+html { font: 14px/1.5 system-ui, sans-serif; color: #1d2126; background: transparent; }
+:root.dark { color: #e6e4df; } body { margin: 0; overflow-x: auto; }
+table { border-collapse: collapse; } table.dataframe { border: 0; font-size: 13px; font-variant-numeric: tabular-nums; }
+table.dataframe th, table.dataframe td { border: 0; padding: 3px 10px; text-align: right; vertical-align: top; }
+table.dataframe tbody tr:nth-child(odd) { background: rgb(127 127 127 / .09); }
+table.dataframe thead th { border-bottom: 1px solid rgb(127 127 127 / .5); }
+img, svg, video { max-width: 100%; } a { color: #0b6e5f; } :root.dark a { color: #5fc9b5; }
+</style>`,r=location.pathname.endsWith(`/live`),i=0;function a(){let t=Math.ceil(Math.max(document.documentElement.getBoundingClientRect().height,document.body?.scrollHeight??0));t!==i&&e({type:`size`,height:i=t})}function o(e){for(let t of[`href`,`xlink:href`]){let n=e.getAttribute(t);n===null||n.startsWith(`#`)||(e.removeAttribute(t),e.getAttribute(`title`)||e.setAttribute(`title`,n.slice(0,500)))}}function s(e){let t=new DOMParser().parseFromString(e,`text/html`);for(let e of t.querySelectorAll(`script, link, base, meta[http-equiv], iframe, frame, object, embed`))e.remove();for(let e of t.querySelectorAll(`[attributionsrc], [ping]`))for(let t of[`attributionsrc`,`ping`])e.removeAttribute(t);for(let e of t.querySelectorAll(`*`))/^(a|area)$/i.test(e.localName)&&o(e);document.replaceChild(document.adoptNode(t.documentElement),document.documentElement)}function c(e){document.open(),document.write(e),document.close(),t(l)}function l(e){e.type===`theme`&&document.documentElement.classList.toggle(`dark`,e.dark===!0)}t(e=>{l(e),e.type===`show`&&typeof e.html==`string`&&((r?c:s)(`<!doctype html><html class="${e.dark?`dark`:``}"><head>${n}</head><body>${e.html}</body></html>`),new ResizeObserver(a).observe(document.documentElement),a())}),e({type:`ready`});
