@@ -24,6 +24,8 @@ KINDS = {
     "dark": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "dark"},
     "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light", "has_touch": True, "is_mobile": True},
 }
+# Screens that need more than a window to be understood: the chart of an answer.
+HEIGHTS = {("mark-chat", "light"): 960}
 # (screen, kind) that README and docs show.
 FOR_DOCS = [("welcome", "light"), ("mark-chat", "light"), ("mark-step", "dark"), ("mark-chat", "phone"), ("play", "light"),
             ("play-terminal", "dark"), ("admin-overview", "light"), ("docs", "light")]
@@ -49,6 +51,8 @@ def take(gallery, screen, kind, path):
     visitor = gallery.visitor(who, **KINDS[kind])
     try:
         page = visitor.context.new_page()
+        if (name, kind) in HEIGHTS:
+            page.set_viewport_size({**KINDS[kind]["viewport"], "height": HEIGHTS[name, kind]})
         show(gallery, page)
         page.mouse.move(0, 0)
         with contextlib.suppress(Exception):
