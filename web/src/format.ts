@@ -1,15 +1,16 @@
 // Numbers and times as people read them.
 
+/** In powers of two, as limits are given: "512m" is 512 MB, on every screen. */
 export function bytes(n: number | null | undefined): string {
   if (n === null || n === undefined) return "–";
   const units = ["B", "KB", "MB", "GB", "TB"];
   let i = 0;
   let value = n;
-  while (value >= 1000 && i < units.length - 1) {
-    value /= 1000;
+  while (value >= 1024 && i < units.length - 1) {
+    value /= 1024;
     i++;
   }
-  return `${i === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${units[i]}`;
+  return `${value >= 100 || Number.isInteger(value) ? Math.round(value) : value.toFixed(1)} ${units[i]}`;
 }
 
 export function duration(ms: number | null | undefined): string {

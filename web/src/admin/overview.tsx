@@ -6,10 +6,12 @@ import { bytes, count, duration, plural } from "../format";
 import { follow } from "../router";
 import { Badge, Bars, Shown, Tile, useLive } from "./parts";
 import { Plot } from "./plot";
-import { WHY, type Chain, type Overview, type Series } from "./types";
+import { WHY, type Chain, type Overview, type Series, type Values } from "./types";
 
 const perSecond = (n: number): string => (n === 0 ? "0/s" : n < 1 ? `${n.toFixed(2)}/s` : n < 10 ? `${n.toFixed(1)}/s` : `${Math.round(n)}/s`);
 const ms = (n: number): string => (n === 0 ? "0" : n < 60_000 ? duration(n) : n < 3_600_000 ? `${(n / 60_000).toFixed(1)} min` : `${(n / 3_600_000).toFixed(1)} h`);
+const MB = 2 ** 20;
+const inMb = (values: Values): Values => values.map((n) => (n === null ? null : n / MB)); // so that the axis has round numbers
 const whole = (n: number): string => (Number.isInteger(n) ? count(n) : n.toFixed(1));
 
 function Tiles({ now, series, chain }: { now: Overview; series: Series | undefined; chain: Chain | undefined }) {
@@ -41,8 +43,8 @@ function Plots({ series }: { series: Series }) {
         { name: "median", values: series.p50_ms, colour: 1 }, { name: "95%", values: series.p95_ms, colour: 4 }]} /></section>
       <section class="card"><Plot title="Sessions and executions" time={time} show={whole} least={2} lines={[
         { name: "sessions", values: series.sessions, colour: 1, area: true }, { name: "running", values: series.running, colour: 4 }, { name: "waiting", values: series.waiting, colour: 2 }, { name: "boxes ready", values: series.boxes_ready, colour: 5 }]} /></section>
-      <section class="card"><Plot title="Memory" time={time} show={bytes} least={64e6} lines={[
-        { name: "boxes", values: series.memory_boxes, colour: 1, area: true }, { name: "server", values: series.memory_server, colour: 4 }]} /></section>
+      <section class="card"><Plot title="Memory" time={time} show={(mb) => bytes(mb * MB)} least={64} lines={[
+        { name: "boxes", values: inMb(series.memory_boxes), colour: 1, area: true }, { name: "server", values: inMb(series.memory_server), colour: 4 }]} /></section>
     </div>
   );
 }

@@ -118,11 +118,13 @@ export default function SourceDialog({ source, onClose, onDone }: Props) {
         <AccessRows form={form} set={set} />
         <NoteRows form={form} set={set} />
         <label class="choice"><input type="checkbox" checked={form.samples} onChange={() => set({ samples: !form.samples })} /> Keep a few values of columns, for people and the model to see</label>
-        {error && <Note bad>{error}</Note>}
-        <div class="row end">
-          {busy && <span class="busy"><Spinner /> {source ? "Saving; the catalogue may be read again…" : "Connecting and reading the catalogue…"}</span>}
-          <button type="button" onClick={onClose}>Cancel</button>
-          <button class="primary" disabled={busy}>{source ? "Save" : "Add"}</button>
+        <div class="dialog-end">
+          {error && <Note bad>{error}</Note>}
+          <div class="row end">
+            {busy && <span class="busy"><Spinner /> {source ? "Saving; the catalogue may be read again…" : "Connecting and reading the catalogue…"}</span>}
+            <button type="button" onClick={onClose}>Cancel</button>
+            <button class="primary" disabled={busy}>{source ? "Save" : "Add"}</button>
+          </div>
         </div>
       </form>
     </Dialog>

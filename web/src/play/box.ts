@@ -1,6 +1,7 @@
 // The box of the notebook: a session of the API. It is made by the first run (or upload, or terminal), named in the
 // address of the page, and may end at any time without us: idle for too long, deleted, or the server was restarted.
 import { get, Problem, send } from "../api";
+import { bytes } from "../format";
 import { navigate } from "../router";
 import { authState } from "../session";
 import { store } from "../store";
@@ -226,12 +227,6 @@ export function cellTimeout(): number | undefined {
   return wishes.get().timeout;
 }
 
-/** Memory and disk, which people count in powers of two: a limit of "512m" is 512 MB here. */
-export function size(n: number): string {
-  const [unit, value] = n >= 2 ** 30 ? ["GB", n / 2 ** 30] : ["MB", n / 2 ** 20];
-  return `${value >= 100 || Number.isInteger(value) ? Math.round(value) : value.toFixed(1)} ${unit}`;
-}
-
 /** A limit in seconds. */
 export function time(seconds: number): string {
   if (seconds < 60 || seconds % 60 !== 0) return `${seconds} s`;
@@ -240,5 +235,5 @@ export function time(seconds: number): string {
 
 /** What a box has, in a few words. */
 export function boxWords(limits: { memory: number; cpus: number; disk: number }): string {
-  return `${size(limits.memory)} memory · ${limits.cpus} CPU${limits.cpus === 1 ? "" : "s"} · ${size(limits.disk)} disk`;
+  return `${bytes(limits.memory)} memory · ${limits.cpus} CPU${limits.cpus === 1 ? "" : "s"} · ${bytes(limits.disk)} disk`;
 }

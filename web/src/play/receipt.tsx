@@ -1,8 +1,8 @@
 // The receipt of a cell as one line: how long, how much CPU, how much memory; and if something was stopped, why, and
 // what to change.
-import { duration, plural } from "../format";
+import { bytes, duration, plural } from "../format";
 import { Icon } from "../ui/icon";
-import { size, time } from "./box";
+import { time } from "./box";
 import type { Receipt } from "./notebook";
 
 export interface Reason {
@@ -14,7 +14,7 @@ export interface Reason {
 
 export function reasonOf(receipt: Receipt): Reason | null {
   const { status, limit } = receipt;
-  const most = receipt.memory_limit === null ? "" : ` of ${size(receipt.memory_limit)}`;
+  const most = receipt.memory_limit === null ? "" : ` of ${bytes(receipt.memory_limit)}`;
   const after = duration((receipt.execution_time ?? 0) * 1000);
   if (status === "timeout" && limit === "cpu_time")
     return { title: "Stopped: it used up its CPU time.", advice: "Make the work smaller, or ask for a box with a higher CPU time limit." };
@@ -75,8 +75,8 @@ export function ReceiptBar({ receipt, onChange }: { receipt: Receipt; onChange?(
         </span>
         {receipt.cpu_ms !== null && <span title="CPU time of all its processes, against wall time">CPU {duration(receipt.cpu_ms)}<Gauge calm part={wall > 0 ? receipt.cpu_ms / wall : 0} /></span>}
         {receipt.peak_memory_bytes !== null && (
-          <span title={receipt.memory_limit === null ? "Most memory at one time" : `Most memory at one time, of ${size(receipt.memory_limit)}`}>
-            {size(receipt.peak_memory_bytes)}{receipt.memory_limit !== null && <><span class="of"> of {size(receipt.memory_limit)}</span><Gauge part={receipt.peak_memory_bytes / receipt.memory_limit} /></>}
+          <span title={receipt.memory_limit === null ? "Most memory at one time" : `Most memory at one time, of ${bytes(receipt.memory_limit)}`}>
+            {bytes(receipt.peak_memory_bytes)}{receipt.memory_limit !== null && <><span class="of"> of {bytes(receipt.memory_limit)}</span><Gauge part={receipt.peak_memory_bytes / receipt.memory_limit} /></>}
           </span>
         )}
         {changes.length > 0 && <span title={changes.map((file) => `${file.change}: ${file.path}`).join("\n").slice(0, 2000)}>{plural(changes.length, "file")} changed</span>}

@@ -3,10 +3,10 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import { get } from "../api";
-import { plural } from "../format";
+import { bytes, plural } from "../format";
 import { useStore } from "../store";
 import { Dialog, Field, Note, Spinner, useLoad } from "../ui/parts";
-import { box, boxWords, size, time, wishes, type ServerLimits, type Template, type Wishes } from "./box";
+import { box, boxWords, time, wishes, type ServerLimits, type Template, type Wishes } from "./box";
 
 const MEMORY = [256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768].map((mb) => mb * 1024 * 1024);
 const DISK = [256, 1024, 2048, 4096, 8192, 16_384].map((mb) => mb * 1024 * 1024);
@@ -91,9 +91,9 @@ export default function BoxSettings({ focus, onClose, onNewBox }: { focus?: stri
           )}
         </Field>
         <div class="field-grid">
-          <Select label="Memory" value={draft.memory} normal={normal.memory} list={choices(MEMORY, most("memory"), normal.memory, draft.memory)} show={size} focus={focus === "memory"} onChange={(memory) => set({ memory })} />
+          <Select label="Memory" value={draft.memory} normal={normal.memory} list={choices(MEMORY, most("memory"), normal.memory, draft.memory)} show={bytes} focus={focus === "memory"} onChange={(memory) => set({ memory })} />
           <Select label="CPUs" value={draft.cpus} normal={normal.cpus} list={choices(CPUS, most("cpus"), normal.cpus, draft.cpus)} show={String} onChange={(cpus) => set({ cpus })} />
-          <Select label="Disk" value={draft.disk} normal={normal.disk} list={choices(DISK, most("disk"), normal.disk, draft.disk)} show={size} focus={focus === "disk"} onChange={(disk) => set({ disk })} />
+          <Select label="Disk" value={draft.disk} normal={normal.disk} list={choices(DISK, most("disk"), normal.disk, draft.disk)} show={bytes} focus={focus === "disk"} onChange={(disk) => set({ disk })} />
           <Select label="Processes" value={draft.pids} normal={normal.pids} list={choices(PIDS, most("pids"), normal.pids, draft.pids)} show={String} focus={focus === "pids"} onChange={(pids) => set({ pids })} />
           <Select label="Ends when idle for" value={draft.idle_timeout} normal={sessions.idle_timeout} list={choices(IDLE, sessions.idle_timeout_most, sessions.idle_timeout, draft.idle_timeout)} show={time}
             onChange={(idle_timeout) => set({ idle_timeout })} />
@@ -110,7 +110,7 @@ export default function BoxSettings({ focus, onClose, onNewBox }: { focus?: stri
           </div>
         ) : <small>Boxes have no network here. Packages can be installed nevertheless, if the operator set up an index.</small>}
       </fieldset>
-      <div class="box-end">
+      <div class="dialog-end">
         {differs && <Note>These changes need a new box. Variables, files and terminals of the present one are then gone; the notebook stays.</Note>}
         <div class="row end">
           {live ? <button type="button" class={differs ? "danger" : "danger-text"} onClick={() => keep(true)}>Start a new box</button> : <button type="button" onClick={onClose}>Cancel</button>}

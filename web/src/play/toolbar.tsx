@@ -1,13 +1,13 @@
 // The bar above the notebook: its name, what runs, the box, and the panels.
 import { useEffect, useState } from "preact/hooks";
 
-import { ago, duration } from "../format";
+import { ago, bytes, duration } from "../format";
 import { useStore } from "../store";
 import { Icon, type IconName } from "../ui/icon";
 import { attempt, confirmed, Dialog, IconButton, Menu, Note, Spinner, useLoad } from "../ui/parts";
 import { stop } from "./actions";
 import { clearOutputs, extra, head, saved, setTitle, untouched } from "./book";
-import { box, closeBox, liveSession, size, type BoxState } from "./box";
+import { box, closeBox, liveSession, type BoxState } from "./box";
 import { exportIpynb, exportScript, importText, openById, startNew } from "./open";
 import { restart, runAll, runs } from "./run";
 import { listStored, removeStored } from "./storage";
@@ -38,7 +38,7 @@ function BoxChip({ state, running, onClick }: { state: BoxState; running: boolea
   return (
     <button type="button" class={`box-chip ${look}`} onClick={onClick} title="The box: template, limits, a new one">
       <span class="dot" aria-hidden="true" /> {text}
-      {session && <span class="box-words">{session.template} · {size(session.limits.memory)}</span>}
+      {session && <span class="box-words">{session.template} · {bytes(session.limits.memory)}</span>}
     </button>
   );
 }
