@@ -145,31 +145,6 @@ int store_artifact_of_chat(struct store *store, const char *owner, const char *c
                            int64_t from_seq, uint8_t **ret_hashes, size_t *ret_len,
                            struct gb_err *err)
 {
-    uint8_t(*hashes)[STORE_HASH_BYTES] = NULL;
-    struct db_query q;
-    size_t len = 0;
-    int r = check_ids(owner, chat_id, err);
-
-    if (r < 0)
-        return r;
-    db_read_begin(store->db);
-    q = db_query_begin(store->db, &list_of_chat, "tti", chat_id, owner, from_seq);
-    while ((r = db_query_step(&q, err)) > 0) {
-        if (db_grow(&hashes, len, sizeof *hashes) < 0)
-            r = gb_fail(err, ENOMEM, "list the files of a chat");
-        else if (!db_column_hash(&q, 0, hashes[len]))
-            r = db_fail_row(&q, err);
-        if (r < 0)
-            break;
-        len++;
-    }
-    db_query_end(&q);
-    db_read_end(store->db);
-    if (r < 0) {
-        free(hashes);
-        return r;
-    }
-    *ret_hashes = (uint8_t *) hashes;
-    *ret_len = len;
-    return 0;
+    return store_hashes_of_chat(store, &list_of_chat, owner, chat_id, from_seq, ret_hashes, ret_len,
+                                err);
 }

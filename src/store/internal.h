@@ -15,6 +15,11 @@ int store_check_id(const char *id, struct gb_err *err);
 /* In a transaction: everything of Mark with that owner, and what it shares (chats.c). */
 int store_owner_purge(struct db *db, const char *owner, struct gb_err *err);
 
+/* The hashes that @list selects for a chat, its owner and the first message (results.c). */
+int store_hashes_of_chat(struct store *store, const struct db_statement *list, const char *owner,
+                         const char *chat_id, int64_t from_seq, uint8_t **ret_hashes,
+                         size_t *ret_len, struct gb_err *err);
+
 /* ---- the data directory (dir.c) ---- */
 
 struct store_dir {

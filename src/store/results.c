@@ -172,9 +172,9 @@ int store_result_list(struct store *store, const char *owner, const char *messag
     return 0;
 }
 
-int store_result_of_chat(struct store *store, const char *owner, const char *chat_id,
-                         int64_t from_seq, uint8_t **ret_hashes, size_t *ret_len,
-                         struct gb_err *err)
+int store_hashes_of_chat(struct store *store, const struct db_statement *list, const char *owner,
+                         const char *chat_id, int64_t from_seq, uint8_t **ret_hashes,
+                         size_t *ret_len, struct gb_err *err)
 {
     uint8_t(*hashes)[STORE_HASH_BYTES] = NULL;
     struct db_query q;
@@ -184,10 +184,10 @@ int store_result_of_chat(struct store *store, const char *owner, const char *cha
     if (r < 0)
         return r;
     db_read_begin(store->db);
-    q = db_query_begin(store->db, &list_of_chat, "tti", chat_id, owner, from_seq);
+    q = db_query_begin(store->db, list, "tti", chat_id, owner, from_seq);
     while ((r = db_query_step(&q, err)) > 0) {
         if (db_grow(&hashes, len, sizeof *hashes) < 0)
-            r = gb_fail(err, ENOMEM, "read the results of a chat");
+            r = gb_fail(err, ENOMEM, "%s", list->what);
         else if (!db_column_hash(&q, 0, hashes[len]))
             r = db_fail_row(&q, err);
         if (r < 0)
@@ -203,6 +203,14 @@ int store_result_of_chat(struct store *store, const char *owner, const char *cha
     *ret_hashes = (uint8_t *) hashes;
     *ret_len = len;
     return 0;
+}
+
+int store_result_of_chat(struct store *store, const char *owner, const char *chat_id,
+                         int64_t from_seq, uint8_t **ret_hashes, size_t *ret_len,
+                         struct gb_err *err)
+{
+    return store_hashes_of_chat(store, &list_of_chat, owner, chat_id, from_seq, ret_hashes, ret_len,
+                                err);
 }
 
 int store_result_has(struct store *store, const uint8_t sha256[STORE_HASH_BYTES], bool *ret_has,
