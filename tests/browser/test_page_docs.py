@@ -49,6 +49,21 @@ def test_try_it(server, visit):  # noqa: F811
     expect(form.locator(".badge.bad")).to_contain_text("4")
 
 
+def test_copy_from_another_machine(server, visit):  # noqa: F811
+    """Without TLS, browsers have no navigator.clipboard on addresses other than loopback."""
+    page = visit(server, "/docs")[1]
+    page.add_init_script("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    page.reload()
+    push(page.get_by_role("button", name="Try it: GET /health", exact=True))
+    form = page.locator("article[data-path='/health'] form.try")
+    push(form.get_by_role("button", name="Copy as curl"))
+    expect(form.get_by_role("button", name="Copied")).to_be_visible()
+    search = page.get_by_role("searchbox", name="Filter routes")
+    search.focus()
+    page.keyboard.press("Control+V")
+    expect(search).to_have_value(re.compile("^curl .*/health"))
+
+
 def test_every_route_has_a_form(server, visit):  # noqa: F811
     page = visit(server, "/docs")[1]
     buttons = page.get_by_role("button", name=re.compile("^Try it: "))

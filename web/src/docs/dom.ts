@@ -1,4 +1,6 @@
 // Elements without a framework: everything is added as text, never as markup.
+import { toClipboard } from "../clipboard";
+
 export function make<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   attributes: Record<string, string> = {},
@@ -14,10 +16,10 @@ export function make<K extends keyof HTMLElementTagNameMap>(
 export function copyButton(label: string, text: () => string): HTMLButtonElement {
   const button = make("button", { type: "button", class: "copy" }, label);
   button.addEventListener("click", () => {
-    navigator.clipboard.writeText(text()).then(
-      () => (button.textContent = "Copied"),
-      () => (button.textContent = "Cannot copy"),
-    ).finally(() => setTimeout(() => (button.textContent = label), 1500));
+    void toClipboard(text()).then((copied) => {
+      button.textContent = copied ? "Copied" : "Cannot copy";
+      setTimeout(() => (button.textContent = label), 1500);
+    });
   });
   return button;
 }

@@ -3,6 +3,7 @@ import type { ComponentChildren, ButtonHTMLAttributes } from "preact";
 import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { isAbort, say } from "../api";
+import { toClipboard } from "../clipboard";
 import { store, useStore } from "../store";
 import { Icon, type IconName } from "./icon";
 
@@ -294,10 +295,6 @@ export function useInterval(call: () => void, ms: number | null): void {
 }
 
 export async function copyText(text: string): Promise<void> {
-  try {
-    await navigator.clipboard.writeText(text);
-    toast("Copied");
-  } catch {
-    toast("The browser does not allow copying here", true);
-  }
+  if (await toClipboard(text)) toast("Copied");
+  else toast("The browser does not allow copying here", true);
 }
